@@ -1,0 +1,5 @@
+"""`python -m gpubench`."""
+
+from gpubench.cli import main
+
+main()

@@ -1,0 +1,256 @@
+"""The CPU as a backend: loops compiled by Numba, and NumPy's BLAS, timed by the host's clock."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+from gpubench.backends.sets import SetPolicy, set_policy
+from gpubench.errors import CompileError, LaunchError
+from gpubench.model import CallVariant, Device, Launch, Point, Problem, Resources, Tile
+
+UNKNOWN_CACHE_BYTES = 32 * 2**20
+"""Assumed where the operating system does not say: a common last-level cache."""
+
+MOST_SETS = 4096
+"""Of operands: flushing the cache takes ten milliseconds, so it is left to the smallest problems."""
+
+ALIGNMENT = 64
+"""Of operands, in bytes: a cache line, so that every run starts from the same alignment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuOperands:
+    """Operands in main memory."""
+
+    sets: tuple[tuple[np.ndarray, ...], ...]
+    """Each set: the inputs, then the output."""
+
+    policy: SetPolicy
+
+    @property
+    def inputs(self) -> tuple[np.ndarray, ...]:
+        """The first set's inputs."""
+        return self.sets[0][:-1]
+
+    @property
+    def output(self) -> np.ndarray:
+        """The first set's output."""
+        return self.sets[0][-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuKernel:
+    """A compiled function bound to operands."""
+
+    call: Callable[..., None]
+    sets: tuple[tuple[np.ndarray, ...], ...]
+    flush: bool
+    threads: int
+    most_launches: int
+    resources: Resources | None = None
+    launch: Launch | None = None
+
+
+class CpuBackend:
+    """Runs `CallVariant`s that take NumPy arrays."""
+
+    xp: Any = np
+
+    def __init__(self) -> None:
+        self.device = describe_cpu()
+        self._blas = threadpoolctl.ThreadpoolController()
+        self._threads = 0
+        self._built: dict[tuple[str, Tile | None, str], Callable[..., None] | str] = {}
+        self._turn = 0
+        self._flush_buffer: np.ndarray | None = None
+
+    def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
+        """Build one instance after the other: Numba compiles under one lock."""
+        wanted = {_instance(point): point for point in points}
+        for count, point in enumerate(wanted.values(), 1):
+            self._build(point)
+            on_built(count)
+
+    def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
+        """All sets of operands."""
+        return problem.bytes * self._policy(problem, cold=cold).count
+
+    def bytes_free(self) -> int:
+        """Free and reclaimable main memory."""
+        match = re.search(r"MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"))
+        return int(match[1]) * 1024 if match else 4 * 2**30
+
+    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CpuOperands:
+        """Copies of the operands, aligned to cache lines."""
+        policy = self._policy(problem, cold=cold)
+        output = np.zeros(problem.output_shape, problem.dtype)
+        sets = tuple(
+            tuple(_aligned_copy(array) for array in (*inputs, output)) for _ in range(policy.count)
+        )
+        return CpuOperands(sets=sets, policy=policy)
+
+    def bind(self, point: Point, operands: CpuOperands, rows: int | None = None) -> CpuKernel:
+        """The compiled function on the operands."""
+        call = self._build(point)
+        if isinstance(call, str):
+            raise CompileError(call)
+        sets = operands.sets
+        if rows is not None:
+            # A and C lose rows; B, and later a vector, stay whole.
+            sets = tuple((a[:rows], *rest, c[:rows]) for a, *rest, c in sets)
+        assert isinstance(point.variant, CallVariant)
+        return CpuKernel(
+            call=call,
+            sets=sets,
+            flush=operands.policy.flush,
+            threads=point.variant.threads or cpu_threads(),
+            most_launches=operands.policy.most_launches,
+        )
+
+    def run(self, kernel: CpuKernel) -> None:
+        """Call once on the first set."""
+        self._limit_threads(kernel.threads)
+        _call(kernel, kernel.sets[0])
+
+    def sample(self, kernel: CpuKernel, launches: int, count: int) -> list[float]:
+        """Time batches of calls with the host's monotonic clock."""
+        self._limit_threads(kernel.threads)
+        times = []
+        for _ in range(count):
+            if kernel.flush:
+                self._flush()
+            sets = [
+                kernel.sets[(self._turn + launch) % len(kernel.sets)] for launch in range(launches)
+            ]
+            self._turn += launches
+            start = time.perf_counter_ns()
+            for arrays in sets:
+                _call(kernel, arrays)
+            times.append((time.perf_counter_ns() - start) / 1e3 / launches)
+        return times
+
+    def _build(self, point: Point) -> Callable[..., None] | str:
+        """The compiled function of a point, or why it does not compile."""
+        key = _instance(point)
+        if key not in self._built:
+            assert isinstance(point.variant, CallVariant)
+            try:
+                self._built[key] = point.variant.build(point.tile, point.problem.dtype)
+            except Exception as error:  # noqa: BLE001 # whatever a kernel's author wrote
+                self._built[key] = f"does not compile: {_first_line(error)}"
+        return self._built[key]
+
+    def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
+        return set_policy(problem, self.device.l2_bytes, cold=cold, most_sets=MOST_SETS)
+
+    def _limit_threads(self, threads: int) -> None:
+        """Let BLAS and Numba use so many threads."""
+        if threads == self._threads:
+            return
+        import numba
+
+        self._blas.limit(limits=threads, user_api="blas")
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        self._threads = threads
+
+    def _flush(self) -> None:
+        """Replace what the last-level cache holds."""
+        if self._flush_buffer is None:
+            self._flush_buffer = np.zeros(2 * self.device.l2_bytes, np.uint8)
+        self._flush_buffer += 1
+
+
+def describe_cpu() -> Device:
+    """This machine's CPU, from /proc and /sys where there are such."""
+    caches = _caches()
+    return Device(
+        backend="cpu",
+        name=_model_name(),
+        multiprocessors=cpu_threads(),
+        l2_bytes=max((size for _, size in caches), default=UNKNOWN_CACHE_BYTES),
+        versions={"blas": _blas_name()},
+        facts={
+            "cores": cpu_threads(),
+            "caches": {name: size for name, size in caches},
+            "machine": platform.machine(),
+            "system": f"{platform.system()} {platform.release()}",
+            "blas": [
+                {key: info.get(key) for key in ("internal_api", "version", "num_threads")}
+                for info in threadpoolctl.threadpool_info()
+                if info["user_api"] == "blas"
+            ],
+        },
+    )
+
+
+def cpu_threads() -> int:
+    """CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:
+    try:
+        kernel.call(*arrays)
+    except Exception as error:
+        raise LaunchError(f"failed while running: {_first_line(error)}") from error
+
+
+def _instance(point: Point) -> tuple[str, Tile | None, str]:
+    return point.variant.name, point.tile, point.problem.dtype
+
+
+def _aligned_copy(array: np.ndarray) -> np.ndarray:
+    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+@cache
+def _model_name() -> str:
+    match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+def _caches() -> list[tuple[str, int]]:
+    """Data and unified caches of the first CPU: name and bytes."""
+    caches = []
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind = _text(folder / "type").strip()
+        size = re.fullmatch(r"(\d+)([KM])", _text(folder / "size").strip())
+        if size and kind in {"Data", "Unified"}:
+            name = f"L{_text(folder / 'level').strip()}{'d' if kind == 'Data' else ''}"
+            caches.append((name, int(size[1]) * {"K": 2**10, "M": 2**20}[size[2]]))
+    return caches
+
+
+def _blas_name() -> str:
+    for info in threadpoolctl.threadpool_info():
+        if info["user_api"] == "blas":
+            return f"{info['internal_api']} {info['version']}"
+    return ""
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

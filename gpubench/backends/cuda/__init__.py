@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: the only place that imports CuPy."""

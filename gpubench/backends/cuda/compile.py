@@ -1,0 +1,166 @@
+"""The one compile step: source, template instance, architecture → cubin and resource figures.
+
+Needs NVRTC (through cuda-bindings), and no GPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from gpubench.errors import CompileError
+from gpubench.model import CudaVariant, Resources, Tile
+
+SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
+
+OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A kernel for one architecture."""
+
+    cubin: bytes
+    symbol: str
+    """The instance's mangled name in the cubin."""
+
+    resources: Resources
+
+
+def instance(variant: CudaVariant, tile: Tile, dtype: str) -> str:
+    """The template instance as C++ writes it: `shared_tile<float, 16>`."""
+    numbers = "".join(f", {number}" for number in tile.numbers)
+    return f"{variant.name}<{SCALARS[dtype]}{numbers}>"
+
+
+def compile_instance(source: Path, expression: str, architecture: str) -> Compiled:
+    """Compile `expression` of a CUDA C++ file for an architecture such as `sm_90`.
+
+    Kept on disk in the user's cache, keyed by everything that decides the outcome. Raises
+    CompileError with the compiler's first error.
+    """
+    text = source.read_text(encoding="utf-8")
+    key = "\0".join((text, expression, architecture, *OPTIONS, ".".join(map(str, nvrtc_version()))))
+    cached = _cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()}.cubin"
+    if compiled := _read_cached(cached):
+        return compiled
+    compiled = _compile(text, source.name, expression, architecture)
+    _write_cached(cached, compiled)
+    return compiled
+
+
+@cache
+def nvrtc_version() -> tuple[int, int]:
+    """NVRTC's version. Raises CompileError where NVRTC cannot be loaded."""
+    nvrtc = _nvrtc()
+    _, major, minor = nvrtc.nvrtcVersion()
+    return major, minor
+
+
+@cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise CompileError(
+            f"NVRTC is not available ({_first_line(error)}); "
+            "install gpubench[cuda13], or gpubench[test] to compile without a GPU"
+        ) from error
+    return nvrtc
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _compile(text: str, name: str, expression: str, architecture: str) -> Compiled:
+    nvrtc = _nvrtc()
+    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
+    try:
+        _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
+        options = [option.encode() for option in (f"--gpu-architecture={architecture}", *OPTIONS)]
+        (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode()
+        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(f"{expression} for {architecture}: {_first_error(log)}")
+        return Compiled(
+            cubin=_text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN),
+            symbol=_checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode(),
+            resources=parse_resources(log),
+        )
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    """The value of an NVRTC call; CompileError if it failed."""
+    result, *values = answer
+    if int(result) != 0:
+        raise CompileError(f"NVRTC: {result.name}")
+    return values[0] if values else None
+
+
+def _text(program: Any, size: Any, get: Any) -> bytes:
+    buffer = b" " * int(_checked(size(program)))
+    _checked(get(program, buffer))
+    return buffer
+
+
+def _first_error(log: str) -> str:
+    errors = [line for line in log.splitlines() if "error" in line]
+    return errors[0].strip() if errors else log.strip().partition("\n")[0]
+
+
+def parse_resources(log: str) -> Resources:
+    """Read ptxas' report on one kernel (`--ptxas-options=-v`)."""
+
+    def number(pattern: str) -> int:
+        match = re.search(pattern, log)
+        return int(match[1]) if match else 0
+
+    return Resources(
+        registers=number(r"Used (\d+) registers"),
+        local_bytes=number(r"(\d+) bytes stack frame"),
+        spill_bytes=number(r"(\d+) bytes spill stores"),
+        shared_bytes=number(r"(\d+) bytes smem"),
+    )
+
+
+def _cache_folder() -> Path:
+    return Path(platformdirs.user_cache_dir("gpubench")) / "cubin"
+
+
+def _read_cached(path: Path) -> Compiled | None:
+    """What an earlier process compiled: a line of JSON, then the cubin. None if unreadable."""
+    try:
+        head, _, cubin = path.read_bytes().partition(b"\n")
+        facts = json.loads(head)
+        return Compiled(
+            cubin=cubin, symbol=facts["symbol"], resources=Resources(**facts["resources"])
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_cached(path: Path, compiled: Compiled) -> None:
+    """Keep a cubin. A cache that cannot be written costs time, not the sweep."""
+    head = json.dumps({"symbol": compiled.symbol, "resources": asdict(compiled.resources)})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(head.encode() + b"\n" + compiled.cubin)
+        Path(temporary).replace(path)
+    except OSError:
+        return

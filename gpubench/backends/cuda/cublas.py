@@ -1,0 +1,43 @@
+"""Library products on the GPU: cuBLAS, and CuPy's own kernel for integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+from cupy.cuda import cublas, device
+
+DEFAULT_MATH = 0
+"""CUBLAS_DEFAULT_MATH: the highest precision; TF32 only where it is asked for."""
+
+
+def gemm(dtype: str) -> Callable[..., None]:
+    """C = A·B for row-major matrices, by `cublasSgemm` or `cublasDgemm`.
+
+    cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
+    """
+    routine = {"float32": cublas.sgemm, "float64": cublas.dgemm}[dtype]
+    one, zero = np.ones(1, dtype), np.zeros(1, dtype)
+    one_at, zero_at = one.ctypes.data, zero.ctypes.data
+
+    def multiply(a: Any, b: Any, c: Any, _keep: Any = (one, zero)) -> None:
+        m, k = a.shape
+        n = b.shape[1]
+        handle = device.get_cublas_handle()
+        cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
+        cublas.setMathMode(handle, DEFAULT_MATH)
+        plain = cublas.CUBLAS_OP_N
+        routine(
+            *(handle, plain, plain, n, m, k),
+            *(one_at, b.data.ptr, n, a.data.ptr, k),
+            *(zero_at, c.data.ptr, n),
+        )
+
+    return multiply
+
+
+def cupy_matmul(a: Any, b: Any, c: Any) -> None:
+    """C = A·B by `cupy.matmul`."""
+    cupy.matmul(a, b, out=c)

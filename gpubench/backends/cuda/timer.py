@@ -1,0 +1,114 @@
+"""The gated batch: CUDA events round launches that were all enqueued before the first one ran.
+
+From Python an event pair round a launch mostly times the host. Here a gate kernel keeps the stream
+busy while start event, launches and stop event are enqueued; then the device runs through them at
+its own pace, and elapsed ÷ launches is the time per launch in a stream. Whether the gate held is
+checked: the start event must still be pending when the stop event has been enqueued.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpubench.errors import LaunchError
+
+MOST_ATTEMPTS = 10
+"""Of a sample whose gate was too short; each doubles the gate."""
+
+MOST_IN_FLIGHT = 512
+"""Launches enqueued at once: the driver's queue holds about 1024, and a full one blocks the host
+while the gate runs out."""
+
+GROUP_US = 50_000.0
+"""Samples enqueued together take about this long, so that progress and Ctrl-C come through."""
+
+MARGIN = 2.0
+"""Gate over the enqueuing time seen so far."""
+
+FIRST_ENQUEUE_US = 100.0
+"""Enqueuing a sample, before any was seen."""
+
+
+class Sample(NamedTuple):
+    """The events of an enqueued sample."""
+
+    start: Any
+    stop: Any
+    held: bool
+    """Whether the gate outlasted the enqueuing."""
+
+
+class GatedTimer:
+    """Times launches in a stream. `stream` makes events and opens gates; see `CudaStream`."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._enqueue_us: dict[int, float] = {}
+        self.void_samples = 0
+        """Samples taken again because the gate was too short."""
+
+    def sample(
+        self,
+        launch: Callable[[int], None],
+        launches: int,
+        count: int,
+        before: Callable[[], None] | None = None,
+    ) -> list[float]:
+        """Time `count` samples of `launches` calls of `launch`: microseconds per launch.
+
+        `launch` gets the number of the launch within the sample. `before` is enqueued ahead of each
+        sample, outside its time. Raises LaunchError if no gate holds.
+        """
+        times: list[float] = []
+        sample_us, failures = 0.0, 0
+        while len(times) < count:
+            group = self._group_size(launches, sample_us, count - len(times))
+            samples = [
+                self._enqueue(launch, launches, before, behind_us=sample_us * (index > 0))
+                for index in range(group)
+            ]
+            self._stream.synchronize()
+            held = [sample for sample in samples if sample.held]
+            self.void_samples += len(samples) - len(held)
+            for sample in held:
+                sample_us = self._stream.elapsed_us(sample.start, sample.stop)
+                times.append(sample_us / launches)
+            failures = 0 if held else failures + 1
+            if failures == MOST_ATTEMPTS:
+                raise LaunchError(
+                    f"no gate held while {launches} launches were enqueued: the host is too slow"
+                )
+        return times
+
+    def _group_size(self, launches: int, sample_us: float, wanted: int) -> int:
+        """Samples to enqueue before waiting; one while their length is not known."""
+        if not sample_us:
+            return 1
+        return max(1, min(wanted, MOST_IN_FLIGHT // launches, int(GROUP_US / sample_us)))
+
+    def _enqueue(
+        self,
+        launch: Callable[[int], None],
+        launches: int,
+        before: Callable[[], None] | None,
+        behind_us: float,
+    ) -> Sample:
+        """Enqueue a sample behind a gate, or behind `behind_us` of work that is as good as one."""
+        needed_us = MARGIN * self._enqueue_us.get(launches, FIRST_ENQUEUE_US)
+        if before:
+            before()
+        if needed_us > behind_us:
+            self._stream.gate(needed_us)
+        began = time.perf_counter_ns()
+        start = self._stream.record()
+        for index in range(launches):
+            launch(index)
+        stop = self._stream.record()
+        held = not start.done
+        took_us = (time.perf_counter_ns() - began) / 1e3
+        # A gate that did not hold is doubled; one that did follows what enqueuing takes, slowly.
+        seen = self._enqueue_us.get(launches, took_us)
+        self._enqueue_us[launches] = max(took_us, 0.9 * seen) if held else 2 * max(took_us, seen)
+        return Sample(start, stop, held)

@@ -1,0 +1,42 @@
+"""How many sets of operands make a cache cold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpubench.model import Problem
+
+CACHES_TO_OUTGROW = 2
+"""Operand sets together exceed this many last-level caches, so a set is evicted before its turn."""
+
+MOST_LAUNCHES = 256
+"""Launches in a sample: enough for 100 µs of the shortest kernels, few enough for launch queues."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPolicy:
+    """How one problem is kept cold, or hot."""
+
+    count: int
+    """Sets to rotate through."""
+
+    flush: bool
+    """Whether the sets fit into the cache together, so that it must be flushed between samples."""
+
+    @property
+    def most_launches(self) -> int:
+        """Launches a sample may have before it meets a set that is warm by now."""
+        return min(self.count, MOST_LAUNCHES) if self.flush else MOST_LAUNCHES
+
+
+def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, most_sets: int) -> SetPolicy:
+    """Sets of operands for a problem on a device with `cache_bytes` of last-level cache.
+
+    Small problems would take more than `most_sets`; for those the cache is flushed instead.
+    """
+    if not cold:
+        return SetPolicy(count=1, flush=False)
+    enough = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes)
+    # One more set than fill the caches: the next one's turn comes after all the others'.
+    count = enough + 1 if enough > 1 else 1
+    return SetPolicy(count=min(count, most_sets), flush=count > most_sets)

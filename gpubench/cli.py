@@ -1,0 +1,171 @@
+"""The commands: parse, call, print. `main` is the only place that catches errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench.errors import GpubenchError
+
+app = typer.Typer(
+    name="gpubench",
+    help="How fast is this matrix kernel at each tile size, and how far from the hardware?",
+    epilog="Try: gpubench sweep --sizes 1024,2048 --tiles 1..32",
+    rich_markup_mode=None,  # Rich's help costs twice the time of the rest
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=True,
+)
+
+INTERRUPTED = 130
+
+Sizes = Annotated[
+    str | None,
+    typer.Option(help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2."),
+]
+Tiles = Annotated[
+    str | None,
+    typer.Option(help="Tile sizes: 16 or 1..32 or 1..64:x2. Default: each variant's own."),
+]
+Variants = Annotated[
+    str | None,
+    typer.Option(help="Kernels, comma separated; see 'gpubench variants'. Default: all."),
+]
+Dtypes = Annotated[str | None, typer.Option(help="float32,float64,int32. Default: float32.")]
+DeviceName = Annotated[
+    str | None, typer.Option(help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if any.")
+]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", help="CSV to write. Default: results/<time>-<device>-<op>.csv."),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(help='TOML file with any of these options, as sizes = "1024,2048"; flags win.'),
+]
+Seed = Annotated[str | None, typer.Option(help="Seed of the operands, such as 2006.")]
+LaunchLimit = Annotated[
+    str | None,
+    typer.Option(help="Skip points whose launch is estimated to take more seconds. Default: 10."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
+
+
+@app.command(epilog="Example: gpubench sweep --sizes 1024,2048 --tiles 1..32")
+def sweep(
+    sizes: Sizes = None,
+    tiles: Tiles = None,
+    variants: Variants = None,
+    dtypes: Dtypes = None,
+    op: Annotated[str | None, typer.Option(help="Operation: gemm.")] = None,
+    device: DeviceName = None,
+    output: Output = None,
+    config: Config = None,
+    seed: Seed = None,
+    launch_limit: LaunchLimit = None,
+    force: Force = False,
+) -> None:
+    """Time kernels over tile sizes and matrix sizes; show tables, save a CSV."""
+    options = {
+        "op": op,
+        "variants": variants,
+        "sizes": sizes,
+        "tiles": tiles,
+        "dtypes": dtypes,
+        "device": device,
+        "output": output,
+        "seed": seed,
+        "launch_limit": launch_limit,
+    }
+    from gpubench.show.commands import run_sweep
+
+    raise typer.Exit(run_sweep(options, config, force=force))
+
+
+@app.command("compare-cublas", epilog="Example: gpubench compare-cublas --sizes 1024,4096")
+def compare_cublas(
+    sizes: Sizes = None,
+    tiles: Tiles = None,
+    variants: Variants = None,
+    dtypes: Dtypes = None,
+    device: DeviceName = None,
+    output: Output = None,
+    config: Config = None,
+    seed: Seed = None,
+    launch_limit: LaunchLimit = None,
+    force: Force = False,
+) -> None:
+    """Each variant's best tile against cuBLAS, in the same run and compute mode."""
+    options = {
+        "variants": variants,
+        "sizes": sizes,
+        "tiles": tiles,
+        "dtypes": dtypes,
+        "device": device,
+        "output": output,
+        "seed": seed,
+        "launch_limit": launch_limit,
+    }
+    from gpubench.show.commands import run_compare_cublas
+
+    raise typer.Exit(run_compare_cublas(options, config, force=force))
+
+
+@app.command(epilog="Example: gpubench deviceinfo --json")
+def deviceinfo(
+    device: DeviceName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Properties and theoretical peaks of every GPU, and of the CPU."""
+    from gpubench.show.commands import print_deviceinfo
+
+    print_deviceinfo(device or "auto", as_json=as_json)
+
+
+@app.command(epilog="Example: gpubench variants --device cpu")
+def variants(
+    op: Annotated[str | None, typer.Option(help="Only this operation, such as gemm.")] = None,
+    device: Annotated[str | None, typer.Option(help="Only cuda or cpu.")] = None,
+) -> None:
+    """What can be swept: dtypes, legal tiles and the idea of each kernel."""
+    from gpubench.show.commands import print_variants
+
+    print_variants(op, device)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """How fast is this matrix kernel at each tile size, and how far from the hardware?"""
+    if version:
+        from gpubench import __version__
+
+        typer.echo(f"gpubench {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one line on stderr and an exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except GpubenchError as error:
+        code = _fail(str(error), error.exit_code)
+    except typer.TyperException as error:
+        code = _fail(error.format_message(), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output (head, less) has gone; Python must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code or 0)
+
+
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"gpubench: {' '.join(message.split())}", err=True)
+    return code

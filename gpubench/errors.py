@@ -1,0 +1,27 @@
+"""What can go wrong, as far as a user must be told; `cli.main` is the only place that catches it."""
+
+
+class GpubenchError(Exception):
+    """Ends a command with one line on stderr and `exit_code`; the message is that line."""
+
+    exit_code = 2
+
+
+class UsageError(GpubenchError):
+    """A flag, a file or a configuration that cannot be used: what, where, what would be right."""
+
+
+class DeviceUnavailableError(GpubenchError):
+    """The device asked for is not there: what is missing and how to get it."""
+
+
+class CompileError(Exception):
+    """A kernel does not compile. The point becomes an `error` row; the sweep goes on."""
+
+
+class LaunchError(Exception):
+    """A kernel compiled but could not be launched or failed while running."""
+
+
+class DoesNotFitError(Exception):
+    """A point needs more memory than is free. The point becomes a `skipped` row."""

@@ -1,0 +1,21 @@
+"""cpu_tile over all threads: each takes whole columns of blocks."""
+
+from collections.abc import Callable
+
+from gpubench.kernels.gemm import cpu_tile
+from gpubench.model import CallVariant, Tile
+
+
+def build(tile: Tile | None, dtype: str) -> Callable[..., None]:
+    """`cpu_tile` with its outer loop shared out over threads."""
+    return cpu_tile.build(tile, dtype, parallel=True)
+
+
+VARIANT = CallVariant(
+    idea="cpu_tile on all threads",
+    tiles=cpu_tile.VARIANT.tiles,
+    runs_on="cpu",
+    build=build,
+    baseline="cpu_blas_parallel",
+    default=False,
+)

@@ -1,0 +1,17 @@
+"""Tiles of A and B staged through shared memory, one element of C per thread."""
+
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """TILE×TILE threads, one element of C each."""
+    edge = tile.edge
+    return Launch(grid=(-(-problem.n // edge), -(-problem.m // edge)), block=(edge, edge))
+
+
+VARIANT = CudaVariant(
+    idea="tiles of A and B in shared memory: each load from global memory is used TILE times",
+    tiles=edges(1, 32, because="TILE×TILE threads, and a block holds at most 1024"),
+    launch=launch,
+    reuse=lambda tile: (tile.edge, tile.edge),
+)

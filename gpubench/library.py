@@ -1,0 +1,81 @@
+"""gpubench as a library: the commands' work without a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from gpubench import table
+from gpubench.backends import Backend
+from gpubench.measure.session import open_backend, run
+from gpubench.model import Point
+from gpubench.plan.config import read_sweep
+from gpubench.table import Row
+
+Items = str | Iterable[str] | Iterable[int]
+
+
+class Silent:
+    """A watcher that shows nothing."""
+
+    def planned(self, backend: Backend, points: int, rounds: int) -> None:
+        """Nothing."""
+
+    def compiled(self, built: int) -> None:
+        """Nothing."""
+
+    def measuring(self, point: Point, round_number: int) -> None:
+        """Nothing."""
+
+    def measured(self, one: Row) -> None:
+        """Nothing."""
+
+
+def sweep(
+    *,
+    sizes: Items,
+    tiles: Items | None = None,
+    variants: Items | None = None,
+    dtypes: Items = ("float32",),
+    op: str = "gemm",
+    device: str = "auto",
+    output: str | Path | None = None,
+    seed: int | None = None,
+    config: str | Path | None = None,
+) -> pd.DataFrame:
+    """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
+
+    Lists may be given as on the command line (`"1..32"`) or as Python lists. A file is written only
+    if `output` names one. Raises UsageError for what the command would refuse, and
+    DeviceUnavailableError for a device that is not there.
+    """
+    asked = read_sweep(
+        {
+            "sizes": _listed(sizes),
+            "tiles": _listed(tiles),
+            "variants": _listed(variants),
+            "dtypes": _listed(dtypes),
+            "op": op,
+            "device": device,
+            "seed": seed,
+        },
+        Path(config) if config else None,
+    )
+    file = table.ResultFile(Path(output)) if output else None
+    outcome = run(asked, open_backend(asked.device), Silent(), file)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return table.frame(outcome.rows)
+
+
+def read_csv(path: str | Path) -> pd.DataFrame:
+    """The frame of a results file. Raises UsageError naming what does not fit."""
+    return table.frame(table.read(Path(path)))
+
+
+def _listed(items: Items | None) -> str | None:
+    if items is None or isinstance(items, str):
+        return items
+    return ",".join(map(str, items))

@@ -1,0 +1,1 @@
+"""How a point is run: operands, verifying, sampling, a whole sweep."""

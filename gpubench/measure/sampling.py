@@ -1,0 +1,117 @@
+"""When there are enough samples, and what they say. Pure: the clock is whoever `sample` is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from gpubench.model import Series, Timing
+
+Sample = Callable[[int, int], list[float]]
+"""(launches per sample, samples) → the time of each sample, in microseconds per launch."""
+
+NORMAL_95 = 1.959964
+SHRINKING = 0.9
+"""Twice the samples should shrink an interval to 0.71; above this it is not shrinking."""
+
+STEP_DEVICE_S = 0.02
+"""The interval is looked at no more often than this."""
+
+MAD_TO_SIGMA = 1.4826
+
+
+def collect(
+    sample: Sample,
+    timing: Timing,
+    most_launches: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Series:
+    """Sample until the policy has enough.
+
+    The first launches warm up and say how long one takes; they are not counted. `clock` gives
+    seconds of wall time.
+    """
+    began = clock()
+    launch_us = max(min(sample(1, 2)), 1e-3)
+    launches = max(1, min(most_launches, math.ceil(timing.sample_us / launch_us)))
+    sample_s = launch_us * launches / 1e6
+    times: list[float] = []
+    widths: list[tuple[int, float]] = []
+    while True:
+        times += sample(launches, _next_batch(len(times), sample_s, timing))
+        reason = _why_stop(times, sample_s, widths, clock() - began, timing)
+        if reason:
+            return summarize(times, launches, reason)
+
+
+def _next_batch(have: int, sample_s: float, timing: Timing) -> int:
+    """How many samples to take before looking again: the least, then what makes up a step."""
+    if have == 0:
+        return timing.few_samples if sample_s > timing.slow_launch_s else timing.min_samples
+    return max(1, math.ceil(STEP_DEVICE_S / sample_s))
+
+
+def _why_stop(
+    times: list[float],
+    sample_s: float,
+    widths: list[tuple[int, float]],
+    wall_s: float,
+    timing: Timing,
+) -> str | None:
+    """Why there are enough samples now, or None. Remembers the interval's widths in `widths`."""
+    if wall_s >= timing.max_wall_s:
+        return "time limit"
+    if sample_s > timing.slow_launch_s:
+        return "slow launch"
+    if len(times) * sample_s < timing.min_device_s:
+        return None
+    low, median, high = median_interval(times)
+    width = (high - low) / 2 / median
+    if width <= timing.precision:
+        return "precise"
+    earlier = [w for count, w in widths if count <= len(times) // 2]
+    widths.append((len(times), width))
+    if earlier and width > SHRINKING * earlier[-1]:
+        return "interval stopped shrinking"
+    return None
+
+
+def median_interval(times: list[float]) -> tuple[float, float, float]:
+    """Median and its 95 % interval from order statistics: (low, median, high).
+
+    The ranks are those of the binomial distribution, by its normal approximation with continuity
+    correction (David and Nagaraja, Order Statistics, 7.1). Under six samples no pair of ranks
+    covers 95 %: the interval is the whole range.
+    """
+    ordered = np.sort(np.asarray(times))
+    count = len(ordered)
+    low = max(0, math.floor((count - 1 - NORMAL_95 * math.sqrt(count)) / 2))
+    return float(ordered[low]), float(np.median(ordered)), float(ordered[count - 1 - low])
+
+
+def summarize(times: list[float], launches: int, stop_reason: str) -> Series:
+    """The statistics of samples in microseconds per launch. Outliers are counted, never dropped."""
+    values = np.asarray(times)
+    low, median, high = median_interval(times)
+    q1, q3 = (float(q) for q in np.quantile(values, (0.25, 0.75)))
+    fence = 1.5 * (q3 - q1)
+    deviations = np.abs(values - median)
+    mad = MAD_TO_SIGMA * float(np.median(deviations))
+    return Series(
+        median_us=median,
+        q1_us=q1,
+        q3_us=q3,
+        min_us=float(values.min()),
+        max_us=float(values.max()),
+        ci_low_us=low,
+        ci_high_us=high,
+        samples=len(times),
+        launches_per_sample=launches,
+        outliers_tukey=int(((values < q1 - fence) | (values > q3 + fence)).sum()),
+        outliers_mad=int((deviations > 3.5 * mad).sum()),
+        stop_reason=stop_reason,
+        device_s=float(values.sum()) * launches / 1e6,
+    )

@@ -1,0 +1,56 @@
+"""Is the result right? Asked of every point before it is timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpubench.measure.operands import Reference
+
+INTEGER_POISON = -(2**31) + 12345
+"""What an integer output holds before the kernel runs: no product of the operands is likely it."""
+
+TOLERANCE_ROUNDINGS = 4.0
+"""The rounding errors of K additions grow as √K when their signs are random; four times that is
+never seen in a right kernel, and is far below the smallest mistake (one product left out)."""
+
+
+def poison(output: Any) -> None:
+    """Fill an output so that an element the kernel does not write is seen: NaN, or a sentinel."""
+    output.fill(INTEGER_POISON if output.dtype.kind == "i" else np.nan)
+
+
+def tolerance(dtype: str, k: int) -> float:
+    """Largest acceptable |C − reference| ÷ (‖row of A‖·‖column of B‖); 0 for integers."""
+    if dtype == "int32":
+        return 0.0
+    unit_roundoff = float(np.finfo(dtype).eps) / 2
+    return TOLERANCE_ROUNDINGS * unit_roundoff * float(np.sqrt(k))
+
+
+def relative_error(xp: Any, output: Any, reference: Reference) -> float:
+    """Largest error of an element relative to ‖row of A‖·‖column of B‖.
+
+    NaN if any element is NaN. For integers: the largest difference modulo 2³².
+    """
+    if output.dtype.kind == "i":
+        difference = output.astype(np.int64) - reference.parts[0]
+        return float(xp.abs(difference).max())
+    error = output.astype(np.float64)
+    for part in reference.parts:
+        error -= part
+    scale = reference.row_norms * reference.column_norms
+    # A zero row or column must give exact zeros: any error over the smallest number is huge.
+    return float((xp.abs(error) / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
+
+
+def why_wrong(error: float, limit: float) -> str | None:
+    """None if right; the comparison is written so that NaN is wrong."""
+    if not error <= limit:
+        if np.isnan(error):
+            return "the result holds NaN: an element was not written, or computed from garbage"
+        if limit == 0:
+            return f"the result differs from the exact integer product by up to {error:.0f}"
+        return f"relative error {error:.2g}, tolerance {limit:.2g}"
+    return None

@@ -1,0 +1,415 @@
+"""The nouns: what is measured, on what, how, and what came out. Standard library only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4}
+DTYPES = tuple(ITEM_BYTES)
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A matrix operation: its operands' shapes and its work.
+
+    Shapes and work are functions of M, N and K. `flops` counts a multiply-add as two.
+    """
+
+    name: str
+    inputs: Callable[[int, int, int], tuple[Shape, ...]]
+    output: Callable[[int, int, int], Shape]
+    flops: Callable[[int, int, int], int]
+
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        Operation(
+            name="gemm",
+            inputs=lambda m, n, k: ((m, k), (k, n)),
+            output=lambda m, n, _k: (m, n),
+            flops=lambda m, n, k: 2 * m * n * k,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One operation at one size: C (M×N) = A (M×K) · B (K×N), row-major, in one dtype."""
+
+    op: str
+    m: int
+    n: int
+    k: int
+    dtype: str
+
+    @property
+    def operation(self) -> Operation:
+        """The operation's shapes and work."""
+        return OPERATIONS[self.op]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point (or integer) operations, a multiply-add counted as two."""
+        return self.operation.flops(self.m, self.n, self.k)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at the least: each operand once, the result once."""
+        shapes = (*self.operation.inputs(self.m, self.n, self.k), self.output_shape)
+        return ITEM_BYTES[self.dtype] * sum(_elements(shape) for shape in shapes)
+
+    @property
+    def input_shapes(self) -> tuple[Shape, ...]:
+        """Shapes of the operands, in the kernels' argument order."""
+        return self.operation.inputs(self.m, self.n, self.k)
+
+    @property
+    def output_shape(self) -> Shape:
+        """Shape of the result."""
+        return self.operation.output(self.m, self.n, self.k)
+
+    @property
+    def size(self) -> str:
+        """The size as `--sizes` takes it: `1024`, or `320x640x320`."""
+        if self.m == self.n == self.k:
+            return str(self.m)
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+def _elements(shape: Shape) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+_TILE = re.compile(r"(?P<block>\d+(x\d+)*)(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?")
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """A tile: a single edge (`16`), or a block tile with its thread tile and stages.
+
+    `128x128x8/8x8/s3` is a 128×128 tile of C computed in steps of 8 along K, 8×8 elements a
+    thread, three stages in flight.
+    """
+
+    block: tuple[int, ...]
+    thread: tuple[int, ...] = ()
+    stages: int = 1
+
+    @property
+    def edge(self) -> int:
+        """The edge of a tile given by one number."""
+        (edge,) = self.block
+        return edge
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All its numbers in order: the template arguments after the scalar type."""
+        return (*self.block, *self.thread, *((self.stages,) if self.stages > 1 else ()))
+
+    def __str__(self) -> str:
+        text = "x".join(map(str, self.block))
+        if self.thread:
+            text += "/" + "x".join(map(str, self.thread))
+        if self.stages > 1:
+            text += f"/s{self.stages}"
+        return text
+
+    @classmethod
+    def parse(cls, text: str) -> Tile:
+        """Read what `str(tile)` wrote; ValueError for anything else."""
+        match = _TILE.fullmatch(text)
+        if not match:
+            raise ValueError(f"'{text}' is no tile; write 16, 128x128x8 or 128x128x8/8x8/s3")
+        thread = match["thread"]
+        return cls(
+            block=tuple(map(int, match["block"].split("x"))),
+            thread=tuple(map(int, thread.split("x"))) if thread else (),
+            stages=int(match["stages"] or 1),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileSpace:
+    """The tiles a variant can take."""
+
+    refuse: Callable[[Tile], str | None]
+    """Why the variant cannot take a tile, or None if it can."""
+
+    default: tuple[Tile, ...]
+    """What is swept when the user names no tiles."""
+
+    legal: tuple[Tile, ...]
+    """Every legal tile, for `variants` and for the tests that compile them all."""
+
+
+def edges(low: int, high: int, *, because: str) -> TileSpace:
+    """Tiles given by one edge from `low` to `high`; `because` says why not more."""
+
+    def refuse(tile: Tile) -> str | None:
+        if len(tile.block) != 1 or tile.thread or tile.stages != 1:
+            return f"takes a single edge, not {tile}"
+        if not low <= tile.edge <= high:
+            return f"takes edges {low} to {high}: {because}"
+        return None
+
+    legal = tuple(Tile((edge,)) for edge in range(low, high + 1))
+    default = tuple(Tile((edge,)) for edge in (1, 2, 4, 8, 16, 32) if low <= edge <= high)
+    return TileSpace(refuse=refuse, default=default, legal=legal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A kernel launch: the grid in blocks, the block in threads, dynamic shared memory in bytes."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in the grid."""
+        return _elements(self.grid)
+
+    @property
+    def threads_per_block(self) -> int:
+        """Threads in a block."""
+        return _elements(self.block)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One way to compute an operation. Its `.py` describes it; name and op come from the path."""
+
+    idea: str
+    """What it teaches, in a line."""
+
+    dtypes: tuple[str, ...] = DTYPES
+    tiles: TileSpace | None = None
+    """None: the variant has no tile to choose."""
+
+    baseline: str
+    """Variant of the vendor's BLAS that it is compared with; empty: it has none."""
+
+    default: bool = True
+    """Whether a sweep that names no variants runs it."""
+
+    name: str = ""
+    op: str = ""
+    path: Path = field(default=Path(), compare=False)
+    """The descriptor's file."""
+
+    @property
+    def backend(self) -> str:
+        """`cuda` or `cpu`."""
+        raise NotImplementedError
+
+    def compute_mode(self, dtype: str) -> str:
+        """Arithmetic used: the dtype's own unless a kernel says otherwise (no TF32 for float32)."""
+        return dtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaVariant(Variant):
+    """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
+
+    Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`.
+    """
+
+    launch: Callable[[Tile, Problem], Launch]
+    reuse: Callable[[Tile], tuple[int, int]]
+    """Rows and columns of C that share one load from global memory: (1, 1) without tiling."""
+
+    baseline: str = "cublas"
+
+    @property
+    def backend(self) -> str:
+        """A CUDA source runs on the CUDA backend."""
+        return "cuda"
+
+    @property
+    def source(self) -> Path:
+        """The CUDA C++ file."""
+        return self.path.with_suffix(".cu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallVariant(Variant):
+    """A function on arrays: a library's routine, or a loop compiled for the CPU."""
+
+    runs_on: str
+    """`cuda` or `cpu`."""
+
+    build: Callable[[Tile | None, str], Callable[..., None]]
+    """Tile and dtype give the function (inputs…, output) that computes into the output."""
+
+    threads: int = 0
+    """CPU threads it may use; 0: all."""
+
+    @property
+    def backend(self) -> str:
+        """Where the arrays live."""
+        return self.runs_on
+
+
+class Cache(StrEnum):
+    """What the caches hold when a launch starts."""
+
+    COLD = "cold"
+    HOT = "hot"
+
+
+class Scope(StrEnum):
+    """What the clock sees: the kernel alone, or allocation and copies too."""
+
+    KERNEL = "kernel"
+    END_TO_END = "end-to-end"
+
+
+class Timer(StrEnum):
+    """Which clock: events (time per launch in a stream), CUPTI (execution), or the host's."""
+
+    EVENTS = "events"
+    CUPTI = "cupti"
+    HOST = "host"
+
+
+class Status(StrEnum):
+    """How a point ended; each but `ok` comes with a reason."""
+
+    OK = "ok"
+    SKIPPED = "skipped"
+    WRONG = "wrong"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One thing to measure."""
+
+    variant: Variant
+    tile: Tile | None
+    problem: Problem
+    cache: Cache
+    scope: Scope
+    timer: Timer
+
+    @property
+    def label(self) -> str:
+        """What a person calls it: `shared_tile 16 at 1024 float32`."""
+        tile = f" {self.tile}" if self.tile else ""
+        return f"{self.variant.name}{tile} at {self.problem.size} {self.problem.dtype}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """The policy of measuring: when there are enough samples, and when a point is too slow."""
+
+    rounds: int = 1
+    precision: float = 0.005
+    """Stop when the 95 % interval of the median lies within this fraction of it."""
+
+    min_samples: int = 10
+    min_device_s: float = 0.05
+    """A point and round gets at least this much device time, however precise it seems."""
+
+    few_samples: int = 3
+    """Enough for launches longer than `slow_launch_s`."""
+
+    slow_launch_s: float = 0.1
+    sample_us: float = 100.0
+    """A sample lasts at least this long: shorter launches are batched."""
+
+    max_wall_s: float = 1.0
+    """A point and round stops after this time, whatever its interval, once it has the fewest
+    samples allowed."""
+
+    launch_limit_s: float = 10.0
+    """A point whose launch is estimated to take longer is skipped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What the compiler gave a kernel, per thread and per block."""
+
+    registers: int
+    local_bytes: int
+    """Stack frame: spilled registers, and arrays the compiler could not keep in registers."""
+
+    spill_bytes: int
+    """Bytes of spill stores: registers that did not fit."""
+
+    shared_bytes: int
+    """Static shared memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Statistics of the samples of one point and round. Times per launch, in microseconds."""
+
+    median_us: float
+    q1_us: float
+    q3_us: float
+    min_us: float
+    max_us: float
+    ci_low_us: float
+    ci_high_us: float
+    samples: int
+    launches_per_sample: int
+    outliers_tukey: int
+    outliers_mad: int
+    stop_reason: str
+    device_s: float
+    """Sum of all samples: time the device worked for this figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What came of one point in one round."""
+
+    point: Point
+    status: Status
+    reason: str = ""
+    max_relative_error: float | None = None
+    series: Series | None = None
+    resources: Resources | None = None
+    launch: Launch | None = None
+    started_utc: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """What runs the kernels, as far as figures depend on it."""
+
+    backend: str
+    name: str
+    """As the driver or the operating system names it."""
+
+    index: int = 0
+    compute_capability: tuple[int, int] | None = None
+    multiprocessors: int = 0
+    """Streaming multiprocessors; cores on a CPU."""
+
+    sm_clock_mhz: float | None = None
+    """Highest clock of the multiprocessors, the nominal one for peaks."""
+
+    memory_bandwidth_gbytes_per_s: float | None = None
+    l2_bytes: int = 0
+    """Last-level cache."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of driver, CUDA, CuPy and the BLAS."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Everything else `deviceinfo` shows."""

@@ -1,0 +1,1 @@
+"""What to run: ranges, flags and files, kernels, points."""

@@ -1,0 +1,148 @@
+"""Flags and TOML become one `Sweep`: every option is read here, whoever gave it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gpubench.errors import UsageError
+from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Tile, Timer, Timing
+from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles
+from gpubench.plan.registry import unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What the user asked for."""
+
+    op: str = "gemm"
+    variants: tuple[str, ...] = ()
+    """Empty: every default variant of the op on the device."""
+
+    sizes: tuple[tuple[int, int, int], ...] = ((1024, 1024, 1024),)
+    tiles: tuple[Tile, ...] = ()
+    """Empty: each variant's own default tiles."""
+
+    dtypes: tuple[str, ...] = ("float32",)
+    device: str = "auto"
+    output: Path | None = None
+    seed: int = 2006
+    caches: tuple[Cache, ...] = (Cache.COLD,)
+    scopes: tuple[Scope, ...] = (Scope.KERNEL,)
+    timer: Timer = Timer.EVENTS
+    timing: Timing = Timing()
+
+
+def read_sweep(options: Mapping[str, Any], config: Path | None = None) -> Sweep:
+    """The sweep that the options describe; an option that is None is taken from the config.
+
+    Values are text as on the command line; numbers and lists, as TOML and Python callers give
+    them, are read as the text they print as. Raises UsageError naming the option.
+    """
+    values = _read_toml(config) if config else {}
+    values |= {name: value for name, value in options.items() if value is not None}
+    fields: dict[str, Any] = {}
+    timing: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in _OPTIONS:
+            raise UsageError(unknown("option", name, _OPTIONS))
+        field, read = _OPTIONS[name]
+        (timing if field in Timing.__dataclass_fields__ else fields)[field] = read(
+            f"--{name.replace('_', '-')}", _as_text(value)
+        )
+    return replace(Sweep(**fields), timing=Timing(**timing))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except OSError as error:
+        raise UsageError(f"--config: cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config: {path} is not TOML: {error}") from error
+    for name in values:
+        if name not in _OPTIONS:
+            raise UsageError(f"--config: {path}: {unknown('key', name, _OPTIONS)}")
+    return values
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(_as_text, value))
+    return str(value)
+
+
+def _one_of(known: tuple[str, ...]) -> Callable[[str, str], str]:
+    def read(flag: str, text: str) -> str:
+        if text not in known:
+            raise UsageError(f"{flag}: {unknown('value', text, known)}")
+        return text
+
+    return read
+
+
+def _names(known: tuple[str, ...]) -> Callable[[str, str], tuple[str, ...]]:
+    def read(flag: str, text: str) -> tuple[str, ...]:
+        names = parse_names(text)
+        if not names:
+            raise UsageError(f"{flag}: names nothing; known: {', '.join(known)}")
+        return tuple(_one_of(known)(flag, name) for name in names)
+
+    return read
+
+
+def _number(low: float, high: float, *, whole: bool) -> Callable[[str, str], float | int]:
+    def read(flag: str, text: str) -> float | int:
+        kind = "a whole number" if whole else "a number"
+        try:
+            number = int(text) if whole else float(text)
+        except ValueError:
+            raise UsageError(f"{flag}: '{text[:60]}' is not {kind}") from None
+        if not low <= number <= high:
+            raise UsageError(f"{flag}: {text[:60]} is out of range: {kind} from {low} to {high}")
+        return number
+
+    return read
+
+
+def _fraction(flag: str, text: str) -> float:
+    """`0.5%` or `0.005`."""
+    if text.endswith("%"):
+        return float(_number(0.01, 100, whole=False)(flag, text[:-1])) / 100
+    return float(_number(0.0001, 1, whole=False)(flag, text))
+
+
+def _device(flag: str, text: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text, re.ASCII):
+        raise UsageError(f"{flag}: '{text[:60]}' is no device; write auto, cpu, cuda or cuda:1")
+    return text
+
+
+def _both(kind: type[Cache] | type[Scope]) -> Callable[[str, str], tuple[Any, ...]]:
+    """One of two, or `both`."""
+
+    def read(flag: str, text: str) -> tuple[Any, ...]:
+        if text == "both":
+            return tuple(kind)
+        return (kind(_one_of((*kind, "both"))(flag, text)),)
+
+    return read
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "op": ("op", _one_of(tuple(OPERATIONS))),
+    "variants": ("variants", lambda _flag, text: parse_names(text)),
+    "sizes": ("sizes", lambda _flag, text: parse_sizes(text)),
+    "tiles": ("tiles", lambda _flag, text: parse_tiles(text)),
+    "dtypes": ("dtypes", _names(DTYPES)),
+    "device": ("device", _device),
+    "output": ("output", lambda _flag, text: Path(text)),
+    "seed": ("seed", _number(0, 2**63 - 1, whole=True)),
+    "launch_limit": ("launch_limit_s", _number(0.001, 3600, whole=False)),
+}
+"""Option, as on the command line and in TOML (with `_` for `-`): the field it sets, its reader."""

@@ -1,0 +1,112 @@
+"""What a list on the command line means: `1..32`, `64..512:64`, `1..64:x2`, `320x640x320`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from gpubench.errors import UsageError
+from gpubench.model import Tile
+
+LARGEST = 2**31 - 1
+"""Kernels take M, N and K as 32-bit integers."""
+
+MOST_ITEMS = 10_000
+"""Longer lists are typing mistakes; they are refused before they are built."""
+
+_SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
+_NUMBER = re.compile(r"\d+", re.ASCII)
+_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)", re.ASCII)
+
+Item = TypeVar("Item")
+
+
+def parse_sizes(text: str) -> tuple[tuple[int, int, int], ...]:
+    """Sizes as (M, N, K): `1024` is square, `320x640x320` is M×N×K, spans are square."""
+    expects = "a size is 1024, 320x640x320 (MxNxK), 64..512:64 or 1..64:x2"
+
+    def one(item: str) -> Iterator[tuple[int, int, int]]:
+        if match := _SHAPE.fullmatch(item):
+            m, n, k = (_bounded(number, item, "--sizes", expects) for number in match.groups())
+            yield m, n, k
+        else:
+            yield from ((n, n, n) for n in _span(item, "--sizes", expects))
+
+    return _items(text, one, "--sizes", expects)
+
+
+def parse_tiles(text: str) -> tuple[Tile, ...]:
+    """Tiles: edges (`16`, `1..32`) and block tiles (`128x128x8/8x8/s3`)."""
+    expects = "a tile is 16, 1..32, 1..64:x2 or 128x128x8"
+
+    def one(item: str) -> Iterator[Tile]:
+        if "x" in item and ".." not in item:
+            try:
+                tile = Tile.parse(item)
+            except ValueError:
+                raise UsageError(f"--tiles: '{item}' is not understood; {expects}") from None
+            for number in tile.numbers:
+                _bounded(str(number), item, "--tiles", expects)
+            yield tile
+        else:
+            yield from (Tile((edge,)) for edge in _span(item, "--tiles", expects))
+
+    return _items(text, one, "--tiles", expects)
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """A comma-separated list of names, blanks stripped, repeats dropped."""
+    return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+
+
+def _items(
+    text: str, parse: Callable[[str], Iterable[Item]], flag: str, expects: str
+) -> tuple[Item, ...]:
+    """All items of a list in order, repeats dropped."""
+    items: dict[Item, None] = {}
+    for part in text.split(","):
+        item = part.strip().lower()
+        if not item:
+            raise UsageError(f"{flag}: an item of '{_short(text)}' is empty; {expects}")
+        items.update(dict.fromkeys(parse(item)))
+        if len(items) > MOST_ITEMS:
+            raise UsageError(f"{flag}: more than {MOST_ITEMS} items; widen the step")
+    return tuple(items)
+
+
+def _span(item: str, flag: str, expects: str) -> Iterable[int]:
+    """The integers of one item: a number, or a span with an optional step or factor."""
+    if _NUMBER.fullmatch(item):
+        return (_bounded(item, item, flag, expects),)
+    match = _SPAN.fullmatch(item)
+    if not match:
+        raise UsageError(f"{flag}: '{_short(item)}' is not understood; {expects}")
+    low, high = (_bounded(number, item, flag, expects) for number in match.group(1, 2))
+    if low > high:
+        raise UsageError(f"{flag}: '{item}' runs backwards; write {high}..{low}")
+    factor, step = match[3] == "x", _bounded(match[4] or "1", item, flag, expects)
+    if factor and step == 1:
+        raise UsageError(f"{flag}: '{item}' never ends: a factor is 2 or more")
+    if not factor and (high - low) // step >= MOST_ITEMS:
+        raise UsageError(f"{flag}: '{item}' has more than {MOST_ITEMS} items; widen the step")
+    return _multiples(low, high, step) if factor else range(low, high + 1, step)
+
+
+def _multiples(low: int, high: int, factor: int) -> Iterator[int]:
+    while low <= high:
+        yield low
+        low *= factor
+
+
+def _bounded(number: str, item: str, flag: str, expects: str) -> int:
+    # Length first: int() of a million digits takes seconds, and Python refuses over 4300.
+    if len(number.lstrip("0")) > len(str(LARGEST)) or not 1 <= int(number) <= LARGEST:
+        raise UsageError(
+            f"{flag}: '{_short(item)}' is out of range: from 1 to {LARGEST}; {expects}"
+        )
+    return int(number)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,107 @@
+"""A sweep over variants becomes points to measure, and skips with their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpubench.errors import UsageError
+from gpubench.model import (
+    CudaVariant,
+    Point,
+    Problem,
+    Tile,
+    Timer,
+    Variant,
+)
+from gpubench.plan.config import Sweep
+from gpubench.plan.registry import choose
+
+MOST_POINTS = 100_000
+MOST_GRID_Y = 65_535
+"""CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
+
+
+def plan(sweep: Sweep, backend: str) -> dict[Point, str | None]:
+    """The points of a sweep on a backend, each with the reason why it cannot run, or None.
+
+    Raises UsageError when nothing at all could run.
+    """
+    variants = choose(sweep.op, backend, sweep.variants)
+    if not sweep.variants:
+        # Nobody asked for these by name, so what they lack is no news.
+        variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
+    _require_legal_tile(sweep.tiles, variants)
+    count = sum(
+        len(sweep.sizes)
+        * len(sweep.dtypes)
+        * len(sweep.caches)
+        * len(sweep.scopes)
+        * len(_tiles(v, sweep.tiles))
+        for v in variants
+    )
+    if count > MOST_POINTS:
+        raise UsageError(f"the sweep has {count} points, more than {MOST_POINTS}; split it")
+
+    planned = {
+        point: _why_not(point)
+        for point in _points(sweep, backend, variants)
+        if sweep.variants or point.problem.dtype in point.variant.dtypes
+    }
+    if all(planned.values()):
+        reasons = dict.fromkeys(f"{p.variant.name} {reason}" for p, reason in planned.items())
+        raise UsageError(
+            f"nothing to measure: {'; '.join(reasons) or 'no variant takes these dtypes'}"
+        )
+    return planned
+
+
+def _points(sweep: Sweep, backend: str, variants: Iterable[Variant]) -> Iterator[Point]:
+    for dtype in sweep.dtypes:
+        for m, n, k in sweep.sizes:
+            problem = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
+            for variant in variants:
+                for tile in _tiles(variant, sweep.tiles):
+                    for cache in sweep.caches:
+                        for scope in sweep.scopes:
+                            yield Point(
+                                variant=variant,
+                                tile=tile,
+                                problem=problem,
+                                cache=cache,
+                                scope=scope,
+                                timer=sweep.timer if backend == "cuda" else Timer.HOST,
+                            )
+
+
+def _tiles(variant: Variant, asked: tuple[Tile, ...]) -> tuple[Tile | None, ...]:
+    if variant.tiles is None:
+        return (None,)
+    return asked or variant.tiles.default
+
+
+def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) -> None:
+    reasons = []
+    for variant in variants:
+        if variant.tiles is None:
+            continue
+        refusals = [variant.tiles.refuse(tile) for tile in asked]
+        if None in refusals or not refusals:
+            return
+        reasons.append(f"{variant.name} {refusals[0]}")
+    if reasons:
+        raise UsageError(f"--tiles: no variant takes any of these: {'; '.join(reasons)}")
+
+
+def _why_not(point: Point) -> str | None:
+    """Why a point cannot run, or None."""
+    variant, tile, problem = point.variant, point.tile, point.problem
+    if problem.dtype not in variant.dtypes:
+        return f"has no {problem.dtype}, only {', '.join(variant.dtypes)}"
+    if tile is not None and variant.tiles is not None:
+        if reason := variant.tiles.refuse(tile):
+            return reason
+        if isinstance(variant, CudaVariant):
+            grid = variant.launch(tile, problem).grid
+            if any(blocks > MOST_GRID_Y for blocks in grid[1:]):
+                return f"a grid of {'×'.join(map(str, grid))} blocks: at most {MOST_GRID_Y} in y"
+    return None

@@ -1,0 +1,119 @@
+"""What each command prints, once its flags are parsed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rich.text import Text
+
+from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.measure.session import Outcome, default_output, open_backend, run
+from gpubench.model import OPERATIONS, Variant
+from gpubench.plan.config import Sweep, read_sweep
+from gpubench.plan.registry import unknown, variants
+from gpubench.show import device as device_view
+from gpubench.show.progress import progress
+from gpubench.show.tables import comparison, console, results, spans, table
+from gpubench.table import ResultFile
+
+INTERRUPTED = 130
+
+
+def run_sweep(options: Mapping[str, str | None], config: Path | None, *, force: bool) -> int:
+    """`gpubench sweep`: the exit code."""
+    sweep = read_sweep(options, config)
+    outcome = _measure(sweep, force=force)
+    console().print(results(outcome.rows))
+    return _conclude(outcome)
+
+
+def run_compare_cublas(
+    options: Mapping[str, str | None], config: Path | None, *, force: bool
+) -> int:
+    """`gpubench compare-cublas`: the exit code."""
+    sweep = read_sweep(options, config)
+    if sweep.device == "cpu":
+        raise UsageError(
+            "compare-cublas needs an NVIDIA GPU; "
+            "'gpubench sweep --device cpu' compares against the CPU's BLAS"
+        )
+    try:
+        backend = open_backend(sweep.device.replace("auto", "cuda"))
+    except DeviceUnavailableError as error:
+        raise DeviceUnavailableError(
+            f"compare-cublas needs an NVIDIA GPU: {error}; "
+            "'gpubench sweep --device cpu' compares against the CPU's BLAS"
+        ) from error
+    del backend
+    if sweep.variants:
+        sweep = replace(sweep, variants=tuple(dict.fromkeys((*sweep.variants, "cublas"))))
+    outcome = _measure(replace(sweep, device=sweep.device.replace("auto", "cuda")), force=force)
+    console().print(comparison(outcome.rows))
+    return _conclude(outcome)
+
+
+def _measure(sweep: Sweep, *, force: bool) -> Outcome:
+    backend = open_backend(sweep.device)
+    file = ResultFile(sweep.output or default_output(sweep, backend.device.name), overwrite=force)
+    with progress() as watcher:
+        return run(sweep, backend, watcher, file)
+
+
+def _conclude(outcome: Outcome) -> int:
+    """The last lines: where the time went, and the file."""
+    share = 100 * outcome.device_s / outcome.wall_s
+    err = console(stderr=True)
+    err.print(
+        f"{outcome.wall_s:.1f} s, {share:.0f} % of it samples; "
+        "the rest compiled, prepared and verified"
+    )
+    if outcome.interrupted:
+        err.print("interrupted: what was measured is kept")
+    console().print(Text(f"\n{outcome.path}"), soft_wrap=True)
+    if outcome.interrupted:
+        return INTERRUPTED
+    return 1 if outcome.failed else 0
+
+
+def print_variants(op: str | None, backend: str | None) -> None:
+    """`gpubench variants`."""
+    if op is not None and op not in OPERATIONS:
+        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    if backend not in {None, "cuda", "cpu"}:
+        raise UsageError(f"--device: '{backend}' is no backend; write cuda or cpu")
+    shown = [
+        variant
+        for variant in variants()
+        if variant.op == (op or variant.op) and variant.backend == (backend or variant.backend)
+    ]
+    listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
+    for variant in shown:
+        listing.add_row(
+            variant.op,
+            variant.name,
+            variant.backend,
+            ", ".join(variant.dtypes),
+            _tiles(variant),
+            variant.idea,
+        )
+    console().print(listing)
+
+
+def _tiles(variant: Variant) -> str:
+    return spans([str(tile) for tile in variant.tiles.legal]) if variant.tiles else ""
+
+
+def print_deviceinfo(device: str, *, as_json: bool) -> None:
+    """`gpubench deviceinfo`."""
+    devices, missing = device_view.find(device)
+    if as_json:
+        print(json.dumps(device_view.as_json(devices, missing), indent=2))  # noqa: T201
+        return
+    screen = console()
+    for one in devices:
+        screen.print(device_view.as_tables(one))
+    if missing:
+        screen.print(f"\nCUDA: {missing}", markup=False)

@@ -1,0 +1,108 @@
+"""A device as tables and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gpubench.analyze.peaks import peaks, ridge_flop_per_byte
+from gpubench.backends.cpu import describe_cpu
+from gpubench.backends.cuda.devices import cuda_device, cuda_devices
+from gpubench.errors import DeviceUnavailableError
+from gpubench.model import DTYPES, Device
+from gpubench.plan.config import read_sweep
+from gpubench.show.tables import number, table
+
+
+def find(name: str) -> tuple[list[Device], str]:
+    """The devices that `--device` names, by default all; and what CUDA lacks, if it does.
+
+    Raises DeviceUnavailableError where CUDA was asked for by name, UsageError for no device's name.
+    """
+    name = read_sweep({"device": name}).device
+    if name == "cpu":
+        return [describe_cpu()], ""
+    if name.startswith("cuda:"):
+        return [cuda_device(int(name.removeprefix("cuda:")))], ""
+    try:
+        devices = cuda_devices()
+    except DeviceUnavailableError as error:
+        if name == "cuda":
+            raise
+        return [describe_cpu()], str(error)
+    return [*devices, describe_cpu()] if name == "auto" else devices, ""
+
+
+def as_json(devices: list[Device], missing: str) -> dict[str, Any]:
+    """Everything known, under the names of the fields, with their units."""
+    return {
+        "devices": [
+            asdict(device)
+            | {
+                "peaks": [asdict(peak) for peak in _known_peaks(device)],
+                "ridge_flop_per_byte": {
+                    dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
+                },
+            }
+            for device in devices
+        ],
+        "cuda_missing": missing or None,
+    }
+
+
+def as_tables(device: Device) -> RenderableType:
+    """Properties, then peaks with their derivation."""
+    return Group(*([_properties(device)] + ([_peaks(device)] if device.compute_capability else [])))
+
+
+def _properties(device: Device) -> RenderableType:
+    where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
+    listing = table("property", "value", left=None)
+    for name, value in _facts(device):
+        listing.add_row(name, value)
+    return Group(Text(f"\n{device.name} ({where})", style="bold"), listing)
+
+
+def _facts(device: Device) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if device.compute_capability:
+        facts += [
+            ("compute capability", ".".join(map(str, device.compute_capability))),
+            ("multiprocessors", str(device.multiprocessors)),
+            ("SM clock, MHz", number(device.sm_clock_mhz, 0)),
+            ("bandwidth, GB/s", number(device.memory_bandwidth_gbytes_per_s, 0)),
+            ("L2 cache, bytes", number(device.l2_bytes, 0)),
+        ]
+    facts += [(name.replace("_", " "), _plain(value)) for name, value in device.facts.items()]
+    facts += [(f"version of {name.replace('_', ' ')}", v) for name, v in device.versions.items()]
+    return facts
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value, 0)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return "; ".join(_plain(item) for item in value)
+    return str(value)
+
+
+def _known_peaks(device: Device) -> list[Any]:
+    return peaks(device) if device.compute_capability else []
+
+
+def _peaks(device: Device) -> RenderableType:
+    listing = table("arithmetic", "unit", "GFLOP/s", "ridge, FLOP/byte", "from", left=None)
+    bandwidth = device.memory_bandwidth_gbytes_per_s
+    for peak in _known_peaks(device):
+        ridge = peak.gflops / bandwidth if peak.gflops and bandwidth else None
+        listing.add_row(
+            peak.arithmetic, peak.unit, number(peak.gflops, 0), number(ridge, 1), peak.derivation
+        )
+    return listing

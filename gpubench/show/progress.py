@@ -1,0 +1,143 @@
+"""How far a sweep is, on stderr: a live line in a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from gpubench.backends import Backend
+from gpubench.model import Point, Status
+from gpubench.show.tables import console, milliseconds
+from gpubench.table import Row
+
+PLAIN_EVERY_S = 5.0
+"""Between plain lines, so that a log stays readable."""
+
+
+class LiveProgress:
+    """One line with a bar, the point being measured and the time left."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console(stderr=True),
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._rounds = 1
+
+    def __enter__(self) -> LiveProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def planned(self, backend: Backend, points: int, rounds: int) -> None:
+        """Name the device and start the bar."""
+        self._progress.console.print(heading(backend, points, rounds))
+        self._rounds = rounds
+        self._task = self._progress.add_task("compiling", total=points * rounds)
+
+    def compiled(self, built: int) -> None:
+        """Say how many kernels are built."""
+        self._describe(f"compiling: {built} kernels")
+
+    def measuring(self, point: Point, round_number: int) -> None:
+        """Name the point."""
+        prefix = f"round {round_number}/{self._rounds} " if self._rounds > 1 else ""
+        self._describe(prefix + point.label)
+
+    def measured(self, one: Row) -> None:
+        """Move the bar; a failure is printed, and stays."""
+        if self._task is not None:
+            self._progress.advance(self._task)
+        if one.status in {Status.WRONG, Status.ERROR}:
+            self._progress.console.print(_failure(one), style="red")
+
+    def _describe(self, text: str) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, description=text)
+
+
+class PlainProgress:
+    """Plain lines: the heading, one every few seconds, and every failure."""
+
+    def __init__(self) -> None:
+        self._console = console(stderr=True)
+        self._last = 0.0
+        self._done, self._total = 0, 0
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def planned(self, backend: Backend, points: int, rounds: int) -> None:
+        """Name the device."""
+        self._total = points * rounds
+        self._line(heading(backend, points, rounds))
+
+    def compiled(self, built: int) -> None:
+        """Say how many kernels are built, now and then."""
+        self._now_and_then(f"compiling: {built} kernels")
+
+    def measuring(self, point: Point, round_number: int) -> None:
+        """Nothing: `measured` speaks."""
+
+    def measured(self, one: Row) -> None:
+        """Report a failure always, a time now and then."""
+        self._done += 1
+        if one.status in {Status.WRONG, Status.ERROR}:
+            self._line(_failure(one))
+        elif one.median_us is not None:
+            self._now_and_then(
+                f"[{self._done}/{self._total}] {_label(one)}: {milliseconds(one.median_us)} ms"
+            )
+
+    def _now_and_then(self, text: str) -> None:
+        if time.monotonic() - self._last >= PLAIN_EVERY_S:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+        self._last = time.monotonic()
+
+
+def progress() -> LiveProgress | PlainProgress:
+    """Live where stderr is a terminal."""
+    return LiveProgress() if console(stderr=True).is_terminal else PlainProgress()
+
+
+def heading(backend: Backend, points: int, rounds: int) -> str:
+    """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds`."""
+    device = backend.device
+    where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
+    times = f", {rounds} rounds" if rounds > 1 else ""
+    return f"{device.name} ({where}): {points} points{times}"
+
+
+def _label(one: Row) -> str:
+    return " ".join(filter(None, (one.variant, one.tile, "at", one.size, one.dtype)))
+
+
+def _failure(one: Row) -> str:
+    return f"{one.status}: {_label(one)}: {one.reason}"

@@ -1,0 +1,189 @@
+"""Rows as tables for the terminal. Reads rows and nothing else, so an old file looks the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpubench.model import Status, Tile
+from gpubench.table import KEY, Row
+
+PIPED_WIDTH = 160
+
+BEST, TIED = "*", "="
+"""Marks behind a time: the fastest tile of its variant, and those its interval cannot tell from it."""
+
+
+def results(rows: Sequence[Row]) -> RenderableType:
+    """Per problem: the tile-size table, the best of each variant, and what was not measured."""
+    parts: list[RenderableType] = []
+    for problem, group in groupby(sorted(rows, key=_problem), key=_problem):
+        of_problem = list(group)
+        parts.append(Text(f"\n{_title(of_problem[0], problem)}", style="bold"))
+        measured = [one for one in of_problem if one.status == Status.OK]
+        if any(one.tile for one in measured):
+            parts.append(tile_table(measured))
+        if measured:
+            parts.append(best_table(measured))
+        parts.extend(_not_measured(of_problem))
+    return Group(*parts)
+
+
+def tile_table(rows: Sequence[Row]) -> Table:
+    """Milliseconds: tiles down, variants across; the best of each column marked, and its ties."""
+    tiled = [one for one in rows if one.tile]
+    variants = list(dict.fromkeys(one.variant for one in tiled))
+    best = {
+        variant: best_of(one for one in tiled if one.variant == variant) for variant in variants
+    }
+    cells = {(one.tile, one.variant): one for one in tiled}
+    grid = table("tile", *(f"{variant}, ms" for variant in variants))
+    for tile in sorted({one.tile for one in tiled}, key=Tile.parse):
+        grid.add_row(
+            tile,
+            *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
+        )
+    return grid
+
+
+def best_table(rows: Sequence[Row]) -> Table:
+    """The best tile of each variant, fastest first."""
+    variants = dict.fromkeys(one.variant for one in rows)
+    best = [best_of(one for one in rows if one.variant == variant) for variant in variants]
+    blas = "cuBLAS" if rows[0].backend == "cuda" else "BLAS"
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("variant", lambda one: one.variant),
+        ("best tile", lambda one: ", ".join(tied_tiles(rows, one))),
+        ("ms", lambda one: milliseconds(one.median_us)),
+        (f"G{_unit(rows[0])}/s", lambda one: number(one.gflops, 1)),
+        ("% of peak", lambda one: number(one.percent_of_peak, 1)),
+        (f"% of {blas}", lambda one: number(one.percent_of_blas, 1)),
+    ]
+    # A column that says nothing about any row is left out: a CPU has no known peak.
+    columns = [column for column in columns if any(column[1](one) for one in best)]
+    grid = table(*(name for name, _ in columns), left={"variant"})
+    for one in sorted(best, key=lambda one: one.median_us or 0.0):
+        grid.add_row(*(value(one) for _, value in columns))
+    return grid
+
+
+def comparison(rows: Sequence[Row]) -> RenderableType:
+    """Per problem: the best tile of each variant beside cuBLAS, and what was not measured."""
+    parts: list[RenderableType] = []
+    for problem, group in groupby(sorted(rows, key=_problem), key=_problem):
+        of_problem = list(group)
+        parts.append(Text(f"\n{_title(of_problem[0], problem)}", style="bold"))
+        if measured := [one for one in of_problem if one.status == Status.OK]:
+            parts.append(best_table(measured))
+        parts.extend(_not_measured(of_problem))
+    return Group(*parts)
+
+
+def best_of(rows: Iterable[Row]) -> Row:
+    """The fastest row."""
+    return min(rows, key=lambda one: one.median_us or 0.0)
+
+
+def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
+    """Tiles of the best row's variant whose intervals overlap with its own, the best first."""
+    ties = [
+        one.tile
+        for one in rows
+        if one.variant == best.variant and one.tile != best.tile and _tied(one, best)
+    ]
+    return [tile for tile in (best.tile, *sorted(ties, key=Tile.parse)) if tile]
+
+
+def milliseconds(time_us: float | None) -> str:
+    """Four significant digits: `0.2753`, `57.10`, `1204`."""
+    if time_us is None:
+        return ""
+    time_ms = time_us / 1e3
+    if time_ms < 1:
+        return f"{time_ms:.4f}"
+    return f"{time_ms:#.4g}".rstrip(".")
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number with so many decimals, or nothing."""
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def _problem(one: Row) -> tuple[object, ...]:
+    return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})
+
+
+def _title(one: Row, _problem: object) -> str:
+    cache = f", {one.cache} cache"
+    scope = "" if one.scope == "kernel" else f", {one.scope}"
+    timer = "" if one.timer in {"events", "host"} else f", {one.timer}"
+    return f"{one.op} {one.size} {one.dtype} on {one.device}{cache}{scope}{timer}"
+
+
+def _unit(one: Row) -> str:
+    return "op" if one.dtype.startswith("int") else "FLOP"
+
+
+def _tied(one: Row, best: Row) -> bool:
+    return (one.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
+
+
+def _time_cell(one: Row | None, best: Row) -> Text:
+    if one is None:
+        return Text("")
+    mark = BEST if one is best else TIED if _tied(one, best) else " "
+    style = "bold green" if one is best else "green" if mark == TIED else ""
+    return Text(f"{milliseconds(one.median_us)} {mark}", style=style)
+
+
+def _not_measured(rows: Sequence[Row]) -> list[Text]:
+    """One line a status and reason: which variants and tiles."""
+    lines = []
+    failed = [one for one in rows if one.status != Status.OK]
+    reasons = dict.fromkeys((one.status, one.variant, one.reason) for one in failed)
+    for status, variant, reason in reasons:
+        tiles = [
+            one.tile
+            for one in failed
+            if (one.status, one.variant, one.reason) == (status, variant, reason) and one.tile
+        ]
+        style = "yellow" if status == Status.SKIPPED else "red"
+        which = f"{variant} {spans(tiles)}".strip()
+        lines.append(Text(f"{status}: {which}: {reason}", style=style))
+    return lines
+
+
+def spans(tiles: Sequence[str]) -> str:
+    """`33..64` for consecutive edges, others listed."""
+    groups: list[list[str]] = []
+    for tile in tiles:
+        last = groups[-1][-1] if groups else ""
+        if tile.isdecimal() and last.isdecimal() and int(tile) == int(last) + 1:
+            groups[-1].append(tile)
+        else:
+            groups.append([tile])
+    return ", ".join(
+        group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}" for group in groups
+    )
+
+
+def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
+    """An empty table; columns in `left` are text, None meaning all of them."""
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        grid.add_column(name, justify="left" if left is None or name in left else "right")
+    return grid
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console; elsewhere than in a terminal without colour, and wide, as nothing must fit."""
+    screen = Console(stderr=stderr, highlight=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = PIPED_WIDTH
+    return screen
