@@ -13,7 +13,6 @@ from gpubench.errors import GpubenchError
 
 app = typer.Typer(
     name="gpubench",
-    help="How fast is this matrix kernel at each tile size, and how far from the hardware?",
     epilog="Try: gpubench sweep --sizes 1024,2048 --tiles 1..32",
     rich_markup_mode=None,  # Rich's help costs twice the time of the rest
     pretty_exceptions_enable=False,
@@ -141,7 +140,7 @@ def variants(
 def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """How fast is this matrix kernel at each tile size, and how far from the hardware?"""
+    """Time matrix kernels over tile sizes and matrix sizes, against the hardware and cuBLAS."""
     if version:
         from gpubench import __version__
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as far as a user must be told; `cli.main` is the only place that catches it."""
+"""What can go wrong, as far as a user must be told. `cli.main` is the one place that catches it."""
 
 
 class GpubenchError(Exception):

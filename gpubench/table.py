@@ -1,4 +1,4 @@
-"""`Row`: the one owner of the CSV. Columns, types and units; reading, writing and merging rounds."""
+"""`Row`, the one owner of the CSV: columns, types, units; reading, writing, merging rounds."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""
 
 MOST_SETS = 4096
-"""Of operands: flushing the cache takes ten milliseconds, so it is left to the smallest problems."""
+"""Of operands: flushing the cache takes ten milliseconds and is left to the smallest problems."""
 
 ALIGNMENT = 64
 """Of operands, in bytes: a cache line, so that every run starts from the same alignment."""
@@ -109,12 +109,11 @@ class CpuBackend:
         if rows is not None:
             # A and C lose rows; B, and later a vector, stay whole.
             sets = tuple((a[:rows], *rest, c[:rows]) for a, *rest, c in sets)
-        assert isinstance(point.variant, CallVariant)
         return CpuKernel(
             call=call,
             sets=sets,
             flush=operands.policy.flush,
-            threads=point.variant.threads or cpu_threads(),
+            threads=_call_variant(point).threads or cpu_threads(),
             most_launches=operands.policy.most_launches,
         )
 
@@ -144,10 +143,9 @@ class CpuBackend:
         """The compiled function of a point, or why it does not compile."""
         key = _instance(point)
         if key not in self._built:
-            assert isinstance(point.variant, CallVariant)
             try:
-                self._built[key] = point.variant.build(point.tile, point.problem.dtype)
-            except Exception as error:  # noqa: BLE001 # whatever a kernel's author wrote
+                self._built[key] = _call_variant(point).build(point.tile, point.problem.dtype)
+            except Exception as error:  # whatever a kernel's author wrote
                 self._built[key] = f"does not compile: {_first_line(error)}"
         return self._built[key]
 
@@ -182,7 +180,7 @@ def describe_cpu() -> Device:
         versions={"blas": _blas_name()},
         facts={
             "cores": cpu_threads(),
-            "caches": {name: size for name, size in caches},
+            "caches": dict(caches),
             "machine": platform.machine(),
             "system": f"{platform.system()} {platform.release()}",
             "blas": [
@@ -210,6 +208,12 @@ def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:
 
 def _instance(point: Point) -> tuple[str, Tile | None, str]:
     return point.variant.name, point.tile, point.problem.dtype
+
+
+def _call_variant(point: Point) -> CallVariant:
+    if not isinstance(point.variant, CallVariant):
+        raise TypeError(f"{point.label} does not run on the CPU")
+    return point.variant
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:

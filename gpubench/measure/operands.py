@@ -53,7 +53,7 @@ class Reference:
     """
 
     parts: tuple[Any, ...]
-    """Arrays whose exact sum is the result: one suffices for float32 and int32, three for float64."""
+    """Arrays whose exact sum is the result: one for float32 and int32, three for float64."""
 
     row_norms: Any
     """‖row of A‖₂, M×1."""

@@ -31,14 +31,17 @@ def collect(
 ) -> Series:
     """Sample until the policy has enough.
 
-    The first launches warm up and say how long one takes; they are not counted. `clock` gives
-    seconds of wall time.
+    The first launches warm up and say how long one takes; they are not counted, unless they are
+    slow: the launch that was verified has warmed those up. `clock` gives seconds of wall time.
     """
     began = clock()
-    launch_us = max(min(sample(1, 2)), 1e-3)
-    launches = max(1, min(most_launches, math.ceil(timing.sample_us / launch_us)))
-    sample_s = launch_us * launches / 1e6
-    times: list[float] = []
+    times = sample(1, 1)
+    if times[0] / 1e6 <= timing.slow_launch_s:
+        warm_us = max(min(sample(1, 2)), 1e-3)
+        launches = max(1, min(most_launches, math.ceil(timing.sample_us / warm_us)))
+        times, sample_s = [], warm_us * launches / 1e6
+    else:
+        launches, sample_s = 1, times[0] / 1e6
     widths: list[tuple[int, float]] = []
     while True:
         times += sample(launches, _next_batch(len(times), sample_s, timing))
@@ -49,8 +52,9 @@ def collect(
 
 def _next_batch(have: int, sample_s: float, timing: Timing) -> int:
     """How many samples to take before looking again: the least, then what makes up a step."""
-    if have == 0:
-        return timing.few_samples if sample_s > timing.slow_launch_s else timing.min_samples
+    least = timing.few_samples if sample_s > timing.slow_launch_s else timing.min_samples
+    if have < least:
+        return least - have
     return max(1, math.ceil(STEP_DEVICE_S / sample_s))
 
 

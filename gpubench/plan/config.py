@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Sweep:
     caches: tuple[Cache, ...] = (Cache.COLD,)
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
     timer: Timer = Timer.EVENTS
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
 
 
 def read_sweep(options: Mapping[str, Any], config: Path | None = None) -> Sweep:
@@ -50,8 +50,8 @@ def read_sweep(options: Mapping[str, Any], config: Path | None = None) -> Sweep:
     for name, value in values.items():
         if name not in _OPTIONS:
             raise UsageError(unknown("option", name, _OPTIONS))
-        field, read = _OPTIONS[name]
-        (timing if field in Timing.__dataclass_fields__ else fields)[field] = read(
+        target, read = _OPTIONS[name]
+        (timing if target in Timing.__dataclass_fields__ else fields)[target] = read(
             f"--{name.replace('_', '-')}", _as_text(value)
         )
     return replace(Sweep(**fields), timing=Timing(**timing))
@@ -123,7 +123,7 @@ def _device(flag: str, text: str) -> str:
     return text
 
 
-def _both(kind: type[Cache] | type[Scope]) -> Callable[[str, str], tuple[Any, ...]]:
+def _both(kind: type[Cache | Scope]) -> Callable[[str, str], tuple[Any, ...]]:
     """One of two, or `both`."""
 
     def read(flag: str, text: str) -> tuple[Any, ...]:

@@ -109,4 +109,4 @@ def _bounded(number: str, item: str, flag: str, expects: str) -> int:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text[:60]

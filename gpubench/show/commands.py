@@ -110,7 +110,7 @@ def print_deviceinfo(device: str, *, as_json: bool) -> None:
     """`gpubench deviceinfo`."""
     devices, missing = device_view.find(device)
     if as_json:
-        print(json.dumps(device_view.as_json(devices, missing), indent=2))  # noqa: T201
+        print(json.dumps(device_view.as_json(devices, missing), indent=2))
         return
     screen = console()
     for one in devices:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
+from typing import Self
 
 from rich.progress import (
     BarColumn,
@@ -38,7 +39,7 @@ class LiveProgress:
         self._task: TaskID | None = None
         self._rounds = 1
 
-    def __enter__(self) -> LiveProgress:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -85,7 +86,7 @@ class PlainProgress:
         self._last = 0.0
         self._done, self._total = 0, 0
 
-    def __enter__(self) -> PlainProgress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,7 +17,7 @@ from gpubench.table import KEY, Row
 PIPED_WIDTH = 160
 
 BEST, TIED = "*", "="
-"""Marks behind a time: the fastest tile of its variant, and those its interval cannot tell from it."""
+"""Marks behind a time: the fastest tile of its variant, and those that may be as fast."""
 
 
 def results(rows: Sequence[Row]) -> RenderableType:

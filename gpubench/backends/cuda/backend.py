@@ -6,7 +6,9 @@ import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, set_policy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
-from gpubench.model import CallVariant, CudaVariant, Launch, Point, Problem, Resources
+from gpubench.model import CallVariant, CudaVariant, Launch, Point, Problem, Resources, Tile
 
 DEFAULT_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory a kernel may use without asking (CUDA C++ Programming Guide)."""
@@ -51,8 +53,11 @@ class CudaOperands:
 class CudaKernel:
     """A kernel or library routine bound to operands."""
 
-    enqueue: Callable[[int], None]
-    """Launch on the set of this number, without waiting."""
+    launches: tuple[Callable[[], None], ...]
+    """A launch on each set of operands, which enqueues and does not wait."""
+
+    turns: Iterator[Callable[[], None]]
+    """The launches over and over: each sample goes on where the last one stopped."""
 
     flush: bool
     most_launches: int
@@ -66,15 +71,18 @@ class CudaStream:
     def __init__(self, architecture: str, clock_mhz: float) -> None:
         self._stream = cupy.cuda.get_current_stream()
         gate = compile_instance(Path(__file__).with_name("gate.cu"), "gate", architecture)
-        self._gate = load_function(gate)
         self._clock_mhz = clock_mhz
+        self._cycles = ctypes.c_longlong()
+        self._open_gate = bind_launch(
+            load_function(gate), Launch(grid=(1,), block=(1,)), (self._cycles,)
+        )
         self._events: list[Any] = []
         self._used = 0
 
     def gate(self, microseconds: float) -> None:
         """Keep the stream busy for at least so long."""
-        cycles = ctypes.c_longlong(int(microseconds * self._clock_mhz))
-        launch_function(self._gate, Launch(grid=(1,), block=(1,)), _pack((cycles,)))
+        self._cycles.value = int(microseconds * self._clock_mhz)
+        self._open_gate()  # the driver copies the arguments when it enqueues
 
     def record(self) -> Any:
         """Enqueue an event. Events are used again after `synchronize`."""
@@ -108,7 +116,6 @@ class CudaBackend:
         self._compiled: dict[tuple[Path, str], Compiled | str] = {}
         self._functions: dict[tuple[Path, str], Any] = {}
         self._flush_buffer: Any = None
-        self._turn = 0
         stream = CudaStream(self._architecture, self.device.sm_clock_mhz or 1000.0)
         self.timer = GatedTimer(stream)
 
@@ -150,39 +157,34 @@ class CudaBackend:
         """The compiled instance, or the library routine, on the operands."""
         m = min(rows or point.problem.m, point.problem.m)
         policy = operands.policy
-        if isinstance(point.variant, CallVariant):
+        variant = point.variant
+        if isinstance(variant, CallVariant):
             # A and C lose rows; B stays whole.
-            sets = [(a[:m], *rest, c[:m]) for a, *rest, c in operands.sets]
-            call = point.variant.build(point.tile, point.problem.dtype)
+            call = variant.build(point.tile, point.problem.dtype)
+            calls: tuple[Callable[[], None], ...] = tuple(
+                partial(call, a[:m], *rest, c[:m]) for a, *rest, c in operands.sets
+            )
             return CudaKernel(
-                enqueue=lambda index: call(*sets[index % len(sets)]),
+                launches=calls,
+                turns=cycle(calls),
                 flush=policy.flush,
                 most_launches=policy.most_launches,
             )
-        assert isinstance(point.variant, CudaVariant)
-        assert point.tile is not None
-        problem = Problem(
-            op=point.problem.op,
-            m=m,
-            n=point.problem.n,
-            k=point.problem.k,
-            dtype=point.problem.dtype,
-        )
+        variant, tile = _cuda_parts(point)
+        launch = variant.launch(tile, replace(point.problem, m=m))
         compiled, function = self._function(_instance(point))
-        launch = point.variant.launch(point.tile, problem)
         if launch.shared_bytes > DEFAULT_SHARED_BYTES:
             driver.funcSetAttribute(
                 function.ptr,
                 driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 launch.shared_bytes,
             )
-        extents = tuple(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k))
-        packed = [
-            _pack((*(ctypes.c_void_p(array.data.ptr) for array in arrays), *extents))
-            for arrays in operands.sets
-        ]
+        extents = tuple(ctypes.c_int(n) for n in (m, point.problem.n, point.problem.k))
+        pointers = (tuple(ctypes.c_void_p(x.data.ptr) for x in arrays) for arrays in operands.sets)
+        calls = tuple(bind_launch(function, launch, (*some, *extents)) for some in pointers)
         return CudaKernel(
-            enqueue=lambda index: launch_function(function, launch, packed[index % len(packed)]),
+            launches=calls,
+            turns=cycle(calls),
             flush=policy.flush,
             most_launches=policy.most_launches,
             resources=compiled.resources,
@@ -192,21 +194,14 @@ class CudaBackend:
     def run(self, kernel: CudaKernel) -> None:
         """Launch on the first set and wait."""
         with _faults():
-            kernel.enqueue(0)
+            kernel.launches[0]()
             cupy.cuda.get_current_stream().synchronize()
 
     def sample(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
-        """Time by the gated batch, going on through the sets where the last sample stopped."""
-        first = self._turn
-        self._turn += launches * count
-        position = iter(range(first, 2**62))
+        """Time by the gated batch."""
         with _faults():
-            return self.timer.sample(
-                lambda _index: kernel.enqueue(next(position)),
-                launches,
-                count,
-                before=self._flush if kernel.flush else None,
-            )
+            before = self._flush if kernel.flush else None
+            return self.timer.sample(kernel.turns, launches, count, before)
 
     @property
     def _flush_bytes(self) -> int:
@@ -247,27 +242,34 @@ def load_function(compiled: Compiled) -> Any:
     return module.get_function(compiled.symbol)
 
 
-Arguments = tuple[Any, int]
-"""Packed kernel arguments: what must stay alive, and the address of the array of pointers."""
+def bind_launch(function: Any, launch: Launch, values: Sequence[Any]) -> Callable[[], None]:
+    """A launch in the current stream with everything packed ahead, so that it enqueues quickly.
 
-
-def _pack(values: Sequence[Any]) -> Arguments:
+    `values` are the kernel's arguments as ctypes objects.
+    """
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    return (values, pointers), ctypes.addressof(pointers)
+    fixed = (
+        *(function.ptr, *(*launch.grid, 1, 1)[:3], *(*launch.block, 1, 1)[:3]),
+        *(launch.shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.addressof(pointers), 0),
+    )
+    enqueue = driver.launchKernel
 
+    def run(_alive: object = (values, pointers)) -> None:
+        enqueue(*fixed)
 
-def launch_function(function: Any, launch: Launch, arguments: Arguments) -> None:
-    """Enqueue a launch in the current stream, arguments packed ahead: a microsecond or two."""
-    grid = (*launch.grid, 1, 1)[:3]
-    block = (*launch.block, 1, 1)[:3]
-    stream = cupy.cuda.get_current_stream().ptr
-    driver.launchKernel(function.ptr, *grid, *block, launch.shared_bytes, stream, arguments[1], 0)
+    return run
 
 
 def _instance(point: Point) -> tuple[Path, str]:
-    assert isinstance(point.variant, CudaVariant)
-    assert point.tile is not None
-    return point.variant.source, instance(point.variant, point.tile, point.problem.dtype)
+    variant, tile = _cuda_parts(point)
+    return variant.source, instance(variant, tile, point.problem.dtype)
+
+
+def _cuda_parts(point: Point) -> tuple[CudaVariant, Tile]:
+    """The point's variant and tile, which a CUDA variant always has."""
+    if not isinstance(point.variant, CudaVariant) or point.tile is None:
+        raise TypeError(f"{point.label} is not a CUDA source with a tile")
+    return point.variant, point.tile
 
 
 @contextmanager

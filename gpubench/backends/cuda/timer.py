@@ -9,7 +9,8 @@ checked: the start event must still be pending when the stop event has been enqu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gpubench.errors import LaunchError
@@ -24,7 +25,7 @@ while the gate runs out."""
 GROUP_US = 50_000.0
 """Samples enqueued together take about this long, so that progress and Ctrl-C come through."""
 
-MARGIN = 2.0
+MARGIN = 1.5
 """Gate over the enqueuing time seen so far."""
 
 FIRST_ENQUEUE_US = 100.0
@@ -51,22 +52,22 @@ class GatedTimer:
 
     def sample(
         self,
-        launch: Callable[[int], None],
+        turns: Iterator[Callable[[], None]],
         launches: int,
         count: int,
         before: Callable[[], None] | None = None,
     ) -> list[float]:
-        """Time `count` samples of `launches` calls of `launch`: microseconds per launch.
+        """Time `count` samples of `launches` launches taken from `turns`: microseconds per launch.
 
-        `launch` gets the number of the launch within the sample. `before` is enqueued ahead of each
-        sample, outside its time. Raises LaunchError if no gate holds.
+        `before` is enqueued ahead of each sample, outside its time. Raises LaunchError if no gate
+        holds.
         """
         times: list[float] = []
         sample_us, failures = 0.0, 0
         while len(times) < count:
             group = self._group_size(launches, sample_us, count - len(times))
             samples = [
-                self._enqueue(launch, launches, before, behind_us=sample_us * (index > 0))
+                self._enqueue(turns, launches, before, behind_us=sample_us * (index > 0))
                 for index in range(group)
             ]
             self._stream.synchronize()
@@ -90,7 +91,7 @@ class GatedTimer:
 
     def _enqueue(
         self,
-        launch: Callable[[int], None],
+        turns: Iterator[Callable[[], None]],
         launches: int,
         before: Callable[[], None] | None,
         behind_us: float,
@@ -103,8 +104,8 @@ class GatedTimer:
             self._stream.gate(needed_us)
         began = time.perf_counter_ns()
         start = self._stream.record()
-        for index in range(launches):
-            launch(index)
+        for launch in islice(turns, launches):
+            launch()
         stop = self._stream.record()
         held = not start.done
         took_us = (time.perf_counter_ns() - began) / 1e3
