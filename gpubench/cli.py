@@ -47,6 +47,30 @@ Config = Annotated[
     typer.Option(help='TOML file with any of these options, as sizes = "1024,2048"; flags win.'),
 ]
 Seed = Annotated[str | None, typer.Option(help="Seed of the operands, such as 2006.")]
+Rounds = Annotated[
+    str | None,
+    typer.Option(help="Measure all points so many times, each in a new order. Default: 3."),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(help="Sample until the 95 % interval is within this, as 0.5%. Default: 0.5%."),
+]
+CacheState = Annotated[
+    str | None, typer.Option("--cache", help="cold, hot or both. Default: cold.")
+]
+ScopeName = Annotated[
+    str | None,
+    typer.Option("--scope", help="kernel, end-to-end (with copies) or both. Default: kernel."),
+]
+TimerName = Annotated[
+    str | None,
+    typer.Option(
+        "--timer", help="events (time in a stream) or cupti (execution). Default: events."
+    ),
+]
+Budget = Annotated[
+    str | None, typer.Option(help="Seconds for all points together, shared out among them.")
+]
 LaunchLimit = Annotated[
     str | None,
     typer.Option(help="Skip points whose launch is estimated to take more seconds. Default: 10."),
@@ -65,6 +89,12 @@ def sweep(
     output: Output = None,
     config: Config = None,
     seed: Seed = None,
+    rounds: Rounds = None,
+    precision: Precision = None,
+    cache: CacheState = None,
+    scope: ScopeName = None,
+    timer: TimerName = None,
+    budget: Budget = None,
     launch_limit: LaunchLimit = None,
     force: Force = False,
 ) -> None:
@@ -78,6 +108,12 @@ def sweep(
         "device": device,
         "output": output,
         "seed": seed,
+        "rounds": rounds,
+        "precision": precision,
+        "cache": cache,
+        "scope": scope,
+        "timer": timer,
+        "budget": budget,
         "launch_limit": launch_limit,
     }
     from gpubench.show.commands import run_sweep
@@ -95,6 +131,12 @@ def compare_cublas(
     output: Output = None,
     config: Config = None,
     seed: Seed = None,
+    rounds: Rounds = None,
+    precision: Precision = None,
+    cache: CacheState = None,
+    scope: ScopeName = None,
+    timer: TimerName = None,
+    budget: Budget = None,
     launch_limit: LaunchLimit = None,
     force: Force = False,
 ) -> None:
@@ -107,6 +149,12 @@ def compare_cublas(
         "device": device,
         "output": output,
         "seed": seed,
+        "rounds": rounds,
+        "precision": precision,
+        "cache": cache,
+        "scope": scope,
+        "timer": timer,
+        "budget": budget,
         "launch_limit": launch_limit,
     }
     from gpubench.show.commands import run_compare_cublas
@@ -117,12 +165,25 @@ def compare_cublas(
 @app.command(epilog="Example: gpubench deviceinfo --json")
 def deviceinfo(
     device: DeviceName = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure copy bandwidth and arithmetic rate.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Properties and theoretical peaks of every GPU, and of the CPU."""
     from gpubench.show.commands import print_deviceinfo
 
-    print_deviceinfo(device or "auto", as_json=as_json)
+    print_deviceinfo(device or "auto", measure=measure, as_json=as_json)
+
+
+@app.command(epilog="Example: gpubench selfcheck")
+def selfcheck(
+    device: Annotated[str, typer.Option(help="cuda or cuda:1. Default: cuda.")] = "cuda",
+) -> None:
+    """Time kernels by events and by CUPTI, and say whether this machine can be trusted."""
+    from gpubench.show.commands import run_selfcheck
+
+    raise typer.Exit(run_selfcheck(device))
 
 
 @app.command(epilog="Example: gpubench variants --device cpu")

@@ -26,7 +26,7 @@ class Silent:
     def compiled(self, built: int) -> None:
         """Nothing."""
 
-    def measuring(self, point: Point, round_number: int) -> None:
+    def measuring(self, point: Point, round_number: int, left_s: float) -> None:
         """Nothing."""
 
     def measured(self, one: Row) -> None:
@@ -35,14 +35,21 @@ class Silent:
 
 def sweep(
     *,
-    sizes: Items,
+    sizes: Items | None = None,
     tiles: Items | None = None,
     variants: Items | None = None,
-    dtypes: Items = ("float32",),
-    op: str = "gemm",
-    device: str = "auto",
+    dtypes: Items | None = None,
+    op: str | None = None,
+    device: str | None = None,
     output: str | Path | None = None,
     seed: int | None = None,
+    rounds: int | None = None,
+    precision: float | None = None,
+    cache: str | None = None,
+    scope: str | None = None,
+    timer: str | None = None,
+    budget: float | None = None,
+    launch_limit: float | None = None,
     config: str | Path | None = None,
 ) -> pd.DataFrame:
     """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
@@ -60,11 +67,18 @@ def sweep(
             "op": op,
             "device": device,
             "seed": seed,
+            "rounds": rounds,
+            "precision": precision,
+            "cache": cache,
+            "scope": scope,
+            "timer": timer,
+            "budget": budget,
+            "launch_limit": launch_limit,
         },
         Path(config) if config else None,
     )
     file = table.ResultFile(Path(output)) if output else None
-    outcome = run(asked, open_backend(asked.device), Silent(), file)
+    outcome = run(asked, open_backend(asked.device, asked.timer), Silent(), file)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return table.frame(outcome.rows)

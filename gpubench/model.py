@@ -316,7 +316,7 @@ class Point:
 class Timing:
     """The policy of measuring: when there are enough samples, and when a point is too slow."""
 
-    rounds: int = 1
+    rounds: int = 3
     precision: float = 0.005
     """Stop when the 95 % interval of the median lies within this fraction of it."""
 
@@ -337,6 +337,9 @@ class Timing:
 
     launch_limit_s: float = 10.0
     """A point whose launch is estimated to take longer is skipped."""
+
+    budget_s: float | None = None
+    """Wall time for all points together, shared out among them; None: each takes what it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,6 +378,21 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Health:
+    """The state of a device at a moment; None where nothing says."""
+
+    sm_mhz: float | None = None
+    """Multiprocessor clock during the samples since the last look: cycles over time, in-stream."""
+
+    nvml_sm_mhz: float | None = None
+    memory_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    throttle: tuple[str, ...] = ()
+    """What holds the clock down, such as `power cap`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """What came of one point in one round."""
 
@@ -385,6 +403,8 @@ class Measurement:
     series: Series | None = None
     resources: Resources | None = None
     launch: Launch | None = None
+    before: Health = Health()
+    after: Health = Health()
     started_utc: str = ""
 
 

@@ -71,6 +71,9 @@ class Row:
     gflops: float | None = _column("rates", "10⁹ operations a second; a multiply-add counts 2")
     gbytes_per_s: float | None = _column("rates", "10⁹ bytes a second, each operand moved once")
     percent_of_peak: float | None = _column("rates", "of the theoretical peak at nominal clock")
+    percent_of_peak_at_clock: float | None = _column(
+        "rates", "of the theoretical peak at the clock seen while sampling, sm_mhz"
+    )
     percent_of_blas: float | None = _column(
         "rates", "speed relative to the BLAS of the same backend, threads and dtype in this sweep"
     )
@@ -82,6 +85,17 @@ class Row:
     blocks: int | None = _column("why", "blocks in the grid")
     arithmetic_intensity: float | None = _column("why", "operations per byte that must move")
     cgma: float | None = _column("why", "operations per element the kernel loads or stores")
+
+    sm_mhz: float | None = _column(
+        "clocks", "multiprocessor clock while sampling: cycles over time, read in the stream"
+    )
+    nvml_sm_mhz: float | None = _column("clocks", "multiprocessor clock after the point, by NVML")
+    memory_mhz: float | None = _column("clocks", "memory clock after the point, by NVML")
+    temperature_c: float | None = _column("clocks", "hottest of before and after the point")
+    power_w: float | None = _column("clocks", "highest of before and after the point")
+    throttle: str | None = _column(
+        "clocks", "what held the clock down before or after the point, joined by ;"
+    )
 
     device: str | None = _column("context", "GPU or CPU that ran it")
     compute_capability: str | None = _column("context", "of the GPU")
@@ -99,6 +113,11 @@ class Row:
         return tuple(getattr(self, name) for name in KEY)
 
     @property
+    def label(self) -> str:
+        """What a person calls the point: `shared_tile 16 at 1024 float32`."""
+        return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
+
+    @property
     def size(self) -> str:
         """The size as `--sizes` takes it."""
         square = self.m == self.n == self.k
@@ -114,6 +133,8 @@ def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
     """The row of a measurement of one round."""
     point, series = measurement.point, measurement.series
     problem, variant, launch = point.problem, point.variant, measurement.launch
+    before, after = measurement.before, measurement.after
+    mode = variant.compute_mode(problem.dtype)
     rate = gflops(problem, series.median_us) if series else None
     resources = measurement.resources
     reuse = variant.reuse(point.tile) if isinstance(variant, CudaVariant) and point.tile else None
@@ -123,7 +144,7 @@ def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
         backend=variant.backend,
         tile=str(point.tile or ""),
         dtype=problem.dtype,
-        compute_mode=variant.compute_mode(problem.dtype),
+        compute_mode=mode,
         m=problem.m,
         n=problem.n,
         k=problem.k,
@@ -138,7 +159,7 @@ def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
         round_medians_us=repr(series.median_us) if series else None,
         gflops=rate,
         gbytes_per_s=gbytes_per_s(problem, series.median_us) if series else None,
-        percent_of_peak=percent(rate, peak_gflops(device, variant.compute_mode(problem.dtype))),
+        percent_of_peak=percent(rate, peak_gflops(device, mode)),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
         shared_bytes=resources.shared_bytes + launch.shared_bytes if resources and launch else None,
@@ -146,6 +167,15 @@ def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
         blocks=launch.blocks if launch else None,
         arithmetic_intensity=arithmetic_intensity(problem),
         cgma=cgma(problem, reuse) if reuse else None,
+        percent_of_peak_at_clock=percent(
+            rate, after.sm_mhz and peak_gflops(device, mode, after.sm_mhz)
+        ),
+        sm_mhz=after.sm_mhz,
+        nvml_sm_mhz=after.nvml_sm_mhz,
+        memory_mhz=after.memory_mhz,
+        temperature_c=_highest(before.temperature_c, after.temperature_c),
+        power_w=_highest(before.power_w, after.power_w),
+        throttle=";".join(dict.fromkeys((*before.throttle, *after.throttle))) or None,
         device=device.name,
         compute_capability=".".join(map(str, device.compute_capability or ())) or None,
         driver=device.versions.get("driver"),
@@ -156,6 +186,10 @@ def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
         gpubench=gpubench.__version__,
         started_utc=measurement.started_utc or None,
     )
+
+
+def _highest(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def merge_rounds(rows: Sequence[Row]) -> Row:
@@ -169,36 +203,55 @@ def merge_rounds(rows: Sequence[Row]) -> Row:
     first, last = rows[0], rows[-1]
     if len(rows) == 1:
         return first
-
-    def middle(name: str) -> float:
-        return float(statistics.median(getattr(one, name) for one in rows))
-
-    medians = [one.median_us or 0.0 for one in rows]
+    medians = _values(rows, "median_us")
     median_us = statistics.median(medians)
-    # The rounds differ by more than the samples within one do (clocks, placement): the interval
-    # is the wider of the two. With few rounds, theirs is their whole range.
-    factor = (first.median_us or 0.0) / median_us
+    faster = medians[0] / median_us  # the first round's rates, scaled to the median
+    # Rounds differ by more than the samples within one do (clocks, placement): the interval is the
+    # wider of the two. With few rounds, theirs is their whole range.
     return replace(
         last,
         median_us=median_us,
-        q1_us=middle("q1_us"),
-        q3_us=middle("q3_us"),
-        min_us=min(one.min_us or 0.0 for one in rows),
-        max_us=max(one.max_us or 0.0 for one in rows),
-        ci_low_us=min(middle("ci_low_us"), *medians),
-        ci_high_us=max(middle("ci_high_us"), *medians),
+        q1_us=_middle(rows, "q1_us"),
+        q3_us=_middle(rows, "q3_us"),
+        min_us=min(_values(rows, "min_us")),
+        max_us=max(_values(rows, "max_us")),
+        ci_low_us=min(statistics.median(_values(rows, "ci_low_us")), *medians),
+        ci_high_us=max(statistics.median(_values(rows, "ci_high_us")), *medians),
         samples=sum(one.samples or 0 for one in rows),
         rounds=len(rows),
         round_medians_us=";".join(one.round_medians_us or "" for one in rows),
         outliers_tukey=sum(one.outliers_tukey or 0 for one in rows),
         outliers_mad=sum(one.outliers_mad or 0 for one in rows),
-        device_s=sum(one.device_s or 0.0 for one in rows),
-        gflops=first.gflops and first.gflops * factor,
-        gbytes_per_s=first.gbytes_per_s and first.gbytes_per_s * factor,
-        percent_of_peak=first.percent_of_peak and first.percent_of_peak * factor,
+        device_s=sum(_values(rows, "device_s")),
+        gflops=_scaled(first.gflops, faster),
+        gbytes_per_s=_scaled(first.gbytes_per_s, faster),
+        percent_of_peak=_scaled(first.percent_of_peak, faster),
+        percent_of_peak_at_clock=_middle(rows, "percent_of_peak_at_clock"),
+        sm_mhz=_middle(rows, "sm_mhz"),
+        nvml_sm_mhz=_middle(rows, "nvml_sm_mhz"),
+        memory_mhz=_middle(rows, "memory_mhz"),
+        temperature_c=_highest(*_values(rows, "temperature_c")),
+        power_w=_highest(*_values(rows, "power_w")),
+        throttle=";".join(
+            dict.fromkeys(r for one in rows if one.throttle for r in one.throttle.split(";"))
+        )
+        or None,
         max_relative_error=first.max_relative_error,
         started_utc=first.started_utc,
     )
+
+
+def _values(rows: Sequence[Row], name: str) -> list[float]:
+    return [value for one in rows if (value := getattr(one, name)) is not None]
+
+
+def _middle(rows: Sequence[Row], name: str) -> float | None:
+    values = _values(rows, name)
+    return float(statistics.median(values)) if values else None
+
+
+def _scaled(rate: float | None, factor: float) -> float | None:
+    return None if rate is None else rate * factor
 
 
 def with_blas(rows: Sequence[Row], baselines: dict[str, str]) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gpubench.model import Device, Launch, Point, Problem, Resources
+from gpubench.model import Device, Health, Launch, Point, Problem, Resources
 
 
 class Kernel(Protocol):
@@ -46,6 +46,16 @@ class Backend(Protocol):
     @property
     def xp(self) -> Any:
         """Its array module: NumPy or CuPy."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Lines a user should read before the results."""
+
+    def warm_up(self) -> None:
+        """Bring the device to the clock it keeps under load."""
+
+    def health(self) -> Health:
+        """Clocks, temperature, power; with the clock of the samples since the last call."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Build what the points need ahead of measuring, telling `on_built` how many are done.

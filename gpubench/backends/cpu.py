@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,29 @@ import threadpoolctl
 
 from gpubench.backends.sets import SetPolicy, set_policy
 from gpubench.errors import CompileError, LaunchError
-from gpubench.model import CallVariant, Device, Launch, Point, Problem, Resources, Tile
+from gpubench.model import (
+    CallVariant,
+    Device,
+    Health,
+    Launch,
+    Point,
+    Problem,
+    Resources,
+    Scope,
+    Tile,
+)
 
 UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""
 
 MOST_SETS = 4096
 """Of operands: flushing the cache takes ten milliseconds and is left to the smallest problems."""
+
+WARM_UP_S = 0.05
+
+COPY_BYTES = 2**28
+BLAS_EXTENT = 2048
+REPEATS = 5
 
 ALIGNMENT = 64
 """Of operands, in bytes: a cache line, so that every run starts from the same alignment."""
@@ -66,6 +82,7 @@ class CpuBackend:
     """Runs `CallVariant`s that take NumPy arrays."""
 
     xp: Any = np
+    notices: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.device = describe_cpu()
@@ -74,6 +91,17 @@ class CpuBackend:
         self._built: dict[tuple[str, Tile | None, str], Callable[..., None] | str] = {}
         self._turn = 0
         self._flush_buffer: np.ndarray | None = None
+
+    def warm_up(self) -> None:
+        """Keep a core busy until its clock has settled: a twentieth of a second."""
+        values = np.ones(1 << 16)
+        until = time.perf_counter() + WARM_UP_S
+        while time.perf_counter() < until:
+            values.sum()
+
+    def health(self) -> Health:
+        """Nothing: operating systems do not agree on where to read a CPU's clock."""
+        return Health()
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Build one instance after the other: Numba compiles under one lock."""
@@ -109,6 +137,8 @@ class CpuBackend:
         if rows is not None:
             # A and C lose rows; B, and later a vector, stay whole.
             sets = tuple((a[:rows], *rest, c[:rows]) for a, *rest, c in sets)
+        if point.scope == Scope.END_TO_END:
+            call = partial(_end_to_end, call)
         return CpuKernel(
             call=call,
             sets=sets,
@@ -192,6 +222,29 @@ def describe_cpu() -> Device:
     )
 
 
+def measure_cpu() -> dict[str, float]:
+    """Measured ceilings of the CPU: a copy (bytes read and written), and its BLAS on all cores."""
+    source = np.ones(COPY_BYTES, np.uint8)
+    target = np.empty_like(source)
+    a = np.ones((BLAS_EXTENT, BLAS_EXTENT), np.float32)
+    c = np.empty_like(a)
+    copy_s = _best_s(lambda: np.copyto(target, source))
+    blas_s = _best_s(lambda: np.matmul(a, a, out=c))
+    return {
+        "measured_copy_gbytes_per_s": 2 * COPY_BYTES / copy_s / 1e9,
+        "measured_float32_blas_gflops": 2 * BLAS_EXTENT**3 / blas_s / 1e9,
+    }
+
+
+def _best_s(run: Callable[[], object]) -> float:
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
 def cpu_threads() -> int:
     """CPUs this process may run on."""
     if hasattr(os, "sched_getaffinity"):
@@ -204,6 +257,14 @@ def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:
         kernel.call(*arrays)
     except Exception as error:
         raise LaunchError(f"failed while running: {_first_line(error)}") from error
+
+
+def _end_to_end(call: Callable[..., None], *arrays: np.ndarray) -> None:
+    """Allocate, copy in, call, copy out, free."""
+    *inputs, output = arrays
+    result = np.empty_like(output)
+    call(*(array.copy() for array in inputs), result)
+    output[...] = result
 
 
 def _instance(point: Point) -> tuple[str, Tile | None, str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -22,39 +25,53 @@ HOPELESS = 4.0
 MEMORY_SHARE = 0.5
 """Operands of earlier problems are kept while they fill no more than this of the free memory."""
 
+SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
+"""States in which a time says nothing about the kernel. (A power cap is normal: it is marked.)"""
+
+COOLING_S = (1.0, 4.0, 10.0)
+"""Waits before a point that met a slowdown is timed again; after the last it is kept and marked."""
+
 
 class Runner:
     """Measures points on a backend, keeping operands and verdicts between rounds."""
 
-    def __init__(self, backend: Backend, timing: Timing, seed: int) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        timing: Timing,
+        seed: int,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._backend = backend
         self._timing = timing
         self._seed = seed
+        self._sleep = sleep
         self._loaded: OrderedDict[tuple[Problem, bool], tuple[Operands, Reference]] = OrderedDict()
         self._verified: dict[Point, float] = {}
+        self.spent_s: defaultdict[str, float] = defaultdict(float)
+        """Wall time by phase."""
 
-    def measure(self, point: Point) -> Measurement:
-        """Measure a point once; what goes wrong becomes its status and reason."""
+    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+        """Measure a point once; what goes wrong becomes its status and reason.
+
+        `share_s` is the wall time that a budget leaves for it: sampling stops there once it has the
+        fewest samples allowed.
+        """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         result = Measurement(point=point, status=Status.OK, started_utc=started)
         try:
-            operands, reference = self._operands(point)
-            kernel = self._backend.bind(point, operands)
+            with self.phase("operands"):
+                operands, reference = self._operands(point)
+                kernel = self._backend.bind(point, operands)
             result = replace(result, resources=kernel.resources, launch=kernel.launch)
             if point not in self._verified:
-                if reason := self._too_slow(point, operands):
-                    return replace(result, status=Status.SKIPPED, reason=reason)
-                error = self._error(kernel, operands, reference)
-                result = replace(result, max_relative_error=error)
-                if reason := why_wrong(error, tolerance(point.problem.dtype, point.problem.k)):
-                    return replace(result, status=Status.WRONG, reason=reason)
-                self._verified[point] = error
-            series = collect(
-                lambda launches, count: self._backend.sample(kernel, launches, count),
-                self._timing,
-                kernel.most_launches,
-            )
-            return replace(result, series=series, max_relative_error=self._verified[point])
+                with self.phase("verifying"):
+                    result = self._verify(result, kernel, operands, reference)
+                if result.status != Status.OK:
+                    return result
+            with self.phase("sampling"):
+                result = self._time(result, kernel, share_s)
+            return replace(result, max_relative_error=self._verified[point])
         except DoesNotFitError as error:
             return replace(result, status=Status.SKIPPED, reason=str(error))
         except (CompileError, LaunchError) as error:
@@ -78,6 +95,22 @@ class Runner:
         self._loaded[key] = operands, make_reference(self._backend.xp, *operands.inputs)
         return self._loaded[key]
 
+    def _verify(
+        self, result: Measurement, kernel: Kernel, operands: Operands, reference: Reference
+    ) -> Measurement:
+        """The result with its error; skipped if a launch would be too slow, or wrong."""
+        point = result.point
+        if reason := self._too_slow(point, operands):
+            return replace(result, status=Status.SKIPPED, reason=reason)
+        poison(operands.output)
+        self._backend.run(kernel)
+        error = relative_error(self._backend.xp, operands.output, reference)
+        result = replace(result, max_relative_error=error)
+        if reason := why_wrong(error, tolerance(point.problem.dtype, point.problem.k)):
+            return replace(result, status=Status.WRONG, reason=reason)
+        self._verified[point] = error
+        return result
+
     def _too_slow(self, point: Point, operands: Operands) -> str | None:
         """Why a launch would pass the limit, foreseen from launches on fewer rows."""
         limit_s, m = self._timing.launch_limit_s, point.problem.m
@@ -94,7 +127,34 @@ class Runner:
                 break
         return f"estimated {estimate_s:.3g} s a launch, over the limit of {limit_s:g} s"
 
-    def _error(self, kernel: Kernel, operands: Operands, reference: Reference) -> float:
-        poison(operands.output)
-        self._backend.run(kernel)
-        return relative_error(self._backend.xp, operands.output, reference)
+    def _time(self, result: Measurement, kernel: Kernel, share_s: float | None) -> Measurement:
+        """The result with its series; taken again after a pause if the device was slowed down."""
+        timing = self._timing
+        if share_s is not None:
+            timing = replace(
+                timing,
+                max_wall_s=min(timing.max_wall_s, share_s),
+                min_device_s=min(timing.min_device_s, share_s),
+            )
+        for pause_s in (*COOLING_S, None):
+            before = self._backend.health()
+            series = collect(
+                lambda launches, count: self._backend.sample(kernel, launches, count),
+                timing,
+                kernel.most_launches,
+            )
+            result = replace(result, series=series, before=before, after=self._backend.health())
+            slowed = set(SLOWDOWNS) & {*result.before.throttle, *result.after.throttle}
+            if not slowed or pause_s is None:
+                break
+            self._sleep(pause_s)
+        return result
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to a phase."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent_s[name] += time.perf_counter() - began

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from gpubench.backends import Backend
-from gpubench.errors import DeviceUnavailableError
+from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.measure.forecast import Forecast
 from gpubench.measure.runner import Runner
-from gpubench.model import CudaVariant, Measurement, Point, Status, Variant
+from gpubench.model import CudaVariant, Measurement, Point, Status, Timer, Variant
 from gpubench.plan.config import Sweep
 from gpubench.plan.sweep import plan
 from gpubench.table import ResultFile, Row, merge_rounds, row, with_blas
@@ -30,8 +31,8 @@ class Watcher(Protocol):
     def compiled(self, built: int) -> None:
         """So many kernels are built."""
 
-    def measuring(self, point: Point, round_number: int) -> None:
-        """A point is about to be measured."""
+    def measuring(self, point: Point, round_number: int, left_s: float) -> None:
+        """A point is about to be measured; the sweep is expected to last `left_s` from here."""
 
     def measured(self, one: Row) -> None:
         """A point was measured in a round."""
@@ -45,6 +46,8 @@ class Outcome:
     path: Path | None
     interrupted: bool
     wall_s: float
+    spent_s: dict[str, float]
+    """Wall time by phase."""
 
     @property
     def device_s(self) -> float:
@@ -57,10 +60,10 @@ class Outcome:
         return any(one.status in {Status.WRONG, Status.ERROR} for one in self.rows)
 
 
-def open_backend(device: str) -> Backend:
+def open_backend(device: str, timer: Timer = Timer.EVENTS) -> Backend:
     """The backend that `--device` names; `auto` is the first GPU, or else the CPU.
 
-    Raises DeviceUnavailableError where the device asked for is missing.
+    Raises DeviceUnavailableError where the device or the timer asked for is missing.
     """
     from gpubench.backends.cuda.devices import cuda_device
 
@@ -73,8 +76,13 @@ def open_backend(device: str) -> Backend:
                 raise
         else:
             from gpubench.backends.cuda.backend import CudaBackend
+            from gpubench.backends.cuda.cupti import load_cupti
 
+            if timer == Timer.CUPTI:
+                load_cupti()
             return CudaBackend(int(index or 0))
+    if timer == Timer.CUPTI:
+        raise UsageError("--timer cupti needs a GPU; the CPU is timed by the host's clock")
     from gpubench.backends.cpu import CpuBackend
 
     return CpuBackend()
@@ -103,13 +111,17 @@ def run(sweep: Sweep, backend: Backend, watcher: Watcher, file: ResultFile | Non
     if file:
         file.open()
     interrupted = False
+    runner = Runner(backend, sweep.timing, sweep.seed)
     try:
         watcher.planned(backend, len(points), sweep.timing.rounds)
         for point, reason in planned.items():
             if reason is not None:
                 keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
-        backend.compile(points, watcher.compiled)
-        for measurement in _rounds(points, sweep, backend, watcher):
+        with runner.phase("compiling"):
+            backend.compile(points, watcher.compiled)
+        with runner.phase("warming up"):
+            backend.warm_up()
+        for measurement in _rounds(points, sweep, runner, watcher):
             watcher.measured(keep(measurement))
     except KeyboardInterrupt:
         interrupted = True
@@ -125,26 +137,30 @@ def run(sweep: Sweep, backend: Backend, watcher: Watcher, file: ResultFile | Non
         path=file.path if file else None,
         interrupted=interrupted,
         wall_s=time.perf_counter() - began,
+        spent_s=dict(runner.spent_s),
     )
 
 
 def _rounds(
-    points: list[Point], sweep: Sweep, backend: Backend, watcher: Watcher
+    points: list[Point], sweep: Sweep, runner: Runner, watcher: Watcher
 ) -> Iterator[Measurement]:
     """Every point once a round, each round in a new random order.
 
     Interleaving spreads the machine's drift over all points alike. A point that was not `ok` is not
     tried again.
     """
-    runner = Runner(backend, sweep.timing, sweep.seed)
+    forecast = Forecast(points, sweep.timing.rounds, sweep.timing.budget_s)
     order = random.Random(sweep.seed)  # noqa: S311 # a shuffle, not a secret
     remaining = list(points)
     for round_number in range(1, sweep.timing.rounds + 1):
         order.shuffle(remaining)
         for point in tuple(remaining):
-            watcher.measuring(point, round_number)
-            measurement = runner.measure(point)
-            if measurement.status != Status.OK:
+            watcher.measuring(point, round_number, forecast.left_s)
+            began = time.perf_counter()
+            measurement = runner.measure(point, forecast.share_s)
+            again = measurement.status == Status.OK
+            forecast.visited(point, time.perf_counter() - began, again=again)
+            if not again:
                 remaining.remove(point)
             yield measurement
 

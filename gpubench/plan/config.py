@@ -143,6 +143,12 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "device": ("device", _device),
     "output": ("output", lambda _flag, text: Path(text)),
     "seed": ("seed", _number(0, 2**63 - 1, whole=True)),
+    "rounds": ("rounds", _number(1, 1000, whole=True)),
+    "precision": ("precision", _fraction),
+    "cache": ("caches", _both(Cache)),
+    "scope": ("scopes", _both(Scope)),
+    "timer": ("timer", lambda flag, text: Timer(_one_of(("events", "cupti"))(flag, text))),
+    "budget": ("budget_s", _number(1, 10**7, whole=False)),
     "launch_limit": ("launch_limit_s", _number(0.001, 3600, whole=False)),
 }
 """Option, as on the command line and in TOML (with `_` for `-`): the field it sets, its reader."""

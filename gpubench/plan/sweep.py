@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from gpubench.errors import UsageError
 from gpubench.model import (
+    Cache,
     CudaVariant,
     Point,
     Problem,
+    Scope,
     Tile,
     Timer,
     Variant,
@@ -61,8 +63,8 @@ def _points(sweep: Sweep, backend: str, variants: Iterable[Variant]) -> Iterator
             problem = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
             for variant in variants:
                 for tile in _tiles(variant, sweep.tiles):
-                    for cache in sweep.caches:
-                        for scope in sweep.scopes:
+                    for scope in sweep.scopes:
+                        for cache in _caches(sweep, scope):
                             yield Point(
                                 variant=variant,
                                 tile=tile,
@@ -71,6 +73,11 @@ def _points(sweep: Sweep, backend: str, variants: Iterable[Variant]) -> Iterator
                                 scope=scope,
                                 timer=sweep.timer if backend == "cuda" else Timer.HOST,
                             )
+
+
+def _caches(sweep: Sweep, scope: Scope) -> tuple[Cache, ...]:
+    """Operands that were just copied in are neither cold nor hot by choice: one point, `cold`."""
+    return (Cache.COLD,) if scope == Scope.END_TO_END else sweep.caches
 
 
 def _tiles(variant: Variant, asked: tuple[Tile, ...]) -> tuple[Tile | None, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.analyze.peaks import peaks, ridge_flop_per_byte
-from gpubench.backends.cpu import describe_cpu
+from gpubench.backends.cpu import describe_cpu, measure_cpu
 from gpubench.backends.cuda.devices import cuda_device, cuda_devices
 from gpubench.errors import DeviceUnavailableError
 from gpubench.model import DTYPES, Device
@@ -34,6 +34,15 @@ def find(name: str) -> tuple[list[Device], str]:
             raise
         return [describe_cpu()], str(error)
     return [*devices, describe_cpu()] if name == "auto" else devices, ""
+
+
+def measured(device: Device) -> Device:
+    """The device with its measured ceilings among its facts."""
+    if device.backend == "cpu":
+        return replace(device, facts=device.facts | measure_cpu())
+    from gpubench.backends.cuda.backend import CudaBackend
+
+    return replace(device, facts=device.facts | CudaBackend(device.index).ceilings())
 
 
 def as_json(devices: list[Device], missing: str) -> dict[str, Any]:

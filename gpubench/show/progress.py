@@ -12,7 +12,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
 )
 
 from gpubench.backends import Backend
@@ -32,7 +31,7 @@ class LiveProgress:
             TextColumn("{task.description}"),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console(stderr=True),
             transient=True,
         )
@@ -53,18 +52,19 @@ class LiveProgress:
 
     def planned(self, backend: Backend, points: int, rounds: int) -> None:
         """Name the device and start the bar."""
-        self._progress.console.print(heading(backend, points, rounds))
+        for line in (heading(backend, points, rounds), *backend.notices):
+            self._progress.console.print(line, markup=False)
         self._rounds = rounds
-        self._task = self._progress.add_task("compiling", total=points * rounds)
+        self._task = self._progress.add_task("compiling", total=points * rounds, left="")
 
     def compiled(self, built: int) -> None:
         """Say how many kernels are built."""
         self._describe(f"compiling: {built} kernels")
 
-    def measuring(self, point: Point, round_number: int) -> None:
-        """Name the point."""
+    def measuring(self, point: Point, round_number: int, left_s: float) -> None:
+        """Name the point and the time left."""
         prefix = f"round {round_number}/{self._rounds} " if self._rounds > 1 else ""
-        self._describe(prefix + point.label)
+        self._describe(prefix + point.label, duration(left_s))
 
     def measured(self, one: Row) -> None:
         """Move the bar; a failure is printed, and stays."""
@@ -73,9 +73,9 @@ class LiveProgress:
         if one.status in {Status.WRONG, Status.ERROR}:
             self._progress.console.print(_failure(one), style="red")
 
-    def _describe(self, text: str) -> None:
+    def _describe(self, text: str, left: str = "") -> None:
         if self._task is not None:
-            self._progress.update(self._task, description=text)
+            self._progress.update(self._task, description=text, left=left)
 
 
 class PlainProgress:
@@ -85,6 +85,7 @@ class PlainProgress:
         self._console = console(stderr=True)
         self._last = 0.0
         self._done, self._total = 0, 0
+        self._left_s = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -95,14 +96,16 @@ class PlainProgress:
     def planned(self, backend: Backend, points: int, rounds: int) -> None:
         """Name the device."""
         self._total = points * rounds
-        self._line(heading(backend, points, rounds))
+        for line in (heading(backend, points, rounds), *backend.notices):
+            self._line(line)
 
     def compiled(self, built: int) -> None:
         """Say how many kernels are built, now and then."""
         self._now_and_then(f"compiling: {built} kernels")
 
-    def measuring(self, point: Point, round_number: int) -> None:
-        """Nothing: `measured` speaks."""
+    def measuring(self, _point: Point, _round_number: int, left_s: float) -> None:
+        """Remember the time left: `measured` speaks."""
+        self._left_s = left_s
 
     def measured(self, one: Row) -> None:
         """Report a failure always, a time now and then."""
@@ -111,7 +114,8 @@ class PlainProgress:
             self._line(_failure(one))
         elif one.median_us is not None:
             self._now_and_then(
-                f"[{self._done}/{self._total}] {_label(one)}: {milliseconds(one.median_us)} ms"
+                f"[{self._done}/{self._total}] {one.label}: "
+                f"{milliseconds(one.median_us)} ms; {duration(self._left_s)}"
             )
 
     def _now_and_then(self, text: str) -> None:
@@ -128,6 +132,11 @@ def progress() -> LiveProgress | PlainProgress:
     return LiveProgress() if console(stderr=True).is_terminal else PlainProgress()
 
 
+def duration(left_s: float) -> str:
+    """`1:05 left`; nothing while it is not known."""
+    return f"{int(left_s) // 60}:{int(left_s) % 60:02} left" if left_s else ""
+
+
 def heading(backend: Backend, points: int, rounds: int) -> str:
     """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds`."""
     device = backend.device
@@ -136,9 +145,5 @@ def heading(backend: Backend, points: int, rounds: int) -> str:
     return f"{device.name} ({where}): {points} points{times}"
 
 
-def _label(one: Row) -> str:
-    return " ".join(filter(None, (one.variant, one.tile, "at", one.size, one.dtype)))
-
-
 def _failure(one: Row) -> str:
-    return f"{one.status}: {_label(one)}: {one.reason}"
+    return f"{one.status}: {one.label}: {one.reason}"

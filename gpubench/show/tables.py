@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gpubench.analyze.gaps import Gap, odd_ones
 from gpubench.model import Status, Tile
 from gpubench.table import KEY, Row
 
@@ -83,6 +84,20 @@ def comparison(rows: Sequence[Row]) -> RenderableType:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
     return Group(*parts)
+
+
+def gap_table(gaps: Sequence[Gap]) -> Table:
+    """Both timers' microseconds and the launch gap, shortest kernel first."""
+    odd = odd_ones(gaps)
+    grid = table("kernel", "events, µs", "CUPTI, µs", "launch gap, µs", left={"kernel"})
+    for gap in gaps:
+        grid.add_row(
+            gap.label,
+            number(gap.events_us, 2),
+            number(gap.cupti_us, 2),
+            Text(f"{gap.gap_us:.2f}{' !' if gap in odd else '  '}", style="red" * (gap in odd)),
+        )
+    return grid
 
 
 def best_of(rows: Iterable[Row]) -> Row:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,25 @@ from cupy_backends.cuda.api import driver
 
 from gpubench.backends.cpu import cpu_threads
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
+from gpubench.backends.cuda.nvml import Nvml
+from gpubench.backends.cuda.stream import CudaStream, bind_launch, load_function
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, set_policy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
-from gpubench.model import CallVariant, CudaVariant, Launch, Point, Problem, Resources, Tile
+from gpubench.model import (
+    CallVariant,
+    CudaVariant,
+    Health,
+    Launch,
+    Point,
+    Problem,
+    Resources,
+    Scope,
+    Tile,
+    Timer,
+)
 
 DEFAULT_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory a kernel may use without asking (CUDA C++ Programming Guide)."""
@@ -35,6 +49,9 @@ class CudaOperands:
 
     sets: tuple[tuple[Any, ...], ...]
     """Each set: the inputs, then the output."""
+
+    hosts: tuple[np.ndarray, ...]
+    """The inputs and a place for the output, in pageable host memory."""
 
     policy: SetPolicy
 
@@ -53,54 +70,18 @@ class CudaOperands:
 class CudaKernel:
     """A kernel or library routine bound to operands."""
 
-    launches: tuple[Callable[[], None], ...]
-    """A launch on each set of operands, which enqueues and does not wait."""
+    first: Callable[[], None]
+    """A launch on the first set of operands, which enqueues and does not wait."""
 
     turns: Iterator[Callable[[], None]]
-    """The launches over and over: each sample goes on where the last one stopped."""
+    """Launches on set after set, over and over: each sample goes on where the last one stopped."""
 
+    timer: Timer
+    scope: Scope
     flush: bool
     most_launches: int
     resources: Resources | None = None
     launch: Launch | None = None
-
-
-class CudaStream:
-    """What `GatedTimer` needs of a stream."""
-
-    def __init__(self, architecture: str, clock_mhz: float) -> None:
-        self._stream = cupy.cuda.get_current_stream()
-        gate = compile_instance(Path(__file__).with_name("gate.cu"), "gate", architecture)
-        self._clock_mhz = clock_mhz
-        self._cycles = ctypes.c_longlong()
-        self._open_gate = bind_launch(
-            load_function(gate), Launch(grid=(1,), block=(1,)), (self._cycles,)
-        )
-        self._events: list[Any] = []
-        self._used = 0
-
-    def gate(self, microseconds: float) -> None:
-        """Keep the stream busy for at least so long."""
-        self._cycles.value = int(microseconds * self._clock_mhz)
-        self._open_gate()  # the driver copies the arguments when it enqueues
-
-    def record(self) -> Any:
-        """Enqueue an event. Events are used again after `synchronize`."""
-        if self._used == len(self._events):
-            self._events.append(cupy.cuda.Event())
-        event = self._events[self._used]
-        self._used += 1
-        event.record(self._stream)
-        return event
-
-    def synchronize(self) -> None:
-        """Wait for all that was enqueued."""
-        self._stream.synchronize()
-        self._used = 0
-
-    def elapsed_us(self, start: Any, stop: Any) -> float:
-        """Between two events."""
-        return float(cupy.cuda.get_elapsed_time(start, stop)) * 1e3
 
 
 class CudaBackend:
@@ -116,8 +97,34 @@ class CudaBackend:
         self._compiled: dict[tuple[Path, str], Compiled | str] = {}
         self._functions: dict[tuple[Path, str], Any] = {}
         self._flush_buffer: Any = None
-        stream = CudaStream(self._architecture, self.device.sm_clock_mhz or 1000.0)
-        self.timer = GatedTimer(stream)
+        self.stream = CudaStream(self.device, self._architecture)
+        self.timer = GatedTimer(self.stream)
+        self._cupti: CuptiTimer | None = None
+        self._nvml: Nvml | None = None
+        self.notices: tuple[str, ...] = ()
+        try:
+            self._nvml = Nvml(self.device.facts["uuid"])
+        except OSError as error:
+            self.notices = (f"clocks, temperature and power stay empty: {error}",)
+
+    def warm_up(self) -> None:
+        """Multiply-add until the clock has settled."""
+        with _faults():
+            self.stream.warm_up()
+
+    def ceilings(self) -> dict[str, float]:
+        """What the device does at the most, measured: rates that kernels may be held against."""
+        with _faults():
+            self.stream.warm_up()
+            return {
+                "measured_copy_gbytes_per_s": self.stream.copy_gbytes_per_s(),
+                "measured_float32_fma_gflops": self.stream.fma_gflops(),
+            }
+
+    def health(self) -> Health:
+        """Sensors through NVML, and the clock that the stream saw."""
+        clock_mhz = self.timer.take_clock_mhz()
+        return self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile in as many threads as there are CPUs: NVRTC works outside Python's lock."""
@@ -151,25 +158,37 @@ class CudaBackend:
             pools.append(cupy.zeros((policy.count, *problem.output_shape), problem.dtype))
             if policy.flush and self._flush_buffer is None:
                 self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
-        return CudaOperands(sets=tuple(zip(*pools, strict=True)), policy=policy)
+        hosts = (*inputs, np.empty(problem.output_shape, problem.dtype))
+        return CudaOperands(sets=tuple(zip(*pools, strict=True)), hosts=hosts, policy=policy)
 
     def bind(self, point: Point, operands: CudaOperands, rows: int | None = None) -> CudaKernel:
         """The compiled instance, or the library routine, on the operands."""
         m = min(rows or point.problem.m, point.problem.m)
-        policy = operands.policy
-        variant = point.variant
-        if isinstance(variant, CallVariant):
-            # A and C lose rows; B stays whole.
-            call = variant.build(point.tile, point.problem.dtype)
-            calls: tuple[Callable[[], None], ...] = tuple(
-                partial(call, a[:m], *rest, c[:m]) for a, *rest, c in operands.sets
-            )
-            return CudaKernel(
-                launches=calls,
-                turns=cycle(calls),
-                flush=policy.flush,
-                most_launches=policy.most_launches,
-            )
+        bind, resources, launch = self._binder(point, m)
+        # A and C lose rows; B stays whole.
+        sets = [(a[:m], *rest, c[:m]) for a, *rest, c in operands.sets]
+        calls = [bind(arrays) for arrays in sets]
+        first = calls[0]
+        if point.scope == Scope.END_TO_END:
+            calls = [_end_to_end(bind, operands.hosts, m)]
+        return CudaKernel(
+            first=first,
+            turns=cycle(calls),
+            timer=point.timer,
+            scope=point.scope,
+            flush=operands.policy.flush,
+            most_launches=operands.policy.most_launches,
+            resources=resources,
+            launch=launch,
+        )
+
+    def _binder(
+        self, point: Point, m: int
+    ) -> tuple[Callable[[Sequence[Any]], Callable[[], None]], Resources | None, Launch | None]:
+        """A function from arrays to a launch on them; the kernel's resources, and its shape."""
+        if isinstance(point.variant, CallVariant):
+            call = point.variant.build(point.tile, point.problem.dtype)
+            return lambda arrays: partial(call, *arrays), None, None
         variant, tile = _cuda_parts(point)
         launch = variant.launch(tile, replace(point.problem, m=m))
         compiled, function = self._function(_instance(point))
@@ -180,28 +199,42 @@ class CudaBackend:
                 launch.shared_bytes,
             )
         extents = tuple(ctypes.c_int(n) for n in (m, point.problem.n, point.problem.k))
-        pointers = (tuple(ctypes.c_void_p(x.data.ptr) for x in arrays) for arrays in operands.sets)
-        calls = tuple(bind_launch(function, launch, (*some, *extents)) for some in pointers)
-        return CudaKernel(
-            launches=calls,
-            turns=cycle(calls),
-            flush=policy.flush,
-            most_launches=policy.most_launches,
-            resources=compiled.resources,
-            launch=launch,
-        )
+
+        def bind(arrays: Sequence[Any]) -> Callable[[], None]:
+            pointers = (ctypes.c_void_p(array.data.ptr) for array in arrays)
+            return bind_launch(function, launch, (*pointers, *extents))
+
+        return bind, compiled.resources, launch
 
     def run(self, kernel: CudaKernel) -> None:
         """Launch on the first set and wait."""
         with _faults():
-            kernel.launches[0]()
+            kernel.first()
             cupy.cuda.get_current_stream().synchronize()
 
     def sample(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
-        """Time by the gated batch."""
+        """Time by the gated batch, or by CUPTI; end to end by events alone."""
+        before = self._flush if kernel.flush else None
         with _faults():
-            before = self._flush if kernel.flush else None
+            if kernel.scope == Scope.END_TO_END:
+                return self._sample_end_to_end(kernel, launches, count)
+            if kernel.timer == Timer.CUPTI:
+                if self._cupti is None:
+                    self._cupti = CuptiTimer(cupy.cuda.get_current_stream().synchronize)
+                return self._cupti.sample(kernel.turns, launches, count, before)
             return self.timer.sample(kernel.turns, launches, count, before)
+
+    def _sample_end_to_end(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
+        """No gate: copies from pageable memory wait for the host as they would in a program."""
+        times = []
+        for _ in range(count):
+            start = self.stream.begin()
+            for launch in islice(kernel.turns, launches):
+                launch()
+            stop = self.stream.end()
+            self.stream.synchronize()
+            times.append(self.stream.elapsed_us(start, stop) / launches)
+        return times
 
     @property
     def _flush_bytes(self) -> int:
@@ -235,27 +268,20 @@ class CudaBackend:
         return compiled, self._functions[key]
 
 
-def load_function(compiled: Compiled) -> Any:
-    """A cubin's kernel, loaded on the current device."""
-    module = cupy.cuda.Module()
-    module.load(compiled.cubin)
-    return module.get_function(compiled.symbol)
+def _end_to_end(
+    bind: Callable[[Sequence[Any]], Callable[[], None]], hosts: Sequence[np.ndarray], m: int
+) -> Callable[[], None]:
+    """Allocate, copy in, launch, copy out, free: `cudaMalloc` and `cudaFree`, not CuPy's pool."""
+    a, *rest, c = hosts
+    inputs, output = (a[:m], *rest), c[:m]
 
-
-def bind_launch(function: Any, launch: Launch, values: Sequence[Any]) -> Callable[[], None]:
-    """A launch in the current stream with everything packed ahead, so that it enqueues quickly.
-
-    `values` are the kernel's arguments as ctypes objects.
-    """
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    fixed = (
-        *(function.ptr, *(*launch.grid, 1, 1)[:3], *(*launch.block, 1, 1)[:3]),
-        *(launch.shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.addressof(pointers), 0),
-    )
-    enqueue = driver.launchKernel
-
-    def run(_alive: object = (values, pointers)) -> None:
-        enqueue(*fixed)
+    def run() -> None:
+        with cupy.cuda.using_allocator(None):
+            arrays = [cupy.empty(array.shape, array.dtype) for array in (*inputs, output)]
+            for array, host in zip(arrays, inputs, strict=False):
+                array.set(host)
+            bind(arrays)()
+            arrays[-1].get(out=output)
 
     return run
 

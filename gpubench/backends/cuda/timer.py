@@ -8,6 +8,7 @@ checked: the start event must still be pending when the stop event has been enqu
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -47,8 +48,14 @@ class GatedTimer:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._enqueue_us: dict[int, float] = {}
+        self._clocks_mhz: list[float] = []
         self.void_samples = 0
         """Samples taken again because the gate was too short."""
+
+    def take_clock_mhz(self) -> float | None:
+        """The median multiprocessor clock of the samples since the last call."""
+        clocks, self._clocks_mhz = self._clocks_mhz, []
+        return statistics.median(clocks) if clocks else None
 
     def sample(
         self,
@@ -76,6 +83,8 @@ class GatedTimer:
             for sample in held:
                 sample_us = self._stream.elapsed_us(sample.start, sample.stop)
                 times.append(sample_us / launches)
+                if clock := self._stream.clock_mhz(sample.start, sample.stop):
+                    self._clocks_mhz.append(clock)
             failures = 0 if held else failures + 1
             if failures == MOST_ATTEMPTS:
                 raise LaunchError(
@@ -103,10 +112,10 @@ class GatedTimer:
         if needed_us > behind_us:
             self._stream.gate(needed_us)
         began = time.perf_counter_ns()
-        start = self._stream.record()
+        start = self._stream.begin()
         for launch in islice(turns, launches):
             launch()
-        stop = self._stream.record()
+        stop = self._stream.end()
         held = not start.done
         took_us = (time.perf_counter_ns() - began) / 1e3
         # A gate that did not hold is doubled; one that did follows what enqueuing takes, slowly.

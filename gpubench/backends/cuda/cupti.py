@@ -1,0 +1,96 @@
+"""Execution times of kernels from CUPTI's activity records: what Nsight Systems reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from gpubench.errors import DeviceUnavailableError, LaunchError
+
+INSTALL = "pip install 'gpubench[cupti]'"
+
+BUFFER_BYTES = 8 * 2**20
+
+FORCED = 1
+"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: hand over unfinished buffers too."""
+
+MOST_RECORDS = 4096
+"""Launches between two flushes."""
+
+
+def load_cupti() -> Any:
+    """The bindings. Raises DeviceUnavailableError saying what to install."""
+    try:
+        from cupti import cupti
+    except ImportError as error:
+        raise DeviceUnavailableError(f"--timer cupti needs CUPTI ({error}): {INSTALL}") from error
+    return cupti
+
+
+class CuptiTimer:
+    """Times launches by first to last instruction, the kernels of one call summed."""
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        self._cupti = load_cupti()
+        self._synchronize = synchronize
+        self._kernels: list[tuple[int, int]] = []
+        self._cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
+
+    def sample(
+        self,
+        turns: Iterator[Callable[[], None]],
+        launches: int,
+        count: int,
+        before: Callable[[], None] | None = None,
+    ) -> list[float]:
+        """Like `GatedTimer.sample`: microseconds of execution per launch of each sample."""
+        times: list[float] = []
+        while len(times) < count:
+            group = max(1, min(count - len(times), MOST_RECORDS // launches))
+            times += self._group(turns, launches, group, before)
+        return times
+
+    def _group(
+        self,
+        turns: Iterator[Callable[[], None]],
+        launches: int,
+        count: int,
+        before: Callable[[], None] | None,
+    ) -> list[float]:
+        kind = self._cupti.ActivityKind.CONCURRENT_KERNEL
+        self._synchronize()
+        self._kernels.clear()
+        self._cupti.activity_enable(kind)
+        try:
+            for _ in range(count):
+                if before:
+                    before()
+                for launch in islice(turns, launches):
+                    launch()
+            self._synchronize()
+            self._cupti.activity_flush_all(FORCED)
+        finally:
+            self._cupti.activity_disable(kind)
+        return per_launch_us(self._kernels, launches, count)
+
+    def _completed(self, activities: list[Any]) -> None:
+        kind = self._cupti.ActivityKind.CONCURRENT_KERNEL
+        self._kernels += [(one.start, one.end) for one in activities if one.kind == kind]
+
+
+def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> list[float]:
+    """Kernels' (start, end) in nanoseconds as microseconds per launch of each of `count` samples.
+
+    A launch may be several kernels, but each launch as many. Raises LaunchError if they do not
+    divide evenly, as when records were lost.
+    """
+    calls = launches * count
+    if not kernels or len(kernels) % calls:
+        raise LaunchError(f"CUPTI recorded {len(kernels)} kernels for {calls} launches")
+    durations = [end - start for start, end in sorted(kernels)]
+    size = len(durations) // count
+    return [
+        sum(durations[first : first + size]) / launches / 1e3
+        for first in range(0, len(durations), size)
+    ]

@@ -1,0 +1,60 @@
+"""Clocks, temperature, power and throttling of a GPU, from NVIDIA's management library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpubench.model import Health
+
+THROTTLES = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "thermal slowdown",
+    0x40: "thermal slowdown",
+    0x80: "hardware slowdown",
+    0x2: "application clocks",
+}
+"""NVML's clock event reasons (nvml.h, nvmlClocksEventReason…): software and hardware thermal
+slowdown are one to us, and so are hardware slowdown and power brake. Idle is not throttling."""
+
+
+class Nvml:
+    """One GPU's sensors. Raises OSError where NVML or its Python package is missing."""
+
+    def __init__(self, uuid: str) -> None:
+        try:
+            import pynvml
+        except ImportError as error:
+            raise OSError("nvidia-ml-py is not installed") from error
+        self._nvml = pynvml
+        try:
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        except pynvml.NVMLError as error:
+            raise OSError(f"NVML: {error}") from error
+
+    def health(self, sm_mhz: float | None) -> Health:
+        """The sensors now, beside the clock that the stream saw; None for what a GPU lacks."""
+        nvml, handle = self._nvml, self._handle
+        power_mw = self._read(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+        reasons = self._read(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)) or 0
+        return Health(
+            sm_mhz=sm_mhz,
+            nvml_sm_mhz=self._read(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            memory_mhz=self._read(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
+            temperature_c=self._read(
+                lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
+            ),
+            power_w=None if power_mw is None else power_mw / 1e3,
+            throttle=tuple(
+                dict.fromkeys(name for bit, name in THROTTLES.items() if int(reasons) & bit)
+            ),
+        )
+
+    def _read(self, sensor: Callable[[], Any]) -> float | None:
+        try:
+            return float(sensor())
+        except self._nvml.NVMLError:
+            return None

@@ -1,0 +1,192 @@
+"""A stream that is timed: gates, events, stamps; and the device's measured ceilings."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+from cupy_backends.cuda.api import driver
+
+from gpubench.backends.cuda.compile import Compiled, compile_instance
+from gpubench.model import Device, Launch
+
+SOURCE = Path(__file__).with_name("stream.cu")
+
+STAMP_WORDS = 3
+"""Cycles, nanoseconds, multiprocessor."""
+
+MOST_MARKS = 2048
+"""Of samples between two synchronizations."""
+
+WARM_STEPS = 20_000
+"""Of the multiply-add kernel in a warm-up burst: about 10 ms on a large GPU."""
+
+SETTLED = 0.01
+"""`ALIKE` bursts in a row whose rates differ by less are at the clock that stays."""
+
+ALIKE = 3
+MOST_BURSTS = 100
+
+COPY_BYTES = 2**30
+REPEATS = 10
+
+
+class Mark(NamedTuple):
+    """An event with a stamp beside it."""
+
+    event: Any
+    slot: int
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has passed it."""
+        return bool(self.event.done)
+
+
+class CudaStream:
+    """What `GatedTimer` needs of the current stream of a device."""
+
+    def __init__(self, device: Device, architecture: str) -> None:
+        self._device = device
+        self._stream = cupy.cuda.get_current_stream()
+        self._clock_mhz = device.sm_clock_mhz or 1000.0
+        self._cycles = ctypes.c_longlong()
+        self._open_gate = bind_launch(
+            load_function(compile_instance(SOURCE, "gate", architecture)),
+            Launch(grid=(1,), block=(1,)),
+            (self._cycles,),
+        )
+        self._stamps = cupy.zeros((MOST_MARKS, STAMP_WORDS), np.int64)
+        stamp = load_function(compile_instance(SOURCE, "stamp", architecture))
+        self._stamp = [
+            bind_launch(stamp, Launch(grid=(1,), block=(1,)), (ctypes.c_void_p(row.data.ptr),))
+            for row in self._stamps
+        ]
+        self._events = [cupy.cuda.Event() for _ in range(MOST_MARKS)]
+        self._used = 0
+        self._read_stamps = np.zeros((MOST_MARKS, STAMP_WORDS), np.int64)
+        self._multiply_add = load_function(compile_instance(SOURCE, "multiply_add", architecture))
+
+    def gate(self, microseconds: float) -> None:
+        """Keep the stream busy for at least so long."""
+        self._cycles.value = int(microseconds * self._clock_mhz)
+        self._open_gate()  # the driver copies the arguments when it enqueues
+
+    def begin(self) -> Mark:
+        """Enqueue a stamp, then an event: a sample begins behind them."""
+        mark = self._next_mark()
+        self._stamp[mark.slot]()
+        mark.event.record(self._stream)
+        return mark
+
+    def end(self) -> Mark:
+        """Enqueue an event, then a stamp: a sample ended before them."""
+        mark = self._next_mark()
+        mark.event.record(self._stream)
+        self._stamp[mark.slot]()
+        return mark
+
+    def synchronize(self) -> None:
+        """Wait for all that was enqueued; marks may be used again once they were read."""
+        self._stream.synchronize()
+        if self._used:
+            self._read_stamps[: self._used] = self._stamps[: self._used].get()
+        self._used = 0
+
+    def elapsed_us(self, start: Mark, stop: Mark) -> float:
+        """Between two marks."""
+        return float(cupy.cuda.get_elapsed_time(start.event, stop.event)) * 1e3
+
+    def clock_mhz(self, start: Mark, stop: Mark) -> float | None:
+        """The multiprocessor clock between two marks; None if they ran on different ones."""
+        cycles, nanoseconds, multiprocessor = (
+            self._read_stamps[stop.slot] - self._read_stamps[start.slot]
+        ).tolist()
+        return cycles / nanoseconds * 1e3 if multiprocessor == 0 and nanoseconds > 0 else None
+
+    def warm_up(self) -> None:
+        """Multiply-add until the rate stays the same: the clock has settled under load."""
+        rates = deque((self.fma_gflops(repeats=1) for _ in range(ALIKE)), maxlen=ALIKE)
+        for _ in range(MOST_BURSTS):
+            if max(rates) - min(rates) < SETTLED * max(rates):
+                return
+            rates.append(self.fma_gflops(repeats=1))
+
+    def fma_gflops(self, repeats: int = REPEATS) -> float:
+        """Measured float32 multiply-add rate, an operation counted as two; the median."""
+        blocks, threads, chains = 16 * self._device.multiprocessors, 256, 16
+        out = cupy.empty(blocks * threads, np.float32)
+        launch = bind_launch(
+            self._multiply_add,
+            Launch(grid=(blocks,), block=(threads,)),
+            (
+                ctypes.c_void_p(out.data.ptr),
+                ctypes.c_float(0.999),
+                ctypes.c_float(0.001),
+                ctypes.c_int(WARM_STEPS),
+            ),
+        )
+        flops = 2 * blocks * threads * chains * WARM_STEPS
+        return flops / self._median_us(launch, repeats) / 1e3
+
+    def copy_gbytes_per_s(self) -> float:
+        """Measured device-to-device copy: bytes read plus bytes written; the median."""
+        source, target = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(COPY_BYTES, np.uint8)
+
+        def copy() -> None:
+            runtime.memcpyAsync(
+                target.data.ptr,
+                source.data.ptr,
+                COPY_BYTES,
+                runtime.memcpyDeviceToDevice,
+                self._stream.ptr,
+            )
+
+        copy()
+        return 2 * COPY_BYTES / self._median_us(copy, REPEATS) / 1e3
+
+    def _median_us(self, enqueue: Callable[[], None], repeats: int) -> float:
+        marks = []
+        for _ in range(repeats):
+            start = self.begin()
+            enqueue()
+            marks.append((start, self.end()))
+        self.synchronize()
+        return statistics.median(self.elapsed_us(*pair) for pair in marks)
+
+    def _next_mark(self) -> Mark:
+        mark = Mark(self._events[self._used], self._used)
+        self._used += 1
+        return mark
+
+
+def load_function(compiled: Compiled) -> Any:
+    """A cubin's kernel, loaded on the current device."""
+    module = cupy.cuda.Module()
+    module.load(compiled.cubin)
+    return module.get_function(compiled.symbol)
+
+
+def bind_launch(function: Any, launch: Launch, values: Sequence[Any]) -> Callable[[], None]:
+    """A launch in the current stream with everything packed ahead, so that it enqueues quickly.
+
+    `values` are the kernel's arguments as ctypes objects.
+    """
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    fixed = (
+        *(function.ptr, *(*launch.grid, 1, 1)[:3], *(*launch.block, 1, 1)[:3]),
+        *(launch.shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.addressof(pointers), 0),
+    )
+    enqueue = driver.launchKernel
+
+    def run(_alive: object = (values, pointers)) -> None:
+        enqueue(*fixed)
+
+    return run

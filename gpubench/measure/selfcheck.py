@@ -1,0 +1,30 @@
+"""A handful of kernels, from 2 µs to 2 ms, timed by events and by CUPTI."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpubench.measure.session import Watcher, open_backend, run
+from gpubench.model import Timer
+from gpubench.plan.config import read_sweep
+from gpubench.table import Row
+
+CHECKS = (
+    {"variants": "shared_tile", "tiles": "16", "sizes": "64,128,256,512,1024,2048"},
+    {"variants": "cublas", "sizes": "64,1024,2048"},
+    {"variants": "naive", "tiles": "32", "sizes": "64,512"},
+)
+
+
+def selfcheck_rows(device: str, watcher: Watcher) -> list[Row]:
+    """Rows of every check by both timers, operands hot.
+
+    Raises DeviceUnavailableError without a GPU or without CUPTI.
+    """
+    backend = open_backend(device, Timer.CUPTI)
+    rows: list[Row] = []
+    for options in CHECKS:
+        sweep = read_sweep({**options, "device": device, "cache": "hot"})
+        for timer in (Timer.EVENTS, Timer.CUPTI):
+            rows += run(replace(sweep, timer=timer), backend, watcher, None).rows
+    return rows
