@@ -186,7 +186,7 @@ def bind_launch(function: Any, launch: Launch, values: Sequence[Any]) -> Callabl
     )
     enqueue = driver.launchKernel
 
-    def run(_alive: object = (values, pointers)) -> None:
+    def run(_alive: object = (function, values, pointers)) -> None:
         enqueue(*fixed)
 
     return run
