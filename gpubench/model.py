@@ -322,7 +322,8 @@ class Timing:
 
     min_samples: int = 10
     min_device_s: float = 0.05
-    """A point and round gets at least this much device time, however precise it seems."""
+    """A point gets at least so many samples and so much device time, all its rounds together,
+    however precise they seem."""
 
     few_samples: int = 3
     """Enough for launches longer than `slow_launch_s`."""
@@ -340,6 +341,16 @@ class Timing:
 
     budget_s: float | None = None
     """Wall time for all points together, shared out among them; None: each takes what it needs."""
+
+    @property
+    def round_samples(self) -> int:
+        """The least samples of a round: six, the fewest that give a 95 % interval, or more."""
+        return max(6, -(-self.min_samples // self.rounds))
+
+    @property
+    def round_device_s(self) -> float:
+        """The least device time of a round."""
+        return self.min_device_s / self.rounds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,7 @@ class Runner:
             timing = replace(
                 timing,
                 max_wall_s=min(timing.max_wall_s, share_s),
-                min_device_s=min(timing.min_device_s, share_s),
+                min_device_s=min(timing.min_device_s, share_s * timing.rounds),
             )
         for pause_s in (*COOLING_S, None):
             before = self._backend.health()

@@ -52,7 +52,7 @@ def collect(
 
 def _next_batch(have: int, sample_s: float, timing: Timing) -> int:
     """How many samples to take before looking again: the least, then what makes up a step."""
-    least = timing.few_samples if sample_s > timing.slow_launch_s else timing.min_samples
+    least = timing.few_samples if sample_s > timing.slow_launch_s else timing.round_samples
     if have < least:
         return least - have
     return max(1, math.ceil(STEP_DEVICE_S / sample_s))
@@ -70,7 +70,7 @@ def _why_stop(
         return "time limit"
     if sample_s > timing.slow_launch_s:
         return "slow launch"
-    if len(times) * sample_s < timing.min_device_s:
+    if len(times) * sample_s < timing.round_device_s:
         return None
     low, median, high = median_interval(times)
     width = (high - low) / 2 / median

@@ -55,6 +55,8 @@ class LiveProgress:
         for line in (heading(backend, points, rounds), *backend.notices):
             self._progress.console.print(line, markup=False)
         self._rounds = rounds
+        if self._task is not None:
+            self._progress.remove_task(self._task)
         self._task = self._progress.add_task("compiling", total=points * rounds, left="")
 
     def compiled(self, built: int) -> None:
@@ -95,7 +97,7 @@ class PlainProgress:
 
     def planned(self, backend: Backend, points: int, rounds: int) -> None:
         """Name the device."""
-        self._total = points * rounds
+        self._done, self._total = 0, points * rounds
         for line in (heading(backend, points, rounds), *backend.notices):
             self._line(line)
 

@@ -108,9 +108,10 @@ class CudaBackend:
             self.notices = (f"clocks, temperature and power stay empty: {error}",)
 
     def warm_up(self) -> None:
-        """Multiply-add until the clock has settled."""
+        """Multiply-add until the clock has settled, then calibrate the timer at that clock."""
         with _faults():
             self.stream.warm_up()
+            self.timer.calibrate(self.stream.nothing)
 
     def ceilings(self) -> dict[str, float]:
         """What the device does at the most, measured: rates that kernels may be held against."""

@@ -2,7 +2,8 @@
 
 From Python an event pair round a launch mostly times the host. Here a gate kernel keeps the stream
 busy while start event, launches and stop event are enqueued; then the device runs through them at
-its own pace, and elapsed ÷ launches is the time per launch in a stream. Whether the gate held is
+its own pace, and (elapsed − what a sample takes beyond its launches) ÷ launches is the time per
+launch in a stream. Whether the gate held is
 checked: the start event must still be pending when the stop event has been enqueued.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 from gpubench.errors import LaunchError
@@ -32,6 +33,9 @@ MARGIN = 1.5
 FIRST_ENQUEUE_US = 100.0
 """Enqueuing a sample, before any was seen."""
 
+MANY = 64
+CALIBRATION_SAMPLES = 50
+
 
 class Sample(NamedTuple):
     """The events of an enqueued sample."""
@@ -49,6 +53,9 @@ class GatedTimer:
         self._stream = stream
         self._enqueue_us: dict[int, float] = {}
         self._clocks_mhz: list[float] = []
+        self.overhead_us = 0.0
+        """What a sample takes beyond its launches, between its two events."""
+
         self.void_samples = 0
         """Samples taken again because the gate was too short."""
 
@@ -56,6 +63,18 @@ class GatedTimer:
         """The median multiprocessor clock of the samples since the last call."""
         clocks, self._clocks_mhz = self._clocks_mhz, []
         return statistics.median(clocks) if clocks else None
+
+    def calibrate(self, launch: Callable[[], None]) -> None:
+        """Measure `overhead_us` with a kernel that does next to nothing.
+
+        A sample of L launches takes overhead + L·τ; one launch and many tell the two apart. Without
+        this a launch timed alone would seem 2 µs longer than the same launch timed among many.
+        """
+        self.overhead_us = 0.0
+        turns = repeat(launch)
+        single_us = statistics.median(self.sample(turns, 1, CALIBRATION_SAMPLES))
+        many_us = statistics.median(self.sample(turns, MANY, CALIBRATION_SAMPLES))
+        self.overhead_us = max(0.0, (single_us - many_us) * MANY / (MANY - 1))
 
     def sample(
         self,
@@ -82,7 +101,7 @@ class GatedTimer:
             self.void_samples += len(samples) - len(held)
             for sample in held:
                 sample_us = self._stream.elapsed_us(sample.start, sample.stop)
-                times.append(sample_us / launches)
+                times.append((sample_us - self.overhead_us) / launches)
                 if clock := self._stream.clock_mhz(sample.start, sample.stop):
                     self._clocks_mhz.append(clock)
             failures = 0 if held else failures + 1
