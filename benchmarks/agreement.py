@@ -1,0 +1,195 @@
+"""Compare gpubench's times with the hardware profilers' and with what other timers say.
+
+Every kernel is timed at every size by gpubench (`events`: time per launch in a stream; `cupti`:
+execution), by the profilers (Nsight Compute's `gpu__time_duration.sum`; CUPTI's activity records
+taken without gpubench) and by what people use from Python (`cupyx.profiler.benchmark`,
+`triton.testing.do_bench`, a plain pair of events). The times stand side by side, then gpubench's
+ratio to each profiler and the launch gap (`events` − `cupti`), then a verdict on every bound that
+gpubench promises to keep.
+
+results/h200/agreement.md and .csv come from this, in the repository's root, with gpubench
+installed (or PYTHONPATH=.):
+
+    python3 benchmarks/agreement.py --output results/h200/agreement
+
+A tool that is missing or fails leaves its column blank, and the reason stands below the tables.
+Exit status: 0 all bounds hold, 1 a bound is broken, 2 usage, 3 a bound could not be judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from agreement_readings import COLUMNS, Settings, find_ncu, read
+from agreement_report import arrange, page, save, verdicts
+from agreement_timers import Case, Reading, describe
+
+VARIANTS = "cublas,naive:32,shared_tile:16,register_tile:4"
+SIZES = "64,128,256,512,1024,2048,3072,4096"
+
+PACKAGES = ("cupti-python", "nvidia-cuda-cupti", "triton", "torch")
+
+
+def main() -> int:
+    options = parse_options()
+    settings = Settings(rounds=options.rounds, timeout_s=options.timeout, ncu=options.ncu)
+    cases = [
+        Case(variant=variant, tile=tile, size=size)
+        for variant, tile in options.variants
+        for size in options.sizes
+    ]
+    facts = environment(settings)
+    readings: list[Reading] = []
+    for timer in options.timers:
+        began = time.perf_counter()
+        fresh = read(timer, cases, settings)
+        tell(timer, fresh, time.perf_counter() - began)
+        readings += fresh
+        if options.output:  # after every timer: a run that is cut short keeps what it has
+            lines = arrange(cases, readings)
+            save(options.output, page(lines, readings, verdicts(lines), facts), lines)
+    lines = arrange(cases, readings)
+    judged = verdicts(lines)
+    print(page(lines, readings, judged, facts))
+    outcomes = {verdict.outcome for verdict in judged}
+    return 1 if "FAIL" in outcomes else 3 if "NOT JUDGED" in outcomes else 0
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    summary, _, details = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "--output",
+        type=Path,
+        metavar="PREFIX",
+        help="write PREFIX.md and PREFIX.csv, anew after every timer (default: print only)",
+    )
+    add(
+        "--variants",
+        type=variant_list,
+        default=VARIANTS,
+        metavar="LIST",
+        help="kernels, as NAME or NAME:TILE, comma separated (default: %(default)s)",
+    )
+    add(
+        "--sizes",
+        type=size_list,
+        default=SIZES,
+        metavar="LIST",
+        help="edges of the square matrices, comma separated (default: %(default)s)",
+    )
+    add(
+        "--timers",
+        type=timer_list,
+        default=",".join(COLUMNS),
+        metavar="LIST",
+        help="timers to run, in this order (default: %(default)s)",
+    )
+    add("--rounds", type=positive, default=3, metavar="R", help="of gpubench (default: 3)")
+    add(
+        "--timeout",
+        type=positive,
+        default=240,
+        metavar="SECONDS",
+        help="end a timer that takes longer; what it had read stays (default: %(default)s)",
+    )
+    add(
+        "--ncu",
+        default="",
+        metavar="COMMAND",
+        help="Nsight Compute's command (default: ncu on the PATH, or where CUDA installs it)",
+    )
+    return parser.parse_args(arguments)
+
+
+def variant_list(text: str) -> list[tuple[str, str]]:
+    """`cublas,naive:32` as (variant, tile) pairs; the tile is empty where none is given."""
+    pairs = []
+    for item in text.split(","):
+        name, mark, tile = (part.strip() for part in item.partition(":"))
+        if not name or bool(mark) != bool(tile):
+            raise argparse.ArgumentTypeError(f"'{item}' is neither NAME nor NAME:TILE")
+        pairs.append((name, tile))
+    return list(dict.fromkeys(pairs))
+
+
+def size_list(text: str) -> list[int]:
+    return list(dict.fromkeys(positive(item) for item in text.split(",")))
+
+
+def timer_list(text: str) -> list[str]:
+    names = [item.strip() for item in text.split(",")]
+    for name in names:
+        if name not in COLUMNS:
+            raise argparse.ArgumentTypeError(f"unknown timer '{name}'; known: {', '.join(COLUMNS)}")
+    return list(dict.fromkeys(names))
+
+
+def positive(text: str) -> int:
+    if not (text.strip().isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 on")
+    return int(text)
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """What the times depend on; a fact that cannot be had says why."""
+    facts = {
+        "command": shlex.join(("python3", *sys.argv)),
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    }
+    try:
+        import gpubench
+        from gpubench.backends.cuda.devices import cuda_device
+
+        facts["gpubench"] = gpubench.__version__
+        device = cuda_device(0)
+        facts |= {"GPU": device.name, **device.versions}
+    except Exception as error:  # the columns will say it again
+        facts["GPU"] = describe(error)
+    if "driver" not in facts:
+        facts["driver"] = answer(
+            "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
+        )
+    try:
+        facts["ncu"] = answer(find_ncu(settings.ncu), "--version")
+    except OSError as error:
+        facts["ncu"] = describe(error)
+    for package in PACKAGES:
+        try:
+            facts[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            facts[package] = "not installed"
+    return facts | {"python": platform.python_version()}
+
+
+def answer(*command: str) -> str:
+    """The last line that a command prints."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return describe(error)
+    return done.stdout.strip().rpartition("\n")[2].strip()
+
+
+def tell(timer: str, readings: Sequence[Reading], took_s: float) -> None:
+    """How a timer went, to stderr."""
+    have = sum(reading.us is not None for reading in readings)
+    print(f"{timer}: {have} of {len(readings)} readings, {took_s:.0f} s", file=sys.stderr)
+    for reason in dict.fromkeys(one.reason for one in readings if one.us is None):
+        print(f"  blank: {reason}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,305 @@
+"""The timers that agreement.py compares, as workers: one process runs one timer.
+
+`agreement_timers.py NAME REQUEST ANSWERS` runs the timer NAME over the cases in REQUEST (JSON) and
+writes each reading into ANSWERS as a line of JSON, as soon as it has it. agreement_readings.py
+starts it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+NCU_CALLS = 15
+RAW_CALLS = 30
+WARM_UP_CALLS = 3
+
+PAIR_CALLS, PAIR_S = 200, 0.5
+"""Most launches, and most seconds, of a plain event pair at one point."""
+
+SEED = 2006
+"""gpubench's default: operands are the same for every timer."""
+
+MARKER = "gpubench_marker"
+"""Kernel that stands before and after the calls of a point in Nsight Compute's list."""
+
+Call = Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One kernel at one square size, in float32."""
+
+    variant: str
+    tile: str
+    """Empty for a variant without tiles."""
+
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.variant} {self.tile} at {self.size}".replace("  ", " ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What one timer says about one case. Without `us`, `reason` says why."""
+
+    column: str
+    case: Case
+    us: float | None = None
+    kernels: int | None = None
+    """Kernels in a call, where the timer sees them."""
+
+    reason: str = ""
+
+
+class Time(NamedTuple):
+    """Microseconds a call takes, and its kernels where the timer sees them."""
+
+    us: float | None
+    kernels: int | None = None
+
+
+class Bench:
+    """gpubench's own kernels on its own operands, hot: one set, used again by every call."""
+
+    def __init__(self) -> None:
+        from gpubench.backends.cuda.backend import CudaBackend
+
+        self._backend = CudaBackend(0)
+        self._size = 0
+        self._operands: Any = None
+
+    def call(self, case: Case) -> Call:
+        """The case's launch, warmed up."""
+        from gpubench.measure.operands import make_inputs
+        from gpubench.model import Cache, Point, Problem, Scope, Tile, Timer
+        from gpubench.plan.registry import choose
+
+        n = case.size
+        problem = Problem(op="gemm", m=n, n=n, k=n, dtype="float32")
+        if n != self._size:
+            self._operands = None
+            inputs = make_inputs(problem, SEED)
+            self._operands = self._backend.load(problem, inputs, cold=False)
+            self._size = n
+        (variant,) = choose("gemm", "cuda", [case.variant])
+        point = Point(
+            variant=variant,
+            tile=Tile.parse(case.tile) if case.tile else None,
+            problem=problem,
+            cache=Cache.HOT,
+            scope=Scope.KERNEL,
+            timer=Timer.EVENTS,
+        )
+        launch: Call = self._backend.bind(point, self._operands).first
+        self._backend.warm_up()  # generating operands let the clocks fall
+        for _ in range(WARM_UP_CALLS):
+            launch()
+        synchronize()
+        return launch
+
+
+def synchronize() -> None:
+    """Wait for the device."""
+    import cupy
+
+    cupy.cuda.get_current_stream().synchronize()
+
+
+def each(column: str, cases: Sequence[Case], measure: Callable[[Call], Time]) -> Iterator[Reading]:
+    """Measure every case, by size; what fails becomes a reading's reason."""
+    bench = Bench()
+    for case in sorted(cases, key=lambda case: case.size):
+        try:
+            taken = measure(bench.call(case))
+        except Exception as error:  # whatever a tool raises costs one reading
+            yield Reading(column=column, case=case, reason=describe(error))
+        else:
+            yield Reading(column=column, case=case, us=taken.us, kernels=taken.kernels)
+
+
+def gpubench_times(cases: Sequence[Case], timer: str, rounds: int) -> Iterator[Reading]:
+    """Times as gpubench's users get them: `events` hot and cold, or `cupti` hot."""
+    import gpubench
+
+    cache_flag, caches = ("both", ("hot", "cold")) if timer == "events" else ("hot", ("hot",))
+    for variant, tile in dict.fromkeys((case.variant, case.tile) for case in cases):
+        some = [case for case in cases if (case.variant, case.tile) == (variant, tile)]
+        found: dict[tuple[str, int, str], dict[Any, Any]] = {}
+        failed = "gpubench gave no such row"
+        try:
+            frame = gpubench.sweep(
+                sizes=[case.size for case in some],
+                tiles=tile or None,
+                variants=variant,
+                device="cuda",
+                cache=cache_flag,
+                timer=timer,
+                rounds=rounds,
+                seed=SEED,
+            )
+            for row in frame.to_dict("records"):
+                found[str(row["tile"]), int(row["m"]), str(row["cache"])] = row
+        except Exception as error:  # costs this variant's readings
+            failed = describe(error)
+        for case in some:
+            for cache in caches:
+                row = found.get((tile, case.size, cache), {"reason": failed})
+                yield swept(f"{timer}_{cache}", case, row)
+
+
+def swept(column: str, case: Case, row: dict[Any, Any]) -> Reading:
+    """A row of gpubench's frame as a reading."""
+    us = row.get("median_us")
+    if row.get("status") == "ok" and us is not None and us > 0:  # NaN is not
+        return Reading(column=column, case=case, us=float(us))
+    return Reading(column=column, case=case, reason=str(row.get("reason") or row.get("status")))
+
+
+def raw_cupti(cases: Sequence[Case]) -> Iterator[Reading]:
+    """CUPTI's activity records, straight from cupti-python."""
+    from cupti import cupti
+
+    kind = cupti.ActivityKind.CONCURRENT_KERNEL
+    spans: list[tuple[int, int]] = []
+
+    def requested() -> tuple[int, int]:
+        return 8 * 2**20, 0  # bytes of a buffer, and no limit to its records
+
+    def completed(records: Sequence[Any]) -> None:
+        spans.extend((one.start, one.end) for one in records if one.kind == kind)
+
+    def measure(call: Call) -> Time:
+        cupti.activity_flush_all(1)
+        spans.clear()
+        for _ in range(RAW_CALLS):
+            call()
+        synchronize()
+        cupti.activity_flush_all(1)
+        seen, deadline = -1, time.monotonic() + 2
+        while len(spans) != seen and time.monotonic() < deadline:  # some may come a moment later
+            seen = len(spans)
+            time.sleep(0.01)
+            cupti.activity_flush_all(1)
+        return per_call([end - start for start, end in sorted(spans)], RAW_CALLS)
+
+    cupti.activity_register_callbacks(requested, completed)
+    cupti.activity_enable(kind)
+    yield from each("raw_cupti_hot", cases, measure)
+
+
+def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
+    """`cupyx.profiler.benchmark`."""
+    from cupyx.profiler import benchmark
+
+    def measure(call: Call) -> Time:
+        result = benchmark(call, name="call", n_repeat=PAIR_CALLS, max_duration=PAIR_S)
+        return Time(median(map(float, result.gpu_times.ravel())) * 1e6)
+
+    yield from each("cupyx", cases, measure)
+
+
+def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
+    """`triton.testing.do_bench`, which flushes the L2 before every launch."""
+
+    def measure(call: Call) -> Time:
+        import triton.testing  # here: after CuPy, so that both use CuPy's cuBLAS
+
+        answer = triton.testing.do_bench(call, quantiles=[0.5])
+        milliseconds = answer[0] if isinstance(answer, list | tuple) else answer
+        return Time(float(milliseconds) * 1e3)
+
+    yield from each("do_bench", cases, measure)
+
+
+def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
+    """A pair of events round one launch, as most scripts have it."""
+
+    def measure(call: Call) -> Time:
+        import cupy
+
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        times: list[float] = []
+        began = time.perf_counter()
+        while len(times) < PAIR_CALLS and time.perf_counter() - began < PAIR_S:
+            start.record()
+            call()
+            stop.record()
+            stop.synchronize()
+            times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3)
+        return Time(median(times))
+
+    yield from each("event_pair", cases, measure)
+
+
+def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
+    """No timer: launches for Nsight Compute to time, each case's between two markers.
+
+    Loading and warming up stay outside the profiled range, and so unprofiled and quick.
+    """
+    import cupy
+
+    source = f'extern "C" __global__ void {MARKER}() {{}}'
+    marker = cupy.RawKernel(source, MARKER)
+
+    def measure(call: Call) -> Time:
+        cupy.cuda.runtime.profilerStart()
+        marker((1,), (1,), ())
+        try:
+            for _ in range(NCU_CALLS):
+                call()
+        finally:
+            marker((1,), (1,), ())
+            synchronize()
+            cupy.cuda.runtime.profilerStop()
+        return Time(None)
+
+    yield from each("launched", cases, measure)
+
+
+WORKERS: dict[str, Callable[[Sequence[Case], int], Iterator[Reading]]] = {
+    "events": lambda cases, rounds: gpubench_times(cases, "events", rounds),
+    "cupti": lambda cases, rounds: gpubench_times(cases, "cupti", rounds),
+    "raw-cupti": lambda cases, _: raw_cupti(cases),
+    "cupyx": lambda cases, _: cupyx_benchmark(cases),
+    "do-bench": lambda cases, _: do_bench(cases),
+    "event-pair": lambda cases, _: event_pair(cases),
+    "launch": lambda cases, _: launch_for_ncu(cases),
+}
+
+
+def work(name: str, request: Path, answers: Path) -> None:
+    """The worker's whole life."""
+    asked = json.loads(request.read_text(encoding="utf-8"))
+    cases = [Case(**case) for case in asked["cases"]]
+    with answers.open("w", encoding="utf-8") as file:
+        for reading in WORKERS[name](cases, asked["rounds"]):
+            print(json.dumps(asdict(reading)), file=file, flush=True)
+
+
+def per_call(durations_ns: Sequence[float], calls: int) -> Time:
+    """The median call: the sum of its kernels. Raises ValueError if calls differ in kernels."""
+    kernels, rest = divmod(len(durations_ns), calls)
+    if rest or not kernels:
+        raise ValueError(f"{len(durations_ns)} kernels in {calls} calls")
+    sums = [
+        sum(durations_ns[start : start + kernels]) for start in range(0, calls * kernels, kernels)
+    ]
+    return Time(median(sums) / 1e3, kernels)
+
+
+def describe(error: BaseException) -> str:
+    """An exception in a line."""
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+if __name__ == "__main__":
+    work(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
