@@ -3,8 +3,9 @@
 Every kernel is timed at every size by gpubench (`events`: time per launch in a stream; `cupti`:
 execution), by the profilers (Nsight Compute's `gpu__time_duration.sum`; CUPTI's activity records
 taken without gpubench) and by what people use from Python (`cupyx.profiler.benchmark`,
-`triton.testing.do_bench`, a plain pair of events). The times stand side by side, then gpubench's
-ratio to each profiler and the launch gap (`events` − `cupti`), then a verdict on every bound that
+`triton.testing.do_bench`, a plain pair of events), each in its own process, in turn, three times
+over. The times stand side by side, then gpubench's
+ratio to each profiler and the launch gap, then a verdict on every bound that
 gpubench promises to keep.
 
 results/h200/agreement.md and .csv come from this, in the repository's root, with gpubench
@@ -49,7 +50,7 @@ def main() -> int:
     ]
     facts = environment(settings)
     readings: list[Reading] = []
-    for timer in options.timers:
+    for timer in options.timers * options.passes:
         began = time.perf_counter()
         fresh = read(timer, cases, settings)
         tell(timer, fresh, time.perf_counter() - began)
@@ -97,7 +98,14 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="LIST",
         help="timers to run, in this order (default: %(default)s)",
     )
-    add("--rounds", type=positive, default=3, metavar="R", help="of gpubench (default: 3)")
+    add("--rounds", type=positive, default=1, metavar="R", help="of gpubench (default: 1)")
+    add(
+        "--passes",
+        type=positive,
+        default=3,
+        metavar="P",
+        help="run every timer so many times, in turn, and take medians (default: 3)",
+    )
     add(
         "--timeout",
         type=positive,

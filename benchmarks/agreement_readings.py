@@ -35,6 +35,7 @@ NCU_CACHE_CONTROL = {"ncu-hot": "none", "ncu-cold": "all"}
 COLUMNS = {
     "events": ("events_hot", "events_cold"),
     "cupti": ("cupti_hot",),
+    "paired": ("paired_gap",),
     "ncu-hot": ("ncu_hot",),
     "ncu-cold": ("ncu_cold",),
     "raw-cupti": ("raw_cupti_hot",),

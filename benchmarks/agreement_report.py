@@ -53,7 +53,12 @@ class Line:
 
     @property
     def gap_us(self) -> float | None:
-        """What a call costs in a stream beyond executing."""
+        """What a call costs in a stream beyond executing, from both timers on the same launches."""
+        return self.us.get("paired_gap")
+
+    @property
+    def difference_us(self) -> float | None:
+        """The same from two separate runs, with whatever changed between them."""
         if "events_hot" in self.us and "cupti_hot" in self.us:
             return self.us["events_hot"] - self.us["cupti_hot"]
         return None
@@ -73,6 +78,7 @@ DERIVED: dict[str, tuple[str, Figure]] = {
     "cupti_over_raw": ("cupti ÷ raw CUPTI", lambda one: one.ratio("cupti_hot", "raw_cupti_hot")),
     "gap_us": ("gap, µs a call", lambda one: one.gap_us),
     "gap_per_kernel_us": ("… a kernel", lambda one: one.gap_per_kernel_us),
+    "events_minus_cupti_us": ("events − cupti, µs", lambda one: one.difference_us),
 }
 
 
@@ -111,18 +117,17 @@ class Verdict:
 
 
 def arrange(cases: Sequence[Case], readings: Sequence[Reading]) -> list[Line]:
-    """A line for each case; CUPTI's count of kernels goes before Nsight Compute's."""
+    """A line for each case: the medians over all passes."""
     lines = []
     for case in cases:
-        have = {one.column: one for one in readings if one.case == case and one.us is not None}
-        counts = [have[name].kernels for name in ("raw_cupti_hot", "ncu_hot") if name in have]
-        lines.append(
-            Line(
-                case=case,
-                us={name: one.us for name, one in have.items() if one.us is not None},
-                kernels=next((count for count in counts if count), None),
-            )
-        )
+        times: dict[str, list[float]] = {}
+        kernels = None
+        for one in readings:
+            if one.case == case and one.us is not None:
+                times.setdefault(one.column, []).append(one.us)
+                kernels = one.kernels or kernels
+        us = {column: median(some) for column, some in times.items()}
+        lines.append(Line(case=case, us=us, kernels=kernels))
     return lines
 
 
@@ -166,12 +171,11 @@ def near_median(lines: Iterable[Line], name: str, figure: Figure) -> Verdict:
 
 
 def gap_lines(lines: Sequence[Line]) -> list[str]:
-    """The gap by call and by kernel, over all points and over those where it stands clear."""
+    """The gap from two separate runs, where it stands clear of their noise, and everywhere."""
     short = [one for one in lines if one.us.get("events_hot", SHORT_US) < SHORT_US]
     return [
-        near_median(some, f"gap a {unit}, {where},", DERIVED[name][1]).finding
+        near_median(some, f"events − cupti, {where},", lambda one: one.difference_us).finding
         for where, some in (("all points", lines), (f"points under {SHORT_US:g} µs", short))
-        for unit, name in (("call", "gap_us"), ("kernel", "gap_per_kernel_us"))
     ]
 
 
@@ -194,11 +198,11 @@ def page(
             *(f"- {name}: {fact}" for name, fact in facts.items()),
             "\n## Microseconds a call, float32\n",
             *table(["kernel", "N", *TITLES.values()], times),
-            "\n## Ratios, and the launch gap (events − cupti, hot)\n",
+            "\n## Ratios, and the launch gap (both timers on the same launches, hot)\n",
             *table(["kernel", "N", *ratio_titles], ratios),
             "\n## Verdicts\n",
             *(f"- {verdict.outcome}: {verdict.finding}" for verdict in judged),
-            "\nThe gap again, not judged:\n",
+            "\nThe same from two separate runs, not judged:\n",
             *(f"- {line}" for line in gap_lines(lines)),
             "\n## Blank fields\n",
             *(blanks(readings) or ["None."]),
@@ -216,13 +220,13 @@ def text(value: float | None, digits: int = 2) -> str:
 
 
 def blanks(readings: Iterable[Reading]) -> list[str]:
-    """Each reason once, with the column and cases it left blank."""
+    """Each reason once, with the column and cases it left blank (in a pass)."""
     cases: dict[tuple[str, str], list[str]] = {}
     for one in readings:
         if one.us is None:
             cases.setdefault((one.column, one.reason), []).append(str(one.case))
     return [
-        f"- {TITLES[column]}: {reason} (at {len(some)}: {', '.join(some[:MOST_NAMED])}"
+        f"- {TITLES.get(column, column)}: {reason} (at {len(some)}: {', '.join(some[:MOST_NAMED])}"
         f"{', …' if len(some) > MOST_NAMED else ''})"
         for (column, reason), some in cases.items()
     ]

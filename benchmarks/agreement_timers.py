@@ -12,13 +12,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import repeat
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 NCU_CALLS = 15
 RAW_CALLS = 30
-WARM_UP_CALLS = 3
+WARM_UP_CALLS = 10
+
+PAIRED_LAUNCHES, PAIRED_SAMPLES = 16, 11
+"""Launches in a sample, the same for every kernel, and samples at a point, for the launch gap."""
+
+OWN_KERNELS = ("gate", "stamp")
+"""What gpubench's timer launches itself."""
 
 PAIR_CALLS, PAIR_S = 200, 0.5
 """Most launches, and most seconds, of a plain event pair at one point."""
@@ -76,6 +83,11 @@ class Bench:
         self._size = 0
         self._operands: Any = None
 
+    @property
+    def timer(self) -> Any:
+        """The gated timer."""
+        return self._backend.timer
+
     def call(self, case: Case) -> Call:
         """The case's launch, warmed up."""
         from gpubench.measure.operands import make_inputs
@@ -106,6 +118,9 @@ class Bench:
         return launch
 
 
+Measure = Callable[[Bench, Call], Time]
+
+
 def synchronize() -> None:
     """Wait for the device."""
     import cupy
@@ -113,12 +128,12 @@ def synchronize() -> None:
     cupy.cuda.get_current_stream().synchronize()
 
 
-def each(column: str, cases: Sequence[Case], measure: Callable[[Call], Time]) -> Iterator[Reading]:
+def each(column: str, cases: Sequence[Case], measure: Measure) -> Iterator[Reading]:
     """Measure every case, by size; what fails becomes a reading's reason."""
     bench = Bench()
     for case in sorted(cases, key=lambda case: case.size):
         try:
-            taken = measure(bench.call(case))
+            taken = measure(bench, bench.call(case))
         except Exception as error:  # whatever a tool raises costs one reading
             yield Reading(column=column, case=case, reason=describe(error))
         else:
@@ -163,43 +178,82 @@ def swept(column: str, case: Case, row: dict[Any, Any]) -> Reading:
     return Reading(column=column, case=case, reason=str(row.get("reason") or row.get("status")))
 
 
+class Records:
+    """CUPTI's activity records of kernels, straight from cupti-python."""
+
+    def __init__(self) -> None:
+        from cupti import cupti
+
+        self._cupti = cupti
+        self._kind = cupti.ActivityKind.CONCURRENT_KERNEL
+        self._spans: list[tuple[int, int, str]] = []
+        cupti.activity_register_callbacks(lambda: (8 * 2**20, 0), self._completed)
+        cupti.activity_enable(self._kind)
+
+    def clear(self) -> None:
+        """Forget what has run."""
+        self._cupti.activity_flush_all(1)
+        self._spans.clear()
+
+    def durations_ns(self) -> list[int]:
+        """Of the kernels since `clear`, in the order they ran, without the timer's own."""
+        synchronize()
+        self._cupti.activity_flush_all(1)
+        seen, deadline = -1, time.monotonic() + 2
+        while len(self._spans) != seen and time.monotonic() < deadline:  # some come a moment later
+            seen = len(self._spans)
+            time.sleep(0.01)
+            self._cupti.activity_flush_all(1)
+        return [
+            end - start
+            for start, end, name in sorted(self._spans)
+            if not any(own in name for own in OWN_KERNELS)
+        ]
+
+    def _completed(self, records: Sequence[Any]) -> None:
+        self._spans += [(one.start, one.end, one.name) for one in records if one.kind == self._kind]
+
+
 def raw_cupti(cases: Sequence[Case]) -> Iterator[Reading]:
-    """CUPTI's activity records, straight from cupti-python."""
-    from cupti import cupti
+    """CUPTI's activity records."""
+    records = Records()
 
-    kind = cupti.ActivityKind.CONCURRENT_KERNEL
-    spans: list[tuple[int, int]] = []
-
-    def requested() -> tuple[int, int]:
-        return 8 * 2**20, 0  # bytes of a buffer, and no limit to its records
-
-    def completed(records: Sequence[Any]) -> None:
-        spans.extend((one.start, one.end) for one in records if one.kind == kind)
-
-    def measure(call: Call) -> Time:
-        cupti.activity_flush_all(1)
-        spans.clear()
+    def measure(_bench: Bench, call: Call) -> Time:
+        records.clear()
         for _ in range(RAW_CALLS):
             call()
-        synchronize()
-        cupti.activity_flush_all(1)
-        seen, deadline = -1, time.monotonic() + 2
-        while len(spans) != seen and time.monotonic() < deadline:  # some may come a moment later
-            seen = len(spans)
-            time.sleep(0.01)
-            cupti.activity_flush_all(1)
-        return per_call([end - start for start, end in sorted(spans)], RAW_CALLS)
+        return per_call(records.durations_ns(), RAW_CALLS)
 
-    cupti.activity_register_callbacks(requested, completed)
-    cupti.activity_enable(kind)
     yield from each("raw_cupti_hot", cases, measure)
+
+
+def paired_gap(cases: Sequence[Case]) -> Iterator[Reading]:
+    """The launch gap from both timers on the *same* launches, so that no drift comes between.
+
+    Long kernels vary by more from one run to the next than a launch gap is long.
+    """
+    records = Records()
+
+    def measure(bench: Bench, call: Call) -> Time:
+        gaps, kernels = [], 0
+        while len(gaps) < PAIRED_SAMPLES:
+            records.clear()
+            void = bench.timer.void_samples
+            (events_us,) = bench.timer.sample(repeat(call), PAIRED_LAUNCHES, 1)
+            durations = records.durations_ns()
+            if bench.timer.void_samples == void:  # a void sample's launches are recorded too
+                gaps.append(events_us - sum(durations) / PAIRED_LAUNCHES / 1e3)
+                kernels = len(durations) // PAIRED_LAUNCHES
+        return Time(median(gaps), kernels)
+
+    yield from each("paired_gap", cases, measure)
 
 
 def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
     """`cupyx.profiler.benchmark`."""
     from cupyx.profiler import benchmark
 
-    def measure(call: Call) -> Time:
+    def measure(_bench: Bench, call: Call) -> Time:
         result = benchmark(call, name="call", n_repeat=PAIR_CALLS, max_duration=PAIR_S)
         return Time(median(map(float, result.gpu_times.ravel())) * 1e6)
 
@@ -209,7 +263,7 @@ def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
 def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
     """`triton.testing.do_bench`, which flushes the L2 before every launch."""
 
-    def measure(call: Call) -> Time:
+    def measure(_bench: Bench, call: Call) -> Time:
         import triton.testing  # here: after CuPy, so that both use CuPy's cuBLAS
 
         answer = triton.testing.do_bench(call, quantiles=[0.5])
@@ -222,7 +276,7 @@ def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
 def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
     """A pair of events round one launch, as most scripts have it."""
 
-    def measure(call: Call) -> Time:
+    def measure(_bench: Bench, call: Call) -> Time:
         import cupy
 
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
@@ -249,7 +303,7 @@ def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
     source = f'extern "C" __global__ void {MARKER}() {{}}'
     marker = cupy.RawKernel(source, MARKER)
 
-    def measure(call: Call) -> Time:
+    def measure(_bench: Bench, call: Call) -> Time:
         cupy.cuda.runtime.profilerStart()
         marker((1,), (1,), ())
         try:
@@ -267,6 +321,7 @@ def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
 WORKERS: dict[str, Callable[[Sequence[Case], int], Iterator[Reading]]] = {
     "events": lambda cases, rounds: gpubench_times(cases, "events", rounds),
     "cupti": lambda cases, rounds: gpubench_times(cases, "cupti", rounds),
+    "paired": lambda cases, _: paired_gap(cases),
     "raw-cupti": lambda cases, _: raw_cupti(cases),
     "cupyx": lambda cases, _: cupyx_benchmark(cases),
     "do-bench": lambda cases, _: do_bench(cases),

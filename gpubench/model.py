@@ -92,7 +92,9 @@ def _elements(shape: Shape) -> int:
     return count
 
 
-_TILE = re.compile(r"(?P<block>\d+(x\d+)*)(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?")
+_TILE = re.compile(
+    r"(?P<block>\d+(x\d+)*)(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?", re.ASCII
+)
 
 
 @dataclass(frozen=True, order=True)

@@ -1,0 +1,82 @@
+"""Writes docs/csv.md from the columns of `gpubench.table.Row`; `--check` exits 1 if it is stale.
+
+`python docs/make_csv_page.py`; any Python from 3.11 on will do, it needs no package.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the columns beside this page, not installed
+
+from gpubench.table import COLUMNS
+
+PAGE = Path(__file__).with_name("csv.md")
+
+HEAD = """\
+<!-- Written by docs/make_csv_page.py from gpubench/table.py; change the columns there. -->
+
+# The CSV
+
+One row a point: a variant with a tile, at a size, in a dtype. UTF-8, comma separated, a header
+line, these columns in this order. Units stand in the names. Numbers are written in full precision.
+A value that is missing or does not apply is an empty field, never 0. `text` may hold commas and is
+then quoted.
+
+The columns of the group *key* identify a point: no two rows of a file agree in all of them. Only
+rows whose `status` is `ok` have times and rates.
+
+While a sweep runs, its rows are in `NAME.csv.partial`, one a point *and round*, each on disk before
+the next is measured; `NAME.csv` takes its place at the end.
+
+`gpubench.read_csv("NAME.csv")` gives a pandas frame with the types below, and says which line and
+column does not fit if one does not.
+"""
+
+GROUPS = {
+    "key": "What was measured",
+    "outcome": "How it ended",
+    "time": "How long a launch takes",
+    "rates": "What follows from the time",
+    "why": "What explains it",
+    "clocks": "What state the GPU was in",
+    "context": "On what, and when",
+}
+"""Headings; a group that is not here is headed by its own name."""
+
+TYPES = {"str": "text", "int": "integer", "float": "number"}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for group, columns in groupby(COLUMNS, key=lambda column: column.metadata["group"]):
+        lines = [f"## {group}: {GROUPS[group]}" if group in GROUPS else f"## {group}", ""]
+        lines += ["| column | type | meaning |", "| --- | --- | --- |"]
+        for column in columns:
+            kind = TYPES[str(column.type).removesuffix(" | None")]
+            meaning = column.metadata["meaning"].replace("|", r"\|")
+            lines.append(f"| `{column.name}` | {kind} | {meaning} |")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """Write the page, or compare it with what is there."""
+    arguments = sys.argv[1:]
+    if arguments == ["--check"]:
+        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
+            return 0
+        sys.stderr.write(f"{PAGE} is stale: run python docs/make_csv_page.py\n")
+        return 1
+    if arguments:
+        sys.stderr.write("usage: make_csv_page.py [--check]\n")
+        return 2
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
