@@ -35,7 +35,7 @@ from agreement_report import arrange, page, save, verdicts
 from agreement_timers import Case, Reading, describe
 
 VARIANTS = "cublas,naive:32,shared_tile:16,register_tile:4"
-SIZES = "64,128,256,512,1024,2048,3072,4096"
+SIZES = "64,128,256,512,1024,1536,2048,4096"
 
 PACKAGES = ("cupti-python", "nvidia-cuda-cupti", "triton", "torch")
 

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 NCU_CALLS = 15
-RAW_CALLS = 30
+RAW_CALLS = 200
 WARM_UP_CALLS = 10
 
 PAIRED_LAUNCHES, PAIRED_SAMPLES = 16, 11

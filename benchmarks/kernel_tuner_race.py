@@ -34,14 +34,14 @@ def tune() -> None:
         a, b = (rng.random((n, n), dtype=np.float32) for _ in range(2))
         extents = [np.int32(n)] * 3
         kernel_tuner.tune_kernel(
-            "shared_tile<float, TILE>",
+            "shared_tile<float, TILE_EDGE>",
             source,
             (n, n),
             [a, b, np.zeros_like(a), *extents],
-            {"TILE": TILES},
-            grid_div_x=["TILE"],
-            grid_div_y=["TILE"],
-            block_size_names=["TILE", "TILE"],
+            {"TILE_EDGE": TILES},
+            grid_div_x=["TILE_EDGE"],
+            grid_div_y=["TILE_EDGE"],
+            block_size_names=["TILE_EDGE", "TILE_EDGE"],
             lang="CUPY",
             compiler_options=["--std=c++17"],
         )

@@ -92,9 +92,7 @@ def _elements(shape: Shape) -> int:
     return count
 
 
-_TILE = re.compile(
-    r"(?P<block>\d+(x\d+)*)(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?", re.ASCII
-)
+_TILE = re.compile(r"(?P<block>\d+(x\d+)*)(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
@@ -328,7 +326,7 @@ class Timing:
     however precise they seem."""
 
     few_samples: int = 3
-    """Enough for launches longer than `slow_launch_s`."""
+    """Enough for launches longer than `slow_launch_s`, all rounds together."""
 
     slow_launch_s: float = 0.1
     sample_us: float = 100.0
@@ -348,6 +346,11 @@ class Timing:
     def round_samples(self) -> int:
         """The least samples of a round: six, the fewest that give a 95 % interval, or more."""
         return max(6, -(-self.min_samples // self.rounds))
+
+    @property
+    def round_few_samples(self) -> int:
+        """The samples of a round for slow launches."""
+        return -(-self.few_samples // self.rounds)
 
     @property
     def round_device_s(self) -> float:

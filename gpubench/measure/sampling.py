@@ -43,19 +43,22 @@ def collect(
     else:
         launches, sample_s = 1, times[0] / 1e6
     widths: list[tuple[int, float]] = []
-    while True:
+    while not (reason := _why_stop(times, sample_s, widths, clock() - began, timing)):
         times += sample(launches, _next_batch(len(times), sample_s, timing))
-        reason = _why_stop(times, sample_s, widths, clock() - began, timing)
-        if reason:
-            return summarize(times, launches, reason)
+    return summarize(times, launches, reason)
+
+
+def _least(sample_s: float, timing: Timing) -> int:
+    """The fewest samples of a round."""
+    slow = sample_s > timing.slow_launch_s
+    return timing.round_few_samples if slow else timing.round_samples
 
 
 def _next_batch(have: int, sample_s: float, timing: Timing) -> int:
     """How many samples to take before looking again: the least, then what makes up a step."""
-    least = timing.few_samples if sample_s > timing.slow_launch_s else timing.round_samples
-    if have < least:
+    if have < (least := _least(sample_s, timing)):
         return least - have
-    return max(1, math.ceil(STEP_DEVICE_S / sample_s))
+    return math.ceil(STEP_DEVICE_S / sample_s)
 
 
 def _why_stop(
@@ -66,10 +69,12 @@ def _why_stop(
     timing: Timing,
 ) -> str | None:
     """Why there are enough samples now, or None. Remembers the interval's widths in `widths`."""
-    if wall_s >= timing.max_wall_s:
-        return "time limit"
+    if len(times) < _least(sample_s, timing):
+        return None
     if sample_s > timing.slow_launch_s:
         return "slow launch"
+    if wall_s >= timing.max_wall_s:
+        return "time limit"
     if len(times) * sample_s < timing.round_device_s:
         return None
     low, median, high = median_interval(times)

@@ -37,8 +37,12 @@ class Sweep:
     timing: Timing = field(default_factory=Timing)
 
 
-def read_sweep(options: Mapping[str, Any], config: Path | None = None) -> Sweep:
-    """The sweep that the options describe; an option that is None is taken from the config.
+def read_sweep(
+    options: Mapping[str, Any], config: Path | None = None, defaults: Sweep | None = None
+) -> Sweep:
+    """The sweep that the options describe; one that is None is taken from the config.
+
+    What neither gives is as in `defaults`.
 
     Values are text as on the command line; numbers and lists, as TOML and Python callers give
     them, are read as the text they print as. Raises UsageError naming the option.
@@ -54,7 +58,8 @@ def read_sweep(options: Mapping[str, Any], config: Path | None = None) -> Sweep:
         (timing if target in Timing.__dataclass_fields__ else fields)[target] = read(
             f"--{name.replace('_', '-')}", _as_text(value)
         )
-    return replace(Sweep(**fields), timing=Timing(**timing))
+    defaults = defaults or Sweep()
+    return replace(defaults, **fields, timing=replace(defaults.timing, **timing))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

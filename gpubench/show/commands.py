@@ -14,7 +14,7 @@ from gpubench.backends.cuda.devices import cuda_devices
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.measure.selfcheck import selfcheck_rows
 from gpubench.measure.session import Outcome, default_output, open_backend, run
-from gpubench.model import OPERATIONS, Variant
+from gpubench.model import OPERATIONS, Timing, Variant
 from gpubench.plan.config import Sweep, read_sweep
 from gpubench.plan.registry import unknown, variants
 from gpubench.show import device as device_view
@@ -23,6 +23,9 @@ from gpubench.show.tables import comparison, console, gap_table, results, spans,
 from gpubench.table import ResultFile
 
 INTERRUPTED = 130
+
+COMPARE_DEFAULTS = Sweep(timing=Timing(launch_limit_s=1.0))
+"""compare-cublas looks for each variant's best tile: a launch over a second is never that."""
 
 
 def run_sweep(options: Mapping[str, str | None], config: Path | None, *, force: bool) -> int:
@@ -37,7 +40,7 @@ def run_compare_cublas(
     options: Mapping[str, str | None], config: Path | None, *, force: bool
 ) -> int:
     """`gpubench compare-cublas`: the exit code."""
-    sweep = read_sweep(options, config)
+    sweep = read_sweep(options, config, COMPARE_DEFAULTS)
     if sweep.device == "cpu":
         raise UsageError(
             "compare-cublas needs an NVIDIA GPU; "
