@@ -83,9 +83,8 @@ def _why_stop(
         return "precise"
     earlier = [w for count, w in widths if count <= len(times) // 2]
     widths.append((len(times), width))
-    if earlier and width > SHRINKING * earlier[-1]:
-        return "interval stopped shrinking"
-    return None
+    shrinking = not earlier or width <= SHRINKING * earlier[-1]
+    return None if shrinking else "interval stopped shrinking"
 
 
 def median_interval(times: list[float]) -> tuple[float, float, float]:
