@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -214,12 +215,19 @@ def root(
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without × is no reason to fail
     try:
         code = app(standalone_mode=False)
     except GpubenchError as error:
         code = _fail(str(error), error.exit_code)
     except typer.TyperException as error:
-        code = _fail(error.format_message(), 2)
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            typer.echo(error.format_message(), err=True)
+            code = 2
+        else:
+            code = _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:

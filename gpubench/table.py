@@ -1,21 +1,16 @@
-"""`Row`, the one owner of the CSV: columns, types, units; reading, writing, merging rounds."""
+"""`Row`, the one owner of the CSV: columns, types, units; reading and writing."""
 
 from __future__ import annotations
 
 import csv
 import os
-import statistics
 import types
-from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args, get_type_hints
 
-import gpubench
-from gpubench.analyze.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
-from gpubench.analyze.peaks import peak_gflops
 from gpubench.errors import UsageError
-from gpubench.model import CudaVariant, Device, Measurement, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +42,8 @@ class Row:
     status: str | None = _column("outcome", "ok, skipped, wrong or error")
     reason: str | None = _column("outcome", "why the status is not ok")
     max_relative_error: float | None = _column(
-        "outcome", "largest |C − reference| over ‖row of A‖·‖column of B‖; 0 for exact integers"
+        "outcome",
+        "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact",
     )
 
     median_us: float | None = _column("time", "time per launch: median of the round medians")
@@ -129,155 +125,6 @@ NAMES = tuple(column.name for column in COLUMNS)
 KEY = tuple(column.name for column in COLUMNS if column.metadata["group"] == "key")
 
 
-def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
-    """The row of a measurement of one round."""
-    point, series = measurement.point, measurement.series
-    problem, variant, launch = point.problem, point.variant, measurement.launch
-    before, after = measurement.before, measurement.after
-    mode = variant.compute_mode(problem.dtype)
-    rate = gflops(problem, series.median_us) if series else None
-    resources = measurement.resources
-    reuse = variant.reuse(point.tile) if isinstance(variant, CudaVariant) and point.tile else None
-    return Row(
-        op=problem.op,
-        variant=variant.name,
-        backend=variant.backend,
-        tile=str(point.tile or ""),
-        dtype=problem.dtype,
-        compute_mode=mode,
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        cache=point.cache,
-        scope=point.scope,
-        timer=point.timer,
-        status=measurement.status,
-        reason=measurement.reason or None,
-        max_relative_error=measurement.max_relative_error,
-        **(asdict(series) if series else {}),
-        rounds=1 if series else None,
-        round_medians_us=repr(series.median_us) if series else None,
-        gflops=rate,
-        gbytes_per_s=gbytes_per_s(problem, series.median_us) if series else None,
-        percent_of_peak=percent(rate, peak_gflops(device, mode)),
-        registers=resources.registers if resources else None,
-        local_bytes=resources.local_bytes if resources else None,
-        shared_bytes=resources.shared_bytes + launch.shared_bytes if resources and launch else None,
-        threads_per_block=launch.threads_per_block if launch else None,
-        blocks=launch.blocks if launch else None,
-        arithmetic_intensity=arithmetic_intensity(problem),
-        cgma=cgma(problem, reuse) if reuse else None,
-        percent_of_peak_at_clock=percent(
-            rate, after.sm_mhz and peak_gflops(device, mode, after.sm_mhz)
-        ),
-        sm_mhz=after.sm_mhz,
-        nvml_sm_mhz=after.nvml_sm_mhz,
-        memory_mhz=after.memory_mhz,
-        temperature_c=_highest(before.temperature_c, after.temperature_c),
-        power_w=_highest(before.power_w, after.power_w),
-        throttle=";".join(dict.fromkeys((*before.throttle, *after.throttle))) or None,
-        device=device.name,
-        compute_capability=".".join(map(str, device.compute_capability or ())) or None,
-        driver=device.versions.get("driver"),
-        cuda=device.versions.get("cuda"),
-        cupy=device.versions.get("cupy"),
-        library=device.versions.get("blas"),
-        source_hash=source_hash,
-        gpubench=gpubench.__version__,
-        started_utc=measurement.started_utc or None,
-    )
-
-
-def _highest(*values: float | None) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def merge_rounds(rows: Sequence[Row]) -> Row:
-    """One row for a point from its rows of single rounds, oldest first.
-
-    A round that failed decides: its row stands as it is.
-    """
-    for one in rows:
-        if one.status != Status.OK:
-            return one
-    first, last = rows[0], rows[-1]
-    if len(rows) == 1:
-        return first
-    medians = _values(rows, "median_us")
-    median_us = statistics.median(medians)
-    faster = medians[0] / median_us  # the first round's rates, scaled to the median
-    # Rounds differ by more than the samples within one do (clocks, placement): the interval is the
-    # wider of the two. With few rounds, theirs is their whole range.
-    return replace(
-        last,
-        median_us=median_us,
-        q1_us=_middle(rows, "q1_us"),
-        q3_us=_middle(rows, "q3_us"),
-        min_us=min(_values(rows, "min_us")),
-        max_us=max(_values(rows, "max_us")),
-        ci_low_us=min(statistics.median(_values(rows, "ci_low_us")), *medians),
-        ci_high_us=max(statistics.median(_values(rows, "ci_high_us")), *medians),
-        samples=sum(one.samples or 0 for one in rows),
-        rounds=len(rows),
-        round_medians_us=";".join(one.round_medians_us or "" for one in rows),
-        outliers_tukey=sum(one.outliers_tukey or 0 for one in rows),
-        outliers_mad=sum(one.outliers_mad or 0 for one in rows),
-        device_s=sum(_values(rows, "device_s")),
-        gflops=_scaled(first.gflops, faster),
-        gbytes_per_s=_scaled(first.gbytes_per_s, faster),
-        percent_of_peak=_scaled(first.percent_of_peak, faster),
-        percent_of_peak_at_clock=_middle(rows, "percent_of_peak_at_clock"),
-        sm_mhz=_middle(rows, "sm_mhz"),
-        nvml_sm_mhz=_middle(rows, "nvml_sm_mhz"),
-        memory_mhz=_middle(rows, "memory_mhz"),
-        temperature_c=_highest(*_values(rows, "temperature_c")),
-        power_w=_highest(*_values(rows, "power_w")),
-        throttle=";".join(
-            dict.fromkeys(r for one in rows if one.throttle for r in one.throttle.split(";"))
-        )
-        or None,
-        max_relative_error=first.max_relative_error,
-        started_utc=first.started_utc,
-    )
-
-
-def _values(rows: Sequence[Row], name: str) -> list[float]:
-    return [value for one in rows if (value := getattr(one, name)) is not None]
-
-
-def _middle(rows: Sequence[Row], name: str) -> float | None:
-    values = _values(rows, name)
-    return float(statistics.median(values)) if values else None
-
-
-def _scaled(rate: float | None, factor: float) -> float | None:
-    return None if rate is None else rate * factor
-
-
-def with_blas(rows: Sequence[Row], baselines: dict[str, str]) -> list[Row]:
-    """The rows with `percent_of_blas`, where the variant's baseline was measured in them too.
-
-    `baselines` maps a variant to the name of its baseline.
-    """
-    times = {
-        (one.variant, _problem_key(one)): one.median_us for one in rows if one.status == Status.OK
-    }
-    return [
-        replace(
-            one,
-            percent_of_blas=percent(
-                times.get((baselines.get(one.variant, ""), _problem_key(one))), one.median_us
-            ),
-        )
-        for one in rows
-    ]
-
-
-def _problem_key(one: Row) -> tuple[object, ...]:
-    """All of the key but variant and tile: rows that may be compared with each other."""
-    return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})
-
-
 class ResultFile:
     """A sweep's CSV in the making.
 
@@ -286,6 +133,8 @@ class ResultFile:
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        if not path.name:
+            raise UsageError(f"--output: '{path}' names no file")
         self.path = path
         self._overwrite = overwrite
         self._partial = path.with_name(f"{path.name}.partial")
@@ -293,10 +142,10 @@ class ResultFile:
 
     def open(self) -> None:
         """Begin. Raises UsageError if the file exists already, or cannot be written."""
-        for path in (self.path, self._partial):
-            if path.exists() and not self._overwrite:
-                raise UsageError(f"--output: {path} exists; --force overwrites it")
         try:
+            for path in (self.path, self._partial):
+                if path.exists() and not self._overwrite:
+                    raise UsageError(f"--output: {path} exists; --force overwrites it")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.is_dir():
                 raise UsageError(f"--output: {self.path} is a folder; name a file in it")
@@ -310,17 +159,28 @@ class ResultFile:
         """Append a row of one round; it is on disk when this returns."""
         if self._file is None:
             raise ValueError("the file is not open")
-        self._csv.writerow(_fields(one))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._csv.writerow(_fields(one))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._lost(error) from error
 
     def finish(self, rows: Iterable[Row]) -> None:
         """Write the final rows in the partial file's place."""
         if self._file is None:
             raise ValueError("the file is not open")
-        self._file.close()
-        write(rows, self.path)
-        self._partial.unlink()
+        try:
+            self._file.close()
+            write(rows, self.path)
+            self._partial.unlink()
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"cannot write {self.path}: {error.strerror}; what fitted is in {self._partial}"
+        )
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
@@ -339,7 +199,14 @@ def write(rows: Iterable[Row], path: Path) -> None:
 
 
 def _fields(one: Row) -> list[object]:
-    return ["" if (value := getattr(one, name)) is None else value for name in NAMES]
+    return [_field(getattr(one, name)) for name in NAMES]
+
+
+def _field(value: object) -> object:
+    if value is None:
+        return ""
+    # csv does not quote a lone carriage return, and reads it as the end of the line.
+    return value.replace("\r", " ") if isinstance(value, str) else value
 
 
 def read(path: Path) -> list[Row]:
@@ -372,6 +239,8 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
 
 def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:
     values: dict[str, Any] = {}
+    if None in line:  # where DictReader puts what no column claims
+        raise UsageError(f"{path}, line {number}: more fields than columns")
     for name, kind in _KINDS.items():
         text = line[name]
         if text is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpubench.model import Device
+from gpubench.measured import Device
 
 GUIDE = "CUDA C++ Programming Guide, arithmetic instructions"
 WHITE_PAPER = "NVIDIA architecture white papers, dense"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gpubench.model import Device, Health, Launch, Point, Problem, Resources
+from gpubench.measured import Device, Health, Resources
+from gpubench.model import Launch, Point, Problem
 
 
 class Kernel(Protocol):

@@ -17,17 +17,8 @@ import threadpoolctl
 
 from gpubench.backends.sets import SetPolicy, set_policy
 from gpubench.errors import CompileError, LaunchError
-from gpubench.model import (
-    CallVariant,
-    Device,
-    Health,
-    Launch,
-    Point,
-    Problem,
-    Resources,
-    Scope,
-    Tile,
-)
+from gpubench.measured import Device, Health, Resources
+from gpubench.model import CallVariant, Launch, Point, Problem, Scope, Tile
 
 UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""

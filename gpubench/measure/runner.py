@@ -14,7 +14,8 @@ from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import Reference, make_inputs, make_reference, verifying_bytes
 from gpubench.measure.sampling import collect
 from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import Cache, Measurement, Point, Problem, Status, Timing
+from gpubench.measured import Measurement
+from gpubench.model import Cache, Point, Problem, Status, Timing
 
 PROBES = (64, 16, 4)
 """A slow launch is foreseen by launches on 1/64, 1/16, 1/4 of the rows."""
@@ -48,6 +49,7 @@ class Runner:
         self._sleep = sleep
         self._loaded: OrderedDict[tuple[Problem, bool], tuple[Operands, Reference]] = OrderedDict()
         self._verified: dict[Point, float] = {}
+        self._expected_us: dict[Point, float] = {}
         self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Wall time by phase."""
 
@@ -106,7 +108,7 @@ class Runner:
         self._backend.run(kernel)
         error = relative_error(self._backend.xp, operands.output, reference)
         result = replace(result, max_relative_error=error)
-        if reason := why_wrong(error, tolerance(point.problem.dtype, point.problem.k)):
+        if reason := why_wrong(error, tolerance(point.problem.dtype)):
             return replace(result, status=Status.WRONG, reason=reason)
         self._verified[point] = error
         return result
@@ -122,6 +124,7 @@ class Runner:
             if estimate_s > limit_s:  # a first launch may include loading: look again
                 estimate_s = min(self._backend.sample(part, 1, 1)) * m / rows / 1e6
             if estimate_s <= limit_s:
+                self._expected_us[point] = estimate_s * 1e6
                 return None
             if estimate_s > HOPELESS * limit_s:
                 break
@@ -142,6 +145,7 @@ class Runner:
                 lambda launches, count: self._backend.sample(kernel, launches, count),
                 timing,
                 kernel.most_launches,
+                self._expected_us[result.point],
             )
             result = replace(result, series=series, before=before, after=self._backend.health())
             slowed = set(SLOWDOWNS) & {*result.before.throttle, *result.after.throttle}

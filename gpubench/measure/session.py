@@ -15,11 +15,13 @@ from typing import Protocol
 from gpubench.backends import Backend
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.measure.forecast import Forecast
+from gpubench.measure.rows import merge_rounds, row, with_blas
 from gpubench.measure.runner import Runner
-from gpubench.model import CudaVariant, Measurement, Point, Status, Timer, Variant
+from gpubench.measured import Measurement
+from gpubench.model import CudaVariant, Point, Status, Timer, Variant
 from gpubench.plan.config import Sweep
 from gpubench.plan.sweep import plan
-from gpubench.table import ResultFile, Row, merge_rounds, row, with_blas
+from gpubench.table import ResultFile, Row
 
 
 class Watcher(Protocol):
@@ -125,7 +127,7 @@ def run(sweep: Sweep, backend: Backend, watcher: Watcher, file: ResultFile | Non
             watcher.measured(keep(measurement))
     except KeyboardInterrupt:
         interrupted = True
-    finally:
+    finally:  # whatever ended it: what was measured is kept
         merged = with_blas(
             [merge_rounds(some) for some in rows.values() if some],
             {variant.name: variant.baseline for variant in hashes},

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Tile, Timer, Timing
-from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles
+from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
 
 
@@ -55,9 +55,9 @@ def read_sweep(
         if name not in _OPTIONS:
             raise UsageError(unknown("option", name, _OPTIONS))
         target, read = _OPTIONS[name]
-        (timing if target in Timing.__dataclass_fields__ else fields)[target] = read(
-            f"--{name.replace('_', '-')}", _as_text(value)
-        )
+        flag = f"--{name.replace('_', '-')}"
+        group = timing if target in Timing.__dataclass_fields__ else fields
+        group[target] = read(flag, _as_text(flag, value))
     defaults = defaults or Sweep()
     return replace(defaults, **fields, timing=replace(defaults.timing, **timing))
 
@@ -76,9 +76,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
     return values
 
 
-def _as_text(value: object) -> str:
+def _as_text(flag: str, value: object) -> str:
     if isinstance(value, list | tuple):
-        return ",".join(map(_as_text, value))
+        return ",".join(_as_text(flag, item) for item in value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
+        raise UsageError(f"{flag}: takes text, a number or a list, not {shown(str(value))}")
     return str(value)
 
 
@@ -101,15 +103,30 @@ def _names(known: tuple[str, ...]) -> Callable[[str, str], tuple[str, ...]]:
     return read
 
 
+def _any_names(flag: str, text: str) -> tuple[str, ...]:
+    """Names that the registry judges later, when op and device are known."""
+    names = parse_names(text)
+    if not names:
+        raise UsageError(f"{flag}: names nothing; 'gpubench variants' lists what there is")
+    return names
+
+
+def _file(flag: str, text: str) -> Path:
+    path = Path(text)
+    if not path.name or "\0" in text:
+        raise UsageError(f"{flag}: '{shown(text)}' names no file")
+    return path
+
+
 def _number(low: float, high: float, *, whole: bool) -> Callable[[str, str], float | int]:
     def read(flag: str, text: str) -> float | int:
         kind = "a whole number" if whole else "a number"
         try:
             number = int(text) if whole else float(text)
         except ValueError:
-            raise UsageError(f"{flag}: '{text[:60]}' is not {kind}") from None
+            raise UsageError(f"{flag}: '{shown(text)}' is not {kind}") from None
         if not low <= number <= high:
-            raise UsageError(f"{flag}: {text[:60]} is out of range: {kind} from {low} to {high}")
+            raise UsageError(f"{flag}: {shown(text)} is out of range: {kind} from {low} to {high}")
         return number
 
     return read
@@ -124,7 +141,7 @@ def _fraction(flag: str, text: str) -> float:
 
 def _device(flag: str, text: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text, re.ASCII):
-        raise UsageError(f"{flag}: '{text[:60]}' is no device; write auto, cpu, cuda or cuda:1")
+        raise UsageError(f"{flag}: '{shown(text)}' is no device; write auto, cpu, cuda or cuda:1")
     return text
 
 
@@ -141,12 +158,12 @@ def _both(kind: type[Cache | Scope]) -> Callable[[str, str], tuple[Any, ...]]:
 
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "op": ("op", _one_of(tuple(OPERATIONS))),
-    "variants": ("variants", lambda _flag, text: parse_names(text)),
+    "variants": ("variants", _any_names),
     "sizes": ("sizes", lambda _flag, text: parse_sizes(text)),
     "tiles": ("tiles", lambda _flag, text: parse_tiles(text)),
     "dtypes": ("dtypes", _names(DTYPES)),
     "device": ("device", _device),
-    "output": ("output", lambda _flag, text: Path(text)),
+    "output": ("output", _file),
     "seed": ("seed", _number(0, 2**63 - 1, whole=True)),
     "rounds": ("rounds", _number(1, 1000, whole=True)),
     "precision": ("precision", _fraction),

@@ -12,6 +12,9 @@ from gpubench.model import Tile
 LARGEST = 2**31 - 1
 """Kernels take M, N and K as 32-bit integers."""
 
+SHOWN = 60
+"""Characters of a user's text that an error repeats."""
+
 MOST_ITEMS = 10_000
 """Longer lists are typing mistakes; they are refused before they are built."""
 
@@ -42,11 +45,13 @@ def parse_tiles(text: str) -> tuple[Tile, ...]:
 
     def one(item: str) -> Iterator[Tile]:
         if "x" in item and ".." not in item:
+            if len(item) > SHOWN:  # before any of its numbers is converted
+                raise UsageError(f"--tiles: '{shown(item)}' is not understood; {expects}")
             try:
                 tile = Tile.parse(item)
             except ValueError:
-                raise UsageError(f"--tiles: '{item}' is not understood; {expects}") from None
-            for number in tile.numbers:
+                raise UsageError(f"--tiles: '{shown(item)}' is not understood; {expects}") from None
+            for number in (*tile.block, *tile.thread, tile.stages):
                 _bounded(str(number), item, "--tiles", expects)
             yield tile
         else:
@@ -68,7 +73,7 @@ def _items(
     for part in text.split(","):
         item = part.strip().lower()
         if not item:
-            raise UsageError(f"{flag}: an item of '{_short(text)}' is empty; {expects}")
+            raise UsageError(f"{flag}: an item of '{shown(text)}' is empty; {expects}")
         items.update(dict.fromkeys(parse(item)))
         if len(items) > MOST_ITEMS:
             raise UsageError(f"{flag}: more than {MOST_ITEMS} items; widen the step")
@@ -81,15 +86,17 @@ def _span(item: str, flag: str, expects: str) -> Iterable[int]:
         return (_bounded(item, item, flag, expects),)
     match = _SPAN.fullmatch(item)
     if not match:
-        raise UsageError(f"{flag}: '{_short(item)}' is not understood; {expects}")
+        raise UsageError(f"{flag}: '{shown(item)}' is not understood; {expects}")
     low, high = (_bounded(number, item, flag, expects) for number in match.group(1, 2))
     if low > high:
-        raise UsageError(f"{flag}: '{item}' runs backwards; write {high}..{low}")
+        raise UsageError(f"{flag}: '{shown(item)}' runs backwards; write {high}..{low}")
     factor, step = match[3] == "x", _bounded(match[4] or "1", item, flag, expects)
     if factor and step == 1:
-        raise UsageError(f"{flag}: '{item}' never ends: a factor is 2 or more")
+        raise UsageError(f"{flag}: '{shown(item)}' never ends: a factor is 2 or more")
     if not factor and (high - low) // step >= MOST_ITEMS:
-        raise UsageError(f"{flag}: '{item}' has more than {MOST_ITEMS} items; widen the step")
+        raise UsageError(
+            f"{flag}: '{shown(item)}' has more than {MOST_ITEMS} items; widen the step"
+        )
     return _multiples(low, high, step) if factor else range(low, high + 1, step)
 
 
@@ -101,12 +108,12 @@ def _multiples(low: int, high: int, factor: int) -> Iterator[int]:
 
 def _bounded(number: str, item: str, flag: str, expects: str) -> int:
     # Length first: int() of a million digits takes seconds, and Python refuses over 4300.
-    if len(number.lstrip("0")) > len(str(LARGEST)) or not 1 <= int(number) <= LARGEST:
-        raise UsageError(
-            f"{flag}: '{_short(item)}' is out of range: from 1 to {LARGEST}; {expects}"
-        )
-    return int(number)
+    digits = number.lstrip("0") or "0"
+    if len(digits) > len(str(LARGEST)) or not 1 <= int(digits) <= LARGEST:
+        raise UsageError(f"{flag}: '{shown(item)}' is out of range: from 1 to {LARGEST}; {expects}")
+    return int(digits)
 
 
-def _short(text: str) -> str:
-    return text[:60]
+def shown(text: str) -> str:
+    """A user's text as an error quotes it: one short line, whatever it holds."""
+    return text.encode("unicode_escape").decode()[:SHOWN]

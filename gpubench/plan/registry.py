@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, CudaVariant, Variant
+from gpubench.plan.ranges import shown
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 
@@ -50,7 +51,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     known = list(known)
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(known)}"
-    return f"unknown {kind} '{name}'; {hint}"
+    return f"unknown {kind} '{shown(name)}'; {hint}"
 
 
 def _load(path: Path, op: str) -> Variant:

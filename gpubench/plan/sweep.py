@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpubench.errors import UsageError
-from gpubench.model import (
-    Cache,
-    CudaVariant,
-    Point,
-    Problem,
-    Scope,
-    Tile,
-    Timer,
-    Variant,
-)
+from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Tile, Timer, Variant
 from gpubench.plan.config import Sweep
 from gpubench.plan.registry import choose
 

@@ -12,7 +12,8 @@ from gpubench.analyze.peaks import peaks, ridge_flop_per_byte
 from gpubench.backends.cpu import describe_cpu, measure_cpu
 from gpubench.backends.cuda.devices import cuda_device, cuda_devices
 from gpubench.errors import DeviceUnavailableError
-from gpubench.model import DTYPES, Device
+from gpubench.measured import Device
+from gpubench.model import DTYPES
 from gpubench.plan.config import read_sweep
 from gpubench.show.tables import number, table
 

@@ -73,7 +73,7 @@ class LiveProgress:
         if self._task is not None:
             self._progress.advance(self._task)
         if one.status in {Status.WRONG, Status.ERROR}:
-            self._progress.console.print(_failure(one), style="red")
+            self._progress.console.print(_failure(one), style="red", markup=False)
 
     def _describe(self, text: str, left: str = "") -> None:
         if self._task is not None:

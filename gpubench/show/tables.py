@@ -196,9 +196,15 @@ def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
     return grid
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `cli.main`, instead of Rich's exit status 1."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console; elsewhere than in a terminal without colour, and wide, as nothing must fit."""
-    screen = Console(stderr=stderr, highlight=False)
+    screen = _Console(stderr=stderr, highlight=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPED_WIDTH
     return screen

@@ -26,18 +26,8 @@ from gpubench.backends.cuda.stream import CudaStream, bind_launch, load_function
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, set_policy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
-from gpubench.model import (
-    CallVariant,
-    CudaVariant,
-    Health,
-    Launch,
-    Point,
-    Problem,
-    Resources,
-    Scope,
-    Tile,
-    Timer,
-)
+from gpubench.measured import Health, Resources
+from gpubench.model import CallVariant, CudaVariant, Launch, Point, Problem, Scope, Tile, Timer
 
 DEFAULT_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory a kernel may use without asking (CUDA C++ Programming Guide)."""

@@ -18,7 +18,8 @@ from typing import Any
 import platformdirs
 
 from gpubench.errors import CompileError
-from gpubench.model import CudaVariant, Resources, Tile
+from gpubench.measured import Resources
+from gpubench.model import CudaVariant, Tile
 
 SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
 
@@ -146,6 +147,8 @@ def _read_cached(path: Path) -> Compiled | None:
     try:
         head, _, cubin = path.read_bytes().partition(b"\n")
         facts = json.loads(head)
+        if hashlib.sha256(cubin).hexdigest() != facts["sha256"]:
+            return None
         return Compiled(
             cubin=cubin, symbol=facts["symbol"], resources=Resources(**facts["resources"])
         )
@@ -155,12 +158,16 @@ def _read_cached(path: Path) -> Compiled | None:
 
 def _write_cached(path: Path, compiled: Compiled) -> None:
     """Keep a cubin. A cache that cannot be written costs time, not the sweep."""
-    head = json.dumps({"symbol": compiled.symbol, "resources": asdict(compiled.resources)})
+    facts = {
+        "symbol": compiled.symbol,
+        "resources": asdict(compiled.resources),
+        "sha256": hashlib.sha256(compiled.cubin).hexdigest(),
+    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(head.encode() + b"\n" + compiled.cubin)
+            file.write(json.dumps(facts).encode() + b"\n" + compiled.cubin)
         Path(temporary).replace(path)
     except OSError:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpubench.model import Health
+from gpubench.measured import Health
 
 THROTTLES = {
     0x4: "power cap",

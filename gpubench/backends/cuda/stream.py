@@ -15,7 +15,8 @@ from cupy.cuda import runtime
 from cupy_backends.cuda.api import driver
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance
-from gpubench.model import Device, Launch
+from gpubench.measured import Device
+from gpubench.model import Launch
 
 SOURCE = Path(__file__).with_name("stream.cu")
 

@@ -37,6 +37,8 @@ def build(tile: Tile | None, dtype: str, *, parallel: bool = False) -> Callable[
     unrolled = edge <= UNROLL_UP_TO
 
     def tiled(a, b, c):  # type: ignore[no-untyped-def] # Numba infers the types
+        # Numba's cache tells instances apart by the constants they use, not by `parallel=`.
+        _ = parallel
         m, n, k_end = unsigned(a.shape[0]), unsigned(b.shape[1]), unsigned(a.shape[1])
         for block in numba.prange((n + t - one) // t):
             j0 = unsigned(block) * t

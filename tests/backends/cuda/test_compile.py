@@ -1,0 +1,360 @@
+"""Every CUDA kernel compiles, for GPUs that are not there, and says what it takes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpubench.backends.cuda import compile as module
+from gpubench.backends.cuda.compile import (
+    SCALARS,
+    Compiled,
+    compile_instance,
+    instance,
+    nvrtc_version,
+    parse_resources,
+)
+from gpubench.errors import CompileError
+from gpubench.measured import Resources
+from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem, Tile
+from gpubench.plan.registry import variants
+
+ON_GPU = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
+
+LARGEST_OF_ALL = 32
+SAMPLED = 40
+"""Of the tiles above: 40 takes 7 s to compile, 64 a minute and a half."""
+
+SPREAD = (1, 3, 8, 16)
+"""On other architectures and in other dtypes."""
+
+FITS, SPILLS = 13, 16
+"""Tiles of register_tile up to which accumulators fit into a thread's 255 registers, and from which
+they cannot (16 × 16 is 256). Between, it is the compiler's art."""
+
+Key = tuple[str, Tile, str, str]
+
+
+def hopper_tiles(one: CudaVariant) -> list[Tile]:
+    return [t for t in one.tiles.legal if max(t.block) <= LARGEST_OF_ALL or t == Tile((SAMPLED,))]
+
+
+def spread_tiles(one: CudaVariant) -> list[Tile]:
+    return [tile for tile in one.tiles.legal if not set(tile.block) - set(SPREAD)]
+
+
+def hopper_keys() -> list[Key]:
+    return [(one.name, t, "float32", "sm_90") for one in ON_GPU.values() for t in hopper_tiles(one)]
+
+
+def spread_keys() -> list[Key]:
+    return [
+        (one.name, tile, dtype, architecture)
+        for one in ON_GPU.values()
+        for tile in spread_tiles(one)
+        for dtype in one.dtypes
+        for architecture in ("sm_75", "sm_80", "sm_90")
+    ]
+
+
+def build(key: Key) -> Compiled:
+    name, tile, dtype, architecture = key
+    one = ON_GPU[name]
+    return compile_instance(one.source, instance(one, tile, dtype), architecture)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[Key, Compiled]:
+    """All instances at once, in as many threads as there are CPUs, the slowest first."""
+    keys = sorted({*hopper_keys(), *spread_keys()}, key=lambda key: key[1], reverse=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(keys, pool.map(build, keys), strict=True))
+
+
+def label(key: Key) -> str:
+    return "-".join(map(str, key))
+
+
+def test_nvrtc_is_there() -> None:
+    # Were it missing, everything below would fail; this says why.
+    assert nvrtc_version() >= (12, 0)
+
+
+@pytest.mark.parametrize("key", sorted({*hopper_keys(), *spread_keys()}), ids=label)
+def test_every_instance_compiles_to_a_kernel_that_fits(
+    compiled: dict[Key, Compiled], key: Key
+) -> None:
+    kernel = compiled[key]
+    assert kernel.cubin.startswith(b"\x7fELF")
+    assert key[0] in kernel.symbol
+    assert kernel.symbol.encode() in kernel.cubin
+    assert 0 < kernel.resources.registers <= 255
+    # All its blocks' threads at once, as the launch wants them.
+    threads = launch_of(key).threads_per_block
+    assert threads <= 1024
+    assert kernel.resources.registers * threads <= 65_536
+    assert kernel.resources.shared_bytes <= 48 * 1024
+
+
+@pytest.mark.parametrize("key", hopper_keys(), ids=label)
+def test_only_large_register_tiles_spill(compiled: dict[Key, Compiled], key: Key) -> None:
+    name, tile, _, _ = key
+    resources = compiled[key].resources
+    if name != "register_tile" or tile.edge <= FITS:
+        assert (resources.spill_bytes, resources.local_bytes) == (0, 0)
+    elif tile.edge >= SPILLS:
+        assert resources.spill_bytes > 0
+        assert resources.local_bytes > 0
+
+
+@pytest.mark.parametrize("key", hopper_keys(), ids=label)
+def test_shared_memory_is_two_tiles_for_shared_tile_and_none_elsewhere(
+    compiled: dict[Key, Compiled], key: Key
+) -> None:
+    name, tile, dtype, _ = key
+    expected = 2 * tile.edge**2 * ITEM_BYTES[dtype] if name == "shared_tile" else 0
+    assert compiled[key].resources.shared_bytes == expected
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_shared_memory_follows_the_dtype(compiled: dict[Key, Compiled], dtype: str) -> None:
+    for edge in SPREAD:
+        kernel = compiled["shared_tile", Tile((edge,)), dtype, "sm_80"]
+        assert kernel.resources.shared_bytes == 2 * edge**2 * ITEM_BYTES[dtype]
+
+
+def launch_of(key: Key) -> Any:
+    name, tile, dtype, _ = key
+    return ON_GPU[name].launch(tile, Problem(op="gemm", m=333, n=444, k=55, dtype=dtype))
+
+
+def covered(name: str, tile: Tile) -> tuple[int, int]:
+    """Rows and columns of C that a block computes."""
+    threads = ON_GPU[name].launch(tile, problem(1000, 1000)).block
+    return {"register_tile": (8 * tile.edge, 8 * tile.edge)}.get(name, threads[::-1])
+
+
+def problem(m: int, n: int) -> Problem:
+    return Problem(op="gemm", m=m, n=n, k=8, dtype="float32")
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_no_label_lies_every_tile_changes_launch_or_instance(name: str) -> None:
+    one = ON_GPU[name]
+    runs = {
+        (one.launch(tile, problem(1000, 777)), instance(one, tile, "float32"))
+        for tile in one.tiles.legal
+    }
+    assert len(runs) == len(one.tiles.legal)
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled], name: str) -> None:
+    codes = [kernel.cubin for key, kernel in compiled.items() if key[0] == name]
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)])
+def test_blocks_cover_the_result_and_none_is_idle(name: str, m: int, n: int) -> None:
+    one = ON_GPU[name]
+    for tile in one.tiles.legal:
+        rows, columns = covered(name, tile)
+        x, y = one.launch(tile, problem(m, n)).grid
+        across, down = (y, x) if name == "naive_uncoalesced" else (x, y)
+        assert (down - 1) * rows < m <= down * rows
+        assert (across - 1) * columns < n <= across * columns
+
+
+def test_instances_are_written_as_cplusplus_writes_them() -> None:
+    one = ON_GPU["shared_tile"]
+    assert instance(one, Tile((16,)), "float32") == "shared_tile<float, 16>"
+    assert instance(one, Tile((128, 64, 8), (8, 4), 3), "int32") == (
+        "shared_tile<int, 128, 64, 8, 8, 4, 3>"
+    )
+    assert set(SCALARS) == set(DTYPES)
+
+
+TIMERS_SOURCE = Path(module.__file__).with_name("stream.cu")
+
+
+@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
+@pytest.mark.parametrize("kernel", ["gate", "stamp", "multiply_add"])
+def test_the_timers_own_kernels_compile(kernel: str, architecture: str) -> None:
+    assert compile_instance(TIMERS_SOURCE, kernel, architecture).resources.spill_bytes == 0
+
+
+# ---- the cache
+
+
+SOURCE = """
+template <typename Scalar, int TILE>
+__global__ void twice(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  C[threadIdx.x] = TILE * A[threadIdx.x];
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small kernel, and a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "twice.cu"
+    path.write_text(SOURCE)
+    return path
+
+
+def cache_files(source: Path) -> list[Path]:
+    return sorted((source.parent / "cache").rglob("*.cubin"))
+
+
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    done: list[str] = []
+    really = module._compile
+
+    def counted(text: str, name: str, expression: str, architecture: str) -> Compiled:
+        done.append(f"{expression} {architecture}")
+        return really(text, name, expression, architecture)
+
+    monkeypatch.setattr(module, "_compile", counted)
+    return done
+
+
+def test_a_second_compilation_comes_from_the_disk(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = compilations(monkeypatch)
+    first = compile_instance(source, "twice<float, 2>", "sm_90")
+    assert len(cache_files(source)) == 1
+    assert compile_instance(source, "twice<float, 2>", "sm_90") == first
+    assert done == ["twice<float, 2> sm_90"]
+
+
+def test_whatever_decides_the_outcome_compiles_anew(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = compilations(monkeypatch)
+    compile_instance(source, "twice<float, 2>", "sm_90")
+    compile_instance(source, "twice<float, 3>", "sm_90")
+    compile_instance(source, "twice<double, 2>", "sm_90")
+    compile_instance(source, "twice<float, 2>", "sm_80")
+    source.write_text(SOURCE + "// changed\n")
+    compile_instance(source, "twice<float, 2>", "sm_90")
+    monkeypatch.setattr(module, "OPTIONS", (*module.OPTIONS, "--use_fast_math"))
+    compile_instance(source, "twice<float, 2>", "sm_90")
+    monkeypatch.setattr(module, "nvrtc_version", lambda: (99, 0))
+    compile_instance(source, "twice<float, 2>", "sm_90")
+    assert len(done) == len(cache_files(source)) == 7
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _good: b"",
+        lambda _good: b"garbage\xff\xfe",
+        lambda _good: b"[]\nrest",
+        lambda _good: b'{"symbol": "x"}\nrest',
+        lambda _good: b'{"symbol": "x", "resources": {"registers": 1}}\nrest',
+        lambda good: good[: len(good) // 2],
+        lambda good: good[:-1],
+        lambda good: good.partition(b"\n")[0],
+    ],
+    ids=["empty", "garbage", "list", "no resources", "few resources", "half", "cut", "no cubin"],
+)
+def test_a_corrupt_cache_file_is_ignored_and_replaced(
+    source: Path, monkeypatch: pytest.MonkeyPatch, damage: Any
+) -> None:
+    good = compile_instance(source, "twice<float, 2>", "sm_90")
+    (file,) = cache_files(source)
+    file.write_bytes(damage(file.read_bytes()))
+    done = compilations(monkeypatch)
+    assert compile_instance(source, "twice<float, 2>", "sm_90") == good
+    assert len(done) == 1
+    assert compile_instance(source, "twice<float, 2>", "sm_90") == good
+    assert len(done) == 1
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_else(source: Path) -> None:
+    (source.parent / "cache").write_text("a file where the folder should be")
+    assert compile_instance(source, "twice<float, 2>", "sm_90").resources.registers > 0
+
+
+def test_threads_may_compile_the_same_instance_at_once(source: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        one, *others = pool.map(
+            lambda _: compile_instance(source, "twice<float, 2>", "sm_90"), range(8)
+        )
+    assert all(other == one for other in others)
+    assert len(cache_files(source)) == 1
+    assert [p.name for p in cache_files(source)[0].parent.iterdir()] == [
+        cache_files(source)[0].name
+    ]
+
+
+# ---- what does not compile
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "message"),
+    [
+        (SOURCE.replace("TILE * A", "TILE * missing"), "twice<float, 2>", "missing"),
+        (SOURCE.replace(";", ""), "twice<float, 2>", "expected a"),
+        (SOURCE, "thrice<float, 2>", "thrice"),
+        (SOURCE, "twice<float, -1, 7>", "twice"),
+        ('#include "nowhere.h"\n' + SOURCE, "twice<float, 2>", "nowhere.h"),
+        (SOURCE.replace("C[", 'static_assert(TILE < 2, "too large"); C['), "twice<int, 2>", "too"),
+        (
+            SOURCE.replace(
+                "C[",
+                "__shared__ Scalar big[99999]; big[M] = A[N]; __syncthreads(); C[K] = big[0]; C[",
+            ),
+            "twice<float, 2>",
+            "uses too much shared data",
+        ),
+    ],
+    ids=["name", "syntax", "no kernel", "arguments", "include", "assertion", "shared memory"],
+)
+def test_a_kernel_that_does_not_compile_gives_the_compilers_first_error(
+    source: Path, text: str, expression: str, message: str
+) -> None:
+    source.write_text(text)
+    with pytest.raises(CompileError) as caught:
+        compile_instance(source, expression, "sm_90")
+    said = str(caught.value)
+    assert said.startswith(f"{expression} for sm_90: ")
+    assert "error" in said
+    assert message in said
+    assert len(said.splitlines()) == 1
+    assert cache_files(source) == []
+
+
+def test_an_unknown_architecture_is_a_compile_error(source: Path) -> None:
+    with pytest.raises(CompileError, match="sm_1"):
+        compile_instance(source, "twice<float, 2>", "sm_1")
+
+
+def test_without_nvrtc_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    module._nvrtc.cache_clear()
+    try:
+        with pytest.raises(CompileError, match="NVRTC"):
+            module._nvrtc()
+    finally:
+        module._nvrtc.cache_clear()
+
+
+def test_the_compilers_report_is_read() -> None:
+    log = (
+        "ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90'\n"
+        "ptxas info    : Function properties for _Z1kPf\n"
+        "    440 bytes stack frame, 736 bytes spill stores, 900 bytes spill loads\n"
+        "ptxas info    : Used 255 registers, used 1 barriers, 8192 bytes smem, 556 bytes cmem[0]\n"
+    )
+    assert parse_resources(log) == Resources(
+        registers=255, local_bytes=440, spill_bytes=736, shared_bytes=8192
+    )

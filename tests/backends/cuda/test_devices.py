@@ -1,0 +1,130 @@
+"""What is missing where there is no GPU, and what is read where there is one."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpubench.backends.cuda import devices
+from gpubench.errors import DeviceUnavailableError
+
+
+class FakeCudaError(RuntimeError):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"cudaError {status}: something")
+        self.status = status
+
+
+def counting(answer: int | FakeCudaError) -> SimpleNamespace:
+    """A runtime that counts devices, or fails to."""
+
+    def count() -> int:
+        if isinstance(answer, FakeCudaError):
+            raise answer
+        return answer
+
+    return SimpleNamespace(getDeviceCount=count, CUDARuntimeError=FakeCudaError)
+
+
+def refusal(monkeypatch: pytest.MonkeyPatch, runtime: Any) -> str:
+    monkeypatch.setattr(devices, "_runtime", lambda: runtime)
+    monkeypatch.setattr(devices, "runtime_version", lambda: 13000)
+    with pytest.raises(DeviceUnavailableError) as caught:
+        devices.cuda_devices()
+    return str(caught.value)
+
+
+def test_without_a_driver_the_message_says_so_and_what_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices.Path, "exists", lambda _path: False)
+    with pytest.raises(DeviceUnavailableError, match=r"no NVIDIA driver is loaded.*--device cpu"):
+        devices.cuda_devices()
+
+
+def test_without_cupy_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices.Path, "exists", lambda _path: True)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    for loaded in [name for name in sys.modules if name.startswith("cupy.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    with pytest.raises(DeviceUnavailableError, match=r"CuPy.*gpubench\[cuda13\]"):
+        devices.cuda_devices()
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (FakeCudaError(35), "driver is too old for CuPy's CUDA 13.0"),
+        (FakeCudaError(100), "check nvidia-smi and CUDA_VISIBLE_DEVICES"),
+        (FakeCudaError(999), "CUDA does not start: cudaError 999"),
+        (0, "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_runtime_without_devices_says_why(
+    monkeypatch: pytest.MonkeyPatch, answer: int | FakeCudaError, hint: str
+) -> None:
+    assert hint in refusal(monkeypatch, counting(answer))
+
+
+H200 = {
+    "name": b"NVIDIA H200",
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 132,
+    "l2CacheSize": 62914560,
+    "totalGlobalMem": 150 * 10**9,
+    "totalConstMem": 65536,
+    "sharedMemPerBlock": 49152,
+    "sharedMemPerBlockOptin": 232448,
+    "sharedMemPerMultiprocessor": 233472,
+    "regsPerBlock": 65536,
+    "regsPerMultiprocessor": 65536,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerMultiProcessor": 2048,
+    "warpSize": 32,
+    "ECCEnabled": 1,
+    "uuid": bytes(range(16)),
+}
+
+
+def with_h200(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> None:
+    attributes = {
+        "ClockRate": 1_980_000,
+        "MemoryClockRate": 3_201_000,
+        "GlobalMemoryBusWidth": 6144,
+    }
+    runtime = counting(count)
+    runtime.getDeviceProperties = lambda _index: H200
+    runtime.deviceGetAttribute = lambda name, _index: attributes[name]
+    for name in attributes:
+        setattr(runtime, f"cudaDevAttr{name}", name)
+    monkeypatch.setattr(devices, "_runtime", lambda: runtime)
+    monkeypatch.setattr(devices, "_versions", lambda _runtime: {"cuda": "13.0"})
+
+
+def test_a_device_is_described_in_our_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_h200(monkeypatch)
+    device = devices.cuda_device(1)
+    assert (device.backend, device.index, device.name) == ("cuda", 1, "NVIDIA H200")
+    assert (device.compute_capability, device.multiprocessors) == ((9, 0), 132)
+    assert device.sm_clock_mhz == 1980
+    assert device.memory_bandwidth_gbytes_per_s == pytest.approx(4917, rel=1e-3)
+    assert device.l2_bytes == 62914560
+    assert device.facts["uuid"] == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert device.facts["ecc"] is True
+
+
+def test_an_index_too_high_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_h200(monkeypatch)
+    with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
+        devices.cuda_device(2)
+
+
+def test_versions_print_as_people_write_them() -> None:
+    assert devices._version(13000) == "13.0"
+    assert devices._version(12090) == "12.9"
+    assert devices._cublas_version(130100) == "13.1.0"
+    assert devices._cublas_version(120903) == "12.9.3"

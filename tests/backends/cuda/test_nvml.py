@@ -1,0 +1,96 @@
+"""Sensors through a stand-in for NVIDIA's management library."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpubench.backends.cuda.nvml import Nvml
+from gpubench.measured import Health
+
+
+class FakeNvmlError(Exception):
+    pass
+
+
+def fake_nvml(reasons: int = 0, *, broken: tuple[str, ...] = ()) -> SimpleNamespace:
+    """`pynvml` with one GPU, whose `broken` functions are not supported."""
+
+    def answer(name: str, value: Any) -> Any:
+        def call(*_: Any) -> Any:
+            if name in broken:
+                raise FakeNvmlError("Not Supported")
+            return value
+
+        return call
+
+    clocks = {1: 1755, 2: 3201}
+
+    def clock_info(_handle: object, kind: int) -> int:
+        return clocks[kind]
+
+    return SimpleNamespace(
+        NVMLError=FakeNvmlError,
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=answer("nvmlInit", None),
+        nvmlDeviceGetHandleByUUID=answer("nvmlDeviceGetHandleByUUID", "handle"),
+        nvmlDeviceGetPowerUsage=answer("nvmlDeviceGetPowerUsage", 345_678),
+        nvmlDeviceGetTemperature=answer("nvmlDeviceGetTemperature", 61),
+        nvmlDeviceGetCurrentClocksThrottleReasons=answer("reasons", reasons),
+        nvmlDeviceGetClockInfo=clock_info,
+    )
+
+
+def health(monkeypatch: pytest.MonkeyPatch, nvml: SimpleNamespace) -> Health:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    return Nvml("GPU-1").health(1750.0)
+
+
+def test_health_is_in_the_units_of_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert health(monkeypatch, fake_nvml()) == Health(
+        sm_mhz=1750.0,
+        nvml_sm_mhz=1755,
+        memory_mhz=3201,
+        temperature_c=61,
+        power_w=345.678,
+        throttle=(),
+    )
+
+
+def test_what_a_gpu_does_not_tell_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = fake_nvml(
+        0x4, broken=("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature", "reasons")
+    )
+    found = health(monkeypatch, lacking)
+    assert (found.power_w, found.temperature_c, found.throttle) == (None, None, ())
+    assert found.nvml_sm_mhz == 1755
+
+
+@pytest.mark.parametrize(
+    ("reasons", "named"),
+    [
+        (0x1, ()),  # idle
+        (0x4, ("power cap",)),
+        (0x20 | 0x40, ("thermal slowdown",)),
+        (0x4 | 0x8 | 0x80, ("power cap", "hardware slowdown")),
+    ],
+)
+def test_what_holds_the_clock_down_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, reasons: int, named: tuple[str, ...]
+) -> None:
+    assert health(monkeypatch, fake_nvml(reasons)).throttle == named
+
+
+def test_without_nvml_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(OSError, match="nvidia-ml-py is not installed"):
+        Nvml("GPU-1")
+    for broken in ("nvmlInit", "nvmlDeviceGetHandleByUUID"):
+        monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(broken=(broken,)))
+        with pytest.raises(OSError, match="NVML: Not Supported"):
+            Nvml("GPU-1")

@@ -1,0 +1,33 @@
+"""What every test shares: caches of their own, no GPU, and small things to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numba
+import pytest
+from hypothesis import settings
+
+# Counterexamples are searched for from the same start each time: a red run stays red, and no test
+# depends on how fast the machine is.
+settings.register_profile("gpubench", deadline=None, derandomize=True, database=None)
+settings.load_profile("gpubench")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Compiled kernels are kept for the run, in this process and in the commands it starts.
+
+    Not for longer, or a test would pass on what an earlier version compiled.
+    """
+    folder = tmp_path_factory.mktemp("caches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        patch.setenv("NUMBA_CACHE_DIR", str(folder / "numba"))
+        patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read when it was imported
+        # The tests say what happens without a GPU, so there is none, on any machine.
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        patch.delenv("COLUMNS", raising=False)
+        patch.delenv("FORCE_COLOR", raising=False)
+        yield folder

@@ -1,0 +1,224 @@
+"""Stand-ins for devices: NumPy computes, a script says how long it took."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpubench.measure.rows import row
+from gpubench.measure.session import source_hash
+from gpubench.measured import Device, Health, Measurement, Series
+from gpubench.model import Cache, CallVariant, Point, Problem, Scope, Status, Tile, Timer, Variant
+from gpubench.table import Row
+
+Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+
+CPU = Device(backend="cpu", name="Fake CPU", multiprocessors=4, l2_bytes=2**20)
+
+
+def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a, b, out=c)
+
+
+def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVariant:
+    """A variant that computes by `call`; its file is this one."""
+    return CallVariant(
+        **{
+            "idea": "a fake",
+            "runs_on": "cpu",
+            "build": lambda _tile, _dtype: call,
+            "baseline": "",
+            "name": name,
+            "op": "gemm",
+            "path": Path(__file__),
+        }
+        | facts
+    )
+
+
+FAKE = variant()
+
+
+def point(
+    of: Variant | None = None,
+    *,
+    size: tuple[int, int, int] = (64, 48, 32),
+    dtype: str = "float32",
+    tile: Tile | None = None,
+    cache: Cache = Cache.COLD,
+    scope: Scope = Scope.KERNEL,
+    timer: Timer = Timer.HOST,
+) -> Point:
+    m, n, k = size
+    return Point(
+        variant=of or FAKE,
+        tile=tile,
+        problem=Problem(op="gemm", m=m, n=n, k=k, dtype=dtype),
+        cache=cache,
+        scope=scope,
+        timer=timer,
+    )
+
+
+@dataclass(frozen=True)
+class FakeOperands:
+    inputs: tuple[np.ndarray, ...]
+    output: np.ndarray
+
+
+@dataclass(frozen=True)
+class FakeKernel:
+    point: Point
+    call: Product
+    operands: FakeOperands
+    rows: int
+    most_launches: int
+    resources: None = None
+    launch: None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the backend was told to do."""
+
+    what: str
+    """`load`, `run` or `sample`."""
+
+    point: Point | None = None
+    rows: int = 0
+    launches: int = 0
+    count: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows took part."""
+        return self.point is not None and self.rows == self.point.problem.m
+
+
+class FakeBackend:
+    """Every launch takes as long as `script` says next, in microseconds, or less for fewer rows."""
+
+    xp: Any = np
+    notices: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        script: float | Iterable[float] = 10.0,
+        *,
+        most_launches: int = 256,
+        bytes_free: int = 2**40,
+        healths: Iterable[Health] = (),
+        device: Device = CPU,
+    ) -> None:
+        self.device = device
+        self.events: list[Event] = []
+        self.fail: dict[str, BaseException] = {}
+        """What to raise instead of `bind`, `run` or `sample`."""
+
+        self.at_sampling: Callable[[], None] | None = None
+        """Called once, before the next sample of all rows."""
+
+        self.free = bytes_free
+        self._most_launches = most_launches
+        self._script: Iterator[float] = (
+            itertools.repeat(script) if isinstance(script, int | float) else iter(script)
+        )
+        self._healths = iter(healths)
+
+    def events_of(self, what: str, *, whole: bool = True) -> list[Event]:
+        """Runs or samples on all rows, or on some."""
+        return [one for one in self.events if one.what == what and one.whole == whole]
+
+    def warm_up(self) -> None:
+        self.events.append(Event("warm up"))
+
+    def health(self) -> Health:
+        return next(self._healths, Health())
+
+    def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
+        self.events.append(Event("compile"))
+        on_built(len(points))
+
+    def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
+        return problem.bytes * (3 if cold else 1)
+
+    def bytes_free(self) -> int:
+        return self.free
+
+    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> FakeOperands:
+        self.events.append(Event("load", rows=problem.m, count=3 if cold else 1))
+        return FakeOperands(tuple(inputs), np.zeros(problem.output_shape, problem.dtype))
+
+    def bind(self, of: Point, operands: FakeOperands, rows: int | None = None) -> FakeKernel:
+        self._maybe_fail("bind")
+        assert isinstance(of.variant, CallVariant)
+        return FakeKernel(
+            point=of,
+            call=of.variant.build(of.tile, of.problem.dtype),
+            operands=operands,
+            rows=of.problem.m if rows is None else rows,
+            most_launches=self._most_launches,
+        )
+
+    def run(self, kernel: FakeKernel) -> None:
+        self.events.append(Event("run", kernel.point, kernel.rows))
+        self._maybe_fail("run")
+        kernel.call(*kernel.operands.inputs, kernel.operands.output)
+
+    def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
+        self.events.append(Event("sample", kernel.point, kernel.rows, launches, count))
+        self._maybe_fail("sample")
+        if self.at_sampling and self.events[-1].whole:
+            self.at_sampling()
+            self.at_sampling = None
+        share = kernel.rows / kernel.point.problem.m
+        return [next(self._script) * share for _ in range(count)]
+
+    def _maybe_fail(self, what: str) -> None:
+        if what in self.fail:
+            raise self.fail[what]
+
+
+def series(median_us: float = 10.0, **facts: Any) -> Series:
+    """The statistics of samples all alike, or as `facts` say."""
+    alike = Series(
+        median_us=median_us,
+        q1_us=median_us,
+        q3_us=median_us,
+        min_us=median_us,
+        max_us=median_us,
+        ci_low_us=median_us,
+        ci_high_us=median_us,
+        samples=10,
+        launches_per_sample=4,
+        outliers_tukey=0,
+        outliers_mad=0,
+        stop_reason="precise",
+        device_s=median_us * 40 / 1e6,
+    )
+    return replace(alike, **facts)
+
+
+def measured(median_us: float = 10.0, of: Point | None = None, **facts: Any) -> Row:
+    """The row of a right point, one round."""
+    of = of or point()
+    measurement = Measurement(
+        point=of,
+        status=Status.OK,
+        max_relative_error=1e-8,
+        series=series(median_us, **facts),
+        started_utc="2025-01-01T00:00:00.000+00:00",
+    )
+    return row(measurement, CPU, source_hash(of.variant))
+
+
+def failed(status: Status, reason: str, of: Point | None = None) -> Row:
+    """The row of a point without times."""
+    of = of or point()
+    measurement = Measurement(point=of, status=status, reason=reason)
+    return row(measurement, CPU, source_hash(of.variant))

@@ -1,0 +1,79 @@
+"""How long the rest takes, and what a visit may take of a budget."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.measure.forecast import Forecast
+
+
+def test_nothing_is_known_before_the_first_visit() -> None:
+    assert Forecast("abc", rounds=3).left_s == 0
+
+
+def test_points_not_visited_yet_are_expected_to_cost_the_mean() -> None:
+    forecast = Forecast("abc", rounds=1)
+    forecast.visited("a", 2.0, again=True)
+    assert forecast.left_s == pytest.approx(4.0)
+    forecast.visited("b", 4.0, again=True)
+    assert forecast.left_s == pytest.approx(3.0)
+
+
+def test_later_rounds_cost_what_the_last_visit_did() -> None:
+    forecast = Forecast("ab", rounds=3)
+    forecast.visited("a", 5.0, again=True)
+    forecast.visited("b", 1.0, again=True)
+    forecast.visited("b", 2.0, again=True)
+    assert forecast.left_s == pytest.approx(2 * 5.0 + 1 * 2.0)
+
+
+def test_a_point_that_failed_costs_nothing_more() -> None:
+    forecast = Forecast("ab", rounds=3)
+    forecast.visited("a", 5.0, again=False)
+    forecast.visited("b", 1.0, again=True)
+    assert forecast.left_s == pytest.approx(2.0)
+
+
+def test_without_a_budget_there_is_no_share() -> None:
+    assert Forecast("ab", rounds=3).share_s is None
+
+
+def test_what_one_visit_saves_of_the_budget_the_others_get() -> None:
+    forecast = Forecast("ab", rounds=2, budget_s=8.0)
+    assert forecast.share_s == pytest.approx(2.0)
+    forecast.visited("a", 0.5, again=True)
+    assert forecast.share_s == pytest.approx(2.5)
+    forecast.visited("b", 3.5, again=False)
+    assert forecast.share_s == pytest.approx(4.0)
+
+
+def test_an_overdrawn_budget_leaves_nothing_and_never_less() -> None:
+    forecast = Forecast("ab", rounds=1, budget_s=1.0)
+    forecast.visited("a", 5.0, again=True)
+    assert forecast.share_s == 0
+
+
+costs = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8)
+
+
+@given(costs, st.integers(1, 5), st.floats(0.1, 1e4))
+def test_nothing_is_left_after_the_last_visit(
+    costs: list[float], rounds: int, budget_s: float
+) -> None:
+    forecast = Forecast(range(len(costs)), rounds, budget_s)
+    for _ in range(rounds):
+        for one, seconds in enumerate(costs):
+            forecast.visited(one, seconds, again=True)
+            assert forecast.left_s >= -1e-6
+            assert forecast.share_s <= budget_s
+    assert forecast.left_s == pytest.approx(0.0, abs=1e-6)
+
+
+@given(costs, st.integers(2, 5))
+def test_after_one_round_steady_costs_are_foreseen_exactly(costs: list[float], rounds: int) -> None:
+    forecast = Forecast(range(len(costs)), rounds)
+    for one, seconds in enumerate(costs):
+        forecast.visited(one, seconds, again=True)
+    assert forecast.left_s == pytest.approx((rounds - 1) * sum(costs))

@@ -1,0 +1,309 @@
+"""A point becomes a measurement; what goes wrong becomes its status."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from fakes import FakeBackend, matmul, point, variant
+
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError
+from gpubench.measure.operands import verifying_bytes
+from gpubench.measure.runner import COOLING_S, Runner
+from gpubench.measured import Health
+from gpubench.model import DTYPES, Cache, Status, Timing
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def runner(backend: FakeBackend, **policy: float) -> Runner:
+    return Runner(backend, Timing(**policy), seed=1, sleep=lambda _seconds: None)
+
+
+def test_a_right_point_is_ok_and_has_its_series() -> None:
+    backend = FakeBackend(10.0)
+    result = runner(backend).measure(point())
+    assert (result.status, result.reason) == (Status.OK, "")
+    assert result.series.median_us == 10.0
+    assert 0 < result.max_relative_error < 1e-6
+    assert result.started_utc
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_verification_comes_before_the_first_sample(dtype: str) -> None:
+    backend = FakeBackend()
+    runner(backend).measure(point(dtype=dtype))
+    whole = [event.what for event in backend.events if event.whole]
+    assert whole[0] == "run"
+    assert whole.count("run") == 1
+    assert set(whole[1:]) == {"sample"}
+
+
+def test_a_point_is_verified_once_and_timed_every_round() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    first = it.measure(point())
+    taken = len(backend.events_of("sample"))
+    second = it.measure(point())
+    assert len(backend.events_of("run")) == 1
+    assert len(backend.events_of("sample")) == 2 * taken
+    assert second.max_relative_error == first.max_relative_error
+    assert second.series == first.series
+
+
+def writes_nothing(_a: np.ndarray, _b: np.ndarray, _c: np.ndarray) -> None:
+    pass
+
+
+def leaves_out_the_last_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a[:, :-1], b[:-1], out=c)
+
+
+def leaves_out_the_edge(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    c[:-1] = (a @ b)[:-1]
+
+
+def adds_to_what_was_there(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    c += a @ b
+
+
+def overwrites_an_operand(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    b[0] = 0
+    np.matmul(a, b, out=c)
+
+
+def swaps_rows(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a[::-1], b, out=c)
+
+
+def lies_transposed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    c[...] = (a @ b).T.reshape(c.shape)
+
+
+def divides_by_zero(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a, b, out=c)
+    c[3, 4] = np.nan if c.dtype.kind == "f" else 0
+
+
+WRONG = (
+    writes_nothing,
+    leaves_out_the_last_product,
+    leaves_out_the_edge,
+    adds_to_what_was_there,
+    overwrites_an_operand,
+    swaps_rows,
+    lies_transposed,
+    divides_by_zero,
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_wrong_result_is_never_timed(
+    dtype: str, wrong: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+) -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    for _ in range(2):
+        result = it.measure(point(variant(wrong), dtype=dtype))
+        assert result.status == Status.WRONG
+        assert result.reason
+        assert result.series is None
+    assert backend.events_of("sample") == []
+
+
+def test_a_kernel_that_turns_wrong_after_a_right_one_is_found() -> None:
+    # The output still holds the right kernel's result: only poison tells them apart.
+    backend = FakeBackend()
+    it = runner(backend)
+    assert it.measure(point(variant(matmul, "right"))).status == Status.OK
+    assert it.measure(point(variant(writes_nothing, "lazy"))).status == Status.WRONG
+
+
+def test_a_wrong_result_keeps_its_error() -> None:
+    result = runner(FakeBackend()).measure(point(variant(leaves_out_the_last_product)))
+    assert result.max_relative_error > 1e-4
+    assert "relative error" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "status"),
+    [
+        ("bind", CompileError("kernel.cu(3): error: expected a ';'"), Status.ERROR),
+        ("run", LaunchError("an illegal memory access was encountered"), Status.ERROR),
+        ("sample", LaunchError("no gate held"), Status.ERROR),
+        ("bind", DoesNotFitError("out of device memory"), Status.SKIPPED),
+        ("run", DoesNotFitError("out of device memory"), Status.SKIPPED),
+    ],
+)
+def test_what_fails_becomes_the_status_with_its_reason(
+    where: str, error: Exception, status: Status
+) -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    backend.fail[where] = error
+    result = it.measure(point())
+    assert (result.status, result.reason, result.series) == (status, str(error), None)
+    backend.fail.clear()
+    assert it.measure(point(variant(name="next"))).status == Status.OK
+
+
+def test_too_little_memory_is_skipped_before_anything_is_loaded() -> None:
+    backend = FakeBackend(bytes_free=1000)
+    result = runner(backend).measure(point(size=(100, 100, 100)))
+    assert result.status == Status.SKIPPED
+    assert "1,000 are free" in result.reason
+    assert backend.events == []
+
+
+def test_a_point_that_just_fits_is_measured() -> None:
+    backend = FakeBackend()
+    problem = point().problem
+    backend.free = backend.bytes_needed(problem, cold=True) + verifying_bytes(problem)
+    assert runner(backend).measure(point()).status == Status.OK
+    backend.free -= 1
+    assert runner(backend).measure(point()).status == Status.SKIPPED
+
+
+def test_a_hopeless_size_is_skipped_without_making_its_operands() -> None:
+    result = runner(FakeBackend()).measure(point(size=(2**31 - 1,) * 3))
+    assert result.status == Status.SKIPPED
+    assert "bytes of memory" in result.reason
+
+
+def test_too_slow_a_launch_is_skipped_with_its_estimate_and_never_made() -> None:
+    backend = FakeBackend(20e6)
+    result = runner(backend, launch_limit_s=10.0).measure(point())
+    assert result.status == Status.SKIPPED
+    assert result.reason == "estimated 20 s a launch, over the limit of 10 s"
+    assert result.series is None
+    assert not backend.events_of("run")
+    assert not backend.events_of("sample")
+    assert max(event.rows for event in backend.events_of("sample", whole=False)) <= 64 // 4
+
+
+def test_a_hopelessly_slow_launch_is_foreseen_from_one_small_probe() -> None:
+    backend = FakeBackend(1000e6)
+    assert runner(backend).measure(point()).status == Status.SKIPPED
+    assert {event.rows for event in backend.events_of("sample", whole=False)} == {1}
+
+
+def test_a_first_launch_that_loads_code_is_not_taken_for_a_slow_kernel() -> None:
+    backend = FakeBackend(itertools.chain([60e6], itertools.repeat(10.0)))
+    assert runner(backend).measure(point()).status == Status.OK
+
+
+def test_a_launch_just_under_the_limit_is_measured() -> None:
+    result = runner(FakeBackend(9.9e6), launch_limit_s=10.0).measure(point())
+    assert result.status == Status.OK
+    assert result.series.median_us == 9.9e6
+
+
+@pytest.mark.parametrize("launch_us", [0.11e6, 1e6, 5e6])
+@pytest.mark.parametrize(("rounds", "samples"), [(1, 3), (2, 4), (3, 3), (5, 5)])
+def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted(
+    launch_us: float, rounds: int, samples: int
+) -> None:
+    backend = FakeBackend(launch_us)
+    it = runner(backend, rounds=rounds)
+    results = [it.measure(point()).series for _ in range(rounds)]
+    assert sum(one.samples for one in results) == samples
+    assert {one.launches_per_sample for one in results} == {1}
+    assert sum(e.launches * e.count for e in backend.events_of("sample")) == samples
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_hiccup_of_the_host_does_not_make_a_short_kernel_slow(rounds: int, before: int) -> None:
+    # What a kernel takes is known from its probes: a first launch far beyond that is not its own.
+    next_us: list[float] = []
+
+    def script() -> Iterator[float]:
+        while True:
+            yield next_us.pop() if next_us else 10.0
+
+    backend = FakeBackend(script())
+    it = runner(backend, rounds=rounds)
+    for _ in range(before):
+        it.measure(point())
+    backend.at_sampling = lambda: next_us.append(150_000.0)
+    series = it.measure(point()).series
+    assert series.launches_per_sample == 10
+    assert series.samples >= 6
+    assert series.max_us == 10.0
+
+
+@pytest.mark.parametrize("launch_us", [0.5, 3.0, 10.0, 400.0, 5_000.0, 20_000.0, 99_000.0])
+@pytest.mark.parametrize("rounds", [1, 3, 10])
+def test_rounds_together_take_ten_samples_and_fifty_milliseconds(
+    launch_us: float, rounds: int
+) -> None:
+    it = runner(FakeBackend(launch_us), rounds=rounds)
+    results = [it.measure(point()).series for _ in range(rounds)]
+    assert sum(one.samples for one in results) >= 10
+    assert sum(one.device_s for one in results) >= 0.0499
+    assert min(one.samples for one in results) >= 6
+
+
+def test_a_budget_ends_sampling_but_not_under_the_fewest_samples() -> None:
+    it = runner(FakeBackend(itertools.cycle([10.0, 20.0, 35.0, 70.0])), rounds=1)
+    free = it.measure(point()).series
+    tight = it.measure(point(), share_s=0.0).series
+    assert tight.samples == 10
+    assert tight.samples < free.samples
+
+
+def test_a_slowed_down_device_gets_time_to_cool_and_the_point_is_timed_again() -> None:
+    slow, fine = Health(throttle=("thermal slowdown",)), Health(throttle=("power cap",))
+    waits: list[float] = []
+    backend = FakeBackend(healths=[fine, slow, fine, fine])
+    it = Runner(backend, Timing(), seed=1, sleep=waits.append)
+    result = it.measure(point())
+    assert waits == [COOLING_S[0]]
+    assert result.after == fine
+
+
+def test_a_device_that_stays_slow_is_waited_for_and_then_marked() -> None:
+    slow = Health(throttle=("hardware slowdown",))
+    waits: list[float] = []
+    it = Runner(FakeBackend(healths=itertools.repeat(slow)), Timing(), seed=1, sleep=waits.append)
+    result = it.measure(point())
+    assert waits == list(COOLING_S)
+    assert result.status == Status.OK
+    assert "hardware slowdown" in result.after.throttle
+
+
+def test_operands_are_loaded_once_for_all_variants_and_rounds() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    for name in ("one", "two", "one"):
+        it.measure(point(variant(name=name)))
+    assert len([event for event in backend.events if event.what == "load"]) == 1
+
+
+def test_cold_and_hot_operands_are_loaded_apart() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    for cache in (Cache.COLD, Cache.HOT, Cache.COLD):
+        it.measure(point(cache=cache))
+    assert [event.count for event in backend.events if event.what == "load"] == [3, 1]
+
+
+def test_earlier_operands_make_room_for_the_next_ones() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    it.measure(point())
+    backend.free = 500_000  # less than twice what the next ones take
+    it.measure(point(size=(65, 48, 32)))
+    backend.free = 2**40
+    it.measure(point())
+    loads = [event.rows for event in backend.events if event.what == "load"]
+    assert loads == [64, 65, 64]
+
+
+def test_every_phase_of_the_work_is_accounted_for() -> None:
+    it = runner(FakeBackend())
+    it.measure(point())
+    assert set(it.spent_s) == {"operands", "verifying", "sampling"}

@@ -1,0 +1,222 @@
+"""When there are enough samples, and what they say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.measure.sampling import collect, median_interval, summarize
+from gpubench.measured import Series
+from gpubench.model import Timing
+
+ONE_ROUND = Timing(rounds=1)
+
+
+class Script:
+    """Times per launch, one a sample; the clock goes on by what they take."""
+
+    def __init__(self, times_us: float | Iterable[float], *, waiting_s: float = 0.0) -> None:
+        self._times: Iterator[float] = (
+            itertools.repeat(times_us) if isinstance(times_us, float) else iter(times_us)
+        )
+        self._waiting_s = waiting_s
+        self.now_s = 0.0
+        self.asked: list[tuple[int, int]] = []
+
+    def sample(self, launches: int, count: int) -> list[float]:
+        self.asked.append((launches, count))
+        times = list(itertools.islice(self._times, count))
+        self.now_s += sum(times) * launches / 1e6 + self._waiting_s * count
+        return times
+
+    def collect(self, timing: Timing = ONE_ROUND, most_launches: int = 256) -> Series:
+        return collect(self.sample, timing, most_launches, math.inf, clock=lambda: self.now_s)
+
+
+@pytest.mark.parametrize("count", range(6, 501))
+def test_the_interval_of_the_median_covers_at_least_95_percent(count: int) -> None:
+    low, _, high = median_interval([float(rank) for rank in range(count)])
+    assert low + high == count - 1
+    # Exactly: it misses where at most `low` samples fall on one side of the true median.
+    missing = 2 * sum(math.comb(count, below) for below in range(int(low) + 1))
+    assert missing * 20 <= 2**count
+    # And it is no wider than that takes, but for one rank.
+    narrower = missing + 2 * sum(math.comb(count, int(low) + more) for more in (1, 2))
+    assert narrower * 20 > 2**count
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_under_six_samples_the_interval_is_their_range(count: int) -> None:
+    times = [float(rank) for rank in range(count)]
+    assert median_interval(times) == (0.0, (count - 1) / 2, count - 1)
+
+
+def test_a_fast_kernel_is_batched_until_a_sample_lasts_long_enough() -> None:
+    script = Script(10.0)
+    assert script.collect().launches_per_sample == 10
+    assert all(launches in {1, 10} for launches, _ in script.asked)
+
+
+def test_a_sample_has_no_more_launches_than_allowed() -> None:
+    assert Script(0.1).collect(most_launches=7).launches_per_sample == 7
+
+
+def test_a_long_kernel_is_launched_once_a_sample() -> None:
+    assert Script(101.0).collect().launches_per_sample == 1
+
+
+def test_the_launches_that_warm_up_are_not_counted() -> None:
+    series = Script(itertools.chain([5_000.0, 900.0, 800.0], itertools.repeat(10.0))).collect()
+    assert series.max_us == 10.0
+
+
+@pytest.mark.parametrize("launch_us", [0.3, 10.0, 1_000.0, 30_000.0])
+def test_a_steady_kernel_is_precise_after_the_least_samples_and_time(launch_us: float) -> None:
+    series = Script(launch_us).collect()
+    assert series.stop_reason == "precise"
+    assert series.samples >= 10
+    assert series.device_s >= 0.0499
+    assert series.device_s <= max(0.12, 10.1 * launch_us / 1e6)
+
+
+def test_a_launch_far_slower_than_expected_met_a_hiccup_and_does_not_count() -> None:
+    script = Script(itertools.chain([150_000.0], itertools.repeat(10.0)))
+    series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
+    assert (series.launches_per_sample, series.max_us) == (10, 10.0)
+
+
+def test_a_launch_slower_than_expected_time_and_again_is_slow() -> None:
+    script = Script(250_000.0)
+    series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
+    assert (series.launches_per_sample, series.samples) == (1, 3)
+    assert series.stop_reason == "slow launch"
+
+
+def test_slow_launches_are_few() -> None:
+    script = Script(250_000.0)
+    series = script.collect()
+    assert (series.samples, series.stop_reason) == (3, "slow launch")
+    assert sum(launches * count for launches, count in script.asked) == 3
+
+
+def test_noise_is_sampled_until_the_interval_is_narrow() -> None:
+    noise = random.Random(1)  # noqa: S311 # a script, not a secret
+    series = Script(iter(lambda: noise.gauss(10.0, 0.3), None)).collect(
+        Timing(rounds=1, max_wall_s=60.0)
+    )
+    assert series.stop_reason == "precise"
+    assert series.samples > 100
+    assert (series.ci_high_us - series.ci_low_us) / 2 / series.median_us <= 0.005
+    assert series.median_us == pytest.approx(10.0, rel=0.01)
+
+
+def two_modes() -> Iterator[float]:
+    noise = random.Random(1)  # noqa: S311 # a script, not a secret
+    while True:
+        yield noise.choice([10.0, 11.0])
+
+
+def drifting() -> Iterator[float]:
+    for step in itertools.count():
+        yield 10.0 + 0.01 * step
+
+
+def slower_from_the_middle() -> Iterator[float]:
+    yield from itertools.repeat(10.0, 60)
+    yield from itertools.repeat(12.5)
+
+
+@pytest.mark.parametrize("times", [two_modes, drifting, slower_from_the_middle])
+@pytest.mark.parametrize("waiting_s", [0.0, 0.005])
+def test_a_kernel_that_never_converges_stops(times: type, waiting_s: float) -> None:
+    script = Script(times(), waiting_s=waiting_s)
+    series = script.collect(Timing(rounds=1, max_wall_s=1.0))
+    assert series.stop_reason in {"interval stopped shrinking", "time limit", "precise"}
+    # The limit is looked at between batches, so the last one may run over it.
+    assert script.now_s < 3.0
+
+
+def test_a_clock_that_drops_midway_is_seen_in_the_figures() -> None:
+    series = Script(itertools.chain([10.0] * 33, itertools.repeat(12.5))).collect()
+    assert (series.min_us, series.max_us) == (10.0, 12.5)
+    assert series.ci_low_us <= series.median_us <= series.ci_high_us
+
+
+def test_the_time_limit_ends_sampling_whatever_the_interval() -> None:
+    series = Script(two_modes(), waiting_s=0.2).collect()
+    assert series.stop_reason == "time limit"
+    assert series.samples >= 10
+
+
+def test_without_any_time_the_fewest_samples_are_taken() -> None:
+    assert Script(10.0).collect(Timing(rounds=1, max_wall_s=0.0)).samples == 10
+    assert Script(10.0).collect(Timing(rounds=3, max_wall_s=0.0)).samples == 6
+    assert Script(200_000.0).collect(Timing(rounds=3, max_wall_s=0.0)).samples == 1
+
+
+times_us = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=60)
+
+
+@given(times_us)
+def test_statistics_are_in_order_and_of_the_samples(times: list[float]) -> None:
+    series = summarize(times, 3, "precise")
+    assert series.min_us == min(times)
+    assert series.max_us == max(times)
+    assert series.min_us <= series.ci_low_us <= series.median_us <= series.ci_high_us
+    assert series.ci_high_us <= series.max_us
+    assert series.q1_us <= series.q3_us
+    assert {series.ci_low_us, series.ci_high_us} <= set(times)
+
+
+@given(times_us)
+def test_outliers_are_counted_and_nothing_is_dropped(times: list[float]) -> None:
+    series = summarize(times, 3, "precise")
+    assert series.samples == len(times)
+    assert series.device_s == pytest.approx(3 * sum(times) / 1e6)
+    assert 0 <= series.outliers_tukey <= len(times) / 2
+    assert 0 <= series.outliers_mad <= len(times) / 2
+
+
+@given(times_us, st.randoms())
+def test_the_order_of_samples_does_not_matter(times: list[float], order: random.Random) -> None:
+    shuffled = list(times)
+    order.shuffle(shuffled)
+    first, second = summarize(times, 1, "precise"), summarize(shuffled, 1, "precise")
+    assert first.median_us == second.median_us
+    assert (first.ci_low_us, first.ci_high_us) == (second.ci_low_us, second.ci_high_us)
+    assert first.outliers_tukey == second.outliers_tukey
+
+
+@given(times_us, st.integers(-10, 10))
+def test_statistics_scale_with_the_times(times: list[float], power: int) -> None:
+    # By powers of two, so that nothing rounds.
+    factor = 2.0**power
+    plain = summarize(times, 1, "precise")
+    scaled = summarize([factor * time for time in times], 1, "precise")
+    for name in ("median_us", "q1_us", "q3_us", "min_us", "max_us", "ci_low_us", "ci_high_us"):
+        assert getattr(scaled, name) == factor * getattr(plain, name)
+    assert scaled.outliers_tukey == plain.outliers_tukey
+    assert scaled.outliers_mad == plain.outliers_mad
+
+
+@pytest.mark.parametrize(("stray", "outliers"), [(11.2, 0), (11.4, 1), (7.8, 0), (7.6, 1)])
+def test_an_outlier_is_beyond_one_and_a_half_interquartile_ranges(
+    stray: float, outliers: int
+) -> None:
+    # With the stray one the quartiles are 9.125 and 10, or 9 and 9.875: fences at 11.31 and 7.69.
+    times = [8.5, 9.0, 9.0, 9.5, 9.5, 9.5, 10.0, 10.0, 10.5]
+    assert summarize([*times, stray], 1, "precise").outliers_tukey == outliers
+
+
+def test_one_stray_sample_is_an_outlier_and_moves_no_quartile() -> None:
+    calm = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1, 9.9, 10.0]
+    series = summarize([*calm, 100.0], 1, "precise")
+    assert (series.outliers_tukey, series.outliers_mad) == (1, 1)
+    assert (series.max_us, series.samples) == (100.0, 11)
+    assert series.q3_us < 10.2

@@ -1,0 +1,283 @@
+"""A sweep from plan to file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import FakeBackend, FakeKernel, matmul, variant
+
+from gpubench import table
+from gpubench.backends import Backend
+from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
+from gpubench.measure import session
+from gpubench.measure.session import default_output, open_backend, run, source_hash
+from gpubench.model import DTYPES, CudaVariant, Launch, Point, Status, Timer, Timing, edges
+from gpubench.plan import sweep as plan
+from gpubench.plan.config import Sweep
+from gpubench.plan.registry import variants
+from gpubench.table import ResultFile, Row
+
+SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
+
+
+class Diary:
+    """A watcher that remembers."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.visits: list[tuple[int, str]] = []
+        self.rows: list[Row] = []
+        self.lines_before: list[int] = []
+        self.totals = (0, 0)
+        self._file = file
+
+    def planned(self, _backend: Backend, points: int, rounds: int) -> None:
+        self.totals = (points, rounds)
+
+    def compiled(self, built: int) -> None:
+        pass
+
+    def measuring(self, point: Point, round_number: int, left_s: float) -> None:
+        assert left_s >= 0
+        self.visits.append((round_number, point.label))
+        if self._file:
+            self.lines_before.append(max(0, len(self._file.read_text().splitlines()) - 1))
+
+    def measured(self, one: Row) -> None:
+        self.rows.append(one)
+
+
+@pytest.fixture
+def one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps are of the fake variant, whatever is installed."""
+    only = variant(matmul, "fake", baseline="fake", dtypes=DTYPES)
+    monkeypatch.setattr(plan, "choose", lambda *_: (only,))
+
+
+def asked(**facts: Any) -> Sweep:
+    return Sweep(**{"sizes": SIZES, "device": "cpu", "timing": Timing(rounds=3)} | facts)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_every_round_visits_every_point_once_in_an_order_of_its_own() -> None:
+    diary = Diary()
+    sizes = tuple((n, n, n) for n in range(1, 13))
+    run(asked(sizes=sizes), FakeBackend(), diary, None)
+    assert diary.totals == (12, 3)
+    rounds = [[label for number, label in diary.visits if number == r] for r in (1, 2, 3)]
+    assert [len(labels) for labels in rounds] == [12, 12, 12]
+    assert len(set(map(frozenset, rounds))) == 1
+    assert len(set(map(tuple, rounds))) == 3
+    assert [number for number, _ in diary.visits] == [1] * 12 + [2] * 12 + [3] * 12
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_seed_decides_the_order() -> None:
+    diaries = [Diary(), Diary(), Diary()]
+    sizes = tuple((n, n, n) for n in range(1, 13))
+    for diary, seed in zip(diaries, (1, 1, 2), strict=True):
+        run(asked(sizes=sizes, seed=seed), FakeBackend(), diary, None)
+    assert diaries[0].visits == diaries[1].visits != diaries[2].visits
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    diary = Diary(tmp_path / "a.csv.partial")
+    outcome = run(asked(), FakeBackend(), diary, file)
+    assert diary.lines_before == list(range(9))
+    assert outcome.path == tmp_path / "a.csv"
+    assert table.read(outcome.path) == outcome.rows
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_point_has_one_row_of_all_its_rounds() -> None:
+    outcome = run(asked(), FakeBackend(10.0), Diary(), None)
+    assert [one.size for one in outcome.rows] == ["8", "16", "24"]
+    assert {one.rounds for one in outcome.rows} == {3}
+    assert {one.percent_of_blas for one in outcome.rows} == {100.0}
+    assert not outcome.failed
+    assert outcome.device_s == pytest.approx(sum(one.device_s for one in outcome.rows))
+    assert outcome.path is None
+
+
+class FailingAt16(FakeBackend):
+    def run(self, kernel: FakeKernel) -> None:
+        if kernel.rows == 16:
+            raise LaunchError("an illegal memory access was encountered")
+        super().run(kernel)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
+    diary = Diary()
+    outcome = run(asked(), FailingAt16(), diary, ResultFile(tmp_path / "a.csv"))
+    assert Counter(label for _, label in diary.visits) == {
+        "fake at 8 float32": 3,
+        "fake at 16 float32": 1,
+        "fake at 24 float32": 3,
+    }
+    assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
+    assert outcome.rows[1].reason == "an illegal memory access was encountered"
+    assert outcome.rows[1].median_us is None
+    assert outcome.failed
+    assert table.read(tmp_path / "a.csv") == outcome.rows
+
+
+class InterruptedInRound2(FakeBackend):
+    def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
+        if len([one for one in self.events_of("sample") if one.launches == 1]) > 8:
+            raise KeyboardInterrupt
+        return super().sample(kernel, launches, count)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    diary = Diary()
+    outcome = run(asked(), InterruptedInRound2(), diary, ResultFile(tmp_path / "a.csv"))
+    assert outcome.interrupted
+    assert len(diary.rows) == 4
+    assert sorted(one.rounds for one in outcome.rows) == [1, 1, 2]
+    assert table.read(tmp_path / "a.csv") == outcome.rows
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
+    backend = FakeBackend([10.0] * 1000)  # then the script ends
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        run(asked(), backend, Diary(), ResultFile(tmp_path / "a.csv"))
+    (left,) = tmp_path.iterdir()
+    assert table.read(left)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("precious")
+    backend = FakeBackend()
+    with pytest.raises(UsageError, match="exists"):
+        run(asked(), backend, Diary(), ResultFile(tmp_path / "a.csv"))
+    assert backend.events == []
+    assert (tmp_path / "a.csv").read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_nothing_to_measure_leaves_no_file(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    with pytest.raises(UsageError):
+        run(
+            asked(variants=("cpu_blas",), dtypes=("int32",)),
+            backend,
+            Diary(),
+            ResultFile(tmp_path / "a.csv"),
+        )
+    assert list(tmp_path.iterdir()) == []
+    assert backend.events == []
+
+
+def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
+    outcome = run(
+        asked(variants=("cpu_blas",), dtypes=("float32", "int32"), sizes=((8, 8, 8),)),
+        FakeBackend(),
+        Diary(),
+        None,
+    )
+    assert [(one.dtype, one.status) for one in outcome.rows] == [
+        ("float32", "ok"),
+        ("int32", "skipped"),
+    ]
+    assert "has no int32" in outcome.rows[1].reason
+    assert not outcome.failed
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
+    backend = FakeBackend()
+    outcome = run(asked(), backend, Diary(), None)
+    assert [event.what for event in backend.events][:3] == ["compile", "warm up", "load"]
+    assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
+    noisy = [10.0, 30.0, 90.0] * 30_000
+    free = run(asked(), FakeBackend(noisy), Diary(), None)
+    tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
+    outcome = run(tight, FakeBackend(noisy), Diary(), None)
+    assert [one.samples for one in outcome.rows] == [18, 18, 18]
+    assert min(one.samples for one in free.rows) > 18
+
+
+def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = variant(lambda _a, _b, _c: None, "lazy")
+    monkeypatch.setattr(plan, "choose", lambda *_: (lazy,))
+    outcome = run(asked(), FakeBackend(), Diary(), None)
+    assert {one.status for one in outcome.rows} == {Status.WRONG}
+    assert {one.gflops for one in outcome.rows} == {None}
+    assert outcome.failed
+
+
+def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
+    assert open_backend("auto").device.backend == "cpu"
+    assert open_backend("cpu").device.backend == "cpu"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:7"])
+def test_a_gpu_that_is_not_there_is_an_error(device: str) -> None:
+    with pytest.raises(DeviceUnavailableError):
+        open_backend(device)
+
+
+def test_the_cpu_has_no_cupti() -> None:
+    with pytest.raises(UsageError, match="--timer cupti needs a GPU"):
+        open_backend("cpu", Timer.CUPTI)
+
+
+def test_the_default_file_names_time_device_and_operation() -> None:
+    path = default_output(asked(), "NVIDIA H200 (rev. 2)/" + "x" * 100)
+    assert path.parent == Path("results")
+    stamp, device = path.stem.split("-", 1)
+    assert len(stamp) == len("20250101T000000Z")
+    assert device.startswith("nvidia-h200-rev-2-x")
+    assert device.endswith("x-gemm")
+    assert len(path.name) < 100
+
+
+def test_a_source_hash_changes_with_either_file(tmp_path: Path) -> None:
+    def hash_of(py: str, cu: str) -> str:
+        (tmp_path / "mine.py").write_text(py)
+        (tmp_path / "mine.cu").write_text(cu)
+        return source_hash(
+            CudaVariant(
+                idea="",
+                launch=lambda _tile, _problem: Launch(grid=(1,), block=(1,)),
+                reuse=lambda _tile: (1, 1),
+                tiles=edges(1, 1, because=""),
+                path=tmp_path / "mine.py",
+            )
+        )
+
+    hashes = {hash_of("a", "b"), hash_of("A", "b"), hash_of("a", "B")}
+    assert len(hashes) == 3
+    assert hash_of("a", "b") == hash_of("a", "b")
+    assert {len(one) for one in hashes} == {12}
+
+
+def test_every_variant_of_ours_has_a_hash_of_its_own() -> None:
+    hashes = [session.source_hash(one) for one in variants()]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_a_measurement_carries_the_sweeps_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def remember(_problem: object, seed: int) -> object:
+        seen.append(seed)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpubench.measure.runner.make_inputs", remember)
+    run(replace(asked(variants=("cpu_blas",)), seed=77), FakeBackend(), Diary(), None)
+    assert seen == [77]

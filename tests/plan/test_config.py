@@ -1,0 +1,189 @@
+"""Flags and TOML become one sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.model import Cache, Scope, Tile, Timer
+from gpubench.plan.config import Sweep, read_sweep
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Any:
+    def write(text: str) -> Path:
+        path = tmp_path / "sweep.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def refusal(options: dict[str, Any], config: Path | None = None) -> str:
+    with pytest.raises(UsageError) as caught:
+        read_sweep(options, config)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def test_without_options_everything_has_its_default() -> None:
+    assert read_sweep({"sizes": None, "seed": None}) == Sweep()
+
+
+def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
+    sweep = read_sweep(
+        {
+            "op": "gemm",
+            "variants": "cpu_tile, cpu_blas",
+            "sizes": "64,32x16x8",
+            "tiles": "4..6",
+            "dtypes": "float32,int32",
+            "device": "cuda:1",
+            "output": "some.csv",
+            "seed": "7",
+            "rounds": "2",
+            "precision": "1%",
+            "cache": "both",
+            "scope": "end-to-end",
+            "timer": "cupti",
+            "budget": "60",
+            "launch_limit": "2.5",
+        }
+    )
+    assert sweep.variants == ("cpu_tile", "cpu_blas")
+    assert sweep.sizes == ((64, 64, 64), (32, 16, 8))
+    assert sweep.tiles == (Tile((4,)), Tile((5,)), Tile((6,)))
+    assert sweep.dtypes == ("float32", "int32")
+    assert (sweep.device, sweep.output, sweep.seed) == ("cuda:1", Path("some.csv"), 7)
+    assert (sweep.caches, sweep.scopes) == (tuple(Cache), (Scope.END_TO_END,))
+    assert sweep.timer == Timer.CUPTI
+    assert (sweep.timing.rounds, sweep.timing.precision) == (2, 0.01)
+    assert (sweep.timing.budget_s, sweep.timing.launch_limit_s) == (60, 2.5)
+
+
+def test_a_precision_is_a_fraction_or_a_percentage() -> None:
+    assert read_sweep({"precision": "0.02"}).timing.precision == 0.02
+    assert read_sweep({"precision": "2%"}).timing.precision == 0.02
+
+
+def test_flags_win_over_toml_and_toml_over_defaults(toml: Any) -> None:
+    config = toml('sizes = "8"\ntiles = "4"\nrounds = 5\n')
+    sweep = read_sweep({"sizes": "16", "tiles": None, "seed": None}, config)
+    assert sweep.sizes == ((16, 16, 16),)
+    assert sweep.tiles == (Tile((4,)),)
+    assert sweep.timing.rounds == 5
+    assert sweep.seed == Sweep().seed
+
+
+def test_toml_takes_lists_and_numbers(toml: Any) -> None:
+    sweep = read_sweep(
+        {},
+        toml(
+            'sizes = [64, "8x4x2", "1..2"]\ntiles = 16\nvariants = ["cpu_tile"]\n'
+            'seed = 3\nlaunch_limit = 0.5\nprecision = 0.01\ndtypes = ["int32"]\n'
+        ),
+    )
+    assert sweep.sizes == ((64, 64, 64), (8, 4, 2), (1, 1, 1), (2, 2, 2))
+    assert sweep.tiles == (Tile((16,)),)
+    assert (sweep.variants, sweep.dtypes) == (("cpu_tile",), ("int32",))
+    assert (sweep.seed, sweep.timing.launch_limit_s, sweep.timing.precision) == (3, 0.5, 0.01)
+
+
+@pytest.mark.parametrize("text", ["sizes = ", "= 3", "[", 'sizes = "8', "sizes = 1\nsizes = 2"])
+def test_broken_toml_is_refused_naming_the_file(toml: Any, text: str) -> None:
+    message = refusal({}, toml(text))
+    assert "sweep.toml is not TOML" in message
+
+
+def test_a_binary_file_is_not_toml(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "is not TOML" in refusal({}, path)
+
+
+def test_a_missing_or_unreadable_config_is_refused(tmp_path: Path) -> None:
+    assert "cannot read" in refusal({}, tmp_path / "none.toml")
+    assert "cannot read" in refusal({}, tmp_path)
+
+
+def test_an_unknown_key_gives_the_nearest(toml: Any) -> None:
+    assert "unknown key 'size'; did you mean 'sizes'?" in refusal({}, toml("size = 8"))
+
+
+def test_an_unknown_option_gives_the_nearest() -> None:
+    assert "unknown option 'tile'; did you mean 'tiles'?" in refusal({"tile": "8"})
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        ("[sizes]\nm = 8", "--sizes"),
+        ("sizes = true", "--sizes"),
+        ("sizes = []", "--sizes"),
+        ("sizes = [[8, 4], [2]]\ntiles = [true]", "--tiles"),
+        ("sizes = 1979-05-27", "--sizes"),
+        ("tiles = 1.5", "--tiles"),
+        ("[variants]\nname = 'cpu_blas'", "--variants"),
+        ("variants = true", "--variants"),
+        ("variants = []", "--variants"),
+        ("dtypes = 32", "--dtypes"),
+        ("[dtypes]\nx = 1", "--dtypes"),
+        ("device = 0", "--device"),
+        ("seed = true", "--seed"),
+        ("seed = 1.5", "--seed"),
+        ("seed = 'x'", "--seed"),
+        ("rounds = []", "--rounds"),
+        ("rounds = true", "--rounds"),
+        ("precision = nan", "--precision"),
+        ("launch_limit = inf", "--launch-limit"),
+        ("launch_limit = true", "--launch-limit"),
+        ("budget = '1e400'", "--budget"),
+        ("[output]\npath = 'x'", "--output"),
+        ("output = true", "--output"),
+        ("output = ''", "--output"),
+    ],
+)
+def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
+    toml: Any, text: str, flag: str
+) -> None:
+    assert refusal({}, toml(text)).startswith(flag)
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"op": "gem"}, "did you mean 'gemm'"),
+        ({"dtypes": "float23"}, "did you mean 'float32'"),
+        ({"dtypes": ","}, "known: float32"),
+        ({"device": "gpu"}, "auto, cpu, cuda or cuda:1"),
+        ({"device": "cuda:x"}, "auto, cpu, cuda or cuda:1"),
+        ({"device": "cuda:1000"}, "auto, cpu, cuda or cuda:1"),
+        ({"seed": "-1"}, "from 0"),
+        ({"seed": "9" * 30}, "out of range"),
+        ({"seed": "9" * 5000}, "--seed"),
+        ({"rounds": "0"}, "from 1 to 1000"),
+        ({"rounds": "2.5"}, "a whole number"),
+        ({"precision": "0"}, "out of range"),
+        ({"precision": "101%"}, "out of range"),
+        ({"precision": "%"}, "not a number"),
+        ({"cache": "warm"}, "cold, hot, both"),
+        ({"scope": "kernels"}, "did you mean 'kernel'"),
+        ({"timer": "host"}, "events, cupti"),
+        ({"budget": "0"}, "out of range"),
+        ({"launch_limit": "nan"}, "out of range"),
+        ({"launch_limit": "soon"}, "not a number"),
+        ({"variants": ","}, "--variants"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_says_what_would_be_right(
+    options: dict[str, str], hint: str
+) -> None:
+    assert hint in refusal(options)
+
+
+def test_a_dtype_given_twice_is_swept_once() -> None:
+    assert read_sweep({"dtypes": "int32,float32,int32"}).dtypes == ("int32", "float32")

@@ -1,0 +1,186 @@
+"""Lists on the command line: what they mean, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gpubench.errors import UsageError
+from gpubench.model import Problem, Tile
+from gpubench.plan.ranges import LARGEST, MOST_ITEMS, parse_names, parse_sizes, parse_tiles
+
+SPANS = [
+    ("16", [16]),
+    ("007", [7]),
+    ("1..4", [1, 2, 3, 4]),
+    ("5..5", [5]),
+    ("1..10:4", [1, 5, 9]),
+    ("64..256:64", [64, 128, 192, 256]),
+    ("1..64:x2", [1, 2, 4, 8, 16, 32, 64]),
+    ("1..100:x10", [1, 10, 100]),
+    ("3..20:X2", [3, 6, 12]),
+    (" 8 , 4..6 ", [8, 4, 5, 6]),
+    ("6,4..7,6", [6, 4, 5, 7]),
+    (f"{LARGEST}", [LARGEST]),
+    (f"1..{LARGEST}:x2", [2**power for power in range(31)]),
+]
+
+NOT_UNDERSTOOD = [
+    *("", " ", ",", "1,", ",1", "1,,2"),
+    *("0", "-5", "abc", "1e9", "1.5", "0x10", "+1", "1_000", "²", "٣"),
+    *("1..", "..5", "1...5", "9..1", "1..4:", "1..4:0", "1..4:x", "1..4:-1", "1..2:3:4"),
+    *("1..64:x1", "1..64:x0", "0..4", "1..99999999999"),
+    *(f"{LARGEST + 1}", "9" * 30, "9" * 5_000, f"1..{'9' * 5_000}", f"1..4:{'9' * 5_000}"),
+    *(f"1..{MOST_ITEMS + 1}", "1..2000000000", "1..6000,7000..12000"),
+    *("1x2", "1x2x", "x2", "4x0x4x", "1..2x3", "1x1x1..2", "1x" * 3_000 + "1", "1\n2", "1\x1b[2J"),
+]
+
+SIZES_NOT_UNDERSTOOD = ["0x1x1", "1x2x3x4", "1x1x4294967296", "16x16x16/8x8", "٣x٣x٣"]
+
+TILES_NOT_UNDERSTOOD = [
+    *("16x0", "16x16/", "16x16/8", "16x16/8x8x8", "16x16/s", "16x16/s0", "16x16s3", "0x0"),
+    *("16x16/8x0", "16x4294967296", f"{'9' * 5_000}x1", f"{'9' * 4_000}x1", "16x٣"),
+]
+
+
+def refusal(parse: Any, text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+def items(parse: Any, text: str) -> list[Any] | None:
+    """What a text means; None if it is refused, which it must be in one short line."""
+    try:
+        return list(parse(text))
+    except UsageError as error:
+        message = str(error)
+    assert is_one_short_line(message)
+    return None
+
+
+def is_one_short_line(message: str) -> bool:
+    return message.isprintable() and 0 < len(message) < 300
+
+
+@pytest.mark.parametrize(("text", "numbers"), SPANS)
+def test_a_list_of_tiles_means_these_edges(text: str, numbers: list[int]) -> None:
+    assert parse_tiles(text) == tuple(Tile((number,)) for number in numbers)
+
+
+@pytest.mark.parametrize(("text", "numbers"), SPANS)
+def test_a_list_of_sizes_means_these_squares(text: str, numbers: list[int]) -> None:
+    assert parse_sizes(text) == tuple((number, number, number) for number in numbers)
+
+
+def test_a_size_of_three_numbers_is_m_n_k() -> None:
+    assert parse_sizes("320x640x160, 8") == ((320, 640, 160), (8, 8, 8))
+
+
+def test_a_block_tile_has_its_thread_tile_and_stages() -> None:
+    assert parse_tiles("128x64x8/8x4/s3,16") == (
+        Tile(block=(128, 64, 8), thread=(8, 4), stages=3),
+        Tile((16,)),
+    )
+
+
+@pytest.mark.parametrize("text", NOT_UNDERSTOOD + SIZES_NOT_UNDERSTOOD)
+def test_sizes_that_are_no_list_are_refused_in_one_line(text: str) -> None:
+    message = refusal(parse_sizes, text)
+    assert message.startswith("--sizes: ")
+    assert is_one_short_line(message)
+
+
+@pytest.mark.parametrize("text", NOT_UNDERSTOOD + TILES_NOT_UNDERSTOOD)
+def test_tiles_that_are_no_list_are_refused_in_one_line(text: str) -> None:
+    # A tile, unlike a size, may have two numbers.
+    if text == "1x2":
+        assert parse_tiles(text) == (Tile((1, 2)),)
+        return
+    message = refusal(parse_tiles, text)
+    assert message.startswith("--tiles: ")
+    assert is_one_short_line(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("9..1", "1..9"),
+        ("1..64:x1", "a factor is 2 or more"),
+        ("0", "from 1 to"),
+        ("1..20000", "widen the step"),
+        ("4,,5", "is empty"),
+        ("abc", "320x640x320"),
+    ],
+)
+def test_a_refusal_says_what_would_be_right(text: str, hint: str) -> None:
+    assert hint in refusal(parse_sizes, text)
+
+
+@pytest.mark.parametrize("text", ["1..10000", "1..10000,5..7"])
+def test_a_list_may_have_as_many_items_as_the_limit_says(text: str) -> None:
+    assert len(parse_tiles(text)) == MOST_ITEMS
+
+
+list_like = st.one_of(
+    st.text(),
+    st.text("0123456789.x:,/s- ", max_size=40),
+    st.lists(
+        st.from_regex(r"[0-9]{1,12}(\.\.[0-9]{1,12}(:x?[0-9]{0,4})?)?", fullmatch=True), max_size=5
+    ).map(",".join),
+)
+
+
+@given(list_like)
+@example("1..2147483647:x2," * 400)
+@example("9" * 100_000)
+@example("0" * 5_000 + "1")
+@example("0" * 5_000 + "9..1")
+def test_any_text_is_a_bounded_list_of_sizes_or_refused_in_one_line(text: str) -> None:
+    sizes = items(parse_sizes, text)
+    if sizes is not None:
+        assert 1 <= len(sizes) == len(set(sizes)) <= MOST_ITEMS
+        assert all(1 <= extent <= LARGEST for size in sizes for extent in size)
+
+
+@given(list_like)
+@example("9" * 100_000)
+@example("0" * 5_000 + "1")
+@example("0" * 5_000 + "9..1")
+@example("1x" * 50_000 + "1")
+def test_any_text_is_a_bounded_list_of_tiles_or_refused_in_one_line(text: str) -> None:
+    tiles = items(parse_tiles, text)
+    if tiles is not None:
+        assert 1 <= len(tiles) == len(set(tiles)) <= MOST_ITEMS
+        assert all(1 <= number <= LARGEST for tile in tiles for number in tile.numbers)
+
+
+extents = st.integers(1, LARGEST)
+
+
+@given(st.tuples(extents, extents, extents))
+def test_a_size_reads_back_as_it_prints(size: tuple[int, int, int]) -> None:
+    m, n, k = size
+    assert parse_sizes(Problem(op="gemm", m=m, n=n, k=k, dtype="float32").size) == (size,)
+
+
+tiles = st.builds(
+    Tile,
+    block=st.lists(extents, min_size=1, max_size=3).map(tuple),
+    thread=st.just(()) | st.tuples(extents, extents),
+    stages=st.integers(1, 8),
+)
+
+
+@given(tiles)
+def test_a_tile_reads_back_as_it_prints(tile: Tile) -> None:
+    assert Tile.parse(str(tile)) == tile
+    if "x" in str(tile):
+        assert parse_tiles(str(tile)) == (tile,)
+
+
+def test_names_lose_blanks_and_repeats_and_keep_their_order() -> None:
+    assert parse_names(" b, a ,,b,c ") == ("b", "a", "c")

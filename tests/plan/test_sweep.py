@@ -1,0 +1,146 @@
+"""What a sweep will measure, and what it skips and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.model import Cache, Point, Scope, Tile, Timer
+from gpubench.plan.config import Sweep
+from gpubench.plan.sweep import MOST_GRID_Y, plan
+
+
+def square(*extents: int) -> tuple[tuple[int, int, int], ...]:
+    return tuple((extent, extent, extent) for extent in extents)
+
+
+def edges(*numbers: int) -> tuple[Tile, ...]:
+    return tuple(Tile((number,)) for number in numbers)
+
+
+def planned(backend: str, **asked: Any) -> dict[tuple[str, str, str, str], str | None]:
+    """Reasons by variant, tile, size and dtype."""
+    points = plan(Sweep(**asked), backend)
+    labelled = {
+        (p.variant.name, str(p.tile or ""), p.problem.size, p.problem.dtype): reason
+        for p, reason in points.items()
+    }
+    assert len(labelled) == len(points)
+    return labelled
+
+
+def test_a_sweep_is_every_variant_at_every_tile_size_and_dtype() -> None:
+    points = planned(
+        "cuda",
+        variants=("naive", "shared_tile"),
+        tiles=edges(8, 16),
+        sizes=square(64, 100),
+        dtypes=("float32", "int32"),
+    )
+    assert points == dict.fromkeys(
+        (
+            (variant, tile, size, dtype)
+            for variant in ("naive", "shared_tile")
+            for tile in ("8", "16")
+            for size in ("64", "100")
+            for dtype in ("float32", "int32")
+        ),
+        None,
+    )
+
+
+def test_a_variant_without_tiles_is_one_point() -> None:
+    assert planned("cpu", variants=("cpu_blas",), tiles=edges(8, 16), sizes=square(64)) == {
+        ("cpu_blas", "", "64", "float32"): None
+    }
+
+
+def test_without_tiles_each_variant_takes_its_own() -> None:
+    points = planned("cuda", variants=("shared_tile",), sizes=square(64))
+    assert [tile for _, tile, _, _ in points] == ["1", "2", "4", "8", "16", "32"]
+
+
+def test_an_illegal_tile_is_skipped_with_its_reason() -> None:
+    points = planned("cuda", variants=("shared_tile",), tiles=edges(32, 33), sizes=square(64))
+    assert points["shared_tile", "32", "64", "float32"] is None
+    reason = points["shared_tile", "33", "64", "float32"]
+    assert "1 to 32" in reason
+    assert "1024" in reason
+
+
+def test_a_tile_may_be_legal_for_one_variant_alone() -> None:
+    points = planned("cuda", variants=("naive", "register_tile"), tiles=edges(40), sizes=square(64))
+    assert points["naive", "40", "64", "float32"]
+    assert points["register_tile", "40", "64", "float32"] is None
+
+
+def test_no_legal_tile_at_all_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="--tiles: no variant takes any of these: naive takes"):
+        plan(Sweep(variants=("naive",), tiles=edges(33, 64)), "cuda")
+    with pytest.raises(UsageError, match="--tiles: no variant takes any of these"):
+        plan(Sweep(tiles=edges(5000)), "cpu")
+
+
+def test_a_missing_dtype_is_skipped_with_its_reason_if_the_variant_was_named() -> None:
+    points = planned("cpu", variants=("cpu_blas",), sizes=square(64), dtypes=("float32", "int32"))
+    assert points["cpu_blas", "", "64", "float32"] is None
+    assert "has no int32" in points["cpu_blas", "", "64", "int32"]
+
+
+def test_a_missing_dtype_is_no_news_if_the_variant_was_not_named() -> None:
+    points = planned("cpu", sizes=square(64), dtypes=("float32", "int32"))
+    assert ("cpu_blas", "", "64", "float32") in points
+    assert ("cpu_blas", "", "64", "int32") not in points
+    assert points["cpu_naive", "", "64", "int32"] is None
+
+
+def test_nothing_to_measure_is_a_usage_error_with_the_reasons() -> None:
+    with pytest.raises(UsageError, match="nothing to measure: cpu_blas has no int32"):
+        plan(Sweep(variants=("cpu_blas",), dtypes=("int32",)), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("variant", "size"), [("naive", (70_000, 8, 8)), ("naive_uncoalesced", (8, 70_000, 8))]
+)
+def test_a_grid_with_too_many_rows_of_blocks_is_skipped(
+    variant: str, size: tuple[int, int, int]
+) -> None:
+    points = planned("cuda", variants=(variant,), tiles=edges(1, 2), sizes=(size,))
+    (one, two) = points.values()
+    assert "at most 65535 in y" in one
+    assert two is None
+
+
+def test_the_largest_grid_is_not_skipped() -> None:
+    points = planned("cuda", variants=("naive",), tiles=edges(1), sizes=((MOST_GRID_Y, 1, 1),))
+    assert list(points.values()) == [None]
+
+
+def test_too_many_points_are_refused_before_they_are_made() -> None:
+    sizes = square(*range(1, 10_001))
+    with pytest.raises(UsageError, match="320000 points"):
+        plan(Sweep(variants=("naive",), tiles=edges(*range(1, 33)), sizes=sizes), "cuda")
+
+
+def test_both_caches_are_two_points() -> None:
+    points = plan(Sweep(variants=("cpu_blas",), caches=tuple(Cache)), "cpu")
+    assert [point.cache for point in points] == [Cache.COLD, Cache.HOT]
+
+
+def test_end_to_end_is_one_point_whatever_the_cache() -> None:
+    points: dict[Point, str | None] = plan(
+        Sweep(variants=("cpu_blas",), caches=tuple(Cache), scopes=tuple(Scope)), "cpu"
+    )
+    assert [(point.scope, point.cache) for point in points] == [
+        (Scope.KERNEL, Cache.COLD),
+        (Scope.KERNEL, Cache.HOT),
+        (Scope.END_TO_END, Cache.COLD),
+    ]
+
+
+def test_the_cpu_is_timed_by_the_hosts_clock() -> None:
+    (on_cpu,) = plan(Sweep(variants=("cpu_blas",)), "cpu")
+    (on_gpu,) = plan(Sweep(variants=("cublas",), timer=Timer.CUPTI), "cuda")
+    assert (on_cpu.timer, on_gpu.timer) == (Timer.HOST, Timer.CUPTI)

@@ -1,0 +1,173 @@
+"""Rows as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes import failed, measured, point, variant
+from rich.console import Console, RenderableType
+
+from gpubench.analyze.gaps import Gap
+from gpubench.model import Cache, Point, Scope, Status, Tile, edges
+from gpubench.show.tables import (
+    PIPED_WIDTH,
+    best_table,
+    comparison,
+    console,
+    gap_table,
+    milliseconds,
+    number,
+    results,
+    spans,
+    tied_tiles,
+    tile_table,
+)
+from gpubench.table import Row
+
+TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
+OTHER = variant(name="other", tiles=edges(1, 64, because="of a test"))
+
+
+def text_of(shown: RenderableType) -> str:
+    screen = Console(width=200, no_color=True)
+    with screen.capture() as capture:
+        screen.print(shown)
+    return capture.get()
+
+
+def lines_of(shown: RenderableType) -> list[list[str]]:
+    return [words for line in text_of(shown).splitlines() if (words := line.split())]
+
+
+def at(tile: int | None, of: Any = TILED, **facts: Any) -> Point:
+    return point(of, tile=Tile((tile,)) if tile else None, **facts)
+
+
+def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED) -> Row:
+    interval = {"ci_low_us": median_us - spread_us, "ci_high_us": median_us + spread_us}
+    return measured(median_us, at(tile, of), **interval)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "text"),
+    [
+        (None, ""),
+        (2.0, "0.0020"),
+        (275.3, "0.2753"),
+        (999.96, "1.0000"),
+        (1_000.0, "1.000"),
+        (57_100.0, "57.10"),
+        (1_204_000.0, "1204"),
+        (31_000_000.0, "3.100e+04"),
+    ],
+)
+def test_milliseconds_have_four_digits(time_us: float | None, text: str) -> None:
+    assert milliseconds(time_us) == text
+
+
+def test_numbers_have_their_decimals_or_are_missing() -> None:
+    assert number(1234.56, 1) == "1,234.6"
+    assert number(None, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("tiles", "text"),
+    [
+        ([], ""),
+        (["7"], "7"),
+        (["1", "2", "3", "8", "10", "11"], "1..3, 8, 10..11"),
+        (["32", "16x16", "17"], "32, 16x16, 17"),
+    ],
+)
+def test_consecutive_tiles_are_a_span(tiles: list[str], text: str) -> None:
+    assert spans(tiles) == text
+
+
+def test_the_tile_table_is_in_the_order_of_tiles_and_marks_the_best_of_each_variant() -> None:
+    rows = [
+        row_of(16, 10.0),
+        row_of(8, 20.0),
+        row_of(100, 30.0),
+        row_of(16, 40.0, of=OTHER),
+        row_of(8, 35.0, of=OTHER),
+    ]
+    _, _, *lines = lines_of(tile_table(rows))
+    assert lines == [
+        ["8", "0.0200", "0.0350", "*"],
+        ["16", "0.0100", "*", "0.0400"],
+        ["100", "0.0300"],
+    ]
+
+
+def test_tiles_whose_intervals_overlap_with_the_best_are_tied() -> None:
+    rows = [row_of(8, 10.0, 0.5), row_of(16, 10.4, 0.5), row_of(32, 12.0, 0.5)]
+    assert tied_tiles(rows, rows[0]) == ["8", "16"]
+    table = text_of(tile_table(rows))
+    assert "0.0100 *" in table
+    assert "0.0104 =" in table
+    assert "0.0120\n" in table
+
+
+def test_the_best_table_is_fastest_first() -> None:
+    rows = [row_of(8, 20.0), row_of(16, 10.0), row_of(4, 5.0, of=OTHER)]
+    header, _, *lines = lines_of(best_table(rows))
+    assert [line[:2] for line in lines] == [["other", "4"], ["tiled", "16"]]
+    # A CPU has no known peak: the column says nothing, and is not there.
+    assert "peak" not in header
+
+
+def test_results_have_a_heading_for_each_problem() -> None:
+    shown = text_of(
+        results(
+            [
+                measured(10.0, at(8)),
+                measured(10.0, at(8, size=(32, 32, 32), dtype="int32")),
+                measured(10.0, at(8, cache=Cache.HOT, scope=Scope.END_TO_END)),
+            ]
+        )
+    )
+    assert "gemm 64x48x32 float32 on Fake CPU, cold cache\n" in shown
+    assert "gemm 32 int32 on Fake CPU, cold cache\n" in shown
+    assert "gemm 64x48x32 float32 on Fake CPU, hot cache, end-to-end\n" in shown
+    assert "Gop/s" in shown
+    assert "GFLOP/s" in shown
+
+
+def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
+    rows = [
+        measured(10.0, at(8)),
+        *(failed(Status.SKIPPED, "too many threads", at(tile)) for tile in (33, 34, 35)),
+        failed(Status.WRONG, "relative error 1", at(4)),
+        failed(Status.ERROR, "does not compile", at(None, variant(name="plain"))),
+    ]
+    lines = text_of(results(rows)).splitlines()
+    assert "skipped: tiled 33..35: too many threads" in lines
+    assert "wrong: tiled 4: relative error 1" in lines
+    assert "error: plain: does not compile" in lines
+
+
+def test_nothing_measured_still_says_why() -> None:
+    shown = text_of(results([failed(Status.ERROR, "lost [the] device", at(8))]))
+    assert "error: tiled 8: lost [the] device" in shown
+
+
+def test_a_comparison_has_no_tile_table() -> None:
+    shown = text_of(comparison([row_of(8, 20.0), row_of(16, 10.0)]))
+    assert "tiled, ms" not in shown
+    assert "16" in shown
+
+
+def test_an_odd_gap_is_marked() -> None:
+    gaps = [
+        Gap(label=f"kernel {n}", events_us=n + gap, cupti_us=n)
+        for n, gap in ((2, 1.0), (3, 1.0), (4, 2.0))
+    ]
+    _, _, *lines = lines_of(gap_table(gaps))
+    assert [line[-1] == "!" for line in lines] == [False, False, True]
+
+
+def test_elsewhere_than_in_a_terminal_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert console().width == PIPED_WIDTH
+    monkeypatch.setenv("COLUMNS", "300")
+    assert console().width == 300

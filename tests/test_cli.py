@@ -1,0 +1,451 @@
+"""The commands as a user runs them: in processes of their own, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import gpubench
+from gpubench.cli import app
+from gpubench.table import NAMES, read
+
+HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
+
+COMMANDS = typer.main.get_command(app).commands
+TIMEOUT_S = 60
+REFUSAL_TIMEOUT_S = 15
+"""What is refused is refused at once; a case that begins to sweep must not hold up the others."""
+
+ANSI = "\x1b["
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+    files: list[str]
+    """In the folder it ran in, afterwards."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def findable() -> Iterator[None]:
+    """Commands run in other folders, and must find the package under test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
+        yield
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def run(
+    folder: Path, *arguments: str | bytes, timeout_s: float = TIMEOUT_S, **environment: str
+) -> Done:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpubench", *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr, files_in(folder))
+
+
+# ---- help
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_loads_nothing_heavy(command: str | None) -> None:
+    arguments = [command, "--help"] if command else ["--help"]
+    code = (
+        "import sys\n"
+        "from gpubench.cli import main\n"
+        f"sys.argv[1:] = {arguments}\n"
+        "try:\n    main()\n"
+        "except SystemExit as error:\n    assert not error.code\n"
+        f"print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
+    assert done.stderr.strip() == "[]"
+    assert "Usage: " in done.stdout
+
+
+def test_no_arguments_print_the_help(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    shown = done.out or done.err
+    assert shown.startswith("Usage: ")
+    assert len(shown.splitlines()) > 10
+
+
+def test_the_version_is_printed(tmp_path: Path) -> None:
+    done = run(tmp_path, "--version")
+    assert (done.code, done.out, done.err) == (0, f"gpubench {gpubench.__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_an_example_of_itself(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.help
+    assert f"Example: gpubench {name}" in command.epilog
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help(name: str) -> None:
+    options = [one for one in COMMANDS[name].params if one.name != "help"]
+    assert options
+    assert [one.name for one in options if not one.help] == []
+
+
+def test_the_program_itself_has_help_and_an_example() -> None:
+    root = typer.main.get_command(app)
+    assert root.help
+    assert "gpubench sweep --sizes" in root.epilog
+    assert all(option.help for option in root.params)
+
+
+@pytest.mark.parametrize("name", ["sweep", "compare-cublas"])
+def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
+    from gpubench.plan.config import _OPTIONS
+
+    flags = {one.name for one in COMMANDS[name].params} - {"config", "force", "help"}
+    assert flags == set(_OPTIONS) - ({"op"} if name == "compare-cublas" else set())
+
+
+# ---- what is refused
+
+BAD_LISTS = (
+    *("", ",", "4,,5", "0", "-5", "abc", "1..", "..5", "9..1", "1e9", "1.5", "1..64:x1", "1..4:0"),
+    *("9" * 400, "1..2000000000", "1\n2", "٣"),
+)
+
+SWEEP = ("sweep", "--device", "cpu")
+
+REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
+    **{f"--sizes={text[:20]!a}": ((*SWEEP, f"--sizes={text}"), "--sizes") for text in BAD_LISTS},
+    **{f"--tiles={text[:20]!a}": ((*SWEEP, f"--tiles={text}"), "--tiles") for text in BAD_LISTS},
+    "size of two numbers": ((*SWEEP, "--sizes", "4x4"), "MxNxK"),
+    "bytes that are no text": ((*SWEEP, "--sizes", b"\xff\xfe"), "--sizes"),
+    "unknown variant": ((*SWEEP, "--variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
+    "variant of a gpu": ((*SWEEP, "--variants", "shared_tile"), "--device cuda"),
+    "no variant": ((*SWEEP, "--variants", ","), "--variants"),
+    "unknown dtype": ((*SWEEP, "--dtypes", "float33"), "did you mean 'float32'"),
+    "dtype nobody has": (
+        (*SWEEP, "--variants", "cpu_blas", "--dtypes", "int32"),
+        "has no int32",
+    ),
+    "no legal tile": ((*SWEEP, "--tiles", "257,1000"), "no variant takes any of these"),
+    "unknown operation": ((*SWEEP, "--op", "gemv"), "did you mean 'gemm'"),
+    "unknown device": (("sweep", "--device", "tpu"), "auto, cpu, cuda"),
+    "gpu that is not there": (("sweep", "--device", "cuda"), "CUDA"),
+    "second gpu": (("sweep", "--device", "cuda:1"), "CUDA"),
+    "cupti on a cpu": ((*SWEEP, "--timer", "cupti"), "--timer cupti"),
+    "bad seed": ((*SWEEP, "--seed", "x"), "--seed"),
+    "bad rounds": ((*SWEEP, "--rounds", "0"), "--rounds"),
+    "bad precision": ((*SWEEP, "--precision", "200%"), "--precision"),
+    "bad cache": ((*SWEEP, "--cache", "lukewarm"), "--cache"),
+    "bad scope": ((*SWEEP, "--scope", "all"), "--scope"),
+    "bad budget": ((*SWEEP, "--budget", "-1"), "--budget"),
+    "bad launch limit": ((*SWEEP, "--launch-limit", "nan"), "--launch-limit"),
+    "too many points": ((*SWEEP, "--sizes", "1..10000", "--tiles", "1..64"), "points"),
+    "output in a file": ((*SWEEP, "--output", "/dev/null/x.csv"), "--output"),
+    "output is a folder": ((*SWEEP, "--output", "/usr"), "--output"),
+    "output is the root": ((*SWEEP, "--output", "/"), "--output"),
+    "output is empty": ((*SWEEP, "--output", ""), "--output"),
+    "output is here": ((*SWEEP, "--output", "."), "--output"),
+    "output is unwritable": ((*SWEEP, "--output", "/proc/x.csv"), "--output"),
+    "output has too long a name": ((*SWEEP, "--output", "x" * 300), "--output"),
+    "output holds a null byte in toml": (
+        (*SWEEP, "--config", "{folder}/null.toml"),
+        "--output",
+    ),
+    "missing config": ((*SWEEP, "--config", "nowhere.toml"), "cannot read nowhere.toml"),
+    "config is a folder": ((*SWEEP, "--config", "{folder}"), "cannot read"),
+    "broken toml": ((*SWEEP, "--config", "{folder}/broken.toml"), "is not TOML"),
+    "binary toml": ((*SWEEP, "--config", "{folder}/binary.toml"), "is not TOML"),
+    "unknown key": ((*SWEEP, "--config", "{folder}/unknown.toml"), "did you mean 'sizes'"),
+    "table in toml": ((*SWEEP, "--config", "{folder}/table.toml"), "--sizes"),
+    "boolean in toml": ((*SWEEP, "--config", "{folder}/boolean.toml"), "--tiles"),
+    "unknown option": ((*SWEEP, "--tile", "8"), "No such option"),
+    "option without value": (("sweep", "--sizes"), "requires an argument"),
+    "stray argument": (("sweep", "extra"), "extra"),
+    "unknown command": (("swep",), "No such command"),
+    "compare without gpu": (("compare-cublas",), "needs an NVIDIA GPU"),
+    "compare on the cpu": (("compare-cublas", "--device", "cpu"), "needs an NVIDIA GPU"),
+    "compare with bad sizes": (("compare-cublas", "--sizes", "0"), "--sizes"),
+    "deviceinfo of a gpu": (("deviceinfo", "--device", "cuda"), "CUDA"),
+    "deviceinfo of nonsense": (("deviceinfo", "--device", "x"), "--device"),
+    "selfcheck without gpu": (("selfcheck",), "GPU"),
+    "selfcheck on the cpu": (("selfcheck", "--device", "cpu"), "GPU"),
+    "variants of an unknown operation": (("variants", "--op", "gem"), "did you mean 'gemm'"),
+    "variants of an unknown device": (("variants", "--device", "tpu"), "cuda or cpu"),
+}
+
+
+@pytest.fixture(scope="session")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Done]]]:
+    """All of them, as many at a time as there are CPUs."""
+    configs = tmp_path_factory.mktemp("configs")
+    for name, text in {
+        "broken": 'sizes = "8',
+        "unknown": "size = 8\n",
+        "table": "[sizes]\nm = 8\n",
+        "boolean": "tiles = true\n",
+        "null": 'output = "a\\u0000b.csv"\n',
+    }.items():
+        (configs / f"{name}.toml").write_text(text)
+    (configs / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
+
+    def filled(argument: str | bytes) -> str | bytes:
+        return argument.replace("{folder}", str(configs)) if isinstance(argument, str) else argument
+
+    def refused(arguments: tuple[str | bytes, ...]) -> Done:
+        folder = tmp_path_factory.mktemp("refused")
+        return run(folder, *map(filled, arguments), timeout_s=REFUSAL_TIMEOUT_S)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {case: pool.submit(refused, arguments) for case, (arguments, _) in REFUSED.items()}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(
+    refusals: dict[str, Future[Done]], case: str
+) -> None:
+    done = refusals[case].result()
+    assert "Traceback" not in done.err
+    assert len(done.err.splitlines()) == 1
+    assert done.err.startswith("gpubench: ")
+    assert len(done.err) < 700
+    assert REFUSED[case][1] in done.err
+    assert done.code == 2
+    assert done.out == ""
+    assert done.files == []
+
+
+# ---- sweeping
+
+QUICKER = ("--rounds", "1", "--cache", "hot")
+QUICK = (*SWEEP, "--sizes", "8", "--variants", "cpu_blas")
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """A small sweep, and the folder it ran in."""
+    arguments = "sweep --sizes 16 --tiles 4,8 --variants cpu_tile,cpu_blas --device cpu --budget 2"
+    return run(tmp_path_factory.mktemp("swept"), *arguments.split())
+
+
+def test_a_sweep_writes_its_csv_under_results_and_says_where_last(swept: Done) -> None:
+    assert swept.code == 0
+    (file,) = swept.files
+    assert re.fullmatch(r"results/\d{8}T\d{6}Z-.*-gemm\.csv", file)
+    assert swept.out.splitlines()[-1] == file
+
+
+def test_a_sweep_shows_its_tables_on_stdout_and_its_progress_on_stderr(swept: Done) -> None:
+    assert "gemm 16 float32 on" in swept.out
+    assert "cpu_tile, ms" in swept.out
+    assert "% of BLAS" in swept.out
+    assert "3 points" in swept.err
+    assert "3 points" not in swept.out
+
+
+def test_a_piped_sweep_has_no_colours(swept: Done) -> None:
+    assert ANSI not in swept.out + swept.err
+    assert "\r" not in swept.out + swept.err
+
+
+def test_what_a_sweep_wrote_is_read_back(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        *(*SWEEP, "--sizes", "8,9x7x5", "--variants", "cpu_blas,cpu_naive"),
+        *("--dtypes", "float32,int32", *QUICKER, "-o", "a.csv"),
+    )
+    assert (done.code, done.files) == (0, ["a.csv"])
+    rows = read(tmp_path / "a.csv")
+    assert [(one.variant, one.size, one.dtype, one.status) for one in rows] == [
+        ("cpu_blas", "8", "float32", "ok"),
+        ("cpu_naive", "8", "float32", "ok"),
+        ("cpu_blas", "9x7x5", "float32", "ok"),
+        ("cpu_naive", "9x7x5", "float32", "ok"),
+        ("cpu_blas", "8", "int32", "skipped"),
+        ("cpu_naive", "8", "int32", "ok"),
+        ("cpu_blas", "9x7x5", "int32", "skipped"),
+        ("cpu_naive", "9x7x5", "int32", "ok"),
+    ]
+    assert "skipped: cpu_blas: has no int32" in done.out
+    assert (tmp_path / "a.csv").read_text().splitlines()[0] == ",".join(NAMES)
+
+
+def test_an_existing_file_is_overwritten_only_by_force(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("precious")
+    refused = run(tmp_path, *QUICK, *QUICKER, "-o", "a.csv")
+    assert (refused.code, refused.files) == (2, ["a.csv"])
+    assert "a.csv exists; --force overwrites it" in refused.err
+    assert (tmp_path / "a.csv").read_text() == "precious"
+    assert run(tmp_path, *QUICK, *QUICKER, "-o", "a.csv", "--force").code == 0
+    assert len(read(tmp_path / "a.csv")) == 1
+
+
+def test_a_config_is_read_and_flags_win(tmp_path: Path) -> None:
+    config = tmp_path / "sweep.toml"
+    config.write_text('sizes = [8, 16]\nvariants = "cpu_blas"\nrounds = 1\ncache = "hot"\n')
+    done = run(tmp_path, "sweep", "--config", "sweep.toml", "--sizes", "4", "--output", "a.csv")
+    assert done.code == 0
+    assert [one.size for one in read(tmp_path / "a.csv")] == ["4"]
+
+
+def test_a_size_that_does_not_fit_into_memory_is_skipped(tmp_path: Path) -> None:
+    done = run(tmp_path, *QUICK, *QUICKER, "--sizes", "8,2000000", "-o", "a.csv")
+    assert done.code == 0
+    fitting, hopeless = read(tmp_path / "a.csv")
+    assert (fitting.status, hopeless.status) == ("ok", "skipped")
+    assert "bytes of memory" in hopeless.reason
+
+
+STARTED = """
+import resource, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if "{limit}":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int("{limit}"),) * 2)
+from gpubench.cli import main
+main()
+"""
+"""A shell may start its background jobs with SIGINT ignored; this does not."""
+
+
+def start(folder: Path, *arguments: str, limit: str = "") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", STARTED.format(limit=limit), *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until and process.poll() is None:
+        if path.exists() and len(path.read_text().splitlines()) >= count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{path.name} never had {count} lines: {process.communicate()}")
+
+
+LONG = ("sweep", "--device", "cpu", "--sizes", "8..512:2", "--variants", "cpu_blas", "-o", "a.csv")
+
+
+def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
+    with start(tmp_path, *LONG, "--cache", "hot") as process:
+        wait_for_lines(tmp_path / "a.csv.partial", 4, process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted" in err
+    assert out.splitlines()[-1] == "a.csv"
+    assert files_in(tmp_path) == ["a.csv"]
+    rows = read(tmp_path / "a.csv")
+    assert 3 <= len(rows) < 256
+    assert {one.status for one in rows} == {"ok"}
+
+
+def test_a_killed_sweep_leaves_its_rows_on_disk(tmp_path: Path) -> None:
+    with start(tmp_path, *LONG, "--cache", "hot") as process:
+        wait_for_lines(tmp_path / "a.csv.partial", 3, process)
+        process.kill()
+        process.communicate(timeout=TIMEOUT_S)
+    assert len(read(tmp_path / "a.csv.partial")) >= 2
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_rows(tmp_path: Path) -> None:
+    with start(tmp_path, *LONG, "--cache", "hot", limit="4000") as process:
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode != 0
+    assert "Traceback" not in err
+    assert "a.csv" in err.splitlines()[-1]
+    whole_lines = (tmp_path / "a.csv.partial").read_text().splitlines()[1:-1]
+    assert len(whole_lines) >= 2
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    with start(tmp_path, "variants") as process:
+        process.stdout.close()
+        process.stdout = None
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, err) == (0, "")
+
+
+# ---- looking
+
+
+def test_deviceinfo_works_without_a_gpu_and_says_what_is_missing(tmp_path: Path) -> None:
+    done = run(tmp_path, "deviceinfo")
+    assert done.code == 0
+    assert "(CPU)" in done.out
+    assert "CUDA: " in done.out
+    assert ANSI not in done.out
+
+
+def test_deviceinfo_of_the_cpu_says_nothing_of_cuda(tmp_path: Path) -> None:
+    done = run(tmp_path, "deviceinfo", "--device", "cpu")
+    assert done.code == 0
+    assert "CUDA: " not in done.out
+
+
+def test_deviceinfo_is_json_for_machines(tmp_path: Path) -> None:
+    done = run(tmp_path, "deviceinfo", "--json")
+    assert (done.code, done.err) == (0, "")
+    found: dict[str, Any] = json.loads(done.out)
+    (cpu,) = found["devices"]
+    assert cpu["backend"] == "cpu"
+    assert cpu["multiprocessors"] >= 1
+    assert cpu["peaks"] == []
+    assert found["cuda_missing"]
+
+
+def test_variants_lists_what_can_be_swept(tmp_path: Path) -> None:
+    done = run(tmp_path, "variants")
+    assert done.code == 0
+    for name in ("shared_tile", "cublas", "cpu_naive", "register_tile"):
+        assert name in done.out
+    assert "1..32" in done.out
+    assert ANSI not in done.out
+
+
+def test_a_terminal_without_unicode_loses_signs_and_nothing_else(tmp_path: Path) -> None:
+    done = run(tmp_path, "variants", PYTHONIOENCODING="ascii")
+    assert (done.code, done.err) == (0, "")
+    assert "register_tile" in done.out
+
+
+def test_variants_of_one_device(tmp_path: Path) -> None:
+    done = run(tmp_path, "variants", "--device", "cpu", "--op", "gemm")
+    assert "cpu_tile" in done.out
+    assert "shared_tile  " not in done.out
+
+
+def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
+    forced = run(tmp_path, "deviceinfo", FORCE_COLOR="1")
+    assert ANSI in forced.out
+    plain = run(tmp_path, "deviceinfo", FORCE_COLOR="1", NO_COLOR="1")
+    assert not re.search(r"\x1b\[[\d;]*3\dm", plain.out)

@@ -1,0 +1,159 @@
+"""The house rules: imports run one way, a kernel is two files, files stay short."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import gpubench
+
+HOUSE = Path(gpubench.__file__).parent
+FILES = sorted(HOUSE.rglob("*.py"))
+SOURCES = sorted([*FILES, *HOUSE.rglob("*.cu")])
+
+FLOORS = (
+    {"model", "measured", "errors"},
+    {"analyze"},
+    {"backends"},
+    {"kernels"},
+    {"plan", "measure", "table"},
+    {"show", "library"},
+    {"cli"},
+    {"__main__"},
+)
+"""From the ground up: a module imports from its own floor and those below."""
+
+LONGEST = 400
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(HOUSE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    """`plan` for `gpubench.plan.sweep`; empty for the package itself."""
+    return [*module.split("."), ""][1]
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module imported, at the top or within functions; of ours, the exact one."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in MODULES else str(node.module))
+    return found
+
+
+def imported_when_loaded(path: Path) -> set[str]:
+    """What loading the module imports: not what its functions import later, nor types."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).partition(".")[0])
+    return found
+
+
+def floor_of(room: str) -> int:
+    (floor,) = (number for number, rooms in enumerate(FLOORS) if room in rooms)
+    return floor
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_run_one_way(path: Path) -> None:
+    room = room_of(module_of(path))
+    if not room:  # the package itself gives the library's calls, when they are first used
+        return
+    own = {one for one in imports(path) if one.startswith("gpubench.")}
+    above = {one for one in own if floor_of(room_of(one)) > floor_of(room)}
+    assert above == set()
+
+
+def test_every_room_stands_on_one_floor() -> None:
+    rooms = {room_of(module) for module in MODULES} - {""}
+    assert rooms == set().union(*FLOORS)
+
+
+def test_no_imports_go_in_circles() -> None:
+    graph = {
+        module: {one for one in imports(path) if one in MODULES and one != "gpubench"}
+        for module, path in MODULES.items()
+        if module != "gpubench"
+    }
+    order = list(TopologicalSorter(graph).static_order())  # raises CycleError
+    assert set(order) >= set(graph)
+
+
+@pytest.mark.parametrize("name", ["model.py", "errors.py"])
+def test_the_ground_floor_imports_the_standard_library_only(name: str) -> None:
+    outside = {one.partition(".")[0] for one in imports(HOUSE / name)}
+    assert outside <= set(sys.stdlib_module_names)
+
+
+def test_only_the_cuda_backend_imports_cupy_and_its_company() -> None:
+    for package in ("cupy", "cupyx", "cupy_backends", "cuda", "cupti", "pynvml"):
+        users = {
+            path.parent for path in FILES if any(i.split(".")[0] == package for i in imports(path))
+        }
+        assert users <= {HOUSE / "backends" / "cuda"}, package
+
+
+@pytest.mark.parametrize("path", sorted((HOUSE / "plan").glob("*.py")), ids=module_of)
+def test_planning_needs_no_arrays(path: Path) -> None:
+    assert not {i.split(".")[0] for i in imports(path)} & {"numpy", "pandas", "numba"}
+
+
+def test_the_command_line_loads_nothing_heavy_by_itself() -> None:
+    loaded = imported_when_loaded(HOUSE / "cli.py") | imported_when_loaded(HOUSE / "__init__.py")
+    assert loaded <= {*sys.stdlib_module_names, "typer", "gpubench"}
+
+
+def test_nothing_but_the_command_line_ends_the_process() -> None:
+    for path in FILES:
+        if path.name not in {"cli.py", "__main__.py"}:
+            text = path.read_text(encoding="utf-8")
+            assert "sys.exit" not in text, path
+            assert "SystemExit" not in text, path
+
+
+@pytest.mark.parametrize("path", sorted((HOUSE / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
+def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
+    of_its_name = sorted(p.name for p in path.parent.iterdir() if p.stem == path.stem)
+    assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"]
+    # The kernel bears the file's name, and the file opens with its lesson.
+    text = path.read_text(encoding="utf-8")
+    assert (
+        f"\n{path.stem}(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)" in text
+    )
+    assert text.startswith(f"// {path.stem}: ")
+
+
+def test_folders_of_kernels_hold_kernels_alone() -> None:
+    for folder in (HOUSE / "kernels").iterdir():
+        if folder.is_dir() and folder.name != "__pycache__":
+            kinds = {path.suffix for path in folder.iterdir() if path.is_file()}
+            assert kinds <= {".py", ".cu"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(HOUSE)))
+def test_a_file_reads_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+def test_there_is_no_drawer_for_everything() -> None:
+    assert not {path.stem for path in FILES} & {"util", "utils", "helpers", "common", "misc"}

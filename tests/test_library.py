@@ -1,0 +1,60 @@
+"""gpubench as a library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import gpubench
+from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.table import NAMES
+
+
+def test_a_sweep_returns_the_frame_of_its_file(tmp_path: Path) -> None:
+    output = tmp_path / "sweep.csv"
+    frame = gpubench.sweep(
+        sizes=[64], tiles=[8, 16], variants=["cpu_tile"], device="cpu", output=output
+    )
+    assert list(frame.columns) == list(NAMES)
+    assert frame["tile"].tolist() == ["8", "16"]
+    assert set(frame["status"]) == {"ok"}
+    assert (frame["median_us"] > 0).all()
+    assert (frame["rounds"] == 3).all()
+    pd.testing.assert_frame_equal(frame, gpubench.read_csv(output))
+
+
+def test_a_sweep_without_output_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = gpubench.sweep(
+        sizes="32,8x4x2", variants="cpu_blas", device="cpu", rounds=1, cache="hot"
+    )
+    assert frame[["m", "n", "k"]].to_numpy().tolist() == [[32, 32, 32], [8, 4, 2]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_command_refuses_the_library_refuses_too() -> None:
+    with pytest.raises(UsageError, match="--sizes"):
+        gpubench.sweep(sizes=[0], device="cpu")
+    with pytest.raises(UsageError, match="did you mean 'cpu_tile'"):
+        gpubench.sweep(sizes=[8], variants=["cpu_tyle"], device="cpu")
+    with pytest.raises(DeviceUnavailableError):
+        gpubench.sweep(sizes=[8], device="cuda")
+    with pytest.raises(UsageError, match="cannot read"):
+        gpubench.read_csv("nowhere.csv")
+
+
+def test_an_unknown_attribute_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'sweeep'"):
+        _ = gpubench.sweeep
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, gpubench; print({'numpy', 'pandas', 'numba', 'cupy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
