@@ -137,11 +137,14 @@ BAD_LISTS = (
     *("9" * 400, "1..2000000000", "1\n2", "٣"),
 )
 
+BAD_TILES = ("", "0", "-5", "abc", "9..1", "9" * 400, "16x0")
+"""They are read as sizes are; see `plan/test_ranges.py` for all."""
+
 SWEEP = ("sweep", "--device", "cpu")
 
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     **{f"--sizes={text[:20]!a}": ((*SWEEP, f"--sizes={text}"), "--sizes") for text in BAD_LISTS},
-    **{f"--tiles={text[:20]!a}": ((*SWEEP, f"--tiles={text}"), "--tiles") for text in BAD_LISTS},
+    **{f"--tiles={text[:20]!a}": ((*SWEEP, f"--tiles={text}"), "--tiles") for text in BAD_TILES},
     "size of two numbers": ((*SWEEP, "--sizes", "4x4"), "MxNxK"),
     "bytes that are no text": ((*SWEEP, "--sizes", b"\xff\xfe"), "--sizes"),
     "unknown variant": ((*SWEEP, "--variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
