@@ -79,8 +79,11 @@ class Backend(Protocol):
         Raises CompileError.
         """
 
-    def run(self, kernel: Any) -> None:
-        """Launch once on the first set and wait. Raises LaunchError."""
+    def run(self, kernel: Any) -> float | None:
+        """Launch once on the first set and wait. Raises LaunchError.
+
+        Returns its time in microseconds where that is as good as a sample of a slow launch.
+        """
 
     def sample(self, kernel: Any, launches: int, count: int) -> list[float]:
         """Time `count` samples of `launches` launches each: microseconds per launch.

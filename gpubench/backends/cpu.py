@@ -138,10 +138,12 @@ class CpuBackend:
             most_launches=operands.policy.most_launches,
         )
 
-    def run(self, kernel: CpuKernel) -> None:
-        """Call once on the first set."""
+    def run(self, kernel: CpuKernel) -> float:
+        """Call once on the first set: its time in microseconds."""
         self._limit_threads(kernel.threads)
+        start = time.perf_counter_ns()
         _call(kernel, kernel.sets[0])
+        return (time.perf_counter_ns() - start) / 1e3
 
     def sample(self, kernel: CpuKernel, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""

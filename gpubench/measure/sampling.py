@@ -29,16 +29,18 @@ def collect(
     timing: Timing,
     most_launches: int,
     expected_us: float = math.inf,
+    first_us: float | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Series:
     """Sample until the policy has enough.
 
     The first launches warm up and say how long one takes; they are not counted, unless they are
     slow: the launch that was verified has warmed those up. (Slow and expected to be: a short launch
-    that seems slow met a hiccup of the host.) `clock` gives seconds of wall time.
+    that seems slow met a hiccup of the host.) `first_us` is the verified launch's
+    own time: then that is the first. `clock` gives seconds of wall time.
     """
     began = clock()
-    times = sample(1, 1)
+    times = sample(1, 1) if first_us is None else [first_us]
     if min(times[0], expected_us) / 1e6 <= timing.slow_launch_s:
         warm_us = max(min(sample(1, 2)), 1e-3)
         launches = max(1, min(most_launches, math.ceil(timing.sample_us / warm_us)))
