@@ -82,7 +82,9 @@ def _conclude(outcome: Outcome) -> int:
 def where_time_went(outcome: Outcome) -> str:
     """`56.6 s, 70 % of it samples; the rest: compiling 3.1 s, operands 2.0 s, …`."""
     phases = dict(outcome.spent_s)
-    phases["gates and waiting"] = phases.pop("sampling", 0.0) - outcome.device_s
+    # A slow launch may be verified and a sample at once: its time stands under verifying.
+    waiting_s = phases.pop("sampling", 0.0) - outcome.device_s
+    phases["gates and waiting"] = max(0.0, waiting_s)
     phases["other"] = outcome.wall_s - sum(outcome.spent_s.values())
     rest = ", ".join(f"{name} {spent:.1f} s" for name, spent in phases.items() if round(spent, 1))
     share = 100 * outcome.device_s / outcome.wall_s
