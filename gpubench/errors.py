@@ -1,5 +1,8 @@
 """What can go wrong, as far as a user must be told. `cli.main` is the one place that catches it."""
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
+
 
 class GpubenchError(Exception):
     """Ends a command with one line on stderr and `exit_code`; the message is that line."""

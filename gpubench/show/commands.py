@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpubench.analyze.gaps import judge_gaps, launch_gaps
 from gpubench.backends.cuda.devices import cuda_devices
-from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.measure.selfcheck import selfcheck_rows
 from gpubench.measure.session import Outcome, default_output, open_backend, run
 from gpubench.model import OPERATIONS, Timing, Variant
@@ -21,8 +21,6 @@ from gpubench.show import device as device_view
 from gpubench.show.progress import progress
 from gpubench.show.tables import comparison, console, gap_table, results, spans, table
 from gpubench.table import ResultFile
-
-INTERRUPTED = 130
 
 COMPARE_DEFAULTS = Sweep(timing=Timing(launch_limit_s=1.0))
 """compare-cublas looks for each variant's best tile: a launch over a second is never that."""

@@ -1,0 +1,73 @@
+"""`gpubench sweep` and `gpubench compare-cublas`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gpubench.cli import options as option
+from gpubench.cli.app import app
+
+
+@app.command(epilog="Example: gpubench sweep --sizes 1024,2048 --tiles 1..32")
+def sweep(
+    sizes: option.Sizes = None,
+    tiles: option.Tiles = None,
+    variants: option.Variants = None,
+    dtypes: option.Dtypes = None,
+    op: Annotated[str | None, typer.Option(help="Operation: gemm.")] = None,
+    device: option.DeviceName = None,
+    output: option.Output = None,
+    config: option.Config = None,
+    seed: option.Seed = None,
+    rounds: option.Rounds = None,
+    precision: option.Precision = None,
+    cache: option.CacheState = None,
+    scope: option.ScopeName = None,
+    timer: option.TimerName = None,
+    budget: option.Budget = None,
+    launch_limit: option.LaunchLimit = None,
+    force: option.Force = False,
+) -> None:
+    """Time kernels over tile sizes and matrix sizes; show tables, save a CSV."""
+    asked = _named(locals())
+    from gpubench.show.commands import run_sweep
+
+    raise typer.Exit(run_sweep(asked, config, force=force))
+
+
+@app.command("compare-cublas", epilog="Example: gpubench compare-cublas --sizes 1024,4096")
+def compare_cublas(
+    sizes: option.Sizes = None,
+    tiles: option.Tiles = None,
+    variants: option.Variants = None,
+    dtypes: option.Dtypes = None,
+    device: option.DeviceName = None,
+    output: option.Output = None,
+    config: option.Config = None,
+    seed: option.Seed = None,
+    rounds: option.Rounds = None,
+    precision: option.Precision = None,
+    cache: option.CacheState = None,
+    scope: option.ScopeName = None,
+    timer: option.TimerName = None,
+    budget: option.Budget = None,
+    launch_limit: option.LaunchLimit = None,
+    force: option.Force = False,
+) -> None:
+    """Each variant's best tile against cuBLAS, in the same run and compute mode."""
+    asked = _named(locals())
+    from gpubench.show.commands import run_compare_cublas
+
+    raise typer.Exit(run_compare_cublas(asked, config, force=force))
+
+
+def _named(arguments: dict[str, object]) -> dict[str, str | None]:
+    """A command's arguments as options of a sweep: each is named like its option there."""
+    own = {"config", "force"}
+    return {
+        name: None if value is None else str(value)
+        for name, value in arguments.items()
+        if name not in own
+    }
