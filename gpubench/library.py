@@ -8,8 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from gpubench import table
-from gpubench.backends import Backend
-from gpubench.measure.session import open_backend, run
+from gpubench.measure.executor import Executor
+from gpubench.measure.result_file import ResultFile
+from gpubench.measure.session import run
+from gpubench.measure.worker import Worker
 from gpubench.model import Point
 from gpubench.plan.config import read_sweep
 from gpubench.table import Row
@@ -20,7 +22,7 @@ Items = str | Iterable[str] | Iterable[int]
 class Silent:
     """A watcher that shows nothing."""
 
-    def planned(self, backend: Backend, points: int, rounds: int) -> None:
+    def planned(self, executor: Executor, points: int, rounds: int) -> None:
         """Nothing."""
 
     def compiled(self, built: int) -> None:
@@ -50,6 +52,7 @@ def sweep(
     timer: str | None = None,
     budget: float | None = None,
     launch_limit: float | None = None,
+    point_limit: float | None = None,
     config: str | Path | None = None,
 ) -> pd.DataFrame:
     """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
@@ -74,11 +77,13 @@ def sweep(
             "timer": timer,
             "budget": budget,
             "launch_limit": launch_limit,
+            "point_limit": point_limit,
         },
         Path(config) if config else None,
     )
-    file = table.ResultFile(Path(output)) if output else None
-    outcome = run(asked, open_backend(asked.device, asked.timer), Silent(), file)
+    file = ResultFile(Path(output)) if output else None
+    with Worker(asked.device, asked.timer) as worker:
+        outcome = run(asked, worker, Silent(), file)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return table.frame(outcome.rows)

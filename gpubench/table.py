@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpubench.errors import UsageError
 
@@ -125,64 +125,6 @@ NAMES = tuple(column.name for column in COLUMNS)
 KEY = tuple(column.name for column in COLUMNS if column.metadata["group"] == "key")
 
 
-class ResultFile:
-    """A sweep's CSV in the making.
-
-    Rows are appended to `NAME.csv.partial`, one a point and round, each on disk before the next is
-    measured. `finish` writes `NAME.csv`, one row a point, and removes the partial file.
-    """
-
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        if not path.name:
-            raise UsageError(f"--output: '{path}' names no file")
-        self.path = path
-        self._overwrite = overwrite
-        self._partial = path.with_name(f"{path.name}.partial")
-        self._file: IO[str] | None = None
-
-    def open(self) -> None:
-        """Begin. Raises UsageError if the file exists already, or cannot be written."""
-        try:
-            for path in (self.path, self._partial):
-                if path.exists() and not self._overwrite:
-                    raise UsageError(f"--output: {path} exists; --force overwrites it")
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.is_dir():
-                raise UsageError(f"--output: {self.path} is a folder; name a file in it")
-            self._file = self._partial.open("w", newline="", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"--output: cannot write {self.path}: {error.strerror}") from error
-        self._csv = csv.writer(self._file, lineterminator="\n")
-        self._csv.writerow(NAMES)
-
-    def add(self, one: Row) -> None:
-        """Append a row of one round; it is on disk when this returns."""
-        if self._file is None:
-            raise ValueError("the file is not open")
-        try:
-            self._csv.writerow(_fields(one))
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise self._lost(error) from error
-
-    def finish(self, rows: Iterable[Row]) -> None:
-        """Write the final rows in the partial file's place."""
-        if self._file is None:
-            raise ValueError("the file is not open")
-        try:
-            self._file.close()
-            write(rows, self.path)
-            self._partial.unlink()
-        except OSError as error:
-            raise self._lost(error) from error
-
-    def _lost(self, error: OSError) -> UsageError:
-        return UsageError(
-            f"cannot write {self.path}: {error.strerror}; what fitted is in {self._partial}"
-        )
-
-
 def write(rows: Iterable[Row], path: Path) -> None:
     """Write a whole file, or leave what was there: a temporary file takes its place at the end."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -190,7 +132,7 @@ def write(rows: Iterable[Row], path: Path) -> None:
         with temporary.open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file, lineterminator="\n")
             lines.writerow(NAMES)
-            lines.writerows(_fields(one) for one in rows)
+            lines.writerows(fields_of(one) for one in rows)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -198,7 +140,8 @@ def write(rows: Iterable[Row], path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _fields(one: Row) -> list[object]:
+def fields_of(one: Row) -> list[object]:
+    """The row as csv.writer takes it."""
     return [_field(getattr(one, name)) for name in NAMES]
 
 
@@ -216,14 +159,20 @@ def read(path: Path) -> list[Row]:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.DictReader(file)
-            names = lines.fieldnames or ()
-            for name in NAMES:
-                if name not in names:
-                    raise UsageError(f"{path}: not a gpubench CSV: column '{name}' is missing")
-            return [_parse(line, path, lines.line_num) for line in lines]
+            return read_lines(file, path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_lines(text: Iterable[str], path: Path) -> list[Row]:
+    """The rows of a file's text; `path` is for errors. Raises UsageError like `read`."""
+    try:
+        lines = csv.DictReader(text)
+        names = lines.fieldnames or ()
+        for name in NAMES:
+            if name not in names:
+                raise UsageError(f"{path}: not a gpubench CSV: column '{name}' is missing")
+        return [_parse(line, path, lines.line_num) for line in lines]
     except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
 

@@ -137,6 +137,9 @@ class FakeBackend:
     def warm_up(self) -> None:
         self.events.append(Event("warm up"))
 
+    def usable(self) -> bool:
+        return True
+
     def health(self) -> Health:
         return next(self._healths, Health())
 

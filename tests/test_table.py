@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from gpubench import table
 from gpubench.errors import UsageError
+from gpubench.measure.result_file import ResultFile
 from gpubench.measure.rows import merge_rounds, row, with_blas
 from gpubench.measured import Device, Health, Measurement, Resources
 from gpubench.model import Cache, CudaVariant, Launch, Status, Tile, edges
-from gpubench.table import KEY, NAMES, ResultFile, Row, read, write
+from gpubench.table import KEY, NAMES, Row, read, write
 
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 

@@ -58,6 +58,9 @@ class Backend(Protocol):
     def health(self) -> Health:
         """Clocks, temperature, power; with the clock of the samples since the last call."""
 
+    def usable(self) -> bool:
+        """Whether the device still answers: an illegal access ends it for this process."""
+
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Build what the points need ahead of measuring, telling `on_built` how many are done.
 

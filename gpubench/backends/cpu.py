@@ -94,6 +94,10 @@ class CpuBackend:
         """Nothing: operating systems do not agree on where to read a CPU's clock."""
         return Health()
 
+    def usable(self) -> bool:
+        """What a call does wrong ends that call, or the process."""
+        return True
+
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Build one instance after the other: Numba compiles under one lock."""
         wanted = {_instance(point): point for point in points}

@@ -63,4 +63,15 @@ LaunchLimit = Annotated[
         "Default: 10; for compare-cublas 1."
     ),
 ]
+PointLimit = Annotated[
+    str | None,
+    typer.Option(
+        help="Take a point for hung after so many seconds, and go on. "
+        "Default: 60 and 6 times the launch limit."
+    ),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(help="Go on with a sweep that ended early, by the CSV it was writing: a.csv."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]

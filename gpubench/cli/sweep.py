@@ -28,13 +28,15 @@ def sweep(
     timer: option.TimerName = None,
     budget: option.Budget = None,
     launch_limit: option.LaunchLimit = None,
+    point_limit: option.PointLimit = None,
+    resume: option.Resume = None,
     force: option.Force = False,
 ) -> None:
     """Time kernels over tile sizes and matrix sizes; show tables, save a CSV."""
     asked = _named(locals())
     from gpubench.show.commands import run_sweep
 
-    raise typer.Exit(run_sweep(asked, config, force=force))
+    raise typer.Exit(run_sweep(asked, config, resume=resume, force=force))
 
 
 @app.command("compare-cublas", epilog="Example: gpubench compare-cublas --sizes 1024,4096")
@@ -54,18 +56,20 @@ def compare_cublas(
     timer: option.TimerName = None,
     budget: option.Budget = None,
     launch_limit: option.LaunchLimit = None,
+    point_limit: option.PointLimit = None,
+    resume: option.Resume = None,
     force: option.Force = False,
 ) -> None:
     """Each variant's best tile against cuBLAS, in the same run and compute mode."""
     asked = _named(locals())
     from gpubench.show.commands import run_compare_cublas
 
-    raise typer.Exit(run_compare_cublas(asked, config, force=force))
+    raise typer.Exit(run_compare_cublas(asked, config, resume=resume, force=force))
 
 
 def _named(arguments: dict[str, object]) -> dict[str, str | None]:
     """A command's arguments as options of a sweep: each is named like its option there."""
-    own = {"config", "force"}
+    own = {"config", "resume", "force"}
     return {
         name: None if value is None else str(value)
         for name, value in arguments.items()

@@ -15,7 +15,8 @@ from gpubench.measure.operands import Reference, make_inputs, make_reference, ve
 from gpubench.measure.sampling import collect
 from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
 from gpubench.measured import Measurement
-from gpubench.model import Cache, Point, Problem, Status, Timing
+from gpubench.model import Cache, Point, Problem, Status
+from gpubench.timing import Timing
 
 PROBES = (64, 16, 4)
 """A slow launch is foreseen by launches on 1/64, 1/16, 1/4 of the rows."""
@@ -63,13 +64,17 @@ class Runner:
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         result = Measurement(point=point, status=Status.OK, started_utc=started)
         try:
-            with self.phase("operands"):
-                operands, reference = self._operands(point)
-                kernel = self._backend.bind(point, operands)
+            kernel = self._bind(point)
             result = replace(result, resources=kernel.resources, launch=kernel.launch)
             if point not in self._verified:
-                with self.phase("verifying"):
-                    result = self._verify(result, kernel, operands, reference)
+                result = self._verify(result, kernel)
+                if result.status == Status.WRONG:
+                    # A kernel before it may have written into its operands: once more, on new ones.
+                    self._loaded.clear()
+                    kernel = self._bind(point)
+                    result = self._verify(replace(result, status=Status.OK, reason=""), kernel)
+                if result.status == Status.WRONG:
+                    self._loaded.clear()  # and this one may have written into others'
                 if result.status != Status.OK:
                     return result
             with self.phase("sampling"):
@@ -79,6 +84,11 @@ class Runner:
             return replace(result, status=Status.SKIPPED, reason=str(error))
         except (CompileError, LaunchError) as error:
             return replace(result, status=Status.ERROR, reason=str(error))
+
+    def _bind(self, point: Point) -> Kernel:
+        with self.phase("operands"):
+            operands, _ = self._operands(point)
+            return self._backend.bind(point, operands)  # type: ignore[no-any-return]
 
     def _operands(self, point: Point) -> tuple[Operands, Reference]:
         """The operands of a point's problem, loaded now or in an earlier round."""
@@ -98,10 +108,14 @@ class Runner:
         self._loaded[key] = operands, make_reference(self._backend.xp, *operands.inputs)
         return self._loaded[key]
 
-    def _verify(
+    def _verify(self, result: Measurement, kernel: Kernel) -> Measurement:
+        """The result with its error; skipped if a launch would be too slow, or wrong."""
+        with self.phase("verifying"):
+            return self._verify_on(result, kernel, *self._operands(result.point))
+
+    def _verify_on(
         self, result: Measurement, kernel: Kernel, operands: Operands, reference: Reference
     ) -> Measurement:
-        """The result with its error; skipped if a launch would be too slow, or wrong."""
         point = result.point
         if reason := self._too_slow(point, operands):
             return replace(result, status=Status.SKIPPED, reason=reason)
@@ -140,7 +154,7 @@ class Runner:
         if share_s is not None:
             timing = replace(
                 timing,
-                max_wall_s=min(timing.max_wall_s, share_s),
+                max_wall_s=min(timing.max_wall_s, share_s * timing.rounds),
                 min_device_s=min(timing.min_device_s, share_s * timing.rounds),
             )
         for pause_s in (*COOLING_S, None):

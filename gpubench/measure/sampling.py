@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpubench.measured import Series
-from gpubench.model import Timing
+from gpubench.timing import Timing
 
 Sample = Callable[[int, int], list[float]]
 """(launches per sample, samples) → the time of each sample, in microseconds per launch."""
@@ -78,7 +78,7 @@ def _why_stop(
         return None
     if sample_s > timing.slow_launch_s:
         return "slow launch"
-    if wall_s >= timing.max_wall_s:
+    if wall_s >= timing.round_wall_s:
         return "time limit"
     if len(times) * sample_s < timing.round_device_s:
         return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpubench.measure.session import Watcher, open_backend, run
+from gpubench.measure.session import Watcher, run
+from gpubench.measure.worker import Worker
 from gpubench.model import Timer
 from gpubench.plan.config import read_sweep
 from gpubench.table import Row
@@ -21,10 +22,10 @@ def selfcheck_rows(device: str, watcher: Watcher) -> list[Row]:
 
     Raises DeviceUnavailableError without a GPU or without CUPTI.
     """
-    backend = open_backend(device, Timer.CUPTI)
     rows: list[Row] = []
-    for options in CHECKS:
-        sweep = read_sweep({**options, "device": device, "cache": "hot"})
-        for timer in (Timer.EVENTS, Timer.CUPTI):
-            rows += run(replace(sweep, timer=timer), backend, watcher, None).rows
+    with Worker(device, Timer.CUPTI) as worker:
+        for options in CHECKS:
+            sweep = read_sweep({**options, "device": device, "cache": "hot"})
+            for timer in (Timer.EVENTS, Timer.CUPTI):
+                rows += run(replace(sweep, timer=timer), worker, watcher).rows
     return rows

@@ -12,22 +12,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from gpubench.backends import Backend
-from gpubench.errors import DeviceUnavailableError, UsageError
+import gpubench
+from gpubench.errors import UsageError
+from gpubench.measure.executor import Executor
 from gpubench.measure.forecast import Forecast
-from gpubench.measure.rows import merge_rounds, row, with_blas
-from gpubench.measure.runner import Runner
-from gpubench.measured import Measurement
-from gpubench.model import CudaVariant, Point, Status, Timer, Variant
+from gpubench.measure.result_file import Context, ResultFile
+from gpubench.measure.rows import merge_rounds, row, settled, with_blas
+from gpubench.measured import Device, Measurement
+from gpubench.model import CudaVariant, Point, Status, Variant
 from gpubench.plan.config import Sweep
 from gpubench.plan.sweep import plan
-from gpubench.table import ResultFile, Row
+from gpubench.table import Row
 
 
 class Watcher(Protocol):
     """Whoever shows how far a sweep is."""
 
-    def planned(self, backend: Backend, points: int, rounds: int) -> None:
+    def planned(self, executor: Executor, points: int, rounds: int) -> None:
         """Before compiling; there are points × rounds measurements to come."""
 
     def compiled(self, built: int) -> None:
@@ -62,69 +63,44 @@ class Outcome:
         return any(one.status in {Status.WRONG, Status.ERROR} for one in self.rows)
 
 
-def open_backend(device: str, timer: Timer = Timer.EVENTS) -> Backend:
-    """The backend that `--device` names; `auto` is the first GPU, or else the CPU.
-
-    Raises DeviceUnavailableError where the device or the timer asked for is missing.
-    """
-    from gpubench.backends.cuda.devices import cuda_device
-
-    name, _, index = device.partition(":")
-    if name != "cpu":
-        try:
-            cuda_device(int(index or 0))
-        except DeviceUnavailableError:
-            if name != "auto":
-                raise
-        else:
-            from gpubench.backends.cuda.backend import CudaBackend
-            from gpubench.backends.cuda.cupti import load_cupti
-
-            if timer == Timer.CUPTI:
-                load_cupti()
-            return CudaBackend(int(index or 0))
-    if timer == Timer.CUPTI:
-        raise UsageError("--timer cupti needs a GPU; the CPU is timed by the host's clock")
-    from gpubench.backends.cpu import CpuBackend
-
-    return CpuBackend()
-
-
-def run(sweep: Sweep, backend: Backend, watcher: Watcher, file: ResultFile | None) -> Outcome:
+def run(
+    sweep: Sweep, executor: Executor, watcher: Watcher, file: ResultFile | None = None
+) -> Outcome:
     """Plan, compile and measure a sweep; every row is in the file before the next point starts.
 
     Ctrl-C ends it early and keeps what was measured. Raises UsageError if nothing can be measured
     or the file cannot be written, before anything is.
     """
     began = time.perf_counter()
-    planned = plan(sweep, backend.device.backend)
-    points = [point for point, reason in planned.items() if reason is None]
-    rows: dict[Point, list[Row]] = {point: [] for point in planned}
+    device = executor.device
+    planned = plan(sweep, device.backend)
     hashes = {variant: source_hash(variant) for variant in {point.variant for point in planned}}
+    rows: dict[Point, list[Row]] = {point: [] for point in planned}
+    if file:
+        earlier = file.open(_context(sweep, device, hashes))
+        _sort_in(earlier, rows, device, file.path)
 
     def keep(measurement: Measurement) -> Row:
         point = measurement.point
-        one = row(measurement, backend.device, hashes[point.variant])
+        one = row(measurement, device, hashes[point.variant])
         rows[point].append(one)
         if file:
             file.add(one)
         return one
 
-    if file:
-        file.open()
-    interrupted = False
-    runner = Runner(backend, sweep.timing, sweep.seed)
+    interrupted = complete = False
     try:
-        watcher.planned(backend, len(points), sweep.timing.rounds)
+        executor.begin(sweep.timing, sweep.seed)
         for point, reason in planned.items():
-            if reason is not None:
+            if reason is not None and not rows[point]:
                 keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
-        with runner.phase("compiling"):
-            backend.compile(points, watcher.compiled)
-        with runner.phase("warming up"):
-            backend.warm_up()
-        for measurement in _rounds(points, sweep, runner, watcher):
+        points = [point for point, reason in planned.items() if reason is None]
+        watcher.planned(executor, len(points), sweep.timing.rounds)
+        executor.compile([p for p in points if _lacks_rounds(rows[p], sweep)], watcher.compiled)
+        executor.warm_up()
+        for measurement in _rounds(points, rows, sweep, executor, watcher):
             watcher.measured(keep(measurement))
+        complete = True
     except KeyboardInterrupt:
         interrupted = True
     finally:  # whatever ended it: what was measured is kept
@@ -133,38 +109,75 @@ def run(sweep: Sweep, backend: Backend, watcher: Watcher, file: ResultFile | Non
             {variant.name: variant.baseline for variant in hashes},
         )
         if file:
-            file.finish(merged)
+            file.finish(merged, complete=complete)
     return Outcome(
         rows=merged,
         path=file.path if file else None,
         interrupted=interrupted,
         wall_s=time.perf_counter() - began,
-        spent_s=dict(runner.spent_s),
+        spent_s=dict(executor.spent_s),
     )
 
 
 def _rounds(
-    points: list[Point], sweep: Sweep, runner: Runner, watcher: Watcher
+    points: list[Point],
+    rows: dict[Point, list[Row]],
+    sweep: Sweep,
+    executor: Executor,
+    watcher: Watcher,
 ) -> Iterator[Measurement]:
-    """Every point once a round, each round in a new random order.
+    """Every point once a round, each round in a new random order; then those that have not settled.
 
     Interleaving spreads the machine's drift over all points alike. A point that was not `ok` is not
-    tried again.
+    tried again, and what `rows` holds already, of a sweep that is resumed, is not measured again.
     """
-    forecast = Forecast(points, sweep.timing.rounds, sweep.timing.budget_s)
+    timing = sweep.timing
+    forecast = Forecast(points, timing.rounds, timing.budget_s)
     order = random.Random(sweep.seed)  # noqa: S311 # a shuffle, not a secret
     remaining = list(points)
-    for round_number in range(1, sweep.timing.rounds + 1):
+    for round_number in range(1, timing.most_rounds + 1):
+        if round_number > timing.rounds:
+            remaining = [point for point in remaining if not settled(rows[point], timing.settled)]
+            forecast.another_round(remaining)
         order.shuffle(remaining)
         for point in tuple(remaining):
-            watcher.measuring(point, round_number, forecast.left_s)
-            began = time.perf_counter()
-            measurement = runner.measure(point, forecast.share_s)
-            again = measurement.status == Status.OK
-            forecast.visited(point, time.perf_counter() - began, again=again)
+            cost_s = 0.0
+            if len(rows[point]) < round_number:
+                watcher.measuring(point, round_number, forecast.left_s)
+                began = time.perf_counter()
+                yield executor.measure(point, forecast.share_s)
+                cost_s = time.perf_counter() - began
+            again = rows[point][round_number - 1].status == Status.OK
+            forecast.visited(point, cost_s, again=again)
             if not again:
                 remaining.remove(point)
-            yield measurement
+
+
+def _lacks_rounds(rows: list[Row], sweep: Sweep) -> bool:
+    return all(one.status == Status.OK for one in rows) and len(rows) < sweep.timing.rounds
+
+
+def _context(sweep: Sweep, device: Device, hashes: dict[Variant, str]) -> Context:
+    """What must be the same for a sweep to go on in the same file."""
+    return {
+        "gpubench": gpubench.__version__,
+        "options": {name: text for name, text in sweep.options.items() if name != "output"},
+        "device": device.name,
+        "versions": device.versions,
+        "sources": {variant.name: digest for variant, digest in hashes.items()},
+    }
+
+
+def _sort_in(earlier: list[Row], rows: dict[Point, list[Row]], device: Device, path: Path) -> None:
+    """Give the rows of a resumed sweep to their points."""
+    by_key = {
+        row(Measurement(point=point, status=Status.SKIPPED), device, "").key: some
+        for point, some in rows.items()
+    }
+    for one in earlier:
+        if one.key not in by_key:
+            raise UsageError(f"--resume: {path}: {one.label} is no point of this sweep")
+        by_key[one.key].append(one)
 
 
 def default_output(sweep: Sweep, device: str) -> Path:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Tile, Timer, Timing
+from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Tile, Timer
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
+from gpubench.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class Sweep:
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
     timer: Timer = Timer.EVENTS
     timing: Timing = field(default_factory=Timing)
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options that gave this sweep, as text: what a resumed sweep must have too."""
 
 
 def read_sweep(
@@ -47,19 +50,29 @@ def read_sweep(
     Values are text as on the command line; numbers and lists, as TOML and Python callers give
     them, are read as the text they print as. Raises UsageError naming the option.
     """
-    values = _read_toml(config) if config else {}
-    values |= {name: value for name, value in options.items() if value is not None}
+    texts = option_texts(options, config)
     fields: dict[str, Any] = {}
     timing: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, text in texts.items():
+        target, read = _OPTIONS[name]
+        group = timing if target in Timing.__dataclass_fields__ else fields
+        group[target] = read(_flag(name), text)
+    defaults = defaults or Sweep()
+    return replace(defaults, **fields, timing=replace(defaults.timing, **timing), options=texts)
+
+
+def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
+    """Every option given, as text. Raises UsageError for one that is unknown, or no text."""
+    values = _read_toml(config) if config else {}
+    values |= {name: value for name, value in options.items() if value is not None}
+    for name in values:
         if name not in _OPTIONS:
             raise UsageError(unknown("option", name, _OPTIONS))
-        target, read = _OPTIONS[name]
-        flag = f"--{name.replace('_', '-')}"
-        group = timing if target in Timing.__dataclass_fields__ else fields
-        group[target] = read(flag, _as_text(flag, value))
-    defaults = defaults or Sweep()
-    return replace(defaults, **fields, timing=replace(defaults.timing, **timing))
+    return {name: _as_text(_flag(name), value) for name, value in values.items()}
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -170,6 +183,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "cache": ("caches", _both(Cache)),
     "scope": ("scopes", _both(Scope)),
     "timer": ("timer", lambda flag, text: Timer(_one_of(("events", "cupti"))(flag, text))),
+    "point_limit": ("point_limit_s", _number(1, 10**6, whole=False)),
     "budget": ("budget_s", _number(1, 10**7, whole=False)),
     "launch_limit": ("launch_limit_s", _number(0.001, 3600, whole=False)),
 }

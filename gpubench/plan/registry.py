@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 import importlib.util
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, CudaVariant, Variant
+from gpubench.model import OPERATIONS, CallVariant, CudaVariant, Variant
 from gpubench.plan.ranges import shown
 
 KERNELS = Path(__file__).parent.parent / "kernels"
@@ -23,7 +24,7 @@ def variants(folder: Path = KERNELS) -> tuple[Variant, ...]:
     Raises UsageError for a descriptor without a `VARIANT`, or a CUDA variant without its `.cu`.
     """
     return tuple(
-        _load(path, op) for op in OPERATIONS for path in sorted((folder / op).glob("[a-z]*.py"))
+        load(path, op) for op in OPERATIONS for path in sorted((folder / op).glob("[a-z]*.py"))
     )
 
 
@@ -54,7 +55,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} '{shown(name)}'; {hint}"
 
 
-def _load(path: Path, op: str) -> Variant:
+@cache
+def load(path: Path, op: str) -> Variant:
+    """The variant that a descriptor describes.
+
+    Raises UsageError for one without a `VARIANT`, or a CUDA variant without its `.cu`.
+    """
     name = path.stem
     spec = importlib.util.spec_from_file_location(f"gpubench.kernels.{op}.{name}", path)
     if spec is None or spec.loader is None:
@@ -68,3 +74,12 @@ def _load(path: Path, op: str) -> Variant:
     if isinstance(variant, CudaVariant) and not variant.source.is_file():
         raise UsageError(f"{path}: its CUDA source {variant.source.name} is missing beside it")
     return variant
+
+
+def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
+    """Descriptors hold functions, which do not pickle: another process loads the file again."""
+    return load, (variant.path, variant.op)
+
+
+copyreg.pickle(CudaVariant, _by_its_file)  # type: ignore[arg-type] # a reduced object, per PEP 307
+copyreg.pickle(CallVariant, _by_its_file)  # type: ignore[arg-type]

@@ -12,32 +12,61 @@ from rich.text import Text
 from gpubench.analyze.gaps import judge_gaps, launch_gaps
 from gpubench.backends.cuda.devices import cuda_devices
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
+from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.selfcheck import selfcheck_rows
-from gpubench.measure.session import Outcome, default_output, open_backend, run
-from gpubench.model import OPERATIONS, Timing, Variant
-from gpubench.plan.config import Sweep, read_sweep
+from gpubench.measure.session import Outcome, default_output, run
+from gpubench.measure.worker import Worker
+from gpubench.model import OPERATIONS, Variant
+from gpubench.plan.config import Sweep, option_texts, read_sweep
 from gpubench.plan.registry import unknown, variants
 from gpubench.show import device as device_view
 from gpubench.show.progress import progress
 from gpubench.show.tables import comparison, console, gap_table, results, spans, table
-from gpubench.table import ResultFile
+from gpubench.timing import Timing
 
 COMPARE_DEFAULTS = Sweep(timing=Timing(launch_limit_s=1.0))
 """compare-cublas looks for each variant's best tile: a launch over a second is never that."""
 
 
-def run_sweep(options: Mapping[str, str | None], config: Path | None, *, force: bool) -> int:
+def run_sweep(
+    options: Mapping[str, str | None],
+    config: Path | None,
+    *,
+    resume: Path | None = None,
+    force: bool = False,
+) -> int:
     """`gpubench sweep`: the exit code."""
+    if resume:
+        options, config = _begun(resume, option_texts(options, config)), None
     sweep = read_sweep(options, config)
-    outcome = _measure(sweep, force=force)
+    outcome = _measure(sweep, resume=resume is not None, force=force)
     console().print(results(outcome.rows))
     return _conclude(outcome)
 
 
+def _begun(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """The options a sweep was begun with. Raises UsageError where those given now differ."""
+    begun: dict[str, str] = read_context(path)["options"] | {"output": str(path)}
+    for name, text in given.items():
+        if begun.get(name) != text:
+            was = f"'{begun[name]}'" if name in begun else "not given"
+            raise UsageError(
+                f"--resume: {path} was begun with --{name.replace('_', '-')} {was}; "
+                "leave it out, or begin another file"
+            )
+    return begun
+
+
 def run_compare_cublas(
-    options: Mapping[str, str | None], config: Path | None, *, force: bool
+    options: Mapping[str, str | None],
+    config: Path | None,
+    *,
+    resume: Path | None = None,
+    force: bool = False,
 ) -> int:
     """`gpubench compare-cublas`: the exit code."""
+    if resume:
+        options, config = _begun(resume, option_texts(options, config)), None
     sweep = read_sweep(options, config, COMPARE_DEFAULTS)
     if sweep.device == "cpu":
         raise UsageError(
@@ -53,16 +82,16 @@ def run_compare_cublas(
         ) from error
     if sweep.variants:
         sweep = replace(sweep, variants=tuple(dict.fromkeys((*sweep.variants, "cublas"))))
-    outcome = _measure(replace(sweep, device=sweep.device.replace("auto", "cuda")), force=force)
+    sweep = replace(sweep, device=sweep.device.replace("auto", "cuda"))
+    outcome = _measure(sweep, resume=resume is not None, force=force)
     console().print(comparison(outcome.rows))
     return _conclude(outcome)
 
 
-def _measure(sweep: Sweep, *, force: bool) -> Outcome:
-    backend = open_backend(sweep.device, sweep.timer)
-    file = ResultFile(sweep.output or default_output(sweep, backend.device.name), overwrite=force)
-    with progress() as watcher:
-        return run(sweep, backend, watcher, file)
+def _measure(sweep: Sweep, *, resume: bool, force: bool) -> Outcome:
+    with progress() as watcher, Worker(sweep.device, sweep.timer) as worker:
+        path = sweep.output or default_output(sweep, worker.device.name)
+        return run(sweep, worker, watcher, ResultFile(path, resume=resume, overwrite=force))
 
 
 def _conclude(outcome: Outcome) -> int:
@@ -70,7 +99,11 @@ def _conclude(outcome: Outcome) -> int:
     err = console(stderr=True)
     err.print(where_time_went(outcome), soft_wrap=True)
     if outcome.interrupted:
-        err.print("interrupted: what was measured is kept")
+        err.print(
+            f"interrupted: what was measured is kept; --resume {outcome.path} goes on",
+            markup=False,
+            soft_wrap=True,
+        )
     console().print(Text(f"\n{outcome.path}"), soft_wrap=True)
     if outcome.interrupted:
         return INTERRUPTED

@@ -14,7 +14,7 @@ from rich.progress import (
     TextColumn,
 )
 
-from gpubench.backends import Backend
+from gpubench.measure.executor import Executor
 from gpubench.model import Point, Status
 from gpubench.show.tables import console, milliseconds
 from gpubench.table import Row
@@ -50,9 +50,9 @@ class LiveProgress:
     ) -> None:
         self._progress.stop()
 
-    def planned(self, backend: Backend, points: int, rounds: int) -> None:
+    def planned(self, executor: Executor, points: int, rounds: int) -> None:
         """Name the device and start the bar."""
-        for line in (heading(backend, points, rounds), *backend.notices):
+        for line in (heading(executor, points, rounds), *executor.notices):
             self._progress.console.print(line, markup=False)
         self._rounds = rounds
         if self._task is not None:
@@ -95,10 +95,10 @@ class PlainProgress:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def planned(self, backend: Backend, points: int, rounds: int) -> None:
+    def planned(self, executor: Executor, points: int, rounds: int) -> None:
         """Name the device."""
         self._done, self._total = 0, points * rounds
-        for line in (heading(backend, points, rounds), *backend.notices):
+        for line in (heading(executor, points, rounds), *executor.notices):
             self._line(line)
 
     def compiled(self, built: int) -> None:
@@ -139,9 +139,9 @@ def duration(left_s: float) -> str:
     return f"{int(left_s) // 60}:{int(left_s) % 60:02} left" if left_s else ""
 
 
-def heading(backend: Backend, points: int, rounds: int) -> str:
+def heading(executor: Executor, points: int, rounds: int) -> str:
     """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds`."""
-    device = backend.device
+    device = executor.device
     where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
     times = f", {rounds} rounds" if rounds > 1 else ""
     return f"{device.name} ({where}): {points} points{times}"

@@ -13,7 +13,8 @@ from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import verifying_bytes
 from gpubench.measure.runner import COOLING_S, Runner
 from gpubench.measured import Health
-from gpubench.model import DTYPES, Cache, Status, Timing
+from gpubench.model import DTYPES, Cache, Status
+from gpubench.timing import Timing
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 

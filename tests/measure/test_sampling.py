@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpubench.measure.sampling import collect, median_interval, summarize
 from gpubench.measured import Series
-from gpubench.model import Timing
+from gpubench.timing import Timing
 
 ONE_ROUND = Timing(rounds=1)
 

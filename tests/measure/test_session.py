@@ -11,15 +11,17 @@ import pytest
 from fakes import FakeBackend, FakeKernel, matmul, variant
 
 from gpubench import table
-from gpubench.backends import Backend
 from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
 from gpubench.measure import session
-from gpubench.measure.session import default_output, open_backend, run, source_hash
-from gpubench.model import DTYPES, CudaVariant, Launch, Point, Status, Timer, Timing, edges
+from gpubench.measure.executor import Executor, InProcess, open_backend
+from gpubench.measure.result_file import ResultFile
+from gpubench.measure.session import default_output, run, source_hash
+from gpubench.model import DTYPES, CudaVariant, Launch, Point, Status, Timer, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.config import Sweep
 from gpubench.plan.registry import variants
-from gpubench.table import ResultFile, Row
+from gpubench.table import Row
+from gpubench.timing import Timing
 
 SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
 
@@ -34,7 +36,7 @@ class Diary:
         self.totals = (0, 0)
         self._file = file
 
-    def planned(self, _backend: Backend, points: int, rounds: int) -> None:
+    def planned(self, _executor: Executor, points: int, rounds: int) -> None:
         self.totals = (points, rounds)
 
     def compiled(self, built: int) -> None:
@@ -65,7 +67,7 @@ def asked(**facts: Any) -> Sweep:
 def test_every_round_visits_every_point_once_in_an_order_of_its_own() -> None:
     diary = Diary()
     sizes = tuple((n, n, n) for n in range(1, 13))
-    run(asked(sizes=sizes), FakeBackend(), diary, None)
+    run(asked(sizes=sizes), InProcess(FakeBackend()), diary, None)
     assert diary.totals == (12, 3)
     rounds = [[label for number, label in diary.visits if number == r] for r in (1, 2, 3)]
     assert [len(labels) for labels in rounds] == [12, 12, 12]
@@ -79,7 +81,7 @@ def test_a_seed_decides_the_order() -> None:
     diaries = [Diary(), Diary(), Diary()]
     sizes = tuple((n, n, n) for n in range(1, 13))
     for diary, seed in zip(diaries, (1, 1, 2), strict=True):
-        run(asked(sizes=sizes, seed=seed), FakeBackend(), diary, None)
+        run(asked(sizes=sizes, seed=seed), InProcess(FakeBackend()), diary, None)
     assert diaries[0].visits == diaries[1].visits != diaries[2].visits
 
 
@@ -87,7 +89,7 @@ def test_a_seed_decides_the_order() -> None:
 def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) -> None:
     file = ResultFile(tmp_path / "a.csv")
     diary = Diary(tmp_path / "a.csv.partial")
-    outcome = run(asked(), FakeBackend(), diary, file)
+    outcome = run(asked(), InProcess(FakeBackend()), diary, file)
     assert diary.lines_before == list(range(9))
     assert outcome.path == tmp_path / "a.csv"
     assert table.read(outcome.path) == outcome.rows
@@ -96,7 +98,7 @@ def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) 
 
 @pytest.mark.usefixtures("one_variant")
 def test_a_point_has_one_row_of_all_its_rounds() -> None:
-    outcome = run(asked(), FakeBackend(10.0), Diary(), None)
+    outcome = run(asked(), InProcess(FakeBackend(10.0)), Diary(), None)
     assert [one.size for one in outcome.rows] == ["8", "16", "24"]
     assert {one.rounds for one in outcome.rows} == {3}
     assert {one.percent_of_blas for one in outcome.rows} == {100.0}
@@ -115,7 +117,7 @@ class FailingAt16(FakeBackend):
 @pytest.mark.usefixtures("one_variant")
 def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
     diary = Diary()
-    outcome = run(asked(), FailingAt16(), diary, ResultFile(tmp_path / "a.csv"))
+    outcome = run(asked(), InProcess(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
     assert Counter(label for _, label in diary.visits) == {
         "fake at 8 float32": 3,
         "fake at 16 float32": 1,
@@ -138,7 +140,7 @@ class InterruptedInRound2(FakeBackend):
 @pytest.mark.usefixtures("one_variant")
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     diary = Diary()
-    outcome = run(asked(), InterruptedInRound2(), diary, ResultFile(tmp_path / "a.csv"))
+    outcome = run(asked(), InProcess(InterruptedInRound2()), diary, ResultFile(tmp_path / "a.csv"))
     assert outcome.interrupted
     assert len(diary.rows) == 4
     assert sorted(one.rounds for one in outcome.rows) == [1, 1, 2]
@@ -149,7 +151,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
     backend = FakeBackend([10.0] * 1000)  # then the script ends
     with pytest.raises(RuntimeError, match="StopIteration"):
-        run(asked(), backend, Diary(), ResultFile(tmp_path / "a.csv"))
+        run(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
     (left,) = tmp_path.iterdir()
     assert table.read(left)
 
@@ -159,7 +161,7 @@ def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> N
     (tmp_path / "a.csv").write_text("precious")
     backend = FakeBackend()
     with pytest.raises(UsageError, match="exists"):
-        run(asked(), backend, Diary(), ResultFile(tmp_path / "a.csv"))
+        run(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
     assert backend.events == []
     assert (tmp_path / "a.csv").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
@@ -196,7 +198,7 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
 @pytest.mark.usefixtures("one_variant")
 def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
     backend = FakeBackend()
-    outcome = run(asked(), backend, Diary(), None)
+    outcome = run(asked(), InProcess(backend), Diary(), None)
     assert [event.what for event in backend.events][:3] == ["compile", "warm up", "load"]
     assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
 
@@ -204,9 +206,9 @@ def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() 
 @pytest.mark.usefixtures("one_variant")
 def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
     noisy = [10.0, 30.0, 90.0] * 30_000
-    free = run(asked(), FakeBackend(noisy), Diary(), None)
+    free = run(asked(), InProcess(FakeBackend(noisy)), Diary(), None)
     tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
-    outcome = run(tight, FakeBackend(noisy), Diary(), None)
+    outcome = run(tight, InProcess(FakeBackend(noisy)), Diary(), None)
     assert [one.samples for one in outcome.rows] == [18, 18, 18]
     assert min(one.samples for one in free.rows) > 18
 
@@ -214,7 +216,7 @@ def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
 def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lazy = variant(lambda _a, _b, _c: None, "lazy")
     monkeypatch.setattr(plan, "choose", lambda *_: (lazy,))
-    outcome = run(asked(), FakeBackend(), Diary(), None)
+    outcome = run(asked(), InProcess(FakeBackend()), Diary(), None)
     assert {one.status for one in outcome.rows} == {Status.WRONG}
     assert {one.gflops for one in outcome.rows} == {None}
     assert outcome.failed

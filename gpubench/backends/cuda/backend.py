@@ -117,6 +117,15 @@ class CudaBackend:
         clock_mhz = self.timer.take_clock_mhz()
         return self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
 
+    def usable(self) -> bool:
+        """Whether the context survived: errors of a kernel stay with it until the process ends."""
+        try:
+            self.stream.nothing()
+            self.stream.synchronize()
+        except RuntimeError:
+            return False
+        return True
+
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile in as many threads as there are CPUs: NVRTC works outside Python's lock."""
         wanted = {

@@ -1,0 +1,118 @@
+"""What a sweep hands its points to: an executor measures them, here or in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from gpubench.backends import Backend
+from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.measure.runner import Runner
+from gpubench.measured import Device, Measurement
+from gpubench.model import Point, Timer
+from gpubench.timing import Timing
+
+
+class Executor(Protocol):
+    """Measures points on one device. `begin` comes first, once a sweep."""
+
+    @property
+    def device(self) -> Device:
+        """What measures."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Lines a user should read before the results."""
+
+    @property
+    def spent_s(self) -> Mapping[str, float]:
+        """Wall time of this sweep by phase."""
+
+    def begin(self, timing: Timing, seed: int) -> None:
+        """Forget the last sweep: the next points are measured by this policy."""
+
+    def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
+        """Build what the points need, telling `on_built` how many are done."""
+
+    def warm_up(self) -> None:
+        """Bring the device to the clock it keeps under load."""
+
+    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+        """Measure a point once; what goes wrong becomes its status and reason.
+
+        `share_s` is the wall time that a budget leaves for it.
+        """
+
+
+class InProcess:
+    """Measures in this process: a kernel that crashes it ends everything."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._runner = Runner(backend, Timing(), 0)
+
+    @property
+    def device(self) -> Device:
+        """The backend's."""
+        return self._backend.device
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The backend's."""
+        return self._backend.notices
+
+    @property
+    def spent_s(self) -> Mapping[str, float]:
+        """As the runner counted it."""
+        return self._runner.spent_s
+
+    @property
+    def usable(self) -> bool:
+        """Whether the device can go on after what the last point did."""
+        return self._backend.usable()
+
+    def begin(self, timing: Timing, seed: int) -> None:
+        """Start a runner; the backend keeps what it compiled."""
+        self._runner = Runner(self._backend, timing, seed)
+
+    def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
+        """Ahead of measuring, so that rounds are not held up."""
+        with self._runner.phase("compiling"):
+            self._backend.compile(points, on_built)
+
+    def warm_up(self) -> None:
+        """As the backend does it."""
+        with self._runner.phase("warming up"):
+            self._backend.warm_up()
+
+    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+        """As the runner does it."""
+        return self._runner.measure(point, share_s)
+
+
+def open_backend(device: str, timer: Timer = Timer.EVENTS) -> Backend:
+    """The backend that `--device` names; `auto` is the first GPU, or else the CPU.
+
+    Raises DeviceUnavailableError where the device or the timer asked for is missing.
+    """
+    from gpubench.backends.cuda.devices import cuda_device
+
+    name, _, index = device.partition(":")
+    if name != "cpu":
+        try:
+            cuda_device(int(index or 0))
+        except DeviceUnavailableError:
+            if name != "auto":
+                raise
+        else:
+            from gpubench.backends.cuda.backend import CudaBackend
+            from gpubench.backends.cuda.cupti import load_cupti
+
+            if timer == Timer.CUPTI:
+                load_cupti()
+            return CudaBackend(int(index or 0))
+    if timer == Timer.CUPTI:
+        raise UsageError("--timer cupti needs a GPU; the CPU is timed by the host's clock")
+    from gpubench.backends.cpu import CpuBackend
+
+    return CpuBackend()

@@ -1,0 +1,67 @@
+"""One sweep at a time on a GPU: two would measure each other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpubench.errors import DeviceUnavailableError
+from gpubench.measured import Device
+
+
+class DeviceLock:
+    """A lock on a GPU, by its UUID, held until it is given back or the process ends.
+
+    The kernel drops it with the process that holds it, so none is ever stale; what a killed one
+    left in the file is overwritten. CPUs are not locked.
+    """
+
+    def __init__(self, device: Device) -> None:
+        uuid = str(device.facts.get("uuid") or "")
+        self._device = device.name
+        self._path = Path(tempfile.gettempdir()) / f"gpubench-{uuid}.lock" if uuid else None
+        self._descriptor: int | None = None
+
+    def take(self) -> None:
+        """Raises DeviceUnavailableError naming the holder, and since when it holds."""
+        if self._path is None:
+            return
+        try:
+            descriptor = _open(self._path)
+        except OSError as error:
+            raise DeviceUnavailableError(
+                f"cannot lock the GPU: {self._path}: {error.strerror}"
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(descriptor, 200).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise DeviceUnavailableError(
+                f"{self._device} is being measured by {holder or 'another gpubench'}: "
+                "two sweeps on one GPU would measure each other; wait, or end that one"
+            ) from error
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} since {now}".encode(), 0)
+        self._descriptor = descriptor
+
+    def give_back(self) -> None:
+        """Let others measure. The file stays: removing it would race with who opens it."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _open(path: Path) -> int:
+    """A file that every user of the machine may lock, and no symbolic link."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        descriptor = os.open(path, flags | os.O_CREAT, 0o666)
+        os.fchmod(descriptor, 0o666)  # whatever the umask
+        return descriptor
