@@ -32,7 +32,10 @@ While a sweep runs, its rows are in `NAME.csv.partial`, one a point *and round*,
 the next is measured; `NAME.csv` takes its place at the end.
 
 `gpubench.read_csv("NAME.csv")` gives a pandas frame with the types below, and says which line and
-column does not fit if one does not.
+column does not fit if one does not. It reads a file that pandas or a spreadsheet has rewritten too:
+columns in any order, `1024.0` for 1024, Windows line ends, a byte order mark, semicolons or tabs
+for commas (the decimal sign is a point). Files of other versions may have other columns; only the
+key, `status`, `median_us` and `round_medians_us` must be there.
 """
 
 GROUPS = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
+import re
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -123,6 +125,8 @@ class Row:
 COLUMNS: tuple[Field[Any], ...] = fields(Row)
 NAMES = tuple(column.name for column in COLUMNS)
 KEY = tuple(column.name for column in COLUMNS if column.metadata["group"] == "key")
+REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
+"""What no file can do without. Other columns came with a version of gpubench, or will."""
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
@@ -153,28 +157,41 @@ def _field(value: object) -> object:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a file, in any column order.
+    """The rows of a file, in any column order, also after pandas or a spreadsheet rewrote it.
 
-    Raises UsageError naming the line and column that does not fit.
+    Columns that are not `REQUIRED` may be missing, as in files of other versions, and unknown ones
+    are passed over. Fields may be separated by commas, semicolons or tabs, but the decimal sign is
+    a point. Raises UsageError naming the line and column that does not fit.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return read_lines(file, path)
+            return parse(file.read(), path)  # whole: a pipe cannot be read from its start again
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
 
 
-def read_lines(text: Iterable[str], path: Path) -> list[Row]:
+def parse(text: str, path: Path) -> list[Row]:
     """The rows of a file's text; `path` is for errors. Raises UsageError like `read`."""
+    if text.startswith("#"):  # the circumstances of a sweep in progress
+        _, _, text = text.partition("\n")
     try:
-        lines = csv.DictReader(text)
+        lines = csv.DictReader(
+            io.StringIO(text, newline=""), delimiter=_delimiter(text.partition("\n")[0])
+        )
         names = lines.fieldnames or ()
-        for name in NAMES:
+        for name in REQUIRED:
             if name not in names:
                 raise UsageError(f"{path}: not a gpubench CSV: column '{name}' is missing")
         return [_parse(line, path, lines.line_num) for line in lines]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+
+
+def _delimiter(header: str) -> str:
+    """What stands between the names of the columns; they hold none of these themselves."""
+    return max(",;\t", key=header.count)
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -191,18 +208,47 @@ def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:
     if None in line:  # where DictReader puts what no column claims
         raise UsageError(f"{path}, line {number}: more fields than columns")
     for name, kind in _KINDS.items():
+        if name not in line:
+            continue
         text = line[name]
         if text is None:
             raise UsageError(f"{path}, line {number}: the line ends before column '{name}'")
-        if text == "" and name not in KEY:
-            continue
+        if name not in KEY and (text == "" or (kind is not str and text.lower() == "nan")):
+            continue  # NaN is how pandas may write that there is no number
         try:
-            values[name] = kind(text)
-        except ValueError:
+            values[name] = _PARSERS.get(name, _PARSERS[kind])(text)
+        except (ValueError, OverflowError):
             raise UsageError(
                 f"{path}, line {number}: '{text[:60]}' in column '{name}' is no {kind.__name__}"
             ) from None
     return Row(**values)
+
+
+def _whole(text: str) -> int:
+    """`1024`; also `1024.0` and `1.024e+03`, as pandas and spreadsheets write it."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
+def _tile(text: str) -> str:
+    """`16`; also `16.0` and `NaN`: with empty fields among them, edges are floats to pandas."""
+    if text.lower() == "nan":
+        return ""
+    return str(_whole(text)) if re.fullmatch(r"\d+\.\d*(e[+-]\d+)?", text, re.ASCII) else text
+
+
+_PARSERS: dict[type | str, Callable[[str], Any]] = {
+    str: str,
+    int: _whole,
+    float: float,
+    "tile": _tile,
+}
+"""By the column's name, or else by its type."""
 
 
 def _kinds() -> dict[str, type]:

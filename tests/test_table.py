@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 from dataclasses import fields, replace
 from pathlib import Path
 from types import NoneType
@@ -17,11 +16,10 @@ from hypothesis import strategies as st
 
 from gpubench import table
 from gpubench.errors import UsageError
-from gpubench.measure.result_file import ResultFile
 from gpubench.measure.rows import merge_rounds, row, with_blas
 from gpubench.measured import Device, Health, Measurement, Resources
 from gpubench.model import Cache, CudaVariant, Launch, Status, Tile, edges
-from gpubench.table import KEY, NAMES, Row, read, write
+from gpubench.table import KEY, NAMES, REQUIRED, Row, read, write
 
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 
@@ -148,10 +146,52 @@ def test_a_file_with_a_header_alone_has_no_rows(tmp_path: Path) -> None:
     assert read(tmp_path / "empty.csv") == []
 
 
-@pytest.mark.parametrize("name", ["op", "median_us", "started_utc"])
+@pytest.mark.parametrize("name", REQUIRED)
 def test_a_missing_column_is_named(csv_file: Path, name: str) -> None:
-    csv_file.write_text(csv_file.read_text().replace(f"{name}", "something_else", 1))
+    edit(csv_file, 1, name, "something_else")
     assert f"column '{name}' is missing" in refusal(csv_file)
+
+
+def test_columns_that_another_version_lacks_are_empty(csv_file: Path) -> None:
+    lines = cells(csv_file)
+    kept = [number for number, name in enumerate(lines[0]) if name in REQUIRED]
+    with csv_file.open("w", newline="") as file:
+        csv.writer(file).writerows([[line[number] for number in kept] for line in lines])
+    whole, skipped = read(csv_file)
+    assert (whole.key, whole.median_us) == (measured().key, 12.5)
+    assert skipped.status == Status.SKIPPED
+    assert (whole.gflops, whole.device, skipped.reason) == (None, None, None)
+
+
+def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    # Tiles beside a variant without one, and counts beside a skip: both become floats in pandas.
+    written = [
+        replace(measured(12.5, point(size=(1024, 1024, 1024))), tile="16", registers=40),
+        measured(3.0, point(variant(name="blas"))),
+        failed(Status.SKIPPED, "why", point(variant(name="other"))),
+    ]
+    write(written, path)
+    for style in ({}, {"na_rep": "NaN"}, {"float_format": "%.6e"}, {"sep": ";"}, {"sep": "\t"}):
+        pd.read_csv(path).to_csv(tmp_path / "again.csv", index=False, **style)
+        again = read(tmp_path / "again.csv")
+        assert [one.key for one in again] == [one.key for one in written]
+        for one, other in zip(again, written, strict=True):
+            assert one.registers == other.registers
+            assert one.samples == other.samples
+            assert one.median_us == pytest.approx(other.median_us)
+
+
+@pytest.mark.parametrize("text", ["1024.0", "1.024e+03", "1024"])
+def test_whole_numbers_may_be_written_as_floats(csv_file: Path, text: str) -> None:
+    edit(csv_file, 2, "m", text)
+    assert read(csv_file)[0].m == 1024
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "1e400"])
+def test_a_size_is_finite(csv_file: Path, text: str) -> None:
+    edit(csv_file, 2, "m", text)
+    assert "column 'm' is no int" in refusal(csv_file)
 
 
 @pytest.mark.parametrize(
@@ -383,39 +423,6 @@ def test_a_variant_without_a_baseline_has_no_percentage() -> None:
     assert with_blas([measured()], {"fake": ""})[0].percent_of_blas is None
 
 
-# ---- files in the making
-
-
-def files_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_partial_file_has_each_row_at_once(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "new" / "a.csv")
-    file.open()
-    for count in (1, 2, 3):
-        file.add(measured(float(count)))
-        assert [one.median_us for one in read(tmp_path / "new" / "a.csv.partial")] == [
-            float(number) for number in range(1, count + 1)
-        ]
-    assert files_in(tmp_path / "new") == ["a.csv.partial"]
-    file.finish([measured(2.0)])
-
-
-def test_each_row_is_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    forced: list[int] = []
-    monkeypatch.setattr(
-        "gpubench.table.os.fsync",
-        lambda _descriptor: forced.append(len(read(tmp_path / "a.csv.partial"))),
-    )
-    file = ResultFile(tmp_path / "a.csv")
-    file.open()
-    for _ in range(3):
-        file.add(measured())
-    assert forced == [1, 2, 3]
-    file.finish([measured()])
-
-
 def test_a_file_is_replaced_whole_under_the_eyes_of_its_reader(tmp_path: Path) -> None:
     write([measured(1.0)] * 9, tmp_path / "a.csv")
     whole = (tmp_path / "a.csv").read_text()
@@ -423,85 +430,6 @@ def test_a_file_is_replaced_whole_under_the_eyes_of_its_reader(tmp_path: Path) -
         write([measured(2.0)], tmp_path / "a.csv")
         assert reader.read() == whole
     assert read(tmp_path / "a.csv") == [measured(2.0)]
-
-
-def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "a.csv")
-    file.open()
-    file.add(measured(1.0))
-    file.add(measured(3.0))
-    file.finish([measured(2.0)])
-    assert files_in(tmp_path) == ["a.csv"]
-    assert read(tmp_path / "a.csv") == [measured(2.0)]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial"])
-def test_an_existing_file_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("precious")
-    with pytest.raises(UsageError, match=f"{name} exists; --force overwrites it"):
-        ResultFile(tmp_path / "a.csv").open()
-    assert files_in(tmp_path) == [name]
-    assert (tmp_path / name).read_text() == "precious"
-
-
-def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("old")
-    file = ResultFile(tmp_path / "a.csv", overwrite=True)
-    file.open()
-    file.add(measured())
-    assert (tmp_path / "a.csv").read_text() == "old"
-    file.finish([measured()])
-    assert read(tmp_path / "a.csv") == [measured()]
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_is_no_file(tmp_path: Path, overwrite: bool) -> None:
-    (tmp_path / "a.csv").mkdir()
-    with pytest.raises(UsageError, match=r"a\.csv"):
-        ResultFile(tmp_path / "a.csv", overwrite=overwrite).open()
-    assert files_in(tmp_path) == ["a.csv"]
-
-
-@pytest.mark.parametrize("path", ["", ".", "/"])
-def test_a_path_without_a_name_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="--output"):
-        ResultFile(Path(path)).open()
-
-
-def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="--output: cannot write"):
-        ResultFile(tmp_path / "file" / "a.csv").open()
-
-
-def test_a_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--output"):
-        ResultFile(tmp_path / ("x" * 300)).open()
-
-
-def test_a_disk_that_is_full_at_the_end_leaves_the_partial_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = ResultFile(tmp_path / "a.csv")
-    file.open()
-    file.add(measured(1.0))
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("gpubench.table.os.fsync", full)
-    with pytest.raises((OSError, UsageError), match="No space left"):
-        file.finish([measured(1.0)])
-    assert files_in(tmp_path) == ["a.csv.partial"]
-    assert read(tmp_path / "a.csv.partial") == [measured(1.0)]
-
-
-def test_a_row_needs_an_open_file(tmp_path: Path) -> None:
-    file = ResultFile(tmp_path / "a.csv")
-    with pytest.raises(ValueError, match="not open"):
-        file.add(measured())
-    with pytest.raises(ValueError, match="not open"):
-        file.finish([])
 
 
 def test_a_rows_key_identifies_its_point() -> None:

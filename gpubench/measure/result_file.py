@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import shown
-from gpubench.table import NAMES, Row, fields_of, read_lines, write
+from gpubench.table import NAMES, Row, fields_of, parse, write
 
 MARK = "# gpubench sweep in progress: "
 """Before the JSON of the circumstances, on the first line of a partial file."""
@@ -77,8 +77,7 @@ class ResultFile:
             whole = text[: text.rfind(b"\n") + 1]  # a line that was being written is measured again
             file.truncate(len(whole))
         self._file = self.partial.open("ab")
-        _, *table = whole.decode(errors="replace").splitlines(keepends=True)
-        return read_lines(table, self.partial)
+        return parse(whole.decode(errors="replace"), self.partial)
 
     def add(self, one: Row) -> None:
         """Append a row of one round; it is on disk when this returns."""

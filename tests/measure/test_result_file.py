@@ -1,0 +1,124 @@
+"""A sweep's file in the making, and going on with it."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from fakes import measured
+
+from gpubench.errors import UsageError
+from gpubench.measure.result_file import ResultFile
+from gpubench.table import read
+
+CONTEXT = {"gpubench": "1", "options": {"sizes": "8"}, "sources": {"naive": "abc"}}
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_partial_file_has_each_row_at_once(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "new" / "a.csv")
+    file.open(CONTEXT)
+    for count in (1, 2, 3):
+        file.add(measured(float(count)))
+        assert [one.median_us for one in read(tmp_path / "new" / "a.csv.partial")] == [
+            float(number) for number in range(1, count + 1)
+        ]
+    assert files_in(tmp_path / "new") == ["a.csv.partial"]
+    file.finish([measured(2.0)], complete=True)
+
+
+def test_each_row_is_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[int] = []
+    monkeypatch.setattr(
+        "os.fsync",
+        lambda _descriptor: forced.append(len(read(tmp_path / "a.csv.partial"))),
+    )
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT)
+    for _ in range(3):
+        file.add(measured())
+    assert forced == [0, 1, 2, 3]
+    file.finish([measured()], complete=True)
+
+
+def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT)
+    file.add(measured(1.0))
+    file.add(measured(3.0))
+    file.finish([measured(2.0)], complete=True)
+    assert files_in(tmp_path) == ["a.csv"]
+    assert read(tmp_path / "a.csv") == [measured(2.0)]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial"])
+def test_an_existing_file_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(UsageError, match=rf"{name} exists; --(force|resume)"):
+        ResultFile(tmp_path / "a.csv").open(CONTEXT)
+    assert files_in(tmp_path) == [name]
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("old")
+    file = ResultFile(tmp_path / "a.csv", overwrite=True)
+    file.open(CONTEXT)
+    file.add(measured())
+    assert (tmp_path / "a.csv").read_text() == "old"
+    file.finish([measured()], complete=True)
+    assert read(tmp_path / "a.csv") == [measured()]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_is_no_file(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(UsageError, match=r"a\.csv"):
+        ResultFile(tmp_path / "a.csv", overwrite=overwrite).open(CONTEXT)
+    assert files_in(tmp_path) == ["a.csv"]
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_a_path_without_a_name_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="--output"):
+        ResultFile(Path(path)).open(CONTEXT)
+
+
+def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="--output: cannot write"):
+        ResultFile(tmp_path / "file" / "a.csv").open(CONTEXT)
+
+
+def test_a_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--output"):
+        ResultFile(tmp_path / ("x" * 300)).open(CONTEXT)
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_the_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT)
+    file.add(measured(1.0))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises((OSError, UsageError), match="No space left"):
+        file.finish([measured(1.0)], complete=True)
+    assert files_in(tmp_path) == ["a.csv.partial"]
+    assert read(tmp_path / "a.csv.partial") == [measured(1.0)]
+
+
+def test_a_row_needs_an_open_file(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="not open"):
+        file.add(measured())
+    with pytest.raises(ValueError, match="not open"):
+        file.finish([], complete=True)
