@@ -126,7 +126,7 @@ def test_the_program_itself_has_help_and_an_example() -> None:
 def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     from gpubench.plan.config import _OPTIONS
 
-    flags = {one.name for one in COMMANDS[name].params} - {"config", "force", "help"}
+    flags = {one.name for one in COMMANDS[name].params} - {"config", "resume", "force", "help"}
     assert flags == set(_OPTIONS) - ({"op"} if name == "compare-cublas" else set())
 
 
@@ -366,28 +366,88 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "interrupted" in err
     assert out.splitlines()[-1] == "a.csv"
-    assert files_in(tmp_path) == ["a.csv"]
+    assert "--resume a.csv goes on" in err
+    assert files_in(tmp_path) == ["a.csv", "a.csv.partial"]
     rows = read(tmp_path / "a.csv")
-    assert 3 <= len(rows) < 256
+    assert 2 <= len(rows) < 256
     assert {one.status for one in rows} == {"ok"}
 
 
-def test_a_killed_sweep_leaves_its_rows_on_disk(tmp_path: Path) -> None:
-    with start(tmp_path, *LONG, "--cache", "hot") as process:
+FEW = ("sweep", "--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_blas", *QUICKER)
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv") as process:
+        wait_for_lines(tmp_path / "a.csv.partial", 4, process)
+        process.kill()
+        process.communicate(timeout=TIMEOUT_S)
+    kept = {one.key: one for one in read(tmp_path / "a.csv.partial")}
+    assert len(kept) >= 2
+    with (tmp_path / "a.csv.partial").open("a") as file:
+        file.write("gemm,cpu_blas,cp")  # a line that was being written
+    done = run(tmp_path, "sweep", "--resume", "a.csv")
+    assert (done.code, done.files) == (0, ["a.csv"])
+    resumed = read(tmp_path / "a.csv")
+    assert [one.size for one in resumed] == [str(size) for size in range(8, 65, 8)]
+    for one in resumed:  # and nothing was measured twice
+        if one.key in kept and one.rounds == 1:
+            assert one.median_us == kept[one.key].median_us
+    again = run(tmp_path, "sweep", "--resume", "a.csv")
+    assert again.code == 2
+    assert "a.csv is complete" in again.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--sizes", "16"), "--sizes '8..64:8'"),
+        (("--dtypes", "float64"), "--dtypes not given"),
+        (("--cache", "cold"), "--cache 'hot'"),
+    ],
+)
+def test_a_sweep_goes_on_only_as_it_was_begun(
+    tmp_path: Path, flags: tuple[str, str], named: str
+) -> None:
+    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 3, process)
         process.kill()
         process.communicate(timeout=TIMEOUT_S)
-    assert len(read(tmp_path / "a.csv.partial")) >= 2
+    before = (tmp_path / "a.csv.partial").read_bytes()
+    refused = run(tmp_path, "sweep", "--resume", "a.csv", *flags)
+    assert refused.code == 2
+    assert f"was begun with {named}" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    assert (tmp_path / "a.csv.partial").read_bytes() == before
 
 
-def test_a_full_disk_is_one_line_and_keeps_the_rows(tmp_path: Path) -> None:
-    with start(tmp_path, *LONG, "--cache", "hot", limit="4000") as process:
+def test_a_sweep_in_progress_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.partial").write_text("precious")
+    refused = run(tmp_path, *FEW, "-o", "a.csv")
+    assert refused.code == 2
+    assert "a.csv.partial exists; --resume a.csv goes on, --force begins again" in refused.err
+    assert (tmp_path / "a.csv.partial").read_text() == "precious"
+
+
+@pytest.mark.parametrize("text", ["", "precious", "# gpubench sweep in progress: {}\n", "\0" * 99])
+def test_what_is_no_sweep_in_progress_cannot_go_on(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv.partial").write_text(text)
+    refused = run(tmp_path, "sweep", "--resume", "a.csv")
+    assert refused.code == 2
+    assert refused.err.startswith("gpubench: --resume: a.csv.partial does not ")
+    assert (tmp_path / "a.csv.partial").read_text() == text
+
+
+def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv", limit="3200") as process:
         _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode != 0
     assert "Traceback" not in err
     assert "a.csv" in err.splitlines()[-1]
-    whole_lines = (tmp_path / "a.csv.partial").read_text().splitlines()[1:-1]
+    whole_lines = (tmp_path / "a.csv.partial").read_text().splitlines()[2:-1]
     assert len(whole_lines) >= 2
+    done = run(tmp_path, "sweep", "--resume", "a.csv")
+    assert (done.code, done.files) == (0, ["a.csv"])
+    assert [one.size for one in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 8)]
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:

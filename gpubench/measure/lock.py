@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gpubench.errors import DeviceUnavailableError
 from gpubench.measured import Device
+
+LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
+"""One place for every user and session of the machine, whatever their TMPDIR."""
 
 
 class DeviceLock:
@@ -22,7 +24,7 @@ class DeviceLock:
     def __init__(self, device: Device) -> None:
         uuid = str(device.facts.get("uuid") or "")
         self._device = device.name
-        self._path = Path(tempfile.gettempdir()) / f"gpubench-{uuid}.lock" if uuid else None
+        self._path = LOCKS / f"gpubench-{uuid}.lock" if uuid else None
         self._descriptor: int | None = None
 
     def take(self) -> None:

@@ -89,6 +89,11 @@ class ResultFile:
         except OSError as error:
             raise self._lost(error) from error
 
+    def close(self) -> None:
+        """Leave the file as it is, to go on with later."""
+        if self._file is not None:
+            self._file.close()
+
     def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
         """Write the final rows; only a complete sweep needs the partial file no more."""
         if self._file is None:

@@ -78,7 +78,11 @@ def run(
     rows: dict[Point, list[Row]] = {point: [] for point in planned}
     if file:
         earlier = file.open(_context(sweep, device, hashes))
-        _sort_in(earlier, rows, device, file.path)
+        try:
+            _sort_in(earlier, rows, device, file.path)
+        except UsageError:
+            file.close()
+            raise
 
     def keep(measurement: Measurement) -> Row:
         point = measurement.point

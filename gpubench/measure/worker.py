@@ -104,6 +104,8 @@ class Worker:
         self._policy = timing, seed
         self._childs_s = {}
         self._faults.clear()
+        if self._process is None:
+            self._start()
         self._ask("begin", timing, seed, limit_s=START_LIMIT_S)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:

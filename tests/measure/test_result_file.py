@@ -6,10 +6,11 @@ import errno
 from pathlib import Path
 
 import pytest
-from fakes import measured
+from fakes import failed, measured
 
 from gpubench.errors import UsageError
 from gpubench.measure.result_file import ResultFile
+from gpubench.model import Status
 from gpubench.table import read
 
 CONTEXT = {"gpubench": "1", "options": {"sizes": "8"}, "sources": {"naive": "abc"}}
@@ -122,3 +123,89 @@ def test_a_row_needs_an_open_file(tmp_path: Path) -> None:
         file.add(measured())
     with pytest.raises(ValueError, match="not open"):
         file.finish([], complete=True)
+
+
+# ---- going on
+
+
+def begun(folder: Path, *medians_us: float) -> Path:
+    """A sweep's file that ended after these rows."""
+    file = ResultFile(folder / "a.csv")
+    assert file.open(CONTEXT) == []
+    for median_us in medians_us:
+        file.add(measured(median_us))
+    file.close()
+    return file.partial
+
+
+def go_on(folder: Path, context: dict[str, object] = CONTEXT) -> list[float | None]:
+    file = ResultFile(folder / "a.csv", resume=True)
+    try:
+        return [one.median_us for one in file.open(context)]
+    finally:
+        file.close()
+
+
+def test_a_resumed_file_has_the_rows_it_had(tmp_path: Path) -> None:
+    begun(tmp_path, 1.0, 2.0)
+    file = ResultFile(tmp_path / "a.csv", resume=True)
+    assert file.open(CONTEXT) == [measured(1.0), measured(2.0)]
+    file.add(measured(3.0))
+    assert read(tmp_path / "a.csv.partial") == [measured(1.0), measured(2.0), measured(3.0)]
+    file.finish([measured(2.0)], complete=False)
+    assert files_in(tmp_path) == ["a.csv", "a.csv.partial"]
+    assert go_on(tmp_path) == [1.0, 2.0, 3.0]
+
+
+def test_a_line_cut_anywhere_is_dropped_and_no_other(tmp_path: Path) -> None:
+    partial = begun(tmp_path, 1.0, 2.0)
+    whole = partial.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for length in range(last, len(whole)):
+        partial.write_bytes(whole[:length])
+        assert go_on(tmp_path) == [1.0], length
+        assert partial.read_bytes() == whole[:last]
+    partial.write_bytes(whole)
+    assert go_on(tmp_path) == [1.0, 2.0]
+
+
+def test_a_last_line_of_zeros_after_a_power_cut_is_dropped(tmp_path: Path) -> None:
+    partial = begun(tmp_path, 1.0)
+    with partial.open("ab") as file:
+        file.write(b"\0" * 300)
+    assert go_on(tmp_path) == [1.0]
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    partial = begun(tmp_path, 1.0, 2.0)
+    partial.write_bytes(partial.read_bytes().replace(b",64,48,", b",64,forty-eight,", 1))
+    with pytest.raises(UsageError, match=r"line 2: 'forty-eight' in column 'n'"):
+        go_on(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"gpubench": "2"}, "gpubench was 1, and is 2 now"),
+        ({"options": {"sizes": "9"}}, "options: sizes was 8, and is 9 now"),
+        ({"options": {"sizes": "8", "tiles": "4"}}, "options: tiles was None, and is 4 now"),
+        ({"sources": {"naive": "abd"}}, "sources: naive was abc, and is abd now"),
+        ({"driver": "590"}, "driver was None, and is 590 now"),
+    ],
+)
+def test_changed_circumstances_are_refused_by_name(
+    tmp_path: Path, changed: dict[str, object], named: str
+) -> None:
+    partial = begun(tmp_path, 1.0)
+    before = partial.read_bytes()
+    with pytest.raises(UsageError, match=named):
+        go_on(tmp_path, CONTEXT | changed)
+    assert partial.read_bytes() == before
+
+
+def test_a_reason_of_several_lines_stays_one_row(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT)
+    file.add(failed(Status.ERROR, 'first\nsecond, "third"'))
+    file.close()
+    assert [one.reason for one in read(file.partial)] == ['first second, "third"']

@@ -16,6 +16,7 @@ from gpubench.measure import session
 from gpubench.measure.executor import Executor, InProcess, open_backend
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import default_output, run, source_hash
+from gpubench.measured import Measurement
 from gpubench.model import DTYPES, CudaVariant, Launch, Point, Status, Timer, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.config import Sweep
@@ -283,3 +284,86 @@ def test_a_measurement_carries_the_sweeps_seed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("gpubench.measure.runner.make_inputs", remember)
     run(replace(asked(variants=("cpu_blas",)), seed=77), InProcess(FakeBackend()), Diary(), None)
     assert seen == [77]
+
+
+# ---- going on
+
+
+class InterruptedAfter(InProcess):
+    """Ctrl-C comes after so many points."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(FakeBackend(10.0))
+        self._left = count
+        self.measured: list[str] = []
+
+    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+        if not self._left:
+            raise KeyboardInterrupt
+        self._left -= 1
+        self.measured.append(point.label)
+        return super().measure(point, share_s)
+
+
+@pytest.mark.usefixtures("one_variant")
+@pytest.mark.parametrize("first", range(9))
+def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, first: int) -> None:
+    path = tmp_path / "a.csv"
+    begun = InterruptedAfter(first)
+    assert run(asked(), begun, Diary(), ResultFile(path)).interrupted
+    rest = InterruptedAfter(99)
+    resumed = run(asked(), rest, Diary(), ResultFile(path, resume=True))
+    uninterrupted = InterruptedAfter(99)
+    whole = run(asked(), uninterrupted, Diary())
+    assert begun.measured + rest.measured == uninterrupted.measured  # in the same order
+    timeless = [replace(one, started_utc=None) for one in resumed.rows]
+    assert timeless == [replace(one, started_utc=None) for one in whole.rows]
+    assert table.read(path) == resumed.rows
+    assert [left.name for left in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+
+    class Interrupted(InProcess):
+        def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+            result = super().measure(point, share_s)
+            if result.status == Status.ERROR:
+                self.failed = True
+            elif getattr(self, "failed", False):
+                raise KeyboardInterrupt
+            return result
+
+    assert run(asked(), Interrupted(FailingAt16()), Diary(), ResultFile(path)).interrupted
+    rest = InterruptedAfter(99)
+    outcome = run(asked(), rest, Diary(), ResultFile(path, resume=True))
+    assert "fake at 16 float32" not in rest.measured
+    assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
+
+
+# ---- rounds that disagree
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_points_whose_rounds_disagree_get_more_rounds() -> None:
+    class Restless(InProcess):
+        """Slower in every other round at 16."""
+
+        def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+            result = super().measure(point, share_s)
+            seen[point.label] += 1
+            if point.problem.m == 16 and seen[point.label] % 2 and result.series:
+                slower = result.series.median_us * 1.02
+                result = replace(result, series=replace(result.series, median_us=slower))
+            return result
+
+    seen: Counter[str] = Counter()
+    outcome = run(asked(), Restless(FakeBackend(10.0)), Diary())
+    assert [one.rounds for one in outcome.rows] == [3, 9, 3]
+    seen.clear()
+    budgeted = asked(timing=Timing(rounds=3, budget_s=100.0))
+    assert [one.rounds for one in run(budgeted, Restless(FakeBackend()), Diary()).rows] == [3] * 3
+    seen.clear()
+    once = run(asked(timing=Timing(rounds=1)), Restless(FakeBackend()), Diary())
+    assert [one.rounds for one in once.rows] == [1, 1, 1]

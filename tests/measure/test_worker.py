@@ -1,0 +1,292 @@
+"""A child process measures: its crashes and hangs are rows, and the sweep goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import CPU, point
+
+from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.measure import worker as module
+from gpubench.measure.lock import DeviceLock
+from gpubench.measure.worker import MOST_FAULTS, Worker
+from gpubench.model import Point, Status, Tile, Timer
+from gpubench.plan.registry import load
+from gpubench.timing import Timing
+
+QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
+
+FAULTY = '''
+"""Right, but for what its tile asks it to do."""
+import ctypes, os, sys, time
+import numpy as np
+from gpubench.model import CallVariant, edges
+
+def build(tile, dtype):
+    def call(a, b, c):
+        if tile.edge == 2:
+            ctypes.string_at(0)
+        if tile.edge == 3:
+            time.sleep(60)
+        if tile.edge == 4:
+            os._exit(7)
+        if tile.edge == 5:
+            raise ValueError("an assertion failed\\nin line 2")
+        if tile.edge == 6:
+            print("a kernel prints")
+            os.write(2, b"and complains")
+        np.matmul(a, b, out=c)
+        if tile.edge == 7:
+            c[-1, -1] += 1
+        if tile.edge == 8:  # right itself, it spoils the operands of those that come after it
+            a[:] = 0
+    return call
+
+VARIANT = CallVariant(
+    idea="faults", tiles=edges(1, 64, because="enough"), runs_on="cpu", build=build, baseline=""
+)
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faulty")
+    (folder / "faulty.py").write_text(FAULTY)
+    (folder / "faulty_too.py").write_text(FAULTY)
+    return folder
+
+
+def at(folder: Path, edge: int, name: str = "faulty") -> Point:
+    return point(load(folder / f"{name}.py", "gemm"), size=(8, 8, 8), tile=Tile((edge,)))
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(QUICK, 1)
+        yield worker
+
+
+def children_of(pid: int) -> list[int]:
+    return [
+        int(other.name)
+        for other in Path("/proc").iterdir()
+        if other.name.isdigit() and f"\nPPid:\t{pid}\n" in _status(other)
+    ]
+
+
+def _status(process: Path) -> str:
+    try:
+        return (process / "status").read_text()
+    except OSError:
+        return ""
+
+
+def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, folder: Path) -> None:
+    worker.begin(replace(QUICK, point_limit_s=1.0), 1)
+    reasons = {edge: worker.measure(at(folder, edge)) for edge in (2, 3, 4)}
+    assert {one.status for one in reasons.values()} == {Status.ERROR}
+    assert reasons[2].reason == "crashed: Segmentation fault (signal 11)"
+    assert reasons[3].reason == "hung: no answer within 1 s; killed"
+    assert reasons[4].reason == "ended by itself with exit code 7"
+    worker.begin(QUICK, 1)
+    assert worker.measure(at(folder, 1)).status == Status.OK  # in a fresh child
+
+
+def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
+    (before,) = children_of(os.getpid())
+    raised = worker.measure(at(folder, 5))
+    assert (raised.status, raised.reason) == (
+        Status.ERROR,
+        "failed while running: an assertion failed",
+    )
+    assert worker.measure(at(folder, 7)).status == Status.WRONG
+    assert children_of(os.getpid()) == [before]
+
+
+def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
+    worker: Worker, folder: Path
+) -> None:
+    spoiler = worker.measure(at(folder, 8))
+    assert spoiler.status == Status.OK  # its own result was right when it was looked at
+    after = worker.measure(at(folder, 1))
+    assert (after.status, after.max_relative_error) == (Status.OK, pytest.approx(0, abs=1e-6))
+
+
+def test_a_variant_that_takes_child_after_child_down_is_skipped(
+    worker: Worker, folder: Path
+) -> None:
+    crashing = at(folder, 4)
+    outcomes = [worker.measure(crashing) for _ in range(MOST_FAULTS + 1)]
+    assert [one.status for one in outcomes] == [Status.ERROR] * MOST_FAULTS + [Status.SKIPPED]
+    assert "5 points of faulty in a row" in outcomes[-1].reason
+    assert worker.measure(at(folder, 1)).status == Status.SKIPPED  # the rest of it
+    assert worker.measure(at(folder, 1, "faulty_too")).status == Status.OK
+
+
+def test_a_good_point_between_faults_sets_the_count_back(worker: Worker, folder: Path) -> None:
+    for _ in range(MOST_FAULTS + 1):
+        assert worker.measure(at(folder, 4)).status == Status.ERROR
+        assert worker.measure(at(folder, 1)).status == Status.OK
+
+
+def test_one_child_measures_all_points(worker: Worker, folder: Path) -> None:
+    (child,) = children_of(os.getpid())
+    worker.compile([at(folder, edge) for edge in range(9, 20)], lambda _built: None)
+    for edge in range(9, 20):
+        assert worker.measure(at(folder, edge)).status == Status.OK
+    assert children_of(os.getpid()) == [child]
+
+
+def test_building_is_told_kernel_by_kernel(worker: Worker, folder: Path) -> None:
+    told: list[int] = []
+    worker.compile([at(folder, edge) for edge in range(9, 12)], told.append)
+    assert told == [1, 2, 3]
+
+
+def test_what_kernels_print_is_not_our_output(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Worker("cpu", Timer.EVENTS) as worker:  # inherits what capfd put in place
+        worker.begin(QUICK, 1)
+        assert worker.measure(at(folder, 6)).status == Status.OK
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "and complains" in err
+
+
+def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> None:
+    worker.measure(at(folder, 1))
+    once = worker.spent_s["sampling"]
+    worker.measure(at(folder, 4))
+    worker.measure(at(folder, 1))
+    assert worker.spent_s["sampling"] > once > 0
+    assert worker.spent_s["starting"] > 0
+
+
+def test_the_child_ends_with_its_worker() -> None:
+    before = set(children_of(os.getpid()))
+    with Worker("cpu", Timer.EVENTS):
+        (child,) = set(children_of(os.getpid())) - before
+    assert not Path(f"/proc/{child}").exists()
+
+
+HANGING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from gpubench.measure.worker import Worker
+from gpubench.model import Tile, Timer
+from gpubench.plan.registry import load
+from gpubench.timing import Timing
+from fakes import point
+with Worker("cpu", Timer.EVENTS) as worker:
+    worker.begin(Timing(rounds=1), 1)
+    print("ready", flush=True)
+    worker.measure(point(load(Path({path!r}), "gemm"), tile=Tile((3,))))
+"""
+
+
+def test_a_killed_parent_takes_a_hanging_child_along(folder: Path) -> None:
+    code = HANGING.format(tests=str(Path(__file__).parent.parent), path=str(folder / "faulty.py"))
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"ready\n"
+    (child,) = children_of(parent.pid)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}").exists() and "\nState:\tZ" not in _status(Path(f"/proc/{child}")):
+        assert time.monotonic() < deadline, "the child outlived its parent"
+        time.sleep(0.01)
+
+
+def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
+    with pytest.raises(UsageError, match="--timer cupti needs a GPU"):
+        Worker("cpu", Timer.CUPTI)
+
+
+def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BOOT", "import sys; sys.exit(3)")
+    with pytest.raises(DeviceUnavailableError, match="the measuring process ended by itself"):
+        Worker("cpu", Timer.EVENTS)
+
+
+def test_a_child_lost_while_it_compiles_leaves_the_points_to_their_turn(
+    worker: Worker, folder: Path
+) -> None:
+    (folder / "builder.py").write_text(
+        FAULTY.replace("    def call(", "    os._exit(3)\n    def call(")
+    )
+    bad = at(folder, 1, "builder")
+    worker.compile([bad], lambda _built: None)
+    assert worker.measure(at(folder, 1)).status == Status.OK
+    assert worker.measure(bad).reason == "ended by itself with exit code 3"
+
+
+# ---- one sweep a GPU
+
+GPU = replace(CPU, backend="cuda", name="NVIDIA T1", facts={"uuid": "GPU-test-0001"})
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("gpubench.measure.lock.LOCKS", tmp_path)
+    return tmp_path
+
+
+def test_a_second_sweep_on_a_gpu_is_told_who_holds_it_and_since_when(locks: Path) -> None:
+    first, second = DeviceLock(GPU), DeviceLock(GPU)
+    first.take()
+    with pytest.raises(DeviceUnavailableError) as refused:
+        second.take()
+    assert f"NVIDIA T1 is being measured by process {os.getpid()} since 2" in str(refused.value)
+    first.give_back()
+    second.take()
+    second.give_back()
+    assert [path.name for path in locks.iterdir()] == ["gpubench-GPU-test-0001.lock"]
+
+
+def test_gpus_are_locked_one_by_one_and_cpus_not_at_all(locks: Path) -> None:
+    held = [DeviceLock(GPU), DeviceLock(replace(GPU, facts={"uuid": "GPU-2"})), DeviceLock(CPU)]
+    for lock in (*held, DeviceLock(CPU)):
+        lock.take()
+    for lock in held:
+        lock.give_back()
+    assert len(list(locks.iterdir())) == 2
+
+
+def test_a_lock_ends_with_its_process(locks: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from gpubench.measure import lock\n"
+        f"lock.LOCKS = Path({str(locks)!r})\n"
+        "from gpubench.measured import Device\n"
+        "gpu = Device(backend='cuda', name='x', facts={'uuid': 'GPU-test-0001'})\n"
+        "lock.DeviceLock(gpu).take()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert (locks / "gpubench-GPU-test-0001.lock").read_text().startswith("process ")
+    lock = DeviceLock(GPU)
+    lock.take()  # what the dead one left does not stand in the way
+    assert (locks / "gpubench-GPU-test-0001.lock").read_text().startswith(f"process {os.getpid()} ")
+    lock.give_back()
+
+
+def test_a_lock_follows_no_symbolic_link(locks: Path) -> None:
+    (locks / "precious").write_text("precious")
+    (locks / "gpubench-GPU-test-0001.lock").symlink_to(locks / "precious")
+    with pytest.raises(DeviceUnavailableError, match="cannot lock the GPU"):
+        DeviceLock(GPU).take()
+    assert (locks / "precious").read_text() == "precious"
