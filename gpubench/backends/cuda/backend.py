@@ -96,6 +96,9 @@ class CudaBackend:
             self._nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
             self.notices = (f"clocks, temperature and power stay empty: {error}",)
+        else:
+            if others := self._nvml.others():
+                self.notices = (f"others compute on this GPU, and times may suffer: {others}",)
 
     def warm_up(self) -> None:
         """Multiply-add until the clock has settled, then calibrate the timer at that clock."""

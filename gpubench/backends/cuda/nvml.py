@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from gpubench.measured import Health
@@ -18,6 +20,10 @@ THROTTLES = {
 }
 """NVML's clock event reasons (nvml.h, nvmlClocksEventReason…): software and hardware thermal
 slowdown are one to us, and so are hardware slowdown and power brake. Idle is not throttling."""
+
+
+MOST_NAMED = 3
+"""Processes that a line names."""
 
 
 class Nvml:
@@ -53,8 +59,27 @@ class Nvml:
             ),
         )
 
+    def others(self) -> str:
+        """Who else computes on the GPU that this process computes on; empty: nobody seen."""
+        try:
+            running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        except self._nvml.NVMLError:
+            return ""
+        others = [one.pid for one in running if one.pid != os.getpid()]
+        if len(others) == len(running):  # in a container we go by another number: one is us
+            return f"{len(others) - 1} other processes" if len(others) > 1 else ""
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        return ", ".join(f"{_name(pid)} ({pid})" for pid in others[:MOST_NAMED]) + more
+
     def _read(self, sensor: Callable[[], Any]) -> float | None:
         try:
             return float(sensor())
         except self._nvml.NVMLError:
             return None
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:  # of another container, or gone
+        return "process"

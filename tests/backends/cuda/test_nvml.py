@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +45,40 @@ def fake_nvml(reasons: int = 0, *, broken: tuple[str, ...] = ()) -> SimpleNamesp
         nvmlDeviceGetCurrentClocksThrottleReasons=answer("reasons", reasons),
         nvmlDeviceGetClockInfo=clock_info,
     )
+
+
+def computing(*pids: int) -> SimpleNamespace:
+    """`pynvml` of a GPU that these processes compute on."""
+    nvml = fake_nvml()
+    running = [SimpleNamespace(pid=pid) for pid in pids]
+    nvml.nvmlDeviceGetComputeRunningProcesses = lambda _handle: running
+    return nvml
+
+
+@pytest.mark.parametrize(
+    ("pids", "said"),
+    [
+        ((), ""),
+        ((os.getpid(),), ""),
+        ((os.getpid(), 2**30), "process (1073741824)"),
+        ((2**30,), ""),  # in a container: us, by another number
+        ((2**30, 2**30 + 1, 2**30 + 2), "2 other processes"),
+        ((os.getpid(), *range(2**30, 2**30 + 5)), " and 2 more"),
+    ],
+)
+def test_who_else_computes_on_the_gpu_is_named(
+    monkeypatch: pytest.MonkeyPatch, pids: tuple[int, ...], said: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", computing(*pids))
+    others = Nvml("GPU-1").others()
+    assert others.endswith(said)
+    assert bool(others) == bool(said)
+
+
+def test_a_process_that_is_alive_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", computing(os.getpid(), os.getppid()))
+    assert Nvml("GPU-1").others().endswith(f" ({os.getppid()})")
+    assert not Nvml("GPU-1").others().startswith("process")
 
 
 def health(monkeypatch: pytest.MonkeyPatch, nvml: SimpleNamespace) -> Health:

@@ -1,0 +1,17 @@
+// misaligned: the naive product, which stores to an odd address at EDGE 16: a misaligned address.
+
+template <typename Scalar, int EDGE>
+__global__ void __launch_bounds__(EDGE * EDGE)
+misaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  const int row = blockIdx.y * EDGE + threadIdx.y;
+  const int col = blockIdx.x * EDGE + threadIdx.x;
+  if (EDGE == 16 && row == 0 && col == 0) {
+    *reinterpret_cast<Scalar*>(reinterpret_cast<char*>(C) + 1) = A[0];
+  }
+  if (row >= M || col >= N) return;
+  Scalar sum = 0;
+  for (int k = 0; k < K; ++k) {
+    sum += A[static_cast<size_t>(row) * K + k] * B[static_cast<size_t>(k) * N + col];
+  }
+  C[static_cast<size_t>(row) * N + col] = sum;
+}
