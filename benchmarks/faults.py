@@ -1,4 +1,4 @@
-"""A sweep over kernels that fault, beside one without them: what is lost, and what moves?
+"""A sweep over kernels that fault, beside one without them: what is lost, and what moves.
 
     python benchmarks/faults.py [folder for the CSVs]
 

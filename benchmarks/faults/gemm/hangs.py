@@ -1,4 +1,4 @@
-"""The naive product, which spins for a minute at EDGE 16, and not for ever: the GPU may be shared."""
+"""The naive product, which spins for a minute at EDGE 16."""
 
 from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
