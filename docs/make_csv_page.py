@@ -23,7 +23,9 @@ HEAD = """\
 One row a point: a variant with a tile, at a size, in a dtype. UTF-8, comma separated, a header
 line, these columns in this order. Units stand in the names. Numbers are written in full precision.
 A value that is missing or does not apply is an empty field, never 0. `text` may hold commas and is
-then quoted.
+then quoted. It is one line without control characters. A text that begins with `=`, `+`, `-` or `@`
+has an apostrophe before it, so that no spreadsheet takes it for a formula; gpubench removes it when
+it reads the file.
 
 The columns of the group *key* identify a point: no two rows of a file agree in all of them. Only
 rows whose `status` is `ok` have times and rates.

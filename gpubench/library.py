@@ -43,6 +43,7 @@ def sweep(
     dtypes: Items | None = None,
     op: str | None = None,
     device: str | None = None,
+    kernels: str | Path | None = None,
     output: str | Path | None = None,
     seed: int | None = None,
     rounds: int | None = None,
@@ -58,8 +59,9 @@ def sweep(
     """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
 
     Lists may be given as on the command line (`"1..32"`) or as Python lists. A file is written only
-    if `output` names one. Raises UsageError for what the command would refuse, and
-    DeviceUnavailableError for a device that is not there.
+    if `output` names one. `kernels` is a folder of your own variants, whose files are run. Raises
+    UsageError for what the command would refuse, and DeviceUnavailableError for a device that is
+    not there.
     """
     asked = read_sweep(
         {
@@ -69,6 +71,7 @@ def sweep(
             "dtypes": _listed(dtypes),
             "op": op,
             "device": device,
+            "kernels": kernels,
             "seed": seed,
             "rounds": rounds,
             "precision": precision,

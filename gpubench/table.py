@@ -26,7 +26,11 @@ def _column(group: str, meaning: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One point of a sweep: the columns of the CSV, in order. None is written as an empty field."""
+    """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
+
+    Text is one printable line: what would end the line, move a terminal's cursor or turn the
+    direction of writing becomes a blank, wherever it came from (a compiler's message, a file).
+    """
 
     op: str = _column("key", "operation, such as gemm")
     variant: str = _column("key", "kernel or library routine")
@@ -105,6 +109,12 @@ class Row:
     gpubench: str | None = _column("context", "version of gpubench")
     started_utc: str | None = _column("context", "when the point's first round began")
 
+    def __post_init__(self) -> None:
+        for name in _TEXT_COLUMNS:
+            text = getattr(self, name)
+            if text and not text.isprintable():
+                object.__setattr__(self, name, _UNPRINTABLE.sub(" ", text))
+
     @property
     def key(self) -> tuple[str | int, ...]:
         """What identifies the point, within a file and across files."""
@@ -127,6 +137,14 @@ NAMES = tuple(column.name for column in COLUMNS)
 KEY = tuple(column.name for column in COLUMNS if column.metadata["group"] == "key")
 REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 """What no file can do without. Other columns came with a version of gpubench, or will."""
+
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, line ends, marks that turn the direction of writing, halves of surrogates."""
+
+_FORMULA = re.compile(r"'*[=+\-@]")
+"""How a text begins that a spreadsheet would compute, or that an apostrophe already guards."""
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
@@ -152,8 +170,12 @@ def fields_of(one: Row) -> list[object]:
 def _field(value: object) -> object:
     if value is None:
         return ""
-    # csv does not quote a lone carriage return, and reads it as the end of the line.
-    return value.replace("\r", " ") if isinstance(value, str) else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _unguarded(text: str) -> str:
+    """The text that `_field` wrote."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def read(path: Path) -> list[Row]:
@@ -243,7 +265,7 @@ def _tile(text: str) -> str:
 
 
 _PARSERS: dict[type | str, Callable[[str], Any]] = {
-    str: str,
+    str: _unguarded,
     int: _whole,
     float: float,
     "tile": _tile,
@@ -264,3 +286,4 @@ def _kinds() -> dict[str, type]:
 
 
 _KINDS = _kinds()
+_TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)

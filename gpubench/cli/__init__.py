@@ -12,11 +12,11 @@ import sys
 
 import typer
 
-from gpubench.cli import device, sweep
+from gpubench.cli import device, new_kernel, sweep
 from gpubench.cli.app import app
 from gpubench.errors import INTERRUPTED, GpubenchError
 
-__all__ = ["app", "device", "main", "sweep"]
+__all__ = ["app", "device", "main", "new_kernel", "sweep"]
 
 
 def main() -> None:
@@ -44,5 +44,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"gpubench: {' '.join(message.split())}", err=True)
+    # A file's name in it may hold what steers a terminal.
+    line = "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
+    typer.echo(f"gpubench: {line}", err=True)
     return code

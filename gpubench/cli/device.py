@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gpubench.cli import completion
 from gpubench.cli import options as option
 from gpubench.cli.app import app
 
@@ -26,7 +28,10 @@ def deviceinfo(
 
 @app.command(epilog="Example: gpubench selfcheck")
 def selfcheck(
-    device: Annotated[str, typer.Option(help="cuda or cuda:1. Default: cuda.")] = "cuda",
+    device: Annotated[
+        str,
+        typer.Option(help="cuda or cuda:1. Default: cuda.", autocompletion=completion.devices),
+    ] = "cuda",
 ) -> None:
     """Time kernels by events and by CUPTI, and say whether this machine can be trusted."""
     from gpubench.show.commands import run_selfcheck
@@ -36,10 +41,27 @@ def selfcheck(
 
 @app.command(epilog="Example: gpubench variants --device cpu")
 def variants(
-    op: Annotated[str | None, typer.Option(help="Only this operation, such as gemm.")] = None,
-    device: Annotated[str | None, typer.Option(help="Only cuda or cpu.")] = None,
+    op: Annotated[
+        str | None,
+        typer.Option(
+            help="Only this operation, such as gemm.", autocompletion=completion.operations
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Only cuda or cpu.", autocompletion=completion.words("cuda", "cpu")),
+    ] = None,
+    kernels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="List your own of --op (default: gemm) too: mine.py in DIR, or in DIR/gemm. "
+            "This runs the code of every .py there, as you.",
+            autocompletion=completion.folders,
+        ),
+    ] = None,
 ) -> None:
     """What can be swept: dtypes, legal tiles and the idea of each kernel."""
     from gpubench.show.commands import print_variants
 
-    print_variants(op, device)
+    print_variants(op, device, kernels)

@@ -1,4 +1,4 @@
-"""Options that several commands share: a type for each, with its help."""
+"""Options that several commands share: a type for each, with its help and what the shell offers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from gpubench.cli import completion
 
 Sizes = Annotated[
     str | None,
@@ -17,19 +19,54 @@ Tiles = Annotated[
 ]
 Variants = Annotated[
     str | None,
-    typer.Option(help="Kernels, comma separated; see 'gpubench variants'. Default: all."),
+    typer.Option(
+        help="Kernels, such as shared_tile,cublas; 'gpubench variants' lists them. Default: all.",
+        autocompletion=completion.variants,
+    ),
 ]
-Dtypes = Annotated[str | None, typer.Option(help="float32,float64,int32. Default: float32.")]
+Dtypes = Annotated[
+    str | None,
+    typer.Option(
+        help="Element types, such as float32,float64. Default: float32.",
+        autocompletion=completion.dtypes,
+    ),
+]
+Op = Annotated[
+    str | None,
+    typer.Option(help="Operation, such as gemm.", autocompletion=completion.operations),
+]
 DeviceName = Annotated[
-    str | None, typer.Option(help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if any.")
+    str | None,
+    typer.Option(
+        help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if any.",
+        autocompletion=completion.devices,
+    ),
+]
+Kernels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Sweep your own kernels too: mine.cu and mine.py in DIR, or in DIR/gemm. "
+        "This runs the code of every .py there, as you.",
+        autocompletion=completion.folders,
+    ),
 ]
 Output = Annotated[
     str | None,
-    typer.Option("--output", "-o", help="CSV to write. Default: results/<time>-<device>-<op>.csv."),
+    typer.Option(
+        "--output",
+        "-o",
+        help="CSV to write, such as a.csv. Default: results/<time>-<device>-<op>.csv.",
+        autocompletion=completion.results,
+    ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(help='TOML file with any of these options, as sizes = "1024,2048"; flags win.'),
+    typer.Option(
+        help='TOML file such as quick.toml, with any of these options, as sizes = "1024,2048"; '
+        "flags win. Its kernels lie beside it, its output below the current folder.",
+        autocompletion=completion.configs,
+    ),
 ]
 Seed = Annotated[str | None, typer.Option(help="Seed of the operands, such as 2006.")]
 Rounds = Annotated[
@@ -41,20 +78,32 @@ Precision = Annotated[
     typer.Option(help="Sample until the 95 % interval is within this, as 0.5%. Default: 0.5%."),
 ]
 CacheState = Annotated[
-    str | None, typer.Option("--cache", help="cold, hot or both. Default: cold.")
+    str | None,
+    typer.Option(
+        "--cache",
+        help="cold, hot or both. Default: cold.",
+        autocompletion=completion.words("cold", "hot", "both"),
+    ),
 ]
 ScopeName = Annotated[
     str | None,
-    typer.Option("--scope", help="kernel, end-to-end (with copies) or both. Default: kernel."),
+    typer.Option(
+        "--scope",
+        help="kernel, end-to-end (with copies) or both. Default: kernel.",
+        autocompletion=completion.words("kernel", "end-to-end", "both"),
+    ),
 ]
 TimerName = Annotated[
     str | None,
     typer.Option(
-        "--timer", help="events (time in a stream) or cupti (execution). Default: events."
+        "--timer",
+        help="events (time in a stream) or cupti (execution). Default: events.",
+        autocompletion=completion.words("events", "cupti"),
     ),
 ]
 Budget = Annotated[
-    str | None, typer.Option(help="Seconds for all points together, shared out among them.")
+    str | None,
+    typer.Option(help="Seconds for all points together, shared out among them, such as 60."),
 ]
 LaunchLimit = Annotated[
     str | None,

@@ -16,8 +16,9 @@ def sweep(
     tiles: option.Tiles = None,
     variants: option.Variants = None,
     dtypes: option.Dtypes = None,
-    op: Annotated[str | None, typer.Option(help="Operation: gemm.")] = None,
+    op: option.Op = None,
     device: option.DeviceName = None,
+    kernels: option.Kernels = None,
     output: option.Output = None,
     config: option.Config = None,
     seed: option.Seed = None,
@@ -31,9 +32,18 @@ def sweep(
     point_limit: option.PointLimit = None,
     resume: option.Resume = None,
     force: option.Force = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="List the points and how long they may take; do nothing."),
+    ] = False,
 ) -> None:
     """Time kernels over tile sizes and matrix sizes; show tables, save a CSV."""
     asked = _named(locals())
+    if dry_run:
+        from gpubench.show.dry_run import print_plan
+
+        print_plan(asked, config)
+        return
     from gpubench.show.commands import run_sweep
 
     raise typer.Exit(run_sweep(asked, config, resume=resume, force=force))
@@ -46,6 +56,7 @@ def compare_cublas(
     variants: option.Variants = None,
     dtypes: option.Dtypes = None,
     device: option.DeviceName = None,
+    kernels: option.Kernels = None,
     output: option.Output = None,
     config: option.Config = None,
     seed: option.Seed = None,
@@ -69,7 +80,7 @@ def compare_cublas(
 
 def _named(arguments: dict[str, object]) -> dict[str, str | None]:
     """A command's arguments as options of a sweep: each is named like its option there."""
-    own = {"config", "resume", "force"}
+    own = {"config", "resume", "force", "dry_run"}
     return {
         name: None if value is None else str(value)
         for name, value in arguments.items()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
+from gpubench.timing import Timing
+
 
 class Forecast:
     """Learns what each point costs as it is visited, once a round.
@@ -60,3 +62,16 @@ class Forecast:
         self._all_visits -= visits - self._visits_left[point]
         self._known_s += self._visits_left[point] * seconds
         self._spent_s += seconds
+
+
+def sampling_s(timing: Timing, launch_s: float = 0.0) -> tuple[float, float]:
+    """Seconds that the samples of one visit take, at the least and at the most, by the policy.
+
+    `launch_s` is what a launch takes at the least, as far as that is known. At the most: the wall
+    time after which a visit ends, unless its fewest samples take longer.
+    """
+    if launch_s > timing.slow_launch_s:
+        least = timing.round_few_samples * launch_s
+    else:
+        least = max(timing.round_device_s, timing.round_samples * launch_s)
+    return least, max(least, timing.max_wall_s)

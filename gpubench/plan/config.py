@@ -30,6 +30,9 @@ class Sweep:
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
+    kernels: Path | None = None
+    """A folder of the user's own variants, swept beside ours."""
+
     output: Path | None = None
     seed: int = 2006
     caches: tuple[Cache, ...] = (Cache.COLD,)
@@ -45,7 +48,8 @@ def read_sweep(
 ) -> Sweep:
     """The sweep that the options describe; one that is None is taken from the config.
 
-    What neither gives is as in `defaults`.
+    What neither gives is as in `defaults`. A path in a config is confined: `kernels` lies beside
+    the config or below, `output` below the current folder. Options name any path.
 
     Values are text as on the command line; numbers and lists, as TOML and Python callers give
     them, are read as the text they print as. Raises UsageError naming the option.
@@ -86,7 +90,26 @@ def _read_toml(path: Path) -> dict[str, Any]:
     for name in values:
         if name not in _OPTIONS:
             raise UsageError(f"--config: {path}: {unknown('key', name, _OPTIONS)}")
+    # A config may come from elsewhere, and what it names is run or written. So it reaches no
+    # further than the folder it lies in, and the one its user is in.
+    for name, base in (("kernels", path.parent), ("output", Path())):
+        if isinstance(values.get(name), str):
+            values[name] = _confined(path, name, values[name], base)
     return values
+
+
+def _confined(config: Path, name: str, text: str, base: Path) -> str:
+    """A path from a config, below `base`; symbolic links are followed before that is judged."""
+    try:
+        inside = (base / text).resolve().is_relative_to(base.resolve())
+    except (OSError, ValueError, RuntimeError):  # no path at all, or links in a circle
+        inside = "\0" in text  # refused as every option is
+    if not inside:
+        raise UsageError(
+            f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
+            f"a path that does is given on the command line: --{name}"
+        )
+    return str(base / text) if text else text
 
 
 def _as_text(flag: str, value: object) -> str:
@@ -129,6 +152,12 @@ def _file(flag: str, text: str) -> Path:
     if not path.name or "\0" in text:
         raise UsageError(f"{flag}: '{shown(text)}' names no file")
     return path
+
+
+def _folder(flag: str, text: str) -> Path:
+    if not text or "\0" in text:
+        raise UsageError(f"{flag}: '{shown(text)}' names no folder")
+    return Path(text)
 
 
 def _number(low: float, high: float, *, whole: bool) -> Callable[[str, str], float | int]:
@@ -176,6 +205,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "tiles": ("tiles", lambda _flag, text: parse_tiles(text)),
     "dtypes": ("dtypes", _names(DTYPES)),
     "device": ("device", _device),
+    "kernels": ("kernels", _folder),
     "output": ("output", _file),
     "seed": ("seed", _number(0, 2**63 - 1, whole=True)),
     "rounds": ("rounds", _number(1, 1000, whole=True)),

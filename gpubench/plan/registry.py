@@ -1,50 +1,108 @@
-"""Finds the variants: every `kernels/<op>/<name>.py` is one, named after its file."""
+"""Finds the variants: every `kernels/<op>/<name>.py` is one, named after its file.
+
+A user's folder (`--kernels DIR`) is read in the same form, and may also hold the files of one
+operation without a folder between: `DIR/<name>.py`.
+"""
 
 from __future__ import annotations
 
-import copyreg
 import difflib
-import importlib.util
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, CallVariant, CudaVariant, Variant
+from gpubench.model import OPERATIONS, Variant
+from gpubench.plan.descriptor import load
 from gpubench.plan.ranges import shown
+
+__all__ = ["KERNELS", "choose", "descriptors", "load", "of_op", "unknown", "variants"]
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 
 
-@cache
-def variants(folder: Path = KERNELS) -> tuple[Variant, ...]:
-    """Every variant under `folder/<op>/`, by op and name.
+def descriptors(folder: Path) -> list[Path]:
+    """The files in a folder that describe a variant, by name: all Python files without a leading _.
 
-    Raises UsageError for a descriptor without a `VARIANT`, or a CUDA variant without its `.cu`.
+    Looks at names alone and runs nothing.
     """
-    return tuple(
-        load(path, op) for op in OPERATIONS for path in sorted((folder / op).glob("[a-z]*.py"))
-    )
+    return sorted(path for path in folder.glob("*.py") if path.name[0] not in "._")
 
 
-def choose(op: str, backend: str, names: Sequence[str]) -> tuple[Variant, ...]:
+def variants() -> tuple[Variant, ...]:
+    """Every variant that comes with gpubench, by op and name."""
+    return tuple(load(path, op) for op in OPERATIONS for path in descriptors(KERNELS / op))
+
+
+def of_op(op: str, kernels: Path | None = None) -> dict[str, Variant]:
+    """The variants of an operation by name: ours, then those of the user's folder.
+
+    Raises UsageError for a folder without variants of the op, one that cannot be used, and a name
+    that is taken.
+    """
+    known = {path.stem: load(path, op) for path in descriptors(KERNELS / op)}
+    if kernels is None:
+        return known
+    own: dict[str, Variant] = {}
+    for path in _own_descriptors(kernels.absolute(), op):
+        if path.stem in known:
+            raise UsageError(
+                f"--kernels: {path}: gpubench has a variant '{path.stem}' already; rename yours"
+            )
+        if path.stem in own:
+            raise UsageError(f"--kernels: {path} and {own[path.stem].path} have the same name")
+        own[path.stem] = load(path, op)
+    known |= own
+    for variant in own.values():
+        if variant.baseline and variant.baseline not in known:
+            problem = unknown("variant", variant.baseline, known)
+            raise UsageError(f"{variant.path}: VARIANT: baseline: {problem}")
+    return known
+
+
+def _own_descriptors(folder: Path, op: str) -> list[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"--kernels: {folder} is no folder")
+    paths = [*descriptors(folder), *descriptors(folder / op)]
+    described = {path.with_suffix("") for path in paths}
+    for source in sorted([*folder.glob("*.cu"), *(folder / op).glob("*.cu")]):
+        if source.with_suffix("") not in described and source.name[0] not in "._":
+            raise UsageError(f"--kernels: {source}: its description {source.stem}.py is missing")
+    if not paths:
+        raise UsageError(
+            f"--kernels: {folder} holds no {op} kernel, neither NAME.py nor {op}/NAME.py; "
+            f"'gpubench new-kernel NAME --dir DIR' writes one"
+        )
+    return paths
+
+
+def choose(
+    op: str, backend: str, names: Sequence[str], kernels: Path | None = None
+) -> tuple[Variant, ...]:
     """The variants named, in that order; without names, the default ones of op and backend.
 
-    Raises UsageError for a name that is unknown, or known for another op or backend.
+    `kernels` is a folder of the user's own, whose variants stand beside ours. Raises UsageError for
+    a name that is unknown, or known for another op or backend, and for a folder that cannot be used
+    or holds nothing for the backend.
     """
-    of_op = {variant.name: variant for variant in variants() if variant.op == op}
+    known = of_op(op, kernels)
     if not names:
-        return tuple(v for v in of_op.values() if v.backend == backend and v.default)
-    for name in names:
-        if name not in of_op:
-            raise UsageError(f"--variants: {unknown('variant', name, of_op)}")
-        if of_op[name].backend != backend:
+        own = [variant for variant in known.values() if variant.path.parent != KERNELS / op]
+        if kernels is not None and backend not in {variant.backend for variant in own}:
             raise UsageError(
-                f"--variants: '{name}' runs on {of_op[name].backend}, and this sweep on {backend}; "
-                f"choose it with --device {of_op[name].backend}"
+                f"--kernels: {', '.join(variant.name for variant in own)} run on "
+                f"{own[0].backend}, and this sweep on {backend}; "
+                f"choose it with --device {own[0].backend}"
             )
-    return tuple(of_op[name] for name in names)
+        return tuple(v for v in known.values() if v.backend == backend and v.default)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--variants: {unknown('variant', name, known)}")
+        if known[name].backend != backend:
+            raise UsageError(
+                f"--variants: '{name}' runs on {known[name].backend}, and this sweep on {backend}; "
+                f"choose it with --device {known[name].backend}"
+            )
+    return tuple(known[name] for name in names)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -53,33 +111,3 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(known)}"
     return f"unknown {kind} '{shown(name)}'; {hint}"
-
-
-@cache
-def load(path: Path, op: str) -> Variant:
-    """The variant that a descriptor describes.
-
-    Raises UsageError for one without a `VARIANT`, or a CUDA variant without its `.cu`.
-    """
-    name = path.stem
-    spec = importlib.util.spec_from_file_location(f"gpubench.kernels.{op}.{name}", path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    described = getattr(module, "VARIANT", None)
-    if not isinstance(described, Variant):
-        raise UsageError(f"{path}: defines no VARIANT")
-    variant = replace(described, name=name, op=op, path=path)
-    if isinstance(variant, CudaVariant) and not variant.source.is_file():
-        raise UsageError(f"{path}: its CUDA source {variant.source.name} is missing beside it")
-    return variant
-
-
-def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
-    """Descriptors hold functions, which do not pickle: another process loads the file again."""
-    return load, (variant.path, variant.op)
-
-
-copyreg.pickle(CudaVariant, _by_its_file)  # type: ignore[arg-type] # a reduced object, per PEP 307
-copyreg.pickle(CallVariant, _by_its_file)  # type: ignore[arg-type]

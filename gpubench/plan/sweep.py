@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from gpubench.errors import UsageError
 from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Tile, Timer, Variant
 from gpubench.plan.config import Sweep
+from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import choose
 
 MOST_POINTS = 100_000
@@ -19,7 +20,7 @@ def plan(sweep: Sweep, backend: str) -> dict[Point, str | None]:
 
     Raises UsageError when nothing at all could run.
     """
-    variants = choose(sweep.op, backend, sweep.variants)
+    variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     if not sweep.variants:
         # Nobody asked for these by name, so what they lack is no news.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
@@ -82,7 +83,8 @@ def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) ->
     for variant in variants:
         if variant.tiles is None:
             continue
-        refusals = [variant.tiles.refuse(tile) for tile in asked]
+        with described_by(variant.path):
+            refusals = [variant.tiles.refuse(tile) for tile in asked]
         if None in refusals or not refusals:
             return
         reasons.append(f"{variant.name} {refusals[0]}")
@@ -92,6 +94,11 @@ def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) ->
 
 def _why_not(point: Point) -> str | None:
     """Why a point cannot run, or None."""
+    with described_by(point.variant.path):
+        return _refused(point)
+
+
+def _refused(point: Point) -> str | None:
     variant, tile, problem = point.variant, point.tile, point.problem
     if problem.dtype not in variant.dtypes:
         return f"has no {problem.dtype}, only {', '.join(variant.dtypes)}"

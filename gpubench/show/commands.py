@@ -18,7 +18,7 @@ from gpubench.measure.session import Outcome, default_output, run
 from gpubench.measure.worker import Worker
 from gpubench.model import OPERATIONS, Variant
 from gpubench.plan.config import Sweep, option_texts, read_sweep
-from gpubench.plan.registry import unknown, variants
+from gpubench.plan.registry import of_op, unknown, variants
 from gpubench.show import device as device_view
 from gpubench.show.progress import progress
 from gpubench.show.tables import comparison, console, gap_table, results, spans, table
@@ -137,17 +137,14 @@ def run_selfcheck(device: str) -> int:
     return 0 if verdict.trusted else 1
 
 
-def print_variants(op: str | None, backend: str | None) -> None:
+def print_variants(op: str | None, backend: str | None, kernels: Path | None = None) -> None:
     """`gpubench variants`."""
     if op is not None and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if backend not in {None, "cuda", "cpu"}:
         raise UsageError(f"--device: '{backend}' is no backend; write cuda or cpu")
-    shown = [
-        variant
-        for variant in variants()
-        if variant.op == (op or variant.op) and variant.backend == (backend or variant.backend)
-    ]
+    found = of_op(op or Sweep().op, kernels).values() if op or kernels else variants()
+    shown = [variant for variant in found if variant.backend == (backend or variant.backend)]
     listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
     for variant in shown:
         listing.add_row(

@@ -204,7 +204,8 @@ class _Console(Console):
 
 def console(*, stderr: bool = False) -> Console:
     """A console; elsewhere than in a terminal without colour, and wide, as nothing must fit."""
-    screen = _Console(stderr=stderr, highlight=False)
+    # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is no markup.
+    screen = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPED_WIDTH
     return screen

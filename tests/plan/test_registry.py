@@ -8,9 +8,9 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
-from gpubench.plan.registry import KERNELS, choose, unknown, variants
+from gpubench.plan.registry import KERNELS, choose, of_op, unknown, variants
 
-DESCRIPTOR = """
+ON_CUDA = """
 from gpubench.model import CudaVariant, Launch, edges
 
 VARIANT = CudaVariant(
@@ -18,6 +18,18 @@ VARIANT = CudaVariant(
     tiles=edges(1, 4, because="of a test"),
     launch=lambda tile, problem: Launch(grid=(1,), block=(1,)),
     reuse=lambda tile: (1, 1),
+)
+"""
+
+ON_CPU = """
+import numpy as np
+from gpubench.model import CallVariant
+
+VARIANT = CallVariant(
+    idea="a user's own",
+    runs_on="cpu",
+    build=lambda tile, dtype: lambda a, b, c: np.matmul(a, b, out=c),
+    baseline="cpu_blas",
 )
 """
 
@@ -99,26 +111,90 @@ def test_a_variant_of_the_other_backend_says_which_device_runs_it() -> None:
         choose("gemm", "cpu", ("shared_tile",))
 
 
-def test_a_users_folder_is_read_like_our_own(tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder: `mine` on CUDA, `calls` on the CPU, and a file that is no kernel."""
+    (tmp_path / "mine.py").write_text(ON_CUDA)
+    (tmp_path / "mine.cu").write_text("")
     (tmp_path / "gemm").mkdir()
-    (tmp_path / "gemm" / "mine.py").write_text(DESCRIPTOR)
-    (tmp_path / "gemm" / "mine.cu").write_text("")
-    (tmp_path / "gemm" / "_helper.py").write_text("raise RuntimeError")
-    (mine,) = variants(tmp_path)
-    assert (mine.op, mine.name) == ("gemm", "mine")
-    assert mine.source == tmp_path / "gemm" / "mine.cu"
+    (tmp_path / "gemm" / "calls.py").write_text(ON_CPU)
+    (tmp_path / "_other.py").write_text("raise RuntimeError")
+    return tmp_path
 
 
-def test_a_descriptor_without_its_cuda_source_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "gemm").mkdir()
-    (tmp_path / "gemm" / "lonely.py").write_text(DESCRIPTOR)
-    with pytest.raises(UsageError, match=r"lonely\.cu is missing"):
-        variants(tmp_path)
+def test_a_users_variants_stand_beside_ours(folder: Path) -> None:
+    found = of_op("gemm", folder)
+    assert set(found) - set(of_op("gemm")) == {"mine", "calls"}
+    mine, calls = found["mine"], found["calls"]
+    assert (mine.op, mine.name, mine.path) == ("gemm", "mine", folder / "mine.py")
+    assert isinstance(mine, CudaVariant)
+    assert mine.source == folder / "mine.cu"
+    assert calls.path == folder / "gemm" / "calls.py"
 
 
-@pytest.mark.parametrize("text", ["", "VARIANT = None\n", "VARIANT = 'shared_tile'\n"])
-def test_a_descriptor_without_a_variant_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "gemm").mkdir()
-    (tmp_path / "gemm" / "empty.py").write_text(text)
-    with pytest.raises(UsageError, match=r"empty\.py: defines no VARIANT"):
-        variants(tmp_path)
+def test_a_users_variants_are_swept_with_ours_or_by_name(folder: Path) -> None:
+    assert "calls" in {variant.name for variant in choose("gemm", "cpu", (), folder)}
+    assert "mine" in {variant.name for variant in choose("gemm", "cuda", (), folder)}
+    names = ("mine", "cublas")
+    assert tuple(v.name for v in choose("gemm", "cuda", names, folder)) == names
+
+
+def test_a_relative_folder_means_the_same_after_a_change_of_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    (mine,) = choose("gemm", "cuda", ("mine",), Path(folder.name))
+    assert mine.path == folder / "mine.py"
+
+
+def refusal(folder: Path, backend: str = "cuda", names: tuple[str, ...] = ()) -> str:
+    with pytest.raises(UsageError) as caught:
+        choose("gemm", backend, names, folder)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def test_a_name_of_ours_is_taken(folder: Path) -> None:
+    (folder / "naive.py").write_text(ON_CPU)
+    message = refusal(folder)
+    assert f"{folder}/naive.py: gpubench has a variant 'naive' already; rename yours" in message
+
+
+def test_a_name_may_be_used_once(folder: Path) -> None:
+    (folder / "calls.py").write_text(ON_CPU)
+    assert "gemm/calls.py and " in refusal(folder)
+    assert "have the same name" in refusal(folder)
+
+
+def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:
+    assert "nowhere is no folder" in refusal(tmp_path / "nowhere")
+    (tmp_path / "_other.py").write_text("")
+    assert "holds no gemm kernel" in refusal(tmp_path)
+    assert "gpubench new-kernel" in refusal(tmp_path)
+
+
+def test_a_source_without_its_description_is_refused(folder: Path) -> None:
+    (folder / "gemm" / "half.cu").write_text("")
+    assert "half.cu: its description half.py is missing" in refusal(folder)
+
+
+def test_variants_for_another_device_alone_are_refused_rather_than_left_out(folder: Path) -> None:
+    (folder / "gemm" / "calls.py").unlink()
+    message = refusal(folder, "cpu")
+    assert "mine run on cuda, and this sweep on cpu; choose it with --device cuda" in message
+
+
+def test_an_unknown_name_may_be_near_to_a_users(folder: Path) -> None:
+    assert "did you mean 'calls'?" in refusal(folder, "cpu", ("callz",))
+
+
+def test_an_unknown_baseline_gives_the_nearest(folder: Path) -> None:
+    (folder / "calls.py").unlink(missing_ok=True)
+    (folder / "gemm" / "calls.py").write_text(ON_CPU.replace("cpu_blas", "cpu_blaz"))
+    assert "calls.py: VARIANT: baseline: unknown variant 'cpu_blaz'; did you" in refusal(folder)
+
+
+def test_a_broken_description_is_one_line_naming_the_file(folder: Path) -> None:
+    (folder / "broken.py").write_text("VARIANT = (")
+    assert refusal(folder).startswith(f"{folder}/broken.py, line 1: SyntaxError: ")

@@ -1,0 +1,140 @@
+"""Reads one variant's description, ours or a user's: a `.py` that defines `VARIANT`."""
+
+from __future__ import annotations
+
+import copyreg
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+from gpubench.errors import UsageError
+from gpubench.model import DTYPES, CallVariant, CudaVariant, TileSpace, Variant
+from gpubench.plan.ranges import shown
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
+NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
+"""A name becomes a template instance, an item of `--variants` and a field of the CSV."""
+
+
+def is_name(name: str) -> bool:
+    """Whether a variant may be called so."""
+    return bool(_NAME.fullmatch(name))
+
+
+def load(path: Path, op: str) -> Variant:
+    """The variant of `op` that `path` describes, named after the file.
+
+    The same object again as long as the file does not change, so that it may be called for every
+    point. It runs the file. Raises UsageError with the file and what is wrong in it.
+    """
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    variant = _load(path, op, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
+    if isinstance(variant, CudaVariant) and not variant.source.is_file():
+        raise UsageError(f"{path}: its CUDA source {variant.source.name} is missing beside it")
+    return variant
+
+
+@contextmanager
+def described_by(path: Path) -> Iterator[None]:
+    """Round a call into a description: what it raises becomes a UsageError with file and line."""
+    try:
+        yield
+    except (KeyboardInterrupt, UsageError):
+        raise
+    except BaseException as error:  # a description that ends the process is a broken one, too
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+        where = f"{path}, line {line}" if line else str(path)
+        what = error.msg if isinstance(error, SyntaxError) else str(error).partition("\n")[0]
+        raise UsageError(f"{where}: {type(error).__name__}: {what}") from error
+
+
+def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
+    """Descriptions hold functions, which do not pickle: another process loads the file again."""
+    return load, (variant.path, variant.op)
+
+
+copyreg.pickle(CudaVariant, _by_its_file)  # type: ignore[arg-type] # a reduced object, per PEP 307
+copyreg.pickle(CallVariant, _by_its_file)  # type: ignore[arg-type]
+
+
+@cache
+def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
+    if not is_name(path.stem):
+        raise UsageError(
+            f"{path}: '{shown(path.stem)}' cannot name a kernel, which is {NAME_RULE}; "
+            "a file that is no kernel begins with _"
+        )
+    loader = _Loader(f"gpubench_variants.{op}.{path.stem}", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    if spec is None:
+        raise UsageError(f"{path}: not a Python file")
+    with described_by(path):
+        # Looked for before anything runs: `--kernels` may be given a folder of other scripts.
+        if "VARIANT" not in loader.get_code(loader.name).co_names:
+            raise UsageError(f"{path}: defines no VARIANT")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[loader.name] = module  # where a dataclass in the file looks for its annotations
+        loader.exec_module(module)
+        described = _checked(getattr(module, "VARIANT", None), path)
+    return replace(described, name=path.stem, op=op, path=path)
+
+
+class _Loader(SourceFileLoader):
+    """Compiles the file each time.
+
+    Python's own cache of bytecode takes a file that was edited twice within a second for unchanged,
+    and would be written into the user's folder.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The file's code as it stands now."""
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+def _checked(described: object, path: Path) -> Variant:
+    """The description; raises UsageError for the first field that cannot be used."""
+    if not isinstance(described, Variant) or type(described) is Variant:
+        raise UsageError(
+            f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant or a CallVariant"
+        )
+    tiles = described.tiles
+    rules: dict[str, object] = {
+        "idea is a line of text": isinstance(described.idea, str) and described.idea.strip(),
+        f"dtypes is a tuple of {', '.join(DTYPES)}": isinstance(described.dtypes, tuple)
+        and described.dtypes
+        and set(described.dtypes) <= set(DTYPES),
+        "baseline is the name of a variant, or ''": isinstance(described.baseline, str),
+    }
+    if isinstance(described, CudaVariant):
+        rules["launch is a function of tile and problem"] = callable(described.launch)
+        rules["reuse is a function of a tile"] = callable(described.reuse)
+    if isinstance(described, CallVariant):
+        rules["runs_on is 'cuda' or 'cpu'"] = described.runs_on in {"cuda", "cpu"}
+        rules["build is a function of tile and dtype"] = callable(described.build)
+    if tiles is not None or isinstance(described, CudaVariant):
+        rules["tiles is a TileSpace, such as edges(1, 32, because='…')"] = isinstance(
+            tiles, TileSpace
+        )
+    if isinstance(tiles, TileSpace):
+        rules["tiles.default names tiles that tiles.refuse takes"] = tiles.default and not any(
+            map(tiles.refuse, tiles.default)
+        )
+    for rule, holds in rules.items():
+        if not holds:
+            raise UsageError(f"{path}: VARIANT: {rule}")
+    return described

@@ -1,0 +1,193 @@
+"""One variant's description: read, checked, and read again when it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.model import CudaVariant, Tile
+from gpubench.plan.config import Sweep
+from gpubench.plan.descriptor import described_by, is_name
+from gpubench.plan.registry import KERNELS, load
+from gpubench.plan.sweep import plan
+
+GOOD = """
+from gpubench.model import CudaVariant, Launch, edges
+
+VARIANT = CudaVariant(
+    idea="a user's own",
+    tiles=edges(1, 4, because="of a test"),
+    launch=lambda tile, problem: Launch(grid=(1,), block=(1,)),
+    reuse=lambda tile: (1, 1),
+)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A description that is right, with an empty source beside it."""
+    (tmp_path / "mine.cu").write_text("")
+    (tmp_path / "mine.py").write_text(GOOD)
+    return tmp_path / "mine.py"
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        load(path, "gemm")
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+def test_name_and_operation_follow_from_where_the_file_is(path: Path) -> None:
+    mine = load(path, "gemm")
+    assert isinstance(mine, CudaVariant)
+    assert (mine.name, mine.op, mine.path) == ("mine", "gemm", path)
+
+
+def test_a_file_that_did_not_change_is_read_once(path: Path) -> None:
+    assert load(path, "gemm") is load(path, "gemm")
+
+
+def test_a_file_that_changed_is_read_again_however_soon(path: Path) -> None:
+    before = load(path, "gemm")
+    path.write_text(GOOD.replace("a user's own", "an user's ow"))  # as long as before
+    assert (before.idea, load(path, "gemm").idea) == ("a user's own", "an user's ow")
+
+
+def test_nothing_is_written_beside_a_users_files(path: Path) -> None:
+    load(path, "gemm")
+    assert sorted(one.name for one in path.parent.iterdir()) == ["mine.cu", "mine.py"]
+
+
+def test_a_description_may_define_classes_of_its_own(path: Path) -> None:
+    # dataclasses look their module up by name.
+    path.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Warps:\n    count: int = 4\n" + GOOD
+    )
+    assert load(path, "gemm").idea == "a user's own"
+
+
+@pytest.mark.parametrize(
+    "name", ["naive", "shared_tile", "a", "x2", "kernel_" + "9" * 53], ids=lambda name: name[:9]
+)
+def test_lower_case_identifiers_are_names(name: str) -> None:
+    assert is_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "Mine", "2nd", "_mine", "my-kernel", "my kernel", "a,b", "a<b>", "é", "x" * 61),
+        *("a\n", "naive<float, 4>; //", "=1+1", "../a"),
+    ],
+)
+def test_nothing_else_is_a_name(name: str) -> None:
+    assert not is_name(name)
+
+
+@pytest.mark.parametrize("name", ["Mine.py", "my-kernel.py", "=1+1.py", "a<b>.py"])
+def test_a_file_whose_name_is_no_name_is_refused_unread(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("raise RuntimeError")
+    assert "cannot name a kernel" in refusal(path)
+
+
+def test_every_name_of_ours_is_one() -> None:
+    names = [path.stem for path in KERNELS.glob("*/*.py") if path.stem != "__init__"]
+    assert names
+    assert all(map(is_name, names))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", ": defines no VARIANT"),
+        ("variant = 1", ": defines no VARIANT"),
+        ("VARIANT = (", ", line 1: SyntaxError: '(' was never closed"),
+        ("\n\nVARIANT = nothing", ", line 3: NameError: name 'nothing' is not defined"),
+        ("import nowhere\nVARIANT = 1", ", line 1: ModuleNotFoundError: No module named 'nowhere'"),
+        ("VARIANT = exit(3)", ", line 1: SystemExit: 3"),
+        ("VARIANT = 1 / 0", ", line 1: ZeroDivisionError: division by zero"),
+        ("raise ValueError('a\\nb')\nVARIANT = 1", ", line 1: ValueError: a"),
+        ("VARIANT = None", ": VARIANT is a NoneType, not a CudaVariant or a CallVariant"),
+        ("VARIANT = 'shared_tile'", ": VARIANT is a str, not a CudaVariant or a CallVariant"),
+        (GOOD + "\nVARIANT = CudaVariant", ": VARIANT is a type, not a "),
+        (GOOD.replace("a user's own", " "), ": VARIANT: idea is a line of text"),
+        (GOOD.replace("reuse=", "dtypes=('float23',), reuse="), ": VARIANT: dtypes is a tuple of "),
+        (GOOD.replace("reuse=", "dtypes='float32', reuse="), ": VARIANT: dtypes is a tuple of "),
+        (GOOD.replace("reuse=", "dtypes=(), reuse="), ": VARIANT: dtypes is a tuple of "),
+        (GOOD.replace("reuse=", "baseline=None, reuse="), ": VARIANT: baseline is the name of"),
+        (GOOD.replace("reuse=", "speed=9, reuse="), ", line 4: TypeError: "),
+        (GOOD.replace("lambda tile: (1, 1)", "(1, 1)"), ": VARIANT: reuse is a function"),
+        (GOOD.replace("launch=lambda", "launch=None and (lambda").replace("),\n    re", ")),\n re"),
+         ": VARIANT: launch is a function"),
+        (GOOD.replace('edges(1, 4, because="of a test")', "16"), ": VARIANT: tiles is a TileSpace"),
+        (GOOD.replace('edges(1, 4, because="of a test")', "None"), ": VARIANT: tiles is a Tile"),
+        (GOOD.replace("edges(1, 4", "edges(65, 70"), ": VARIANT: tiles.default names tiles"),
+    ],
+)  # fmt: skip
+def test_a_broken_description_is_one_line_with_file_and_problem(
+    path: Path, text: str, problem: str
+) -> None:
+    path.write_text(text)
+    assert refusal(path).startswith(problem)
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"VARIANT = 1\0"])
+def test_a_file_that_is_no_python_is_refused(path: Path, text: bytes) -> None:
+    path.write_bytes(text)
+    assert "Error: " in refusal(path)
+
+
+def test_a_file_without_a_variant_is_not_run(path: Path) -> None:
+    path.write_text("open('touched', 'w')\n")
+    assert "defines no VARIANT" in refusal(path)
+    assert not (path.parent / "touched").exists()
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "cannot be read" in refusal(tmp_path / "none.py")
+
+
+def test_a_description_without_its_cuda_source_is_refused(path: Path) -> None:
+    load(path, "gemm")
+    path.with_suffix(".cu").unlink()  # whatever was read before
+    assert "its CUDA source mine.cu is missing beside it" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        GOOD.replace("grid=(1,)", "grid=(1 // (problem.n - 8),)"),
+        GOOD.replace("Launch(grid=(1,), block=(1,))", "None"),
+        GOOD.replace("import ", "import Tile, TileSpace, ").replace(
+            'edges(1, 4, because="of a test")',
+            "TileSpace(refuse=lambda t: 1 // (t.edge - 3) * '', default=(Tile((1,)),), legal=())",
+        ),
+    ],
+    ids=["launch raises", "launch gives nothing", "refuse raises"],
+)  # fmt: skip
+def test_a_function_of_a_description_that_fails_in_planning_is_named(
+    path: Path, broken: str
+) -> None:
+    path.write_text(broken)
+    sweep = Sweep(
+        variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),), tiles=(Tile((2,)), Tile((3,)))
+    )
+    with pytest.raises(UsageError, match=r"mine\.py.*: (ZeroDivision|Attribute)Error: ") as caught:
+        plan(sweep, "cuda")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_ctrl_c_while_a_description_runs_is_no_fault_of_it(path: Path) -> None:
+    def interrupted() -> None:
+        with described_by(path):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
