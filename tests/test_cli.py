@@ -101,20 +101,6 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     assert (done.code, done.out, done.err) == (0, f"gpubench {gpubench.__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_and_an_example_of_itself(name: str) -> None:
-    command = COMMANDS[name]
-    assert command.help
-    assert f"Example: gpubench {name}" in command.epilog
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_help(name: str) -> None:
-    options = [one for one in COMMANDS[name].params if one.name != "help"]
-    assert options
-    assert [one.name for one in options if not one.help] == []
-
-
 def test_the_program_itself_has_help_and_an_example() -> None:
     root = typer.main.get_command(app)
     assert root.help
@@ -127,7 +113,8 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     from gpubench.plan.config import _OPTIONS
 
     flags = {one.name for one in COMMANDS[name].params} - {"config", "resume", "force", "help"}
-    assert flags == set(_OPTIONS) - ({"op"} if name == "compare-cublas" else set())
+    extra, missing = ({"dry_run"}, set()) if name == "sweep" else (set(), {"op"})
+    assert flags - extra == set(_OPTIONS) - missing
 
 
 # ---- what is refused
@@ -190,7 +177,29 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "unknown option": ((*SWEEP, "--tile", "8"), "No such option"),
     "option without value": (("sweep", "--sizes"), "requires an argument"),
     "stray argument": (("sweep", "extra"), "extra"),
-    "unknown command": (("swep",), "No such command"),
+    "unknown command": (("swep",), "Did you mean 'sweep'"),
+    "misspelt option": ((*SWEEP, "--varaints", "8"), "--variants"),
+    "kernels that are not there": ((*SWEEP, "--kernels", "nowhere"), "is no folder"),
+    "no kernels": ((*SWEEP, "--kernels", ""), "--kernels"),
+    "a folder without kernels": ((*SWEEP, "--kernels", "."), "holds no gemm kernel"),
+    "a broken kernel": (
+        (*SWEEP, "--kernels", "{folder}/broken_kernels"),
+        "mine.py, line 2: SyntaxError",
+    ),
+    "a kernel with a name of ours": ((*SWEEP, "--kernels", "{folder}/taken"), "rename yours"),
+    "variants of a broken kernel": (
+        ("variants", "--kernels", "{folder}/broken_kernels"),
+        "mine.py, line 2: SyntaxError",
+    ),
+    "kernels outside in toml": ((*SWEEP, "--config", "{folder}/outside.toml"), "leads out of"),
+    "output outside in toml": ((*SWEEP, "--config", "{folder}/away.toml"), "leads out of"),
+    "dry run of nothing": ((*SWEEP, "--dry-run", "--tiles", "1000"), "no variant takes any"),
+    "dry run without gpu": (("sweep", "--dry-run", "--device", "cuda"), "CUDA"),
+    "new kernel without a name": (("new-kernel",), "Missing"),
+    "new kernel with a name of ours": (("new-kernel", "naive"), "already"),
+    "new kernel with a bad name": (("new-kernel", "My-Tile"), "lower-case letters"),
+    "new kernel like nothing": (("new-kernel", "mine", "--like", "niave"), "did you mean 'naive'"),
+    "new kernel nowhere": (("new-kernel", "mine", "--dir", "/proc/x"), "cannot write"),
     "compare without gpu": (("compare-cublas",), "needs an NVIDIA GPU"),
     "compare on the cpu": (("compare-cublas", "--device", "cpu"), "needs an NVIDIA GPU"),
     "compare with bad sizes": (("compare-cublas", "--sizes", "0"), "--sizes"),
@@ -213,8 +222,13 @@ def refusals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fut
         "table": "[sizes]\nm = 8\n",
         "boolean": "tiles = true\n",
         "null": 'output = "a\\u0000b.csv"\n',
+        "outside": 'kernels = "../elsewhere"\n',
+        "away": 'output = "/usr/a.csv"\n',
     }.items():
         (configs / f"{name}.toml").write_text(text)
+    for path in ("broken_kernels/mine.py", "taken/cpu_blas.py"):
+        (configs / path).parent.mkdir()
+        (configs / path).write_text("\nVARIANT = (\n")
     (configs / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
 
     def filled(argument: str | bytes) -> str | bytes:
@@ -314,6 +328,60 @@ def test_a_config_is_read_and_flags_win(tmp_path: Path) -> None:
     done = run(tmp_path, "sweep", "--config", "sweep.toml", "--sizes", "4", "--output", "a.csv")
     assert done.code == 0
     assert [one.size for one in read(tmp_path / "a.csv")] == ["4"]
+
+
+OWN = """
+import numpy as np
+from gpubench.model import CallVariant, edges
+
+VARIANT = CallVariant(
+    idea="NumPy's product, whatever [the] tile",
+    runs_on="cpu",
+    tiles=edges(1, 2, because="of a test"),
+    build=lambda tile, dtype: lambda a, b, c: np.matmul(a, b, out=c),
+    dtypes=("float32",),
+    baseline="cpu_blas",
+    threads=1,
+)
+"""
+
+
+def test_a_kernel_of_ones_own_is_swept_beside_ours(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.py").write_text(OWN)
+    own = ("--kernels", "own")
+    listed = run(tmp_path, "variants", "--device", "cpu", *own)
+    assert "NumPy's product, whatever [the] tile" in listed.out
+    done = run(
+        tmp_path,
+        *(*SWEEP, *own, "--sizes", "8", "--tiles", "1", "--variants", "mine,cpu_blas"),
+        *(*QUICKER, "-o", "a.csv"),
+    )
+    assert (done.code, done.files) == (0, ["a.csv", "own/mine.py"])
+    assert [(one.variant, one.status) for one in read(tmp_path / "a.csv")] == [
+        ("mine", "ok"),
+        ("cpu_blas", "ok"),
+    ]
+
+
+def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, *SWEEP, "--dry-run", "--sizes", "8,16", "--variants", "cpu_blas")
+    assert (done.code, done.err, done.files) == (0, "", [])
+    assert "2 points in 3 rounds; nothing is run" in done.out
+
+
+def test_a_new_kernel_is_found_at_once(tmp_path: Path) -> None:
+    done = run(tmp_path, "new-kernel", "mine")
+    assert (done.code, done.err) == (0, "")
+    assert done.files == ["kernels/gemm/mine.cu", "kernels/gemm/mine.py"]
+    (next_one,) = [line.split() for line in done.out.splitlines() if "gpubench variants" in line]
+    assert "what mine teaches" in run(tmp_path, *next_one[1:]).out
+
+
+def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    done = run(tmp_path, *SWEEP, "--config", "a\x1b[2J\x07.toml")
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert "cannot read a?[2J?.toml" in done.err
 
 
 def test_a_size_that_does_not_fit_into_memory_is_skipped(tmp_path: Path) -> None:

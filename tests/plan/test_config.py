@@ -43,6 +43,7 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
             "tiles": "4..6",
             "dtypes": "float32,int32",
             "device": "cuda:1",
+            "kernels": "mine",
             "output": "some.csv",
             "seed": "7",
             "rounds": "2",
@@ -59,6 +60,7 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
     assert sweep.tiles == (Tile((4,)), Tile((5,)), Tile((6,)))
     assert sweep.dtypes == ("float32", "int32")
     assert (sweep.device, sweep.output, sweep.seed) == ("cuda:1", Path("some.csv"), 7)
+    assert sweep.kernels == Path("mine")
     assert (sweep.caches, sweep.scopes) == (tuple(Cache), (Scope.END_TO_END,))
     assert sweep.timer == Timer.CUPTI
     assert (sweep.timing.rounds, sweep.timing.precision) == (2, 0.01)
@@ -145,6 +147,10 @@ def test_an_unknown_option_gives_the_nearest() -> None:
         ("[output]\npath = 'x'", "--output"),
         ("output = true", "--output"),
         ("output = ''", "--output"),
+        ('output = "a\\u0000b.csv"', "--output"),
+        ("kernels = ''", "--kernels"),
+        ("kernels = true", "--kernels"),
+        ('kernels = "a\\u0000b"', "--kernels"),
     ],
 )
 def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
@@ -187,3 +193,47 @@ def test_a_flag_that_cannot_be_used_says_what_would_be_right(
 
 def test_a_dtype_given_twice_is_swept_once() -> None:
     assert read_sweep({"dtypes": "int32,float32,int32"}).dtypes == ("int32", "float32")
+
+
+# ---- paths
+
+
+def test_kernels_in_a_config_lie_beside_it_and_its_output_below_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    config = tmp_path / "there" / "sweep.toml"
+    config.write_text('kernels = "own"\noutput = "results/a.csv"\n')
+    monkeypatch.chdir(tmp_path)
+    sweep = read_sweep({}, Path("there/sweep.toml"))
+    assert sweep.kernels == Path("there/own")
+    assert sweep.output == Path("results/a.csv")
+
+
+@pytest.mark.parametrize("path", [".", "own/../own", "./own/deeper"])
+def test_a_path_in_a_config_may_wander_below(toml: Any, tmp_path: Path, path: str) -> None:
+    assert read_sweep({}, toml(f'kernels = "{path}"')).kernels == tmp_path / path
+
+
+@pytest.mark.parametrize("name", ["kernels", "output"])
+@pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/usr/x", "/", "link/x", "loop/x"])
+def test_a_path_in_a_config_does_not_lead_out(
+    toml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/usr")
+    (tmp_path / "loop").symlink_to("loop")
+    message = refusal({}, toml(f'{name} = "{path}"'))
+    assert f"{name} = '{path}' leads out of {tmp_path}" in message
+    assert f"on the command line: --{name}" in message
+
+
+@pytest.mark.parametrize("path", ["../x", "/usr/x", "."])
+def test_an_option_names_any_path(path: str) -> None:
+    assert read_sweep({"kernels": path}).kernels == Path(path)
+    assert read_sweep({"output": f"{path}/a.csv"}).output == Path(path) / "a.csv"
+
+
+def test_a_flag_wins_over_a_confined_path(toml: Any) -> None:
+    config = toml('kernels = "own"')
+    assert read_sweep({"kernels": "/elsewhere"}, config).kernels == Path("/elsewhere")

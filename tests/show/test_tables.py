@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from gpubench.show.tables import (
     number,
     results,
     spans,
+    table,
     tied_tiles,
     tile_table,
 )
@@ -171,3 +173,21 @@ def test_elsewhere_than_in_a_terminal_nothing_is_cut_off(monkeypatch: pytest.Mon
     assert console().width == PIPED_WIDTH
     monkeypatch.setenv("COLUMNS", "300")
     assert console().width == 300
+
+
+def test_text_from_a_file_is_no_markup_and_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    named = measured(10.0, at(8, variant(name="[red]a[/red] :cd: [/]\x1b[2J", tiles=TILED.tiles)))
+    console().print(results([named, failed(Status.ERROR, "b[1] [bold]c \x1b]0;t\x07", at(4))]))
+    grid = table("variant", "idea", left=None)
+    grid.add_row("[link=x]y[/link]", "A[k]: [/oops]")
+    console().print(grid)
+    out = capsys.readouterr().out
+    for text in ("[red]a[/red] :cd: [/]", "b[1] [bold]c", "[link=x]y[/link]", "A[k]: [/oops]"):
+        assert text in out
+    # What is left of escapes is Rich's own colours.
+    assert set(re.findall(r"\x1b.[^a-zA-Z]*[a-zA-Z]", out)) <= set(
+        re.findall(r"\x1b\[[\d;]*m", out)
+    )
