@@ -67,11 +67,11 @@ class Forecast:
 def sampling_s(timing: Timing, launch_s: float = 0.0) -> tuple[float, float]:
     """Seconds that the samples of one visit take, at the least and at the most, by the policy.
 
-    `launch_s` is what a launch takes at the least, as far as that is known. At the most: the wall
-    time after which a visit ends, unless its fewest samples take longer.
+    `launch_s` is what a launch takes at the least, as far as that is known. At the most: a round's
+    part of the wall time, unless its fewest samples take longer.
     """
     if launch_s > timing.slow_launch_s:
         least = timing.round_few_samples * launch_s
     else:
         least = max(timing.round_device_s, timing.round_samples * launch_s)
-    return least, max(least, timing.max_wall_s)
+    return least, max(least, timing.round_wall_s)

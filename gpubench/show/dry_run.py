@@ -11,11 +11,12 @@ from gpubench.analyze.peaks import peak_gflops
 from gpubench.measure.forecast import sampling_s
 from gpubench.measure.session import default_output
 from gpubench.measured import Device
-from gpubench.model import Point, Timing
+from gpubench.model import Point
 from gpubench.plan.config import read_sweep
 from gpubench.plan.sweep import plan
 from gpubench.show.device import find
 from gpubench.show.tables import console, spans, table
+from gpubench.timing import Timing
 
 
 def print_plan(options: Mapping[str, str | None], config: Path | None) -> None:
@@ -47,8 +48,9 @@ def print_plan(options: Mapping[str, str | None], config: Path | None) -> None:
     least_s, most_s = estimated_s(points, device, sweep.timing)
     screen.print(
         f"\nestimated: {_minutes(least_s)} to {_minutes(most_s)} of sampling; compiling and "
-        f"verifying come on top.\nFrom the policy: {len(points) * rounds} visits, each with its "
-        f"fewest samples or for {sampling_s(sweep.timing)[1]:g} s;\nslower launches take longer.",
+        f"verifying come on top.\nFrom the policy: at the least each point's fewest samples; "
+        f"at the most {sweep.timing.max_wall_s:g} s a point,\n"
+        f"and {sweep.timing.most_rounds} rounds where rounds disagree. Slow launches take longer.",
         soft_wrap=True,
     )
     path = sweep.output or default_output(sweep, device.name)
@@ -58,8 +60,8 @@ def print_plan(options: Mapping[str, str | None], config: Path | None) -> None:
 def estimated_s(points: Iterable[Point], device: Device, timing: Timing) -> tuple[float, float]:
     """Seconds of sampling for all points and rounds, at the least and at the most.
 
-    A launch takes no less than its operations do at the device's peak, where that is known. A
-    budget ends the sweep when the fewest samples are taken.
+    A launch takes no less than its operations do at the device's peak, where that is known. At the
+    most, the rounds of every point disagree. A budget leaves each point its fewest samples.
     """
     least_s = most_s = 0.0
     for point in points:
@@ -67,7 +69,7 @@ def estimated_s(points: Iterable[Point], device: Device, timing: Timing) -> tupl
         launch_s = point.problem.flops / (peak * 1e9) if peak else 0.0
         low, high = sampling_s(timing, launch_s)
         least_s += timing.rounds * low
-        most_s += timing.rounds * high
+        most_s += timing.most_rounds * high
     if timing.budget_s is not None:
         most_s = min(most_s, max(least_s, timing.budget_s))
     return least_s, most_s
