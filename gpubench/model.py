@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from gpubench.operation import OPERATIONS, Operation, Shape
+
 ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4}
 DTYPES = tuple(ITEM_BYTES)
-
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operation:
-    """A matrix operation: its operands' shapes and its work.
-
-    Shapes and work are functions of M, N and K. `flops` counts a multiply-add as two.
-    """
-
-    name: str
-    inputs: Callable[[int, int, int], tuple[Shape, ...]]
-    output: Callable[[int, int, int], Shape]
-    flops: Callable[[int, int, int], int]
-
-
-OPERATIONS = {
-    operation.name: operation
-    for operation in (
-        Operation(
-            name="gemm",
-            inputs=lambda m, n, k: ((m, k), (k, n)),
-            output=lambda m, n, _k: (m, n),
-            flops=lambda m, n, k: 2 * m * n * k,
-        ),
-    )
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +39,7 @@ class Problem:
     def bytes(self) -> int:
         """Bytes that must move at the least: each operand once, the result once."""
         shapes = (*self.operation.inputs(self.m, self.n, self.k), self.output_shape)
-        return ITEM_BYTES[self.dtype] * sum(_elements(shape) for shape in shapes)
+        return ITEM_BYTES[self.dtype] * sum(math.prod(shape) for shape in shapes)
 
     @property
     def input_shapes(self) -> tuple[Shape, ...]:
@@ -82,13 +57,6 @@ class Problem:
         if self.m == self.n == self.k:
             return str(self.m)
         return f"{self.m}x{self.n}x{self.k}"
-
-
-def _elements(shape: Shape) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
 
 
 _TILE = re.compile(
@@ -177,16 +145,42 @@ class Launch:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     shared_bytes: int = 0
+    kernel: str = ""
+    """The template in the variant's source; empty: the one that bears the variant's name."""
+
+    numbers: tuple[int, ...] = ()
+    """Further int arguments, after the extents."""
+
+    workspace_bytes: int = 0
+    """Device memory for intermediate results, passed as a pointer after the output; it holds
+    garbage at first."""
+
+    then: tuple[Launch, ...] = ()
+    """Launches that complete the result, with the same workspace; they are timed with it."""
+
+    @property
+    def sequence(self) -> tuple[Launch, ...]:
+        """This launch and those that follow."""
+        return (self, *self.then)
 
     @property
     def blocks(self) -> int:
         """Blocks in the grid."""
-        return _elements(self.grid)
+        return math.prod(self.grid)
 
     @property
     def threads_per_block(self) -> int:
         """Threads in a block."""
-        return _elements(self.block)
+        return math.prod(self.block)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """What a launch may be fitted to."""
+
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    """Threads that can be resident at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,10 +219,17 @@ class Variant:
 class CudaVariant(Variant):
     """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
 
-    Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`.
+    Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`; a launch with a
+    workspace has `Scalar* workspace` after C, and its further numbers come last.
     """
 
     launch: Callable[[Tile, Problem], Launch]
+    fit: Callable[[Launch, Tile, Problem, Gpu], Launch] | None = None
+    """The launch fitted to a GPU, for grids that follow the device; None: `launch` suits any."""
+
+    refuse: Callable[[Tile, Problem], str | None] = lambda _tile, _problem: None
+    """Why the kernel cannot take a problem with a legal tile, or None."""
+
     reuse: Callable[[Tile], tuple[int, int]]
     """Rows and columns of C that share one load from global memory: (1, 1) without tiling."""
 
@@ -243,6 +244,11 @@ class CudaVariant(Variant):
     def source(self) -> Path:
         """The CUDA C++ file."""
         return self.path.with_suffix(".cu")
+
+    def launch_on(self, gpu: Gpu, tile: Tile, problem: Problem) -> Launch:
+        """The launch on a GPU."""
+        launch = self.launch(tile, problem)
+        return self.fit(launch, tile, problem, gpu) if self.fit else launch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Tile, Timer
+from gpubench.model import DTYPES, Cache, Scope, Tile, Timer
+from gpubench.operation import OPERATIONS
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
 from gpubench.timing import Timing

@@ -106,7 +106,10 @@ def _refused(point: Point) -> str | None:
         if reason := variant.tiles.refuse(tile):
             return reason
         if isinstance(variant, CudaVariant):
-            grid = variant.launch(tile, problem).grid
-            if any(blocks > MOST_GRID_Y for blocks in grid[1:]):
-                return f"a grid of {'×'.join(map(str, grid))} blocks: at most {MOST_GRID_Y} in y"
+            if reason := variant.refuse(tile, problem):
+                return reason
+            for one in variant.launch(tile, problem).sequence:
+                if any(blocks > MOST_GRID_Y for blocks in one.grid[1:]):
+                    blocks = "×".join(map(str, one.grid))
+                    return f"a grid of {blocks} blocks: at most {MOST_GRID_Y} in y"
     return None

@@ -16,7 +16,8 @@ from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.selfcheck import selfcheck_rows
 from gpubench.measure.session import Outcome, default_output, run
 from gpubench.measure.worker import Worker
-from gpubench.model import OPERATIONS, Variant
+from gpubench.model import Variant
+from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep, option_texts, read_sweep
 from gpubench.plan.registry import of_op, unknown, variants
 from gpubench.show import device as device_view

@@ -27,7 +27,18 @@ from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, set_policy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measured import Health, Resources
-from gpubench.model import CallVariant, CudaVariant, Launch, Point, Problem, Scope, Tile, Timer
+from gpubench.model import (
+    CallVariant,
+    CudaVariant,
+    Gpu,
+    Launch,
+    Point,
+    Problem,
+    Scope,
+    Tile,
+    Timer,
+)
+from gpubench.operation import Shape
 
 DEFAULT_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory a kernel may use without asking (CUDA C++ Programming Guide)."""
@@ -84,6 +95,10 @@ class CudaBackend:
         cupy.cuda.Device(index).use()
         major, minor = self.device.compute_capability or (0, 0)
         self._architecture = f"sm_{major}{minor}"
+        self._gpu = Gpu(
+            multiprocessors=self.device.multiprocessors,
+            threads_per_multiprocessor=self.device.facts["threads_per_multiprocessor"],
+        )
         self._compiled: dict[tuple[Path, str], Compiled | str] = {}
         self._functions: dict[tuple[Path, str], Any] = {}
         self._flush_buffer: Any = None
@@ -132,7 +147,10 @@ class CudaBackend:
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile in as many threads as there are CPUs: NVRTC works outside Python's lock."""
         wanted = {
-            _instance(point): None for point in points if isinstance(point.variant, CudaVariant)
+            _key(point, one): None
+            for point in points
+            if isinstance(point.variant, CudaVariant)
+            for one in self._launch(point, point.problem).sequence
         }
         with ThreadPoolExecutor(cpu_threads()) as pool:
             # The slowest instances, those of the largest tiles, tend to stand last: start there.
@@ -166,14 +184,16 @@ class CudaBackend:
 
     def bind(self, point: Point, operands: CudaOperands, rows: int | None = None) -> CudaKernel:
         """The compiled instance, or the library routine, on the operands."""
-        m = min(rows or point.problem.m, point.problem.m)
-        bind, resources, launch = self._binder(point, m)
-        # A and C lose rows; B stays whole.
-        sets = [(a[:m], *rest, c[:m]) for a, *rest, c in operands.sets]
-        calls = [bind(arrays) for arrays in sets]
+        problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
+        bind, resources, launch = self._binder(point, problem)
+        shapes = (*problem.input_shapes, problem.output_shape)
+        scratch = launch.workspace_bytes if launch else 0
+        with _faults():
+            workspace = (cupy.empty(scratch, np.uint8),) if scratch else ()
+        calls = [bind((*_cut(arrays, shapes), *workspace)) for arrays in operands.sets]
         first = calls[0]
         if point.scope == Scope.END_TO_END:
-            calls = [_end_to_end(bind, operands.hosts, m)]
+            calls = [_end_to_end(bind, _cut(operands.hosts, shapes), scratch)]
         return CudaKernel(
             first=first,
             turns=cycle(calls),
@@ -186,28 +206,34 @@ class CudaBackend:
         )
 
     def _binder(
-        self, point: Point, m: int
+        self, point: Point, problem: Problem
     ) -> tuple[Callable[[Sequence[Any]], Callable[[], None]], Resources | None, Launch | None]:
         """A function from arrays to a launch on them; the kernel's resources, and its shape."""
         if isinstance(point.variant, CallVariant):
-            call = point.variant.build(point.tile, point.problem.dtype)
+            call = point.variant.build(point.tile, problem.dtype)
             return lambda arrays: partial(call, *arrays), None, None
-        variant, tile = _cuda_parts(point)
-        launch = variant.launch(tile, replace(point.problem, m=m))
-        compiled, function = self._function(_instance(point))
-        if launch.shared_bytes > DEFAULT_SHARED_BYTES:
-            driver.funcSetAttribute(
-                function.ptr,
-                driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                launch.shared_bytes,
-            )
-        extents = tuple(ctypes.c_int(n) for n in (m, point.problem.n, point.problem.k))
+        launch = self._launch(point, problem)
+        built = [self._function(_key(point, one)) for one in launch.sequence]
+        for one, (_, function) in zip(launch.sequence, built, strict=True):
+            if one.shared_bytes > DEFAULT_SHARED_BYTES:
+                driver.funcSetAttribute(
+                    function.ptr,
+                    driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    one.shared_bytes,
+                )
+        extents = (problem.m, problem.n, problem.k)[: problem.operation.extents]
 
         def bind(arrays: Sequence[Any]) -> Callable[[], None]:
-            pointers = (ctypes.c_void_p(array.data.ptr) for array in arrays)
-            return bind_launch(function, launch, (*pointers, *extents))
+            pointers = tuple(ctypes.c_void_p(array.data.ptr) for array in arrays)
+            runs = [
+                bind_launch(
+                    function, one, (*pointers, *map(ctypes.c_int, (*extents, *one.numbers)))
+                )
+                for one, (_, function) in zip(launch.sequence, built, strict=True)
+            ]
+            return runs[0] if len(runs) == 1 else partial(_one_after_the_other, runs)
 
-        return bind, compiled.resources, launch
+        return bind, built[0][0].resources, launch
 
     def run(self, kernel: CudaKernel) -> None:
         """Launch on the first set and wait."""
@@ -238,6 +264,10 @@ class CudaBackend:
             self.stream.synchronize()
             times.append(self.stream.elapsed_us(start, stop) / launches)
         return times
+
+    def _launch(self, point: Point, problem: Problem) -> Launch:
+        variant, tile = _cuda_parts(point)
+        return variant.launch_on(self._gpu, tile, problem)
 
     @property
     def _flush_bytes(self) -> int:
@@ -271,27 +301,40 @@ class CudaBackend:
         return compiled, self._functions[key]
 
 
+def _cut(arrays: Sequence[Any], shapes: Sequence[Shape]) -> tuple[Any, ...]:
+    """The arrays' first rows, where the shapes have fewer."""
+    return tuple(array[: shape[0]] for array, shape in zip(arrays, shapes, strict=True))
+
+
+def _one_after_the_other(runs: Sequence[Callable[[], None]]) -> None:
+    for run in runs:
+        run()
+
+
 def _end_to_end(
-    bind: Callable[[Sequence[Any]], Callable[[], None]], hosts: Sequence[np.ndarray], m: int
+    bind: Callable[[Sequence[Any]], Callable[[], None]],
+    hosts: Sequence[np.ndarray],
+    workspace_bytes: int,
 ) -> Callable[[], None]:
     """Allocate, copy in, launch, copy out, free: `cudaMalloc` and `cudaFree`, not CuPy's pool."""
-    a, *rest, c = hosts
-    inputs, output = (a[:m], *rest), c[:m]
+    *inputs, output = hosts
 
     def run() -> None:
         with cupy.cuda.using_allocator(None):
-            arrays = [cupy.empty(array.shape, array.dtype) for array in (*inputs, output)]
+            arrays = [cupy.empty(array.shape, array.dtype) for array in hosts]
             for array, host in zip(arrays, inputs, strict=False):
                 array.set(host)
-            bind(arrays)()
+            workspace = [cupy.empty(workspace_bytes, np.uint8)] if workspace_bytes else []
+            bind((*arrays, *workspace))()
             arrays[-1].get(out=output)
 
     return run
 
 
-def _instance(point: Point) -> tuple[Path, str]:
+def _key(point: Point, launch: Launch) -> tuple[Path, str]:
+    """The source and the instance of a launch."""
     variant, tile = _cuda_parts(point)
-    return variant.source, instance(variant, tile, point.problem.dtype)
+    return variant.source, instance(variant, tile, point.problem.dtype, launch.kernel)
 
 
 def _cuda_parts(point: Point) -> tuple[CudaVariant, Tile]:

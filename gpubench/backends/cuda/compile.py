@@ -37,10 +37,13 @@ class Compiled:
     resources: Resources
 
 
-def instance(variant: CudaVariant, tile: Tile, dtype: str) -> str:
-    """The template instance as C++ writes it: `shared_tile<float, 16>`."""
+def instance(variant: CudaVariant, tile: Tile, dtype: str, kernel: str = "") -> str:
+    """The template instance as C++ writes it: `shared_tile<float, 16>`.
+
+    `kernel` is another template of the variant's source, as a launch names it.
+    """
     numbers = "".join(f", {number}" for number in tile.numbers)
-    return f"{variant.name}<{SCALARS[dtype]}{numbers}>"
+    return f"{kernel or variant.name}<{SCALARS[dtype]}{numbers}>"
 
 
 def compile_instance(source: Path, expression: str, architecture: str) -> Compiled:
