@@ -17,12 +17,14 @@ DTYPES = tuple(ITEM_BYTES)
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One operation at one size: C (M×N) = A (M×K) · B (K×N), row-major, in one dtype."""
+    """One operation at one size, such as C (M×N) = A (M×K) · B (K×N), row-major, in one dtype."""
 
     op: str
     m: int
     n: int
-    k: int
+    k: int = 1
+    """1 for operations on a matrix and a vector."""
+
     dtype: str
 
     @property
@@ -52,11 +54,14 @@ class Problem:
         return self.operation.output(self.m, self.n, self.k)
 
     @property
+    def terms(self) -> int:
+        """Products summed for an element of the result."""
+        return self.operation.terms(self.m, self.n, self.k)
+
+    @property
     def size(self) -> str:
-        """The size as `--sizes` takes it: `1024`, or `320x640x320`."""
-        if self.m == self.n == self.k:
-            return str(self.m)
-        return f"{self.m}x{self.n}x{self.k}"
+        """The size as `--sizes` takes it."""
+        return self.operation.size(self.m, self.n, self.k)
 
 
 _TILE = re.compile(
@@ -121,6 +126,9 @@ class TileSpace:
 
     legal: tuple[Tile, ...]
     """Every legal tile, for `variants` and for the tests that compile them all."""
+
+    summary: str = ""
+    """The legal tiles in words, where a list of them would be long."""
 
 
 def edges(low: int, high: int, *, because: str) -> TileSpace:
@@ -219,8 +227,9 @@ class Variant:
 class CudaVariant(Variant):
     """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
 
-    Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`; a launch with a
-    workspace has `Scalar* workspace` after C, and its further numbers come last.
+    Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, with vectors
+    `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A launch with a workspace has
+    `Scalar* workspace` after the output, and its further numbers come last.
     """
 
     launch: Callable[[Tile, Problem], Launch]
@@ -231,7 +240,8 @@ class CudaVariant(Variant):
     """Why the kernel cannot take a problem with a legal tile, or None."""
 
     reuse: Callable[[Tile], tuple[int, int]]
-    """Rows and columns of C that share one load from global memory: (1, 1) without tiling."""
+    """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
+    where R elements of a vector share a load of the other."""
 
     baseline: str = "cublas"
 

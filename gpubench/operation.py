@@ -12,15 +12,33 @@ Shape = tuple[int, ...]
 class Operation:
     """A matrix operation: its operands' shapes and its work.
 
-    Shapes and work are functions of M, N and K. `flops` counts a multiply-add as two.
+    Shapes and work are functions of M, N and K. `flops` counts a multiply-add as two. Matrices are
+    row-major. The names are BLAS's, and PolyBench's for `atax`:
+
+    - `gemm`: C (M×N) = A (M×K) · B (K×N);
+    - `gemv`: y (M) = A (M×N) · x (N);
+    - `gemv_t`: y (N) = Aᵀ · x (M), of A (M×N);
+    - `atax`: c (N) = Aᵀ · (A · v (N)), of A (M×N).
     """
 
     name: str
     inputs: Callable[[int, int, int], tuple[Shape, ...]]
     output: Callable[[int, int, int], Shape]
     flops: Callable[[int, int, int], int]
-    extents: int = 3
-    """How many of M, N and K there are; a missing K is 1."""
+    terms: Callable[[int, int, int], int]
+    """Products summed for an element of the result."""
+
+    has_k: bool = True
+    """Whether there is an inner extent of its own; if not, K is 1."""
+
+    bandwidth_bound: bool = False
+    """Whether each element of A is used so few times that memory alone sets the pace: its rate is
+    held against a copy."""
+
+    def size(self, m: int, n: int, k: int) -> str:
+        """A size as `--sizes` takes it: `1024`, or `320x640x320`, or `320x640` without K."""
+        numbers = (m, n, k) if self.has_k else (m, n)
+        return str(m) if len(set(numbers)) == 1 else "x".join(map(str, numbers))
 
 
 OPERATIONS = {
@@ -31,6 +49,34 @@ OPERATIONS = {
             inputs=lambda m, n, k: ((m, k), (k, n)),
             output=lambda m, n, _k: (m, n),
             flops=lambda m, n, k: 2 * m * n * k,
+            terms=lambda _m, _n, k: k,
+        ),
+        Operation(
+            name="gemv",
+            inputs=lambda m, n, _k: ((m, n), (n,)),
+            output=lambda m, _n, _k: (m,),
+            flops=lambda m, n, _k: 2 * m * n,
+            terms=lambda _m, n, _k: n,
+            has_k=False,
+            bandwidth_bound=True,
+        ),
+        Operation(
+            name="gemv_t",
+            inputs=lambda m, n, _k: ((m, n), (m,)),
+            output=lambda _m, n, _k: (n,),
+            flops=lambda m, n, _k: 2 * m * n,
+            terms=lambda m, _n, _k: m,
+            has_k=False,
+            bandwidth_bound=True,
+        ),
+        Operation(
+            name="atax",
+            inputs=lambda m, n, _k: ((m, n), (n,)),
+            output=lambda _m, n, _k: (n,),
+            flops=lambda m, n, _k: 4 * m * n,
+            terms=lambda m, _n, _k: m,
+            has_k=False,
+            bandwidth_bound=True,
         ),
     )
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpubench.errors import UsageError
+from gpubench.operation import OPERATIONS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,9 +39,9 @@ class Row:
     tile: str = _column("key", "tile as --tiles takes it; empty for variants without one")
     dtype: str = _column("key", "element type")
     compute_mode: str = _column("key", "arithmetic used; float32 means without TF32")
-    m: int = _column("key", "rows of C")
-    n: int = _column("key", "columns of C")
-    k: int = _column("key", "inner extent")
+    m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
+    n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")
+    k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
     scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
@@ -49,7 +50,8 @@ class Row:
     reason: str | None = _column("outcome", "why the status is not ok")
     max_relative_error: float | None = _column(
         "outcome",
-        "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact",
+        "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact; "
+        "for atax the errors that A·v may have are in the divisor too",
     )
 
     median_us: float | None = _column("time", "time per launch: median of the round medians")
@@ -78,6 +80,11 @@ class Row:
     )
     percent_of_blas: float | None = _column(
         "rates", "speed relative to the BLAS of the same backend, threads and dtype in this sweep"
+    )
+    percent_of_copy: float | None = _column(
+        "rates",
+        "gbytes_per_s relative to a copy in the device's memory (bytes read and written), measured "
+        "in this sweep; for gemv, gemv_t and atax",
     )
 
     registers: int | None = _column("why", "registers per thread")
@@ -128,8 +135,7 @@ class Row:
     @property
     def size(self) -> str:
         """The size as `--sizes` takes it."""
-        square = self.m == self.n == self.k
-        return str(self.m) if square else f"{self.m}x{self.n}x{self.k}"
+        return OPERATIONS.get(self.op, OPERATIONS["gemm"]).size(self.m, self.n, self.k)
 
 
 COLUMNS: tuple[Field[Any], ...] = fields(Row)

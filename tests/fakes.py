@@ -21,6 +21,9 @@ Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 CPU = Device(backend="cpu", name="Fake CPU", multiprocessors=4, l2_bytes=2**20)
 
 
+COPY_GBYTES_PER_S = 50.0
+
+
 def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     np.matmul(a, b, out=c)
 
@@ -139,6 +142,10 @@ class FakeBackend:
 
     def usable(self) -> bool:
         return True
+
+    def copy_gbytes_per_s(self) -> float:
+        self.events.append(Event("copy"))
+        return COPY_GBYTES_PER_S
 
     def health(self) -> Health:
         return next(self._healths, Health())

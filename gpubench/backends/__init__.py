@@ -55,6 +55,12 @@ class Backend(Protocol):
     def warm_up(self) -> None:
         """Bring the device to the clock it keeps under load."""
 
+    def copy_gbytes_per_s(self) -> float:
+        """Measured copy in the device's memory, bytes read plus bytes written.
+
+        It is what operations bound by memory are held against.
+        """
+
     def health(self) -> Health:
         """Clocks, temperature, power; with the clock of the samples since the last call."""
 
@@ -77,7 +83,7 @@ class Backend(Protocol):
         """Put operands on the device; with `cold`, enough sets to outgrow the last-level cache."""
 
     def bind(self, point: Point, operands: Any, rows: int | None = None) -> Any:
-        """The `Kernel` on the operands, or on no more than the first `rows` rows of A and C.
+        """The `Kernel` on the operands, or on no more than their first `rows` of M rows.
 
         Raises CompileError.
         """

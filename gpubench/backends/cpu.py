@@ -7,7 +7,8 @@ import platform
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
-from gpubench.backends.sets import SetPolicy, set_policy
+from gpubench.backends.sets import SetPolicy, cut, set_policy
 from gpubench.errors import CompileError, LaunchError
 from gpubench.measured import Device, Health, Resources
 from gpubench.model import CallVariant, Launch, Point, Problem, Scope, Tile
@@ -79,7 +80,7 @@ class CpuBackend:
         self.device = describe_cpu()
         self._blas = threadpoolctl.ThreadpoolController()
         self._threads = 0
-        self._built: dict[tuple[str, Tile | None, str], Callable[..., None] | str] = {}
+        self._built: dict[tuple[str, str, Tile | None, str], Callable[..., None] | str] = {}
         self._turn = 0
         self._flush_buffer: np.ndarray | None = None
 
@@ -89,6 +90,10 @@ class CpuBackend:
         until = time.perf_counter() + WARM_UP_S
         while time.perf_counter() < until:
             values.sum()
+
+    def copy_gbytes_per_s(self) -> float:
+        """A copy in main memory on all threads: bytes read plus bytes written."""
+        return copy_gbytes_per_s()
 
     def health(self) -> Health:
         """Nothing: operating systems do not agree on where to read a CPU's clock."""
@@ -128,10 +133,8 @@ class CpuBackend:
         call = self._build(point)
         if isinstance(call, str):
             raise CompileError(call)
-        sets = operands.sets
-        if rows is not None:
-            # A and C lose rows; B, and later a vector, stay whole.
-            sets = tuple((a[:rows], *rest, c[:rows]) for a, *rest, c in sets)
+        problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
+        sets = tuple(cut(arrays, problem) for arrays in operands.sets)
         if point.scope == Scope.END_TO_END:
             call = partial(_end_to_end, call)
         return CpuKernel(
@@ -221,16 +224,29 @@ def describe_cpu() -> Device:
 
 def measure_cpu() -> dict[str, float]:
     """Measured ceilings of the CPU: a copy (bytes read and written), and its BLAS on all cores."""
-    source = np.ones(COPY_BYTES, np.uint8)
-    target = np.empty_like(source)
     a = np.ones((BLAS_EXTENT, BLAS_EXTENT), np.float32)
     c = np.empty_like(a)
-    copy_s = _best_s(lambda: np.copyto(target, source))
     blas_s = _best_s(lambda: np.matmul(a, a, out=c))
     return {
-        "measured_copy_gbytes_per_s": 2 * COPY_BYTES / copy_s / 1e9,
+        "measured_copy_gbytes_per_s": copy_gbytes_per_s(),
         "measured_float32_blas_gflops": 2 * BLAS_EXTENT**3 / blas_s / 1e9,
     }
+
+
+def copy_gbytes_per_s() -> float:
+    """Measured copy in main memory on all threads: bytes read plus bytes written."""
+    threads = cpu_threads()
+    source = np.ones(COPY_BYTES, np.uint8)
+    parts = list(
+        zip(
+            np.array_split(np.empty_like(source), threads),
+            np.array_split(source, threads),
+            strict=True,
+        )
+    )
+    with ThreadPoolExecutor(threads) as pool:  # NumPy copies outside Python's lock
+        copy_s = _best_s(lambda: list(pool.map(lambda part: np.copyto(*part), parts)))
+    return 2 * COPY_BYTES / copy_s / 1e9
 
 
 def _best_s(run: Callable[[], object]) -> float:
@@ -264,8 +280,8 @@ def _end_to_end(call: Callable[..., None], *arrays: np.ndarray) -> None:
     output[...] = result
 
 
-def _instance(point: Point) -> tuple[str, Tile | None, str]:
-    return point.variant.name, point.tile, point.problem.dtype
+def _instance(point: Point) -> tuple[str, str, Tile | None, str]:
+    return point.variant.op, point.variant.name, point.tile, point.problem.dtype
 
 
 def _call_variant(point: Point) -> CallVariant:

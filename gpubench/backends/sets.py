@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gpubench.model import Problem
 
@@ -40,3 +42,9 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, most_sets: int
     # One more set than fill the caches: the next one's turn comes after all the others'.
     count = enough + 1 if enough > 1 else 1
     return SetPolicy(count=min(count, most_sets), flush=count > most_sets)
+
+
+def cut(arrays: Sequence[Any], problem: Problem) -> tuple[Any, ...]:
+    """Inputs and output of a problem with more rows, without copying: their first rows."""
+    shapes = (*problem.input_shapes, problem.output_shape)
+    return tuple(array[: shape[0]] for array, shape in zip(arrays, shapes, strict=True))

@@ -11,11 +11,17 @@ from gpubench.cli import completion
 
 Sizes = Annotated[
     str | None,
-    typer.Option(help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2."),
+    typer.Option(
+        help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for gemv, "
+        "gemv_t and atax 8192x32768 (MxN)."
+    ),
 ]
 Tiles = Annotated[
     str | None,
     typer.Option(help="Tile sizes: 16 or 1..32 or 1..64:x2. Default: each variant's own."),
+]
+Op = Annotated[
+    str | None, typer.Option(help="Operation: gemm, gemv, gemv_t or atax. Default: gemm.")
 ]
 Variants = Annotated[
     str | None,

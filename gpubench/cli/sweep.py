@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from gpubench.cli import options as option
@@ -55,6 +53,7 @@ def compare_cublas(
     tiles: option.Tiles = None,
     variants: option.Variants = None,
     dtypes: option.Dtypes = None,
+    op: option.Op = None,
     device: option.DeviceName = None,
     kernels: option.Kernels = None,
     output: option.Output = None,

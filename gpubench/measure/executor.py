@@ -37,6 +37,9 @@ class Executor(Protocol):
     def warm_up(self) -> None:
         """Bring the device to the clock it keeps under load."""
 
+    def copy_gbytes_per_s(self) -> float:
+        """The measured rate of a copy on the device, bytes read and written."""
+
     def measure(self, point: Point, share_s: float | None = None) -> Measurement:
         """Measure a point once; what goes wrong becomes its status and reason.
 
@@ -84,6 +87,11 @@ class InProcess:
         """As the backend does it."""
         with self._runner.phase("warming up"):
             self._backend.warm_up()
+
+    def copy_gbytes_per_s(self) -> float:
+        """As the backend measures it."""
+        with self._runner.phase("warming up"):
+            return self._backend.copy_gbytes_per_s()
 
     def measure(self, point: Point, share_s: float | None = None) -> Measurement:
         """As the runner does it."""

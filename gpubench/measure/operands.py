@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,35 +42,89 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 def verifying_bytes(problem: Problem) -> int:
     """Memory that making a reference and comparing with it take at the most."""
-    m, n, k = problem.m, problem.n, problem.k
-    return 8 * (4 * (m * k + k * n) + 8 * m * n)
+    inputs = sum(math.prod(shape) for shape in problem.input_shapes)
+    return 8 * (4 * inputs + 8 * math.prod(problem.output_shape))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
     """The result in higher precision, and the scale that errors are held against.
 
-    Arrays of NumPy or CuPy, wherever the operands are.
+    Arrays of NumPy or CuPy, wherever the operands are. For operations on vectors A is the matrix
+    that is multiplied last (Aᵀ for gemv_t and atax), and B the vector it is multiplied with.
     """
 
     parts: tuple[Any, ...]
-    """Arrays whose exact sum is the result: one for float32 and int32, three for float64."""
+    """Arrays whose exact sum is the result: one for float32 and int32, some for float64."""
 
     terms: int
     """K: products summed for an element."""
 
     row_norms: Any
-    """‖row of A‖₂, M×1."""
+    """‖row of A‖₂, M×1; for a vector M."""
 
     column_norms: Any
-    """‖column of B‖₂, 1×N."""
+    """‖column of B‖₂, 1×N; for a vector one number."""
+
+    inherited: Any = 0.0
+    """For atax: what the errors of A·v may make of the result, on the scale of its own."""
 
 
-def make_reference(xp: Any, a: Any, b: Any) -> Reference:
-    """The product A·B in higher precision than the operands', in the array module `xp`.
+def make_reference(xp: Any, op: str, a: Any, b: Any) -> Reference:
+    """The result of an operation in higher precision than the operands', in the array module `xp`.
 
     float32 in float64; int32 exactly, modulo 2³²; float64 to about 2⁻⁶⁰ of ‖a‖·‖b‖.
     """
+    match op:
+        case "gemv":
+            return _of_vector(_product(xp, a, b[:, None]))
+        case "gemv_t":
+            return _of_vector(_product(xp, a.T, b[:, None]))
+        case "atax":
+            return _of_vector(_chained_product(xp, a, b[:, None]))
+        case _:
+            return _product(xp, a, b)
+
+
+def _of_vector(reference: Reference) -> Reference:
+    """A reference of one column as one of a vector."""
+    return replace(
+        reference,
+        parts=tuple(part[:, 0] for part in reference.parts),
+        row_norms=reference.row_norms[:, 0],
+        column_norms=reference.column_norms[0, 0],
+        inherited=reference.inherited[:, 0] if np.ndim(reference.inherited) else 0.0,
+    )
+
+
+def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
+    """Aᵀ·b, where b = A·v is known no better than a kernel may compute it.
+
+    A kernel's b has errors δ with |δᵢ| ≤ τ·sᵢ, where τ is the tolerance and sᵢ the scale of a
+    product alone, ‖row i of A‖·‖v‖ + √N·|bᵢ|. They reach cⱼ as Σᵢ Aᵢⱼ·δᵢ. The roundings of
+    different rows are independent, so their sum grows as the root of the sum of squares (as √K
+    does for the roundings of one row): √(Σᵢ (Aᵢⱼ·sᵢ)²) is added to the scale of cⱼ's own.
+    """
+    first = _product(xp, a, v)
+    leading, *others = first.parts
+    if a.dtype == np.int32:
+        return _product(xp, a.T, leading)
+    last = _product(xp, a.T, leading.astype(a.dtype))
+    a_64 = a.astype(np.float64)
+    # What the leading part is in the operands' precision, and the parts after it, in float64.
+    rest = leading - leading.astype(a.dtype) + sum(others)
+    scale = first.row_norms * first.column_norms + np.sqrt(first.terms) * xp.abs(leading)
+    # Divided by their largest, no square overflows.
+    tiny = np.finfo(np.float64).tiny
+    a_most, most = (max(float(xp.abs(values).max()), tiny) for values in (a_64, scale))
+    return replace(
+        last,
+        parts=(*last.parts, a_64.T @ rest),
+        inherited=a_most * most * xp.sqrt(xp.square(a_64 / a_most).T @ xp.square(scale / most)),
+    )
+
+
+def _product(xp: Any, a: Any, b: Any) -> Reference:
     if a.dtype == np.int32:
         parts: tuple[Any, ...] = (_product_modulo_2_32(xp, a, b),)
     elif a.dtype == np.float32:

@@ -14,13 +14,22 @@ from gpubench.model import CudaVariant, Status
 from gpubench.table import KEY, Row
 
 
-def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
-    """The row of a measurement of one round."""
+def row(
+    measurement: Measurement,
+    device: Device,
+    source_hash: str,
+    copy_gbytes_per_s: float | None = None,
+) -> Row:
+    """The row of a measurement of one round.
+
+    With the device's measured copy, the row says what part of it the operation reached.
+    """
     point, series = measurement.point, measurement.series
     problem, variant, launch = point.problem, point.variant, measurement.launch
     before, after = measurement.before, measurement.after
     mode = variant.compute_mode(problem.dtype)
     rate = gflops(problem, series.median_us) if series else None
+    moved = gbytes_per_s(problem, series.median_us) if series else None
     resources = measurement.resources
     reuse = variant.reuse(point.tile) if isinstance(variant, CudaVariant) and point.tile else None
     return Row(
@@ -43,8 +52,9 @@ def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
         rounds=1 if series else None,
         round_medians_us=repr(series.median_us) if series else None,
         gflops=rate,
-        gbytes_per_s=gbytes_per_s(problem, series.median_us) if series else None,
+        gbytes_per_s=moved,
         percent_of_peak=percent(rate, peak_gflops(device, mode)),
+        percent_of_copy=percent(moved, copy_gbytes_per_s),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
         shared_bytes=resources.shared_bytes + launch.shared_bytes if resources and launch else None,
@@ -111,6 +121,7 @@ def merge_rounds(rows: Sequence[Row]) -> Row:
         gflops=_scaled(first.gflops, faster),
         gbytes_per_s=_scaled(first.gbytes_per_s, faster),
         percent_of_peak=_scaled(first.percent_of_peak, faster),
+        percent_of_copy=_scaled(first.percent_of_copy, faster),
         percent_of_peak_at_clock=_middle(rows, "percent_of_peak_at_clock"),
         sm_mhz=_middle(rows, "sm_mhz"),
         nvml_sm_mhz=_middle(rows, "nvml_sm_mhz"),

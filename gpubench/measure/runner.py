@@ -105,7 +105,8 @@ class Runner:
             raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
         inputs = make_inputs(problem, self._seed)
         operands = self._backend.load(problem, inputs, cold=cold)
-        self._loaded[key] = operands, make_reference(self._backend.xp, *operands.inputs)
+        reference = make_reference(self._backend.xp, problem.op, *operands.inputs)
+        self._loaded[key] = operands, reference
         return self._loaded[key]
 
     def _verify(self, result: Measurement, kernel: Kernel) -> Measurement:

@@ -20,6 +20,7 @@ from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import merge_rounds, row, settled, with_blas
 from gpubench.measured import Device, Measurement
 from gpubench.model import CudaVariant, Point, Status, Variant
+from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep
 from gpubench.plan.sweep import plan
 from gpubench.table import Row
@@ -84,9 +85,11 @@ def run(
             file.close()
             raise
 
+    copy_gbytes_per_s: float | None = None
+
     def keep(measurement: Measurement) -> Row:
         point = measurement.point
-        one = row(measurement, device, hashes[point.variant])
+        one = row(measurement, device, hashes[point.variant], copy_gbytes_per_s)
         rows[point].append(one)
         if file:
             file.add(one)
@@ -102,6 +105,8 @@ def run(
         watcher.planned(executor, len(points), sweep.timing.rounds)
         executor.compile([p for p in points if _lacks_rounds(rows[p], sweep)], watcher.compiled)
         executor.warm_up()
+        if OPERATIONS[sweep.op].bandwidth_bound:
+            copy_gbytes_per_s = executor.copy_gbytes_per_s()
         for measurement in _rounds(points, rows, sweep, executor, watcher):
             watcher.measured(keep(measurement))
         complete = True

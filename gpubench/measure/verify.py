@@ -31,8 +31,8 @@ def relative_error(xp: Any, output: Any, reference: Reference) -> float:
 
     The first term bounds the partial sums of operands of random sign; the second those of operands
     of one sign, which grow to the result, and whose K roundings add up as √K (Higham, Accuracy and
-    Stability of Numerical Algorithms, 2.8). NaN if any element is NaN. For integers: the largest
-    difference modulo 2³².
+    Stability of Numerical Algorithms, 2.8). A chained product adds what the errors of the first
+    may make of it. NaN if any element is NaN. For integers: the largest difference modulo 2³².
     """
     if output.dtype.kind == "i":
         difference = output.astype(np.int64) - reference.parts[0]
@@ -42,6 +42,7 @@ def relative_error(xp: Any, output: Any, reference: Reference) -> float:
         error -= part
     scale = reference.row_norms * reference.column_norms
     scale += np.sqrt(reference.terms) * xp.abs(reference.parts[0])
+    scale += reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
     return float((xp.abs(error) / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
 

@@ -120,6 +120,13 @@ class Worker:
         if self._process is not None:
             self._ask("warm_up", limit_s=START_LIMIT_S)
 
+    def copy_gbytes_per_s(self) -> float:
+        """As the child measures it."""
+        if self._process is None:
+            self._restart()
+        rate: float = self._ask("copy_gbytes_per_s", limit_s=START_LIMIT_S).value
+        return rate
+
     def measure(self, point: Point, share_s: float | None = None) -> Measurement:
         """Measure in the child. A fault that takes it down is an `error` row with the cause."""
         name = point.variant.name

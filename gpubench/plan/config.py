@@ -26,6 +26,8 @@ class Sweep:
     """Empty: every default variant of the op on the device."""
 
     sizes: tuple[tuple[int, int, int], ...] = ((1024, 1024, 1024),)
+    """(M, N, K); K is 1 for operations without it."""
+
     tiles: tuple[Tile, ...] = ()
     """Empty: each variant's own default tiles."""
 
@@ -63,6 +65,11 @@ def read_sweep(
         group = timing if target in Timing.__dataclass_fields__ else fields
         group[target] = read(_flag(name), text)
     defaults = defaults or Sweep()
+    op = fields.get("op", defaults.op)
+    if "sizes" in fields:  # text until the operation was known
+        fields["sizes"] = parse_sizes(fields["sizes"], op)
+    elif not OPERATIONS[op].has_k:
+        fields["sizes"] = tuple((m, n, 1) for m, n, _ in defaults.sizes)
     return replace(defaults, **fields, timing=replace(defaults.timing, **timing), options=texts)
 
 
@@ -202,7 +209,7 @@ def _both(kind: type[Cache | Scope]) -> Callable[[str, str], tuple[Any, ...]]:
 _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "op": ("op", _one_of(tuple(OPERATIONS))),
     "variants": ("variants", _any_names),
-    "sizes": ("sizes", lambda _flag, text: parse_sizes(text)),
+    "sizes": ("sizes", lambda _flag, text: text),
     "tiles": ("tiles", lambda _flag, text: parse_tiles(text)),
     "dtypes": ("dtypes", _names(DTYPES)),
     "device": ("device", _device),

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from gpubench.errors import UsageError
 from gpubench.model import Tile
+from gpubench.operation import OPERATIONS
 
 LARGEST = 2**31 - 1
 """Kernels take M, N and K as 32-bit integers."""
@@ -20,21 +21,28 @@ MOST_ITEMS = 10_000
 
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)
-_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)", re.ASCII)
+_SHAPE = re.compile(r"\d+(?:x\d+)+", re.ASCII)
 
 Item = TypeVar("Item")
 
 
-def parse_sizes(text: str) -> tuple[tuple[int, int, int], ...]:
-    """Sizes as (M, N, K): `1024` is square, `320x640x320` is M×N×K, spans are square."""
-    expects = "a size is 1024, 320x640x320 (MxNxK), 64..512:64 or 1..64:x2"
+def parse_sizes(text: str, op: str = "gemm") -> tuple[tuple[int, int, int], ...]:
+    """Sizes of an operation as (M, N, K).
+
+    `1024` is square, `320x640x320` is M×N×K, spans are square. For operations without K, `320x640`
+    is M×N, and K is 1.
+    """
+    has_k = OPERATIONS[op].has_k
+    shape = "320x640x320 (MxNxK)" if has_k else "320x640 (MxN)"
+    expects = f"a size of {op} is 1024, {shape}, 64..512:64 or 1..64:x2"
 
     def one(item: str) -> Iterator[tuple[int, int, int]]:
-        if match := _SHAPE.fullmatch(item):
-            m, n, k = (_bounded(number, item, "--sizes", expects) for number in match.groups())
+        if _SHAPE.fullmatch(item) and item.count("x") == 1 + has_k:
+            numbers = [_bounded(number, item, "--sizes", expects) for number in item.split("x")]
+            m, n, k = (*numbers, 1)[:3]
             yield m, n, k
         else:
-            yield from ((n, n, n) for n in _span(item, "--sizes", expects))
+            yield from ((n, n, n if has_k else 1) for n in _span(item, "--sizes", expects))
 
     return _items(text, one, "--sizes", expects)
 

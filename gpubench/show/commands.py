@@ -160,7 +160,9 @@ def print_variants(op: str | None, backend: str | None, kernels: Path | None = N
 
 
 def _tiles(variant: Variant) -> str:
-    return spans([str(tile) for tile in variant.tiles.legal]) if variant.tiles else ""
+    if not variant.tiles:
+        return ""
+    return variant.tiles.summary or spans([str(tile) for tile in variant.tiles.legal])
 
 
 def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:

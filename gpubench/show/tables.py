@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gpubench.analyze.gaps import Gap, odd_ones
 from gpubench.model import Status, Tile
+from gpubench.operation import OPERATIONS
 from gpubench.table import KEY, Row
 
 PIPED_WIDTH = 160
@@ -62,8 +63,7 @@ def best_table(rows: Sequence[Row]) -> Table:
         ("variant", lambda one: one.variant),
         ("best tile", lambda one: ", ".join(tied_tiles(rows, one))),
         ("ms", lambda one: milliseconds(one.median_us)),
-        (f"G{_unit(rows[0])}/s", lambda one: number(one.gflops, 1)),
-        ("% of peak", lambda one: number(one.percent_of_peak, 1)),
+        *_rate_columns(rows[0]),
         (f"% of {blas}", lambda one: number(one.percent_of_blas, 1)),
     ]
     # A column that says nothing about any row is left out: a CPU has no known peak.
@@ -72,6 +72,19 @@ def best_table(rows: Sequence[Row]) -> Table:
     for one in sorted(best, key=lambda one: one.median_us or 0.0):
         grid.add_row(*(value(one) for _, value in columns))
     return grid
+
+
+def _rate_columns(of: Row) -> list[tuple[str, Callable[[Row], str]]]:
+    """The figure of merit: bytes a second and the share of a copy where memory sets the pace."""
+    if of.op in OPERATIONS and OPERATIONS[of.op].bandwidth_bound:
+        return [
+            ("GB/s", lambda one: number(one.gbytes_per_s, 1)),
+            ("% of copy", lambda one: number(one.percent_of_copy, 1)),
+        ]
+    return [
+        (f"G{_unit(of)}/s", lambda one: number(one.gflops, 1)),
+        ("% of peak", lambda one: number(one.percent_of_peak, 1)),
+    ]
 
 
 def comparison(rows: Sequence[Row]) -> RenderableType:

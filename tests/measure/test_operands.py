@@ -34,7 +34,7 @@ def wrapped(value: int) -> int:
 
 def worst_error(a: np.ndarray, b: np.ndarray) -> float:
     """Of the reference, relative to ‖row of A‖·‖column of B‖ as computed by exact sums."""
-    reference = make_reference(np, a, b)
+    reference = make_reference(np, "gemm", a, b)
     exact = exact_product(a, b)
     worst = 0.0
     for i in range(a.shape[0]):
@@ -71,7 +71,7 @@ def test_the_reference_of_float64_holds_for_operands_of_very_different_sizes() -
 @pytest.mark.parametrize(("m", "n", "k"), SHAPES)
 def test_the_reference_of_int32_is_the_exact_integer_product(m: int, n: int, k: int) -> None:
     a, b = make_inputs(problem(m, n, k, "int32"), 1)
-    (product,) = make_reference(np, a, b).parts
+    (product,) = make_reference(np, "gemm", a, b).parts
     assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
 
 
@@ -87,7 +87,7 @@ def test_the_reference_of_any_int32_wraps_like_the_exact_product(
         for size in (m * k, k * n)
     )
     a, b = a.reshape(m, k), b.reshape(k, n)
-    (product,) = make_reference(np, a, b).parts
+    (product,) = make_reference(np, "gemm", a, b).parts
     assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
 
 
@@ -98,7 +98,7 @@ def test_an_int32_reference_is_exact_across_its_steps_along_k(
     a = np.full((2, 37), -(2**31), np.int32)
     a[1] = 2**31 - 1
     b = np.full((37, 2), 2**31 - 1, np.int32)
-    (product,) = make_reference(np, a, b).parts
+    (product,) = make_reference(np, "gemm", a, b).parts
     assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
 
 
@@ -140,7 +140,7 @@ def test_operands_fill_their_range_on_both_sides_of_zero(dtype: str) -> None:
 
 def test_norms_are_those_of_rows_and_columns() -> None:
     a, b = make_inputs(problem(2, 3, 5, "float32"), 1)
-    reference = make_reference(np, a, b)
+    reference = make_reference(np, "gemm", a, b)
     assert reference.row_norms.shape == (2, 1)
     assert reference.column_norms.shape == (1, 3)
     assert reference.row_norms[1, 0] == pytest.approx(sum(float(x) ** 2 for x in a[1]) ** 0.5)

@@ -27,7 +27,7 @@ def inputs(m: int, n: int, k: int, dtype: str, seed: int = 3) -> tuple[np.ndarra
 def verdict(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str | None:
     """Why `c` is not a·b, as the runner asks it."""
     assert c.dtype == a.dtype
-    error = relative_error(np, c, make_reference(np, a, b))
+    error = relative_error(np, c, make_reference(np, "gemm", a, b))
     return why_wrong(error, tolerance(str(a.dtype)))
 
 

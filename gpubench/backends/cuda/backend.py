@@ -24,7 +24,7 @@ from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream, bind_launch, load_function
 from gpubench.backends.cuda.timer import GatedTimer
-from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, set_policy
+from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, cut, set_policy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measured import Health, Resources
 from gpubench.model import (
@@ -38,7 +38,6 @@ from gpubench.model import (
     Tile,
     Timer,
 )
-from gpubench.operation import Shape
 
 DEFAULT_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory a kernel may use without asking (CUDA C++ Programming Guide)."""
@@ -130,6 +129,11 @@ class CudaBackend:
                 "measured_float32_fma_gflops": self.stream.fma_gflops(),
             }
 
+    def copy_gbytes_per_s(self) -> float:
+        """A copy in device memory: bytes read plus bytes written."""
+        with _faults():
+            return self.stream.copy_gbytes_per_s()
+
     def health(self) -> Health:
         """Sensors through NVML, and the clock that the stream saw."""
         clock_mhz = self.timer.take_clock_mhz()
@@ -186,14 +190,13 @@ class CudaBackend:
         """The compiled instance, or the library routine, on the operands."""
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         bind, resources, launch = self._binder(point, problem)
-        shapes = (*problem.input_shapes, problem.output_shape)
         scratch = launch.workspace_bytes if launch else 0
         with _faults():
             workspace = (cupy.empty(scratch, np.uint8),) if scratch else ()
-        calls = [bind((*_cut(arrays, shapes), *workspace)) for arrays in operands.sets]
+        calls = [bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
         first = calls[0]
         if point.scope == Scope.END_TO_END:
-            calls = [_end_to_end(bind, _cut(operands.hosts, shapes), scratch)]
+            calls = [_end_to_end(bind, cut(operands.hosts, problem), scratch)]
         return CudaKernel(
             first=first,
             turns=cycle(calls),
@@ -221,7 +224,7 @@ class CudaBackend:
                     driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                     one.shared_bytes,
                 )
-        extents = (problem.m, problem.n, problem.k)[: problem.operation.extents]
+        extents = (problem.m, problem.n, *((problem.k,) if problem.operation.has_k else ()))
 
         def bind(arrays: Sequence[Any]) -> Callable[[], None]:
             pointers = tuple(ctypes.c_void_p(array.data.ptr) for array in arrays)
@@ -299,11 +302,6 @@ class CudaBackend:
             with _faults():
                 self._functions[key] = load_function(compiled)
         return compiled, self._functions[key]
-
-
-def _cut(arrays: Sequence[Any], shapes: Sequence[Shape]) -> tuple[Any, ...]:
-    """The arrays' first rows, where the shapes have fewer."""
-    return tuple(array[: shape[0]] for array, shape in zip(arrays, shapes, strict=True))
 
 
 def _one_after_the_other(runs: Sequence[Callable[[], None]]) -> None:

@@ -38,6 +38,51 @@ def gemm(dtype: str) -> Callable[..., None]:
     return multiply
 
 
+def gemv(dtype: str) -> Callable[..., None]:
+    """Compute y = A·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
+    return _matrix_vector(dtype, cublas.CUBLAS_OP_T)
+
+
+def gemv_t(dtype: str) -> Callable[..., None]:
+    """Compute y = Aᵀ·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
+    return _matrix_vector(dtype, cublas.CUBLAS_OP_N)
+
+
+def atax(dtype: str) -> Callable[..., None]:
+    """Compute c = Aᵀ·(A·v) for a row-major matrix, by two calls of cuBLAS."""
+    first, second = gemv(dtype), gemv_t(dtype)
+    between: dict[int, Any] = {}
+
+    def multiply(a: Any, v: Any, c: Any) -> None:
+        rows = a.shape[0]
+        if rows not in between:  # kept: an allocation is no part of the product
+            between[rows] = cupy.empty(rows, dtype)
+        first(a, v, between[rows])
+        second(a, between[rows], c)
+
+    return multiply
+
+
+def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
+    """A row-major matrix is its transpose to cuBLAS: `operation` is for N×M, column-major."""
+    routine = {"float32": cublas.sgemv, "float64": cublas.dgemv}[dtype]
+    one, zero = np.ones(1, dtype), np.zeros(1, dtype)
+    one_at, zero_at = one.ctypes.data, zero.ctypes.data
+
+    def multiply(a: Any, x: Any, y: Any, _keep: Any = (one, zero)) -> None:
+        m, n = a.shape
+        handle = device.get_cublas_handle()
+        cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
+        cublas.setMathMode(handle, DEFAULT_MATH)
+        routine(
+            *(handle, operation, n, m),
+            *(one_at, a.data.ptr, n, x.data.ptr, 1),
+            *(zero_at, y.data.ptr, 1),
+        )
+
+    return multiply
+
+
 def cupy_matmul(a: Any, b: Any, c: Any) -> None:
     """C = A·B by `cupy.matmul`."""
     cupy.matmul(a, b, out=c)

@@ -1,0 +1,22 @@
+"""NumPy's BLAS on one thread: what the one-thread loops are held against."""
+
+from collections.abc import Callable
+
+from gpubench.model import CallVariant, Tile
+
+
+def build(_tile: Tile | None, _dtype: str) -> Callable[..., None]:
+    """`numpy.matmul` of matrix and vector, into the output."""
+    import numpy as np
+
+    return lambda a, x, y: np.matmul(a, x, out=y)
+
+
+VARIANT = CallVariant(
+    idea="NumPy's BLAS, one thread",
+    dtypes=("float32", "float64"),
+    runs_on="cpu",
+    build=build,
+    threads=1,
+    baseline="cpu_blas",
+)

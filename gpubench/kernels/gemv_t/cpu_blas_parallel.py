@@ -1,0 +1,12 @@
+"""NumPy's BLAS on all threads."""
+
+from dataclasses import replace
+
+from gpubench.kernels.gemv_t import cpu_blas
+
+VARIANT = replace(
+    cpu_blas.VARIANT,
+    idea="NumPy's BLAS, all threads",
+    threads=0,
+    baseline="cpu_blas_parallel",
+)
