@@ -36,7 +36,7 @@ def dtypes(incomplete: str) -> list[str]:
 
 def operations(incomplete: str) -> list[str]:
     """Operations."""
-    from gpubench.model import OPERATIONS
+    from gpubench.operation import OPERATIONS
 
     return words(*OPERATIONS)(incomplete)
 

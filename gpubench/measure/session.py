@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import gpubench
+from gpubench.backends.sources import whole_source
 from gpubench.errors import UsageError
 from gpubench.measure.executor import Executor
 from gpubench.measure.forecast import Forecast
@@ -200,5 +201,6 @@ def source_hash(variant: Variant) -> str:
     """Of the variant's files: 12 digits that change whenever its code does."""
     digest = hashlib.sha256(variant.path.read_bytes())
     if isinstance(variant, CudaVariant):
-        digest.update(variant.source.read_bytes())
+        for source in whole_source(variant.source):
+            digest.update(source.read_bytes())
     return digest.hexdigest()[:12]

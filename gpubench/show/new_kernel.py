@@ -12,7 +12,8 @@ import shlex
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, CudaVariant
+from gpubench.model import CudaVariant
+from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.ranges import shown

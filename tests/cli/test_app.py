@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from gpubench.cli import app
 from gpubench.cli.app import ORDER
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Timer
+from gpubench.model import DTYPES, Cache, Scope, Timer
+from gpubench.operation import OPERATIONS
 from gpubench.plan.config import _OPTIONS
 from gpubench.plan.registry import of_op
 

@@ -12,7 +12,8 @@ import typer
 
 import gpubench
 from gpubench.cli import app, completion
-from gpubench.model import DTYPES, OPERATIONS
+from gpubench.model import DTYPES
+from gpubench.operation import OPERATIONS
 from gpubench.plan.registry import of_op
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")

@@ -162,7 +162,7 @@ def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ({"op": "gem"}, "did you mean 'gemm'"),
+        ({"op": "gemmm"}, "did you mean 'gemm'"),
         ({"dtypes": "float23"}, "did you mean 'float32'"),
         ({"dtypes": ","}, "known: float32"),
         ({"device": "gpu"}, "auto, cpu, cuda or cuda:1"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import platformdirs
 
+from gpubench.backends.sources import whole_source
 from gpubench.errors import CompileError
 from gpubench.measured import Resources
 from gpubench.model import CudaVariant, Tile
@@ -53,11 +54,13 @@ def compile_instance(source: Path, expression: str, architecture: str) -> Compil
     CompileError with the compiler's first error.
     """
     text = source.read_text(encoding="utf-8")
-    key = "\0".join((text, expression, architecture, *OPTIONS, ".".join(map(str, nvrtc_version()))))
+    included = [one.read_text(encoding="utf-8") for one in whole_source(source)[1:]]
+    version = ".".join(map(str, nvrtc_version()))
+    key = "\0".join((text, *included, expression, architecture, *OPTIONS, version))
     cached = _cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()}.cubin"
     if compiled := _read_cached(cached):
         return compiled
-    compiled = _compile(text, source.name, expression, architecture)
+    compiled = _compile(text, source, expression, architecture)
     _write_cached(cached, compiled)
     return compiled
 
@@ -88,9 +91,11 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _compile(text: str, name: str, expression: str, architecture: str) -> Compiled:
+def _compile(text: str, source: Path, expression: str, architecture: str) -> Compiled:
     nvrtc = _nvrtc()
-    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
+    # The whole path: a file's own includes are looked for beside it.
+    name = str(source.resolve()).encode()
+    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), name, 0, [], []))
     try:
         _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         options = [option.encode() for option in (f"--gpu-architecture={architecture}", *OPTIONS)]

@@ -1,0 +1,81 @@
+"""One pass over A: a block holds a row in registers and uses it twice."""
+
+from dataclasses import replace
+
+from gpubench.kernels.partial_sums import sum_launch
+from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
+
+MULTIPROCESSOR_REGISTERS = 65_536
+MULTIPROCESSOR_SHARED_BYTES = 227 * 1024
+"""CUDA C++ Programming Guide, technical specifications, compute capability 9.0."""
+
+OTHER_REGISTERS = 32
+"""Of a thread, besides those that hold a row and sums: addresses, counters."""
+
+
+def held_registers(tile: Tile) -> int:
+    """Registers of a thread that hold rows and sums: four for 16 bytes."""
+    _, vectors, depth = tile.block
+    return 4 * vectors * (depth + 1)
+
+
+def refuse_tile(tile: Tile) -> str | None:
+    """What a thread holds must fit into its registers."""
+    threads = tile.block[0]
+    most = min(255, MULTIPROCESSOR_REGISTERS // threads) - OTHER_REGISTERS // 2
+    if held_registers(tile) > most:
+        return f"holds {held_registers(tile)} registers a thread: {threads} threads have {most}"
+    return None
+
+
+def refuse(tile: Tile, problem: Problem) -> str | None:
+    """A block holds a whole row."""
+    threads, vectors, _ = tile.block
+    longest = threads * vectors * 16 // ITEM_BYTES[problem.dtype]
+    if problem.n > longest:
+        return f"holds rows of up to {longest} elements, not {problem.n}: take more threads"
+    return None
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """A block a row: `fit` makes them fewer."""
+    threads, vectors, _ = tile.block
+    return Launch(
+        grid=(problem.m,),
+        block=(threads,),
+        shared_bytes=threads * vectors * 16,
+        workspace_bytes=problem.m * problem.n * ITEM_BYTES[problem.dtype],
+        then=(sum_launch("atax_fused_sum", problem.n, problem.m),) if problem.m > 1 else (),
+    )
+
+
+def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+    """As many blocks as the GPU holds at once: each writes its sums once."""
+    threads = tile.block[0]
+    resident = min(
+        MULTIPROCESSOR_REGISTERS // (threads * (held_registers(tile) + OTHER_REGISTERS)),
+        MULTIPROCESSOR_SHARED_BYTES // (launch.shared_bytes + 2048),
+        gpu.threads_per_multiprocessor // threads,
+    )
+    blocks = min(problem.m, max(1, resident) * gpu.multiprocessors)
+    return replace(
+        launch,
+        grid=(blocks,),
+        workspace_bytes=blocks * problem.n * ITEM_BYTES[problem.dtype],
+        then=(sum_launch("atax_fused_sum", problem.n, blocks),) if blocks > 1 else (),
+    )
+
+
+VARIANT = CudaVariant(
+    idea="one pass: a block holds a row in registers, adds up b_r, then adds b_r·A_r: A once",
+    tiles=tile_grid(
+        {"threads": THREADS, "vectors": range(1, 9), "depth": range(1, 9)},
+        default=("512x2x8", "512x4x4", "512x8x2", "1024x4x2"),
+        refuse=refuse_tile,
+    ),
+    launch=launch,
+    fit=fit,
+    refuse=refuse,
+    reuse=lambda _tile: (2, 2),
+)

@@ -1,0 +1,36 @@
+"""The published pair: gemv_staged, then gemv_t_staged."""
+
+from dataclasses import replace
+
+from gpubench.kernels.staged_shares import STAGED_TILES, shares
+from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """One block a row, then one a column: `fit` makes them fewer."""
+    first = Launch(
+        grid=(problem.m,),
+        block=(tile.block[0],),
+        workspace_bytes=problem.m * ITEM_BYTES[problem.dtype],
+    )
+    return replace(first, then=(replace(first, grid=(problem.n,), kernel="atax_staged_t"),))
+
+
+def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+    """Equal shares of consecutive rows, then of consecutive columns."""
+    threads = tile.block[0]
+    (second,) = launch.then
+    return replace(
+        launch,
+        grid=(shares(problem.m, threads, gpu),),
+        then=(replace(second, grid=(shares(problem.n, threads, gpu),)),),
+    )
+
+
+VARIANT = CudaVariant(
+    idea="published: gemv_staged, then gemv_t_staged",
+    tiles=STAGED_TILES,
+    launch=launch,
+    fit=fit,
+    reuse=lambda _tile: (1, 1),
+)

@@ -1,0 +1,25 @@
+"""The published kernel: x staged through shared memory, a tree for each row."""
+
+from dataclasses import replace
+
+from gpubench.kernels.staged_shares import STAGED_TILES, shares
+from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """One block a row: `fit` makes them fewer."""
+    return Launch(grid=(problem.m,), block=(tile.block[0],))
+
+
+def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+    """Equal shares of consecutive rows."""
+    return replace(launch, grid=(shares(problem.m, tile.block[0], gpu),))
+
+
+VARIANT = CudaVariant(
+    idea="published: x in shared memory part by part, a tree for each row",
+    tiles=STAGED_TILES,
+    launch=launch,
+    fit=fit,
+    reuse=lambda _tile: (1, 1),
+)

@@ -1,0 +1,25 @@
+"""The published transposed kernel: x staged through shared memory, a tree for each column."""
+
+from dataclasses import replace
+
+from gpubench.kernels.staged_shares import STAGED_TILES, shares
+from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """One block a column: `fit` makes them fewer."""
+    return Launch(grid=(problem.n,), block=(tile.block[0],))
+
+
+def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+    """Equal shares of consecutive columns."""
+    return replace(launch, grid=(shares(problem.n, tile.block[0], gpu),))
+
+
+VARIANT = CudaVariant(
+    idea="published: gemv_staged on columns, whose elements lie N apart",
+    tiles=STAGED_TILES,
+    launch=launch,
+    fit=fit,
+    reuse=lambda _tile: (1, 1),
+)

@@ -1,0 +1,93 @@
+// gemv_t_vectorized: a thread adds 16 bytes of neighbouring columns, over ROWS rows of A.
+//
+// Against `gemv_t_thread`: a load brings 16 bytes, UNROLL of them are in flight, and the rows are
+// cut into slabs of ROWS, each with blocks of its own. So there is work for a whole GPU whether A is
+// wide or tall. A block's sums are a part of the result: the parts go to the workspace, and a second
+// launch adds them up. They are 2/ROWS of A's bytes, written and read again, mostly in the cache.
+//
+// Where N is no multiple of the vector, a thread's columns lie THREADS apart instead of side by
+// side: single loads, as coalesced as before.
+
+#include "../partial_sums.cuh"
+#include "../vector.cuh"
+
+// One block's part of y = Aᵀ·x, for rows `first` to `last`, into `part`.
+template <typename Scalar, int THREADS, int UNROLL, bool ALIGNED>
+__device__ void slab(const Scalar* A, const Scalar* x, Scalar* part, size_t first, size_t last,
+                     size_t block, int N) {
+  using Pack = Vector<Scalar>;
+  constexpr int SIZE = Pack::SIZE;
+  const size_t column0 = block * THREADS * SIZE + threadIdx.x * (ALIGNED ? SIZE : 1);
+  constexpr int STEP = ALIGNED ? 1 : THREADS;  // between a thread's columns
+  if (column0 >= N) return;
+
+  Pack sum{};
+  const Scalar* a = A + first * N + column0;
+  size_t row = first;
+  auto load = [&](const Scalar* from) {
+    Pack pack;
+    if (ALIGNED) {
+      pack = *reinterpret_cast<const Pack*>(from);
+    } else {
+#pragma unroll
+      for (int i = 0; i < SIZE; ++i) {
+        pack.lanes[i] = column0 + i * STEP < N ? from[i * STEP] : Scalar(0);
+      }
+    }
+    return pack;
+  };
+  for (; row + UNROLL <= last; row += UNROLL, a += static_cast<size_t>(UNROLL) * N) {
+    Pack packs[UNROLL];
+#pragma unroll
+    for (int step = 0; step < UNROLL; ++step) packs[step] = load(a + static_cast<size_t>(step) * N);
+#pragma unroll
+    for (int step = 0; step < UNROLL; ++step) {
+      const Scalar x_i = x[row + step];
+#pragma unroll
+      for (int i = 0; i < SIZE; ++i) sum.lanes[i] += packs[step].lanes[i] * x_i;
+    }
+  }
+  for (; row < last; ++row, a += N) {
+    const Pack pack = load(a);
+#pragma unroll
+    for (int i = 0; i < SIZE; ++i) sum.lanes[i] += pack.lanes[i] * x[row];
+  }
+  if (ALIGNED) {
+    *reinterpret_cast<Pack*>(part + column0) = sum;
+  } else {
+#pragma unroll
+    for (int i = 0; i < SIZE; ++i) {
+      if (column0 + i * STEP < N) part[column0 + i * STEP] = sum.lanes[i];
+    }
+  }
+}
+
+// Every block's part of y = Aᵀ·x; straight into y where there is one slab only.
+template <typename Scalar, int THREADS, int ROWS, int UNROLL>
+__device__ void columns_by_slabs(const Scalar* A, const Scalar* x, Scalar* y, Scalar* parts, int M,
+                                 int N) {
+  constexpr size_t COVERED = static_cast<size_t>(THREADS) * Vector<Scalar>::SIZE;
+  const size_t across = (N + COVERED - 1) / COVERED;
+  const size_t block = blockIdx.x % across;  // neighbouring blocks are neighbours in a slab
+  const size_t number = blockIdx.x / across;
+  const size_t first = number * ROWS;
+  const size_t last = first + ROWS < M ? first + ROWS : M;
+  Scalar* part = M <= ROWS ? y : parts + number * N;
+  if (aligned(A, y, N)) {
+    slab<Scalar, THREADS, UNROLL, true>(A, x, part, first, last, block, N);
+  } else {
+    slab<Scalar, THREADS, UNROLL, false>(A, x, part, first, last, block, N);
+  }
+}
+
+template <typename Scalar, int THREADS, int ROWS, int UNROLL>
+__global__ void __launch_bounds__(THREADS)
+gemv_t_vectorized(const Scalar* A, const Scalar* x, Scalar* y, Scalar* workspace, int M, int N) {
+  columns_by_slabs<Scalar, THREADS, ROWS, UNROLL>(A, x, y, workspace, M, N);
+}
+
+template <typename Scalar, int THREADS, int ROWS, int UNROLL>
+__global__ void gemv_t_vectorized_sum(const Scalar* A, const Scalar* x, Scalar* y,
+                                      Scalar* workspace, int M, int N) {
+  partial_sums(workspace, y, N, M / ROWS + (M % ROWS > 0));
+}

@@ -1,0 +1,35 @@
+// partial_sums: adds up what several blocks computed of the same vector, in an order that does not
+// depend on which block finished first.
+//
+// The other way, atomic additions to the result, needs no second launch; but it must set the result
+// to zero first, and adds in another order each time, so the last digits differ from run to run.
+
+#pragma once
+
+constexpr int SUM_COLUMNS = 32;  // a warp reads neighbours
+constexpr int SUM_GROUPS = 16;   // of threads, each with every SUM_GROUPS-th part
+
+// y[j] = Σ parts[p·N + j] over p < count. The grid covers N in steps of SUM_COLUMNS; a block has
+// SUM_COLUMNS × SUM_GROUPS threads.
+template <typename Scalar>
+__device__ void partial_sums(const Scalar* parts, Scalar* y, int N, int count) {
+  __shared__ Scalar sums[SUM_GROUPS][SUM_COLUMNS];
+  const int x = threadIdx.x;
+  const int group = threadIdx.y;
+  const size_t column = static_cast<size_t>(blockIdx.x) * SUM_COLUMNS + x;
+
+  Scalar sum = 0;
+  if (column < N) {
+#pragma unroll 4
+    for (int part = group; part < count; part += SUM_GROUPS) {
+      sum += parts[static_cast<size_t>(part) * N + column];
+    }
+  }
+  sums[group][x] = sum;
+  __syncthreads();
+  for (int half = SUM_GROUPS / 2; half > 0; half /= 2) {
+    if (group < half) sums[group][x] += sums[group + half][x];
+    __syncthreads();
+  }
+  if (group == 0 && column < N) y[column] = sums[0][x];
+}
