@@ -20,9 +20,6 @@ Tiles = Annotated[
     str | None,
     typer.Option(help="Tile sizes: 16 or 1..32 or 1..64:x2. Default: each variant's own."),
 ]
-Op = Annotated[
-    str | None, typer.Option(help="Operation: gemm, gemv, gemv_t or atax. Default: gemm.")
-]
 Variants = Annotated[
     str | None,
     typer.Option(
@@ -39,7 +36,10 @@ Dtypes = Annotated[
 ]
 Op = Annotated[
     str | None,
-    typer.Option(help="Operation, such as gemm.", autocompletion=completion.operations),
+    typer.Option(
+        help="Operation: gemm, gemv, gemv_t or atax. Default: gemm.",
+        autocompletion=completion.operations,
+    ),
 ]
 DeviceName = Annotated[
     str | None,

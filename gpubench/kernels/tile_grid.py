@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 
 from gpubench.model import Tile, TileSpace
 
@@ -16,7 +16,7 @@ def tile_grid(
     default: Sequence[str],
     refuse: Callable[[Tile], str | None] = lambda _tile: None,
 ) -> TileSpace:
-    """The tiles `AxBxC` with a number for each axis, but for those that `refuse` gives a reason for.
+    """The tiles `AxBxC` with a number for each axis, without those `refuse` has a reason for.
 
     `axes` names each number and lists what it may be; `default` are tiles as `--tiles` takes them.
     """
@@ -44,6 +44,6 @@ def _listed(numbers: Sequence[int]) -> str:
     first, last = numbers[0], numbers[-1]
     if list(numbers) == list(range(first, last + 1)):
         return f"{first}..{last}" if len(numbers) > 1 else str(first)
-    if all(2 * one == other for one, other in zip(numbers, numbers[1:], strict=False)):
+    if all(2 * one == other for one, other in pairwise(numbers)):
         return f"{first}..{last}:x2"
     return ", ".join(map(str, numbers))
