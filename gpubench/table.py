@@ -89,9 +89,13 @@ class Row:
 
     registers: int | None = _column("why", "registers per thread")
     local_bytes: int | None = _column("why", "stack frame per thread: spills and local arrays")
+    spill_bytes: int | None = _column("why", "bytes of spill stores per thread")
     shared_bytes: int | None = _column("why", "shared memory per block, static and dynamic")
     threads_per_block: int | None = _column("why", "threads in a block")
     blocks: int | None = _column("why", "blocks in the grid")
+    occupancy: float | None = _column(
+        "why", "warps a multiprocessor can hold of this kernel over the most it can hold, 0 to 1"
+    )
     arithmetic_intensity: float | None = _column("why", "operations per byte that must move")
     cgma: float | None = _column("why", "operations per element the kernel loads or stores")
 

@@ -580,3 +580,20 @@ def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
     assert ANSI in forced.out
     plain = run(tmp_path, "deviceinfo", FORCE_COLOR="1", NO_COLOR="1")
     assert not re.search(r"\x1b\[[\d;]*3\dm", plain.out)
+
+
+# ---- explain
+
+
+def test_explain_needs_no_gpu_and_prints_json_alone_on_stdout(tmp_path: Path) -> None:
+    done = run(tmp_path, "explain", "naive", "--tile", "16", "--arch", "sm_80", "--json")
+    (one,) = json.loads(done.out)["explanations"]
+    assert (done.code, one["architecture"], one["threads_per_block"]) == (0, "sm_80", 256)
+    assert done.files == []
+
+
+def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
+    done = run(tmp_path, "explain", "cublas")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("gpubench: 'cublas' is a library routine")
+    assert len(done.err.splitlines()) == 1

@@ -349,8 +349,20 @@ def test_a_row_says_why_it_is_that_fast() -> None:
     one = on_gpu()
     assert (one.registers, one.local_bytes, one.shared_bytes) == (32, 0, 2148)
     assert (one.threads_per_block, one.blocks) == (256, 4096)
+    assert (one.spill_bytes, one.occupancy) == (0, 1.0)
     assert one.cgma == pytest.approx(16, rel=0.02)
     assert one.arithmetic_intensity == pytest.approx(1024 / 6)
+
+
+def test_a_row_counts_spills_and_the_warps_they_leave_room_for() -> None:
+    spilling = Resources(registers=255, local_bytes=440, spill_bytes=736, shared_bytes=0)
+    one = on_gpu(resources=spilling, launch=Launch(grid=(8, 8), block=(8, 8)))
+    assert (one.local_bytes, one.spill_bytes, one.occupancy) == (440, 736, 8 / 64)
+
+
+def test_a_library_routine_has_no_resources_and_no_occupancy() -> None:
+    one = on_gpu(resources=None, launch=None)
+    assert {one.registers, one.spill_bytes, one.occupancy, one.blocks} == {None}
 
 
 def test_a_row_says_on_what_it_ran() -> None:

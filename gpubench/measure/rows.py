@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 import gpubench
 from gpubench.analyze.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
+from gpubench.analyze.occupancy import occupancy
 from gpubench.analyze.peaks import peak_gflops
 from gpubench.measured import Device, Measurement
 from gpubench.model import CudaVariant, Status
@@ -31,6 +32,9 @@ def row(
     rate = gflops(problem, series.median_us) if series else None
     moved = gbytes_per_s(problem, series.median_us) if series else None
     resources = measurement.resources
+    resident = (
+        occupancy(device.compute_capability, resources, launch) if resources and launch else None
+    )
     reuse = variant.reuse(point.tile) if isinstance(variant, CudaVariant) and point.tile else None
     return Row(
         op=problem.op,
@@ -57,9 +61,11 @@ def row(
         percent_of_copy=percent(moved, copy_gbytes_per_s),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
+        spill_bytes=resources.spill_bytes if resources else None,
         shared_bytes=resources.shared_bytes + launch.shared_bytes if resources and launch else None,
         threads_per_block=launch.threads_per_block if launch else None,
         blocks=launch.blocks if launch else None,
+        occupancy=resident.fraction if resident else None,
         arithmetic_intensity=arithmetic_intensity(problem),
         cgma=cgma(problem, reuse) if reuse else None,
         percent_of_peak_at_clock=percent(

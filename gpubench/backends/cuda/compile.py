@@ -74,6 +74,13 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 @cache
+def architectures() -> tuple[str, ...]:
+    """What NVRTC compiles for, the oldest first. Raises CompileError where it cannot be loaded."""
+    numbers = _checked(_nvrtc().nvrtcGetSupportedArchs())
+    return tuple(f"sm_{number}" for number in sorted(numbers))
+
+
+@cache
 def _nvrtc() -> Any:
     try:
         from cuda.bindings import nvrtc

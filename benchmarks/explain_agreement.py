@@ -1,0 +1,147 @@
+"""Does `explain` agree with the GPU? Prints every difference; none is expected.
+
+    python benchmarks/explain_agreement.py
+
+Compiles every CUDA variant × legal tile × dtype for the GPU that is here, in as many threads as
+there are CPUs (what is in the cache is not compiled again), and holds what `explain` says against
+what the driver says of the loaded kernel: registers, local and static shared bytes against the
+attributes of the function (CuPy's `num_regs` and kin), and occupancy against
+`cuOccupancyMaxActiveBlocksPerMultiprocessor`, with the launch's own threads and dynamic shared
+memory. Exits 1 if anything differs or fails.
+
+`--largest-edge 32` leaves out single-edge tiles beyond it: register_tile's take minutes to compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import cupy
+from cupy_backends.cuda.api import driver
+
+from gpubench.analyze.occupancy import occupancy
+from gpubench.backends.cuda.backend import DEFAULT_SHARED_BYTES
+from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.backends.cuda.devices import cuda_device
+from gpubench.backends.cuda.stream import load_function
+from gpubench.errors import CompileError, LaunchError
+from gpubench.model import CudaVariant, Problem, Tile
+from gpubench.plan.registry import variants
+
+PROBLEM = {"m": 1024, "n": 1024, "k": 1024}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel."""
+
+    variant: CudaVariant
+    tile: Tile
+    dtype: str
+
+    @property
+    def label(self) -> str:
+        """`shared_tile 16 float32`."""
+        return f"{self.variant.name} {self.tile} {self.dtype}"
+
+
+def cases(largest_edge: int) -> list[Case]:
+    return [
+        Case(variant, tile, dtype)
+        for variant in variants()
+        if isinstance(variant, CudaVariant) and variant.tiles
+        for dtype in variant.dtypes
+        for tile in variant.tiles.legal
+        if len(tile.block) > 1 or tile.edge <= largest_edge
+    ]
+
+
+def build(case: Case, architecture: str) -> Compiled | str:
+    try:
+        expression = instance(case.variant, case.tile, case.dtype)
+        return compile_instance(case.variant.source, expression, architecture)
+    except CompileError as error:
+        return str(error)
+
+
+def differences(
+    case: Case, compiled: Compiled, capability: tuple[int, int]
+) -> Iterator[tuple[str, int, int]]:
+    """Figure, as `explain` has it, as the driver has it; where the two differ."""
+    problem = Problem(op=case.variant.op, dtype=case.dtype, **PROBLEM)
+    launch = case.variant.launch(case.tile, problem)
+    function = load_function(compiled)
+    if launch.shared_bytes > DEFAULT_SHARED_BYTES:
+        driver.funcSetAttribute(
+            function.ptr,
+            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            launch.shared_bytes,
+        )
+    resources = compiled.resources
+    resident = occupancy(capability, resources, launch)
+    if resident is None:
+        raise LaunchError(f"no limits are listed for capability {capability}")
+
+    def attribute(name: str) -> int:
+        return int(
+            driver.funcGetAttribute(getattr(driver, f"CU_FUNC_ATTRIBUTE_{name}"), function.ptr)
+        )
+
+    pairs = {
+        "registers": (resources.registers, attribute("NUM_REGS")),
+        "local bytes": (resources.local_bytes, attribute("LOCAL_SIZE_BYTES")),
+        "shared bytes": (resources.shared_bytes, attribute("SHARED_SIZE_BYTES")),
+        "blocks a multiprocessor": (
+            resident.blocks,
+            int(
+                driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                    function.ptr, launch.threads_per_block, launch.shared_bytes
+                )
+            ),
+        ),
+    }
+    for name, (ours, theirs) in pairs.items():
+        if ours != theirs:
+            yield name, ours, theirs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--largest-edge", type=int, default=64)
+    largest_edge = parser.parse_args().largest_edge
+    device = cuda_device(0)
+    cupy.cuda.Device(0).use()
+    cupy.cuda.Device(0).synchronize()  # makes the context that kernels are loaded into
+    capability = device.compute_capability or (0, 0)
+    architecture = "sm_{}{}".format(*capability)
+    chosen = cases(largest_edge)
+    print(f"{device.name}, {architecture}: {len(chosen)} kernels", flush=True)
+    began = time.perf_counter()
+    # The slowest to compile, the largest tiles, stand last: they begin.
+    order = sorted(chosen, key=lambda case: case.tile, reverse=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = list(pool.map(lambda case: build(case, architecture), order))
+    print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
+
+    different = failed = 0
+    for case, compiled in zip(order, built, strict=True):
+        if isinstance(compiled, str):
+            failed += 1
+            print(f"{case.label}: {compiled}")
+            continue
+        for name, ours, theirs in differences(case, compiled, capability):
+            different += 1
+            print(f"{case.label}: {name}: explain {ours}, driver {theirs}")
+    print(f"kernels compared: {len(chosen) - failed}; not compiled: {failed}")
+    print(f"differences: {different or 'none'}")
+    return 1 if different or failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
