@@ -294,6 +294,16 @@ class Scope(StrEnum):
     END_TO_END = "end-to-end"
 
 
+class Fill(StrEnum):
+    """What operands hold."""
+
+    UNIFORM = "uniform"
+    """Drawn from [−1, 1], integers from [−1000, 1000]."""
+
+    INDEX = "index"
+    """Element i of the first operand is i, of the second 2·i, and so on; integers wrap."""
+
+
 class Timer(StrEnum):
     """Which clock: events (time per launch in a stream), CUPTI (execution), or the host's."""
 

@@ -75,6 +75,10 @@ Config = Annotated[
     ),
 ]
 Seed = Annotated[str | None, typer.Option(help="Seed of the operands, such as 2006.")]
+Operands = Annotated[
+    str | None,
+    typer.Option(help="What they hold: uniform (random) or index (0, 1, 2, …). Default: uniform."),
+]
 Rounds = Annotated[
     str | None,
     typer.Option(help="Measure all points so many times, each in a new order. Default: 3."),

@@ -9,7 +9,7 @@ from gpubench.backends import Backend
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.measure.runner import Runner
 from gpubench.measured import Device, Measurement
-from gpubench.model import Point, Timer
+from gpubench.model import Fill, Point, Timer
 from gpubench.timing import Timing
 
 
@@ -28,7 +28,7 @@ class Executor(Protocol):
     def spent_s(self) -> Mapping[str, float]:
         """Wall time of this sweep by phase."""
 
-    def begin(self, timing: Timing, seed: int) -> None:
+    def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
         """Forget the last sweep: the next points are measured by this policy."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
@@ -74,9 +74,9 @@ class InProcess:
         """Whether the device can go on after what the last point did."""
         return self._backend.usable()
 
-    def begin(self, timing: Timing, seed: int) -> None:
+    def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
         """Start a runner; the backend keeps what it compiled."""
-        self._runner = Runner(self._backend, timing, seed)
+        self._runner = Runner(self._backend, timing, seed, fill)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Ahead of measuring, so that rounds are not held up."""

@@ -15,7 +15,7 @@ from gpubench.measure.operands import Reference, make_inputs, make_reference, ve
 from gpubench.measure.sampling import collect
 from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
 from gpubench.measured import Measurement
-from gpubench.model import Cache, Point, Problem, Status
+from gpubench.model import Cache, Fill, Point, Problem, Status
 from gpubench.timing import Timing
 
 PROBES = (64, 16, 4)
@@ -42,11 +42,13 @@ class Runner:
         backend: Backend,
         timing: Timing,
         seed: int,
+        fill: Fill = Fill.UNIFORM,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._backend = backend
         self._timing = timing
         self._seed = seed
+        self._fill = fill
         self._sleep = sleep
         self._loaded: OrderedDict[tuple[Problem, bool], tuple[Operands, Reference]] = OrderedDict()
         self._verified: dict[Point, float] = {}
@@ -103,7 +105,7 @@ class Runner:
         free = self._backend.bytes_free()
         if needed > free:
             raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
-        inputs = make_inputs(problem, self._seed)
+        inputs = make_inputs(problem, self._seed, self._fill)
         operands = self._backend.load(problem, inputs, cold=cold)
         reference = make_reference(self._backend.xp, problem.op, *operands.inputs)
         self._loaded[key] = operands, reference

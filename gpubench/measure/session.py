@@ -98,7 +98,7 @@ def run(
 
     interrupted = complete = False
     try:
-        executor.begin(sweep.timing, sweep.seed)
+        executor.begin(sweep.timing, sweep.seed, sweep.operands)
         for point, reason in planned.items():
             if reason is not None and not rows[point]:
                 keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))

@@ -20,7 +20,7 @@ from gpubench.errors import DeviceUnavailableError
 from gpubench.measure.child import Built, Done, Opened, Raised
 from gpubench.measure.lock import DeviceLock
 from gpubench.measured import Device, Measurement
-from gpubench.model import Point, Status, Timer
+from gpubench.model import Fill, Point, Status, Timer
 from gpubench.timing import Timing
 
 BOOT = (
@@ -54,7 +54,7 @@ class Worker:
         self._asked = (device, timer)
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
-        self._policy: tuple[Timing, int] | None = None
+        self._policy: tuple[Timing, int, Fill] | None = None
         self._faults: Counter[str] = Counter()
         """Children that each variant has cost since one of its points was measured."""
 
@@ -97,16 +97,16 @@ class Worker:
         names = dict.fromkeys((*self._spent_s, *self._childs_s))
         return {n: self._spent_s.get(n, 0.0) + self._childs_s.get(n, 0.0) for n in names}
 
-    def begin(self, timing: Timing, seed: int) -> None:
+    def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
         """Tell the child how to measure; later children will be told the same."""
         if self._policy:
             self._spent_s.clear()
-        self._policy = timing, seed
+        self._policy = timing, seed, fill
         self._childs_s = {}
         self._faults.clear()
         if self._process is None:
             self._start()
-        self._ask("begin", timing, seed, limit_s=START_LIMIT_S)
+        self._ask("begin", *self._policy, limit_s=START_LIMIT_S)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Build ahead. If that takes the child down, each point is built when its turn comes."""

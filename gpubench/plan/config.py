@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, Cache, Scope, Tile, Timer
+from gpubench.model import DTYPES, Cache, Fill, Scope, Tile, Timer
 from gpubench.operation import OPERATIONS
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
@@ -38,6 +38,7 @@ class Sweep:
 
     output: Path | None = None
     seed: int = 2006
+    operands: Fill = Fill.UNIFORM
     caches: tuple[Cache, ...] = (Cache.COLD,)
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
     timer: Timer = Timer.EVENTS
@@ -216,6 +217,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "kernels": ("kernels", _folder),
     "output": ("output", _file),
     "seed": ("seed", _number(0, 2**63 - 1, whole=True)),
+    "operands": ("operands", lambda flag, text: Fill(_one_of(tuple(Fill))(flag, text))),
     "rounds": ("rounds", _number(1, 1000, whole=True)),
     "precision": ("precision", _fraction),
     "cache": ("caches", _both(Cache)),

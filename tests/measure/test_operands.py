@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpubench.measure import operands as module
 from gpubench.measure.operands import INTEGER_BOUND, make_inputs, make_reference
-from gpubench.model import DTYPES, Problem
+from gpubench.model import DTYPES, Fill, Problem
 
 SHAPES = [(1, 1, 1), (3, 5, 7), (2, 3, 31), (7, 1, 5), (1, 7, 64), (5, 3, 129)]
 
@@ -145,3 +145,17 @@ def test_norms_are_those_of_rows_and_columns() -> None:
     assert reference.column_norms.shape == (1, 3)
     assert reference.row_norms[1, 0] == pytest.approx(sum(float(x) ** 2 for x in a[1]) ** 0.5)
     assert reference.column_norms[0, 2] == pytest.approx(sum(float(x) ** 2 for x in b[:, 2]) ** 0.5)
+
+
+def test_index_operands_are_multiples_of_the_element_number() -> None:
+    a, b = make_inputs(problem(2, 2, 3, "int32"), 1, Fill.INDEX)
+    assert a.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert b.tolist() == [[0, 2], [4, 6], [8, 10]]
+    assert (a.dtype, b.dtype) == (np.int32, np.int32)
+
+
+def test_index_operands_make_products_that_wrap_and_the_reference_wraps_with_them() -> None:
+    a, b = make_inputs(problem(1, 2, 30_000, "int32"), 1, Fill.INDEX)
+    exact = [sum(k * 2 * (2 * k + j) for k in range(30_000)) for j in range(2)]
+    assert max(exact) > 2**31
+    assert make_reference(np, a, b).parts[0].tolist() == [[wrapped(one) for one in exact]]

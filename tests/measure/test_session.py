@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from gpubench.measure.executor import Executor, InProcess, open_backend
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import default_output, run, source_hash
 from gpubench.measured import Measurement
-from gpubench.model import DTYPES, CudaVariant, Launch, Point, Status, Timer, edges
+from gpubench.model import DTYPES, CudaVariant, Fill, Launch, Point, Status, Timer, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.config import Sweep
 from gpubench.plan.registry import variants
@@ -274,16 +273,19 @@ def test_every_variant_of_ours_has_a_hash_of_its_own() -> None:
     assert len(set(hashes)) == len(hashes)
 
 
-def test_a_measurement_carries_the_sweeps_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen = []
 
-    def remember(_problem: object, seed: int) -> object:
-        seen.append(seed)
+    def remember(_problem: object, seed: int, fill: Fill) -> object:
+        seen.append((seed, fill))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gpubench.measure.runner.make_inputs", remember)
-    run(replace(asked(variants=("cpu_blas",)), seed=77), InProcess(FakeBackend()), Diary(), None)
-    assert seen == [77]
+    sweep = asked(variants=("cpu_blas",), seed=77, operands=Fill.INDEX)
+    run(sweep, InProcess(FakeBackend()), Diary())
+    assert seen == [(77, Fill.INDEX)]
 
 
 # ---- going on

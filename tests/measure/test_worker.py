@@ -18,7 +18,7 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import MOST_FAULTS, Worker
-from gpubench.model import Point, Status, Tile, Timer
+from gpubench.model import Fill, Point, Status, Tile, Timer
 from gpubench.plan.registry import load
 from gpubench.timing import Timing
 
@@ -71,7 +71,7 @@ def at(folder: Path, edge: int, name: str = "faulty") -> Point:
 @pytest.fixture
 def worker() -> Iterator[Worker]:
     with Worker("cpu", Timer.EVENTS) as worker:
-        worker.begin(QUICK, 1)
+        worker.begin(QUICK, 1, Fill.UNIFORM)
         yield worker
 
 
@@ -91,13 +91,13 @@ def _status(process: Path) -> str:
 
 
 def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, folder: Path) -> None:
-    worker.begin(replace(QUICK, point_limit_s=1.0), 1)
+    worker.begin(replace(QUICK, point_limit_s=1.0), 1, Fill.UNIFORM)
     reasons = {edge: worker.measure(at(folder, edge)) for edge in (2, 3, 4)}
     assert {one.status for one in reasons.values()} == {Status.ERROR}
     assert reasons[2].reason == "crashed: Segmentation fault (signal 11)"
     assert reasons[3].reason == "hung: no answer within 1 s; killed"
     assert reasons[4].reason == "ended by itself with exit code 7"
-    worker.begin(QUICK, 1)
+    worker.begin(QUICK, 1, Fill.UNIFORM)
     assert worker.measure(at(folder, 1)).status == Status.OK  # in a fresh child
 
 
@@ -156,7 +156,7 @@ def test_what_kernels_print_is_not_our_output(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Worker("cpu", Timer.EVENTS) as worker:  # inherits what capfd put in place
-        worker.begin(QUICK, 1)
+        worker.begin(QUICK, 1, Fill.UNIFORM)
         assert worker.measure(at(folder, 6)).status == Status.OK
     out, err = capfd.readouterr()
     assert out == ""
@@ -184,12 +184,12 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from gpubench.measure.worker import Worker
-from gpubench.model import Tile, Timer
+from gpubench.model import Fill, Tile, Timer
 from gpubench.plan.registry import load
 from gpubench.timing import Timing
 from fakes import point
 with Worker("cpu", Timer.EVENTS) as worker:
-    worker.begin(Timing(rounds=1), 1)
+    worker.begin(Timing(rounds=1), 1, Fill.UNIFORM)
     print("ready", flush=True)
     worker.measure(point(load(Path({path!r}), "gemm"), tile=Tile((3,))))
 """

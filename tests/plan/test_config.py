@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Scope, Tile, Timer
+from gpubench.model import Cache, Fill, Scope, Tile, Timer
 from gpubench.plan.config import Sweep, read_sweep
 
 
@@ -46,6 +46,7 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
             "kernels": "mine",
             "output": "some.csv",
             "seed": "7",
+            "operands": "index",
             "rounds": "2",
             "precision": "1%",
             "cache": "both",
