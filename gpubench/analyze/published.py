@@ -124,7 +124,7 @@ class Judgement:
     """None: not judged, because a figure is missing."""
 
     missing: str = ""
-    """The labels of the figures that are missing."""
+    """Which figures are."""
 
     @property
     def holds(self) -> bool | None:
@@ -135,7 +135,7 @@ class Judgement:
     def sentence(self) -> str:
         """`shape differs: minimum at 4: measured at 8, published at 4`."""
         if self.measured is None:
-            return f"shape not judged: {self.rule.statement}: nothing measured at {self.missing}"
+            return f"shape not judged: {self.rule.statement}: {self.missing}"
         verdict = "holds" if self.measured.holds else "differs"
         return (
             f"shape {verdict}: {self.rule.statement}: "
@@ -166,7 +166,7 @@ def judge(
         rule=rule,
         published=observe(rule, figure, published, slower[0]),
         measured=ours,
-        missing=", ".join(missing),
+        missing=f"nothing measured at {', '.join(missing)}" if measured else "nothing measured",
     )
 
 

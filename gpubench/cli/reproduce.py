@@ -1,0 +1,48 @@
+"""`gpubench reproduce`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gpubench.cli import options as option
+from gpubench.cli.app import app
+
+
+@app.command(epilog="Example: gpubench reproduce p100-tiles")
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments, or TOML files of your own. Default: all there are."),
+    ] = None,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the experiments and measure nothing.")
+    ] = False,
+    device: option.DeviceName = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder for the CSVs and the markdown. Default: results/<time>-<device>-reproduce",
+        ),
+    ] = None,
+    rounds: Annotated[
+        str | None, typer.Option(help="Rounds of every sweep. Default: as each experiment says.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Seconds for each experiment, shared out among its points.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite what the folder holds of an earlier run.")
+    ] = False,
+) -> None:
+    """Run published experiments again: their figures, yours, and whether the shape holds."""
+    from gpubench.show.reproduce import list_experiments, run_reproduce
+
+    if listing:
+        list_experiments(names or [])
+        return
+    options = {"device": device, "output": output, "rounds": rounds, "budget": budget}
+    raise typer.Exit(run_reproduce(names or [], options, force=force))

@@ -1,0 +1,143 @@
+"""Runs an experiment's sweeps, one after the other, and keeps their rows together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpubench.backends import Backend
+from gpubench.measure.remembered import folder as remembered_in
+from gpubench.measure.remembered import recall, remember
+from gpubench.measure.session import Outcome, Watcher, run
+from gpubench.measured import Device
+from gpubench.model import Status
+from gpubench.plan.config import Sweep
+from gpubench.plan.experiments import Experiment, ExperimentSweep
+from gpubench.plan.sweep import plan
+from gpubench.table import ResultFile, Row, write
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How thoroughly to measure; None: as each experiment says."""
+
+    rounds: int | None = None
+    budget_s: float | None = None
+    """Wall time for all points of an experiment together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """What came of an experiment."""
+
+    experiment: Experiment
+    rows: list[Row]
+    devices: tuple[Device, ...]
+    """That its sweeps ran on."""
+
+    interrupted: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether a point was wrong or ended in an error."""
+        return any(one.status in {Status.WRONG, Status.ERROR} for one in self.rows)
+
+
+def reproduce(
+    experiment: Experiment,
+    backends: Mapping[str, Backend],
+    watcher: Watcher,
+    folder: Path,
+    pace: Pace,
+    tell: Callable[[str], None],
+) -> Reproduction:
+    """Run the sweeps that these backends can, `cuda` and `cpu` or `cpu` alone.
+
+    Rows go to `folder/NAME.csv`; while it runs, each sweep's to a file of its own. Ctrl-C ends it
+    early and keeps what was measured. `tell` is given a line before each sweep.
+    """
+    todo = experiment.sweeps_for(gpu="cuda" in backends)
+    paced = _paced([one.sweep for one in todo], pace)
+    rows: list[Row] = []
+    parts: list[Path] = []
+    interrupted = False
+    for number, (one, sweep) in enumerate(zip(todo, paced, strict=True), 1):
+        backend = backends[sweep.device]
+        tell(f"{experiment.name}, sweep {number} of {len(todo)}: {_title(sweep)}")
+        parts.append(folder / f"{experiment.name}.sweep-{number}.csv")
+        file = ResultFile(parts[-1], overwrite=True)
+        if one.remember:
+            interrupted = _run_once(one, backend, watcher, file, rows, tell)
+        else:
+            outcome = run(sweep, backend, watcher, file)
+            rows += outcome.rows
+            interrupted = outcome.interrupted
+        if interrupted:
+            break
+    write(rows, folder / f"{experiment.name}.csv")
+    for part in parts:
+        part.unlink(missing_ok=True)
+    names = dict.fromkeys(one.sweep.device for one in todo)
+    return Reproduction(
+        experiment=experiment,
+        rows=rows,
+        devices=tuple(backends[name].device for name in names),
+        interrupted=interrupted,
+    )
+
+
+def _paced(sweeps: list[Sweep], pace: Pace) -> list[Sweep]:
+    """The sweeps with the rounds asked for, and each with its points' share of the budget."""
+    counts = [len(plan(sweep, sweep.device)) for sweep in sweeps]
+    paced = []
+    for sweep, count in zip(sweeps, counts, strict=True):
+        timing = sweep.timing
+        if pace.rounds is not None:
+            timing = replace(timing, rounds=pace.rounds)
+        if pace.budget_s is not None:
+            timing = replace(timing, budget_s=pace.budget_s * count / sum(counts))
+        paced.append(replace(sweep, timing=timing))
+    return paced
+
+
+def _run_once(
+    one: ExperimentSweep,
+    backend: Backend,
+    watcher: Watcher,
+    file: ResultFile,
+    rows: list[Row],
+    tell: Callable[[str], None],
+) -> bool:
+    """Add the rows of a sweep that is measured once on a machine; whether it was interrupted.
+
+    A launch may take half a minute, so it is timed once, by the launch that is verified.
+    """
+    kept: dict[tuple[int, int, int], list[Row]] = {size: [] for size in one.sweep.sizes}
+    missing: dict[tuple[int, int, int], None] = {}
+    for point in plan(one.sweep, one.sweep.device):
+        size = (point.problem.m, point.problem.n, point.problem.k)
+        if known := recall(point, backend.device):
+            kept[size].append(known)
+        else:
+            missing[size] = None
+    for size, known_rows in kept.items():
+        if size not in missing:
+            rows += known_rows
+    if not missing:
+        tell(f"measured on this machine before; kept in {remembered_in()}")
+        return False
+    tell(f"slow loops, half a minute each at worst; measured once, then kept in {remembered_in()}")
+    timing = replace(one.sweep.timing, rounds=1, few_samples=1)
+    sweep = replace(one.sweep, sizes=tuple(missing), timing=timing)
+    outcome: Outcome = run(sweep, backend, watcher, file)
+    for measured in outcome.rows:
+        remember(measured, backend.device)
+    rows += outcome.rows
+    return outcome.interrupted
+
+
+def _title(sweep: Sweep) -> str:
+    """`register_tile (gemm, int32)`."""
+    names = ", ".join(sweep.variants) or "all variants"
+    return f"{names} ({sweep.op}, {', '.join(sweep.dtypes)})"
