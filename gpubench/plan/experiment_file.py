@@ -37,6 +37,9 @@ from gpubench.plan.registry import unknown
 from gpubench.plan.toml_table import TomlTable, is_fact, is_number
 from gpubench.table import NAMES
 
+LONGEST_NUMBER = 20
+"""Digits; Python refuses to convert thousands."""
+
 _BESIDE_PACKAGE = Path(__file__).parents[2] / "configs"
 _IN_PACKAGE = Path(__file__).parents[1] / "configs"
 
@@ -191,7 +194,9 @@ def _along(one: TomlTable, device: str) -> list[Cell]:
     published = one.take("published", {})
     if not isinstance(published, dict) or not all(map(_is_positive, published.values())):
         raise one.refused("published", "must be a table of positive numbers: { 8 = 2.1, 16 = 1.8 }")
-    labels = dict.fromkeys((*published, *one.labels("also")))
+    labels = list(dict.fromkeys((*published, *one.labels("also"))))
+    if all(label.isdecimal() and len(label) < LONGEST_NUMBER for label in labels):
+        labels.sort(key=int)  # tiles and sizes: whatever is measured besides falls into its place
     axis = one.text("axis")
     if labels and axis not in SELECTABLE:
         raise UsageError(f"{one.where}: axis: {unknown('key', axis, SELECTABLE)}")

@@ -19,8 +19,6 @@ from gpubench.table import Row
 
 RATIO = "ratio: how many times as fast as published"
 
-FOUR_DIGITS = 1000
-
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
@@ -69,7 +67,7 @@ def _series(one: Compared, *, whole: bool) -> Grid:
     columns: list[tuple[str, Callable[[Line], str]]] = [
         (series.axis, lambda line: line.cell.label),
         *((name, _fact_of(name)) for name in facts),
-        (f"published, {unit}", lambda line: figure(series.figure, line.cell.published)),
+        (f"published, {unit}", lambda line: _fact(line.cell.published)),
         (f"measured, {unit}", _main),
         ("ratio", lambda line: number_of_digits(line.ratio)),
         ("% of peak then", lambda line: number(line.published_percent_of_peak, 1)),
@@ -112,7 +110,7 @@ def _percent_now(of: Figure) -> Callable[[Line], str]:
 def _explained(name: str) -> Callable[[Line], str]:
     def cell(line: Line) -> str:
         row = line.figures[0].row
-        return _fact(getattr(row, name)) if row else ""
+        return _ours(getattr(row, name)) if row else ""
 
     return cell
 
@@ -140,7 +138,7 @@ def _devices(done: Reproduction) -> Grid:
 
 
 def _today(device: Device, fact: Callable[[Device], object]) -> str:
-    return _fact(fact(device) or None)
+    return _ours(fact(device) or None)
 
 
 def failures(rows: Iterable[Row]) -> list[str]:
@@ -204,8 +202,12 @@ def number_of_digits(value: float | None, digits: int = 3) -> str:
 
 
 def _fact(value: object) -> str:
+    """A published fact with every digit that was published."""
     if value is None:
         return ""
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def _ours(value: object) -> str:
+    """A fact of today, four digits of a fraction."""
+    return f"{value:.4g}" if isinstance(value, float) else _fact(value)
