@@ -32,7 +32,6 @@ from gpubench.plan.experiments import (
     When,
     check,
 )
-from gpubench.plan.ranges import shown
 from gpubench.plan.registry import unknown
 from gpubench.plan.toml_table import TomlTable, is_fact, is_number
 from gpubench.table import NAMES
@@ -103,7 +102,7 @@ def _load(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         if isinstance(error, OSError):
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
-        raise UsageError(f"{shown(str(path))} is not TOML: {error}") from error
+        raise UsageError(f"{path} is not TOML: {error}") from error
 
 
 def _device(one: TomlTable) -> PublishedDevice:

@@ -137,9 +137,7 @@ def test_the_slower_series_may_be_the_one_that_lacks_a_figure() -> None:
     assert "nothing measured at 2048" in lacking.sentence
 
 
-FIGURES = st.dictionaries(
-    st.integers(1, 64).map(str), st.floats(1e-3, 1e6), min_size=2, max_size=8
-)
+FIGURES = st.dictionaries(st.integers(1, 64).map(str), st.floats(1e-3, 1e6), min_size=2, max_size=8)
 
 
 @given(FIGURES, st.sampled_from([k for k in Kind if k != Kind.FASTER_THAN]), st.data())
