@@ -51,7 +51,7 @@ axis = "tile"
 where = { variant = "cpu_tile", size = 64 }
 published = { 4 = 3.5, 16 = 1 }
 also = 8
-beside = [{ name = "over the loop", figure = "speedup", over = { variant = "cpu_naive", tile = "" } }]
+beside = [{ name = "× loop", figure = "speedup", over = { variant = "cpu_naive", tile = "" } }]
 explain = ["cgma"]
 rules = [{ rule = "falls-until", at = 16, by = 2 }]
 
