@@ -33,8 +33,13 @@ class Figure(StrEnum):
 
     @property
     def heading(self) -> str:
-        """As a column's heading says it."""
-        return {"ms": "ms", "gflops": "GFLOP/s", "gbytes_per_s": "GB/s", "speedup": "×"}[self]
+        """As a table's title says it."""
+        return {
+            "ms": "ms",
+            "gflops": "GFLOP/s",
+            "gbytes_per_s": "GB/s",
+            "speedup": "times as fast",
+        }[self]
 
     def times_as_fast(self, figure: float, other: float) -> float:
         """How many times as fast `figure` is as `other`: of times the inverse ratio."""

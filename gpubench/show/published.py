@@ -19,6 +19,9 @@ from gpubench.table import Row
 
 RATIO = "ratio: how many times as fast as published"
 
+GAP = 2
+"""Blanks between a terminal's columns."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
@@ -62,21 +65,20 @@ def grids(done: Reproduction, compared: Sequence[Compared], *, whole: bool) -> l
 
 def _series(one: Compared, *, whole: bool) -> Grid:
     series = one.series
-    unit = series.figure.heading
     facts = dict.fromkeys(name for cell in series.cells for name in cell.facts if whole)
     columns: list[tuple[str, Callable[[Line], str]]] = [
         (series.axis, lambda line: line.cell.label),
         *((name, _fact_of(name)) for name in facts),
-        (f"published, {unit}", lambda line: _fact(line.cell.published)),
-        (f"measured, {unit}", _main),
+        ("published", lambda line: _fact(line.cell.published)),
+        ("measured", _main),
         ("ratio", lambda line: number_of_digits(line.ratio)),
         ("% of peak then", lambda line: number(line.published_percent_of_peak, 1)),
-        ("now", _percent_now(series.figure)),
+        ("% of peak now", _percent_now(series.figure)),
         *((column.name, _beside(place)) for place, column in enumerate(series.columns) if place),
         *((name.replace("_", " "), _explained(name)) for name in series.explain),
     ]
     return Grid(
-        title=series.name,
+        title=f"{series.name} ({series.figure.heading})",
         columns=tuple(name for name, _ in columns),
         rows=tuple(tuple(cell(line) for _, cell in columns) for line in one.lines),
         below=tuple(judgement.sentence for judgement in one.judgements),
@@ -146,9 +148,12 @@ def failures(rows: Iterable[Row]) -> list[str]:
     return [f"{one.status}: {one.label}: {one.reason}" for one in rows if one.status != Status.OK]
 
 
-def as_renderable(grid: Grid) -> RenderableType:
-    """For the terminal."""
+def as_renderable(grid: Grid, available: int) -> RenderableType:
+    """For a terminal of so many columns."""
     listing = table(*grid.columns, left=grid.columns[:1] if _numeric(grid) else None)
+    listing.collapse_padding = True
+    for column, width in zip(listing.columns, _widths(grid, available), strict=True):
+        column.width = width
     for row in grid.rows:
         listing.add_row(*map(Text, row))  # not as markup: C[i] is no style
     return Group(
@@ -156,6 +161,21 @@ def as_renderable(grid: Grid) -> RenderableType:
         listing,
         *(Text(line, style=_style(line)) for line in grid.below),
     )
+
+
+def _widths(grid: Grid, available: int) -> list[int]:
+    """Of the columns: what does not fit is broken between words, and no figure is cut."""
+    texts = list(zip(grid.columns, *grid.rows, strict=True))
+    widths = [max(len(text) for text in column) for column in texts]
+    least = [
+        max(len(word) for text in column for word in text.split() or ("",)) for column in texts
+    ]
+    slack = [width - low for width, low in zip(widths, least, strict=True)]
+    while sum(widths) + GAP * (len(widths) - 1) > available and any(slack):
+        widest = slack.index(max(slack))
+        widths[widest] -= 1
+        slack[widest] -= 1
+    return widths
 
 
 def as_markdown(grid: Grid) -> str:

@@ -149,7 +149,7 @@ def _show(one: Done) -> None:
     for line in _opening(one):
         out.print(Text(line))
     for grid in grids(one.ran, one.compared, whole=False):
-        out.print(as_renderable(grid))
+        out.print(as_renderable(grid, out.width))
     for line in (*failures(one.ran.rows), *experiment.notes):
         out.print(Text(f"\n{line}"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,10 +64,10 @@ class FakeGpu(FakeBackend):
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "loops"
     monkeypatch.setattr(remembered, "folder", lambda: folder)
-    yield folder
+    return folder
 
 
 def ran(folder: Path, *, gpu: bool = False, pace: Pace | None = None, **backends: Any) -> Any:
