@@ -166,10 +166,8 @@ def as_renderable(grid: Grid, available: int) -> RenderableType:
 def _widths(grid: Grid, available: int) -> list[int]:
     """Of the columns: what does not fit is broken between words, and no figure is cut."""
     texts = list(zip(grid.columns, *grid.rows, strict=True))
-    widths = [max(len(text) for text in column) for column in texts]
-    least = [
-        max(len(word) for text in column for word in text.split() or ("",)) for column in texts
-    ]
+    widths = [max(map(len, column)) for column in texts]
+    least = [max(map(len, " ".join(column).split()), default=0) for column in texts]
     slack = [width - low for width, low in zip(widths, least, strict=True)]
     while sum(widths) + GAP * (len(widths) - 1) > available and any(slack):
         widest = slack.index(max(slack))
