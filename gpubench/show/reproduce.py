@@ -19,8 +19,8 @@ from gpubench.measure.side_by_side import Compared, Line, side_by_side
 from gpubench.plan.config import read_sweep
 from gpubench.plan.experiment_file import find
 from gpubench.plan.experiments import Experiment
+from gpubench.show.grids import RATIO, as_markdown, as_renderable, failures, grids
 from gpubench.show.progress import progress
-from gpubench.show.published import RATIO, as_markdown, as_renderable, failures, grids
 from gpubench.show.tables import console, table
 
 SUMMARY = "reproduce"
