@@ -1,4 +1,4 @@
-"""The nouns of a comparison: sides, limits, findings and their verdicts. docs/diff.md is for users."""
+"""The nouns of a comparison: sides, limits, findings, verdicts. docs/diff.md is for users."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ import sys
 
 import typer
 
-from gpubench.cli import device, explain, new_kernel, reproduce, sweep
+from gpubench.cli import device, diff, explain, new_kernel, reproduce, sweep
 from gpubench.cli.app import app
 from gpubench.errors import INTERRUPTED, GpubenchError
 
-__all__ = ["app", "device", "explain", "main", "new_kernel", "reproduce", "sweep"]
+__all__ = ["app", "device", "diff", "explain", "main", "new_kernel", "reproduce", "sweep"]
 
 
 def main() -> None:

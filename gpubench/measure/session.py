@@ -6,7 +6,7 @@ import hashlib
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,16 +66,22 @@ class Outcome:
 
 
 def run(
-    sweep: Sweep, executor: Executor, watcher: Watcher, file: ResultFile | None = None
+    sweep: Sweep,
+    executor: Executor,
+    watcher: Watcher,
+    file: ResultFile | None = None,
+    wanted: Callable[[Point], bool] = lambda _point: True,
 ) -> Outcome:
     """Plan, compile and measure a sweep; every row is in the file before the next point starts.
+
+    `wanted` leaves points out that the sweep's lists cannot.
 
     Ctrl-C ends it early and keeps what was measured. Raises UsageError if nothing can be measured
     or the file cannot be written, before anything is.
     """
     began = time.perf_counter()
     device = executor.device
-    planned = plan(sweep, device.backend)
+    planned = {p: reason for p, reason in plan(sweep, device.backend).items() if wanted(p)}
     hashes = {variant: source_hash(variant) for variant in {point.variant for point in planned}}
     rows: dict[Point, list[Row]] = {point: [] for point in planned}
     if file:

@@ -1,0 +1,188 @@
+"""What a comparison reads: files of either side, their points, and whether they may be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gpubench.analyze.verdicts import Side
+from gpubench.errors import UsageError
+from gpubench.model import Status
+from gpubench.plan.ranges import parse_names, parse_sizes
+from gpubench.plan.registry import unknown
+from gpubench.table import Row, read
+
+Key = tuple[str | int, ...]
+
+MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
+"""Columns in which both sides must agree, and what a message puts before their values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One side of a comparison: the rows of one file, or of several sweeps of one build."""
+
+    rows: tuple[Row, ...]
+    files: tuple[Path, ...]
+    """The file of each row."""
+
+    @cached_property
+    def points(self) -> dict[Key, list[Row]]:
+        """The rows of each point, in the order of the files."""
+        points: dict[Key, list[Row]] = {}
+        for one in self.rows:
+            points.setdefault(one.key, []).append(one)
+        return points
+
+    @cached_property
+    def sides(self) -> dict[Key, Side]:
+        """What this side knows of each point: the rounds of all its rows, pooled."""
+        return {key: pooled(rows) for key, rows in self.points.items()}
+
+    @property
+    def names(self) -> str:
+        """`base.csv`, or `base-1.csv and 4 more`."""
+        files = list(dict.fromkeys(self.files))
+        return f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else str(files[0])
+
+    def chosen(self, keep: Callable[[Row], bool]) -> Table:
+        """The side with some of its rows."""
+        pairs = [pair for pair in zip(self.rows, self.files, strict=True) if keep(pair[0])]
+        return Table(rows=tuple(row for row, _ in pairs), files=tuple(path for _, path in pairs))
+
+    def with_rows(self, rows: Iterable[Row], source: str, *, instead: bool) -> Table:
+        """The side with fresh rows, beside what it knows of their points or instead of it."""
+        fresh = tuple(rows)
+        keys = {one.key for one in fresh}
+        kept = self.chosen(lambda one: not (instead and one.key in keys))
+        return Table(rows=kept.rows + fresh, files=kept.files + (Path(source),) * len(fresh))
+
+
+def read_table(paths: Sequence[Path]) -> Table:
+    """The rows of a side's files.
+
+    Raises UsageError for a file that cannot be used, and for one that is given twice: its rounds
+    would count as evidence twice.
+    """
+    rows: list[Row] = []
+    files: list[Path] = []
+    for number, path in enumerate(paths):
+        if path.resolve() in {other.resolve() for other in paths[:number]}:
+            raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
+        of_file = read(path)
+        if not of_file:
+            raise UsageError(f"{path}: holds no points")
+        for one in of_file:
+            _check(one, path)
+        rows += of_file
+        files += [path] * len(of_file)
+    return Table(rows=tuple(rows), files=tuple(files))
+
+
+def _check(one: Row, path: Path) -> None:
+    if one.status not in set(Status):
+        known = ", ".join(Status)
+        raise UsageError(
+            f"{path}: {one.label}: '{one.status or ''}' in column 'status'; it is one of {known}"
+        )
+    if one.status != Status.OK:
+        return
+    for column, times in (("median_us", [one.median_us]), ("round_medians_us", _rounds(one, path))):
+        if not all(time_us and 0 < time_us < math.inf for time_us in times):
+            raise UsageError(
+                f"{path}: {one.label}: a point that is ok has positive times in '{column}'"
+            )
+
+
+def _rounds(one: Row, path: Path | None = None) -> list[float]:
+    """The round medians of a row; the median itself where none are kept."""
+    text = one.round_medians_us or repr(one.median_us)
+    try:
+        return [float(part) for part in text.split(";")]
+    except ValueError:
+        raise UsageError(
+            f"{path}: {one.label}: '{text[:60]}' in column 'round_medians_us' is no list of "
+            "numbers joined by ;"
+        ) from None
+
+
+def pooled(rows: Sequence[Row]) -> Side:
+    """What rows of one point say together: a failure decides, else all rounds count."""
+    for one in rows:
+        if one.status in {Status.WRONG, Status.ERROR}:
+            return Side(status=Status(one.status), reason=one.reason or "")
+    timed = [one for one in rows if one.status == Status.OK]
+    if not timed:
+        return Side(status=Status.SKIPPED, reason=rows[0].reason or "skipped")
+    rounds = [(time_us, one.sm_mhz) for one in timed for time_us in _rounds(one)]
+    clocks = [mhz for _, mhz in rounds if mhz]
+    return Side(
+        rounds_us=tuple(time_us for time_us, _ in rounds),
+        # A row keeps one clock for all its rounds.
+        cycles=tuple(time_us * mhz for time_us, mhz in rounds if mhz)
+        if len(clocks) == len(rounds)
+        else (),
+    )
+
+
+def check_machines(base: Table, new: Table) -> None:
+    """Raise UsageError, naming both, where files come from different GPUs, drivers or CUDA."""
+    seen: dict[str, tuple[str, str]] = {}
+    for table in (base, new):
+        for one, path in zip(table.rows, table.files, strict=True):
+            for column in MACHINE:
+                value = getattr(one, column)
+                if value is None:
+                    continue
+                first, where = seen.setdefault(column, (value, str(path)))
+                if value != first:
+                    raise UsageError(
+                        f"{where} was measured on {_machine(column, first)}, {path} on "
+                        f"{_machine(column, value)}: their times say nothing about a change; "
+                        "--ignore-device compares them all the same"
+                    )
+
+
+def _machine(column: str, value: str) -> str:
+    return f"{MACHINE[column]}{value}"
+
+
+def selection(only: str | None, exclude: str | None, rows: Iterable[Row]) -> Callable[[Row], bool]:
+    """Whether `--only` and `--exclude`, lists of variants and sizes, leave a row in.
+
+    A row is in if it is of an `only` variant and an `only` size, where the list has any, and of no
+    `exclude` variant or size. Raises UsageError for what no row is.
+    """
+    rows = list(rows)
+    variants = list(dict.fromkeys(one.variant for one in rows))
+    sizes = {(one.m, one.n, one.k) for one in rows}
+
+    def parse(flag: str, text: str | None) -> tuple[set[str], set[tuple[int, int, int]]]:
+        names, shapes = set(), set()
+        for item in parse_names(text or ""):
+            if item in variants:
+                names.add(item)
+            elif item[0].isdecimal():
+                found = set(parse_sizes(item)) & sizes
+                if not found:
+                    raise UsageError(f"{flag}: no point has the size {item}")
+                shapes |= found
+            else:
+                raise UsageError(f"{flag}: {unknown('variant or size', item, variants)}")
+        return names, shapes
+
+    wanted, unwanted = parse("--only", only), parse("--exclude", exclude)
+
+    def keep(one: Row) -> bool:
+        size = (one.m, one.n, one.k)
+        return (
+            (not wanted[0] or one.variant in wanted[0])
+            and (not wanted[1] or size in wanted[1])
+            and one.variant not in unwanted[0]
+            and size not in unwanted[1]
+        )
+
+    return keep
