@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpubench.analyze.shift import adjusted, least_p, log_interval, log_ratio, p_value
 from gpubench.analyze.verdicts import Comparison, Finding, Key, Limits, Side, Verdict
 from gpubench.model import Status
+
+ROUNDING = 1 + 1e-9
+"""SciPy's p-value of complete separation may differ from ours in its last digits."""
 
 
 def compare(
@@ -48,6 +52,9 @@ def compare(
             findings[key] = _one_sided(before, after)
         else:
             untimed[key] = _why(after if after.reason != nothing.reason else before)
+    on_cpu = {key: both[key] for key in both if both[key][0].on_cpu and both[key][1].on_cpu}
+    if on_cpu and not all(enough_sweeps(*pair, limits.q) for pair in on_cpu.values()):
+        findings |= _held_back({key: findings[key] for key in on_cpu})
     return Comparison(
         findings=findings,
         untimed=untimed,
@@ -55,6 +62,30 @@ def compare(
         drift=math.exp(drift),
         untested=len(effects) - len(tested),
     )
+
+
+def enough_sweeps(base: Side, new: Side, q: float) -> bool:
+    """Whether the sweeps alone, each one figure, could show a shift."""
+    return least_p(len(base.sweeps_us), len(new.sweeps_us)) <= q
+
+
+def _held_back(findings: dict[Key, Finding]) -> dict[Key, Finding]:
+    """Findings of few sweeps on a CPU: where most of what stayed cannot be shown to, none moved.
+
+    A process's layout in memory shifts its times by ten percent or more, alike in all its rounds
+    (Mytkowicz, Diwan, Hauswirth and Sweeney, ASPLOS 2009), and neighbours take their share. The
+    points that did not move tell how much of that there was.
+    """
+    counts = Counter(one.verdict for one in findings.values())
+    if counts[Verdict.AMBIGUOUS] <= counts[Verdict.SAME]:
+        return findings
+    noisy = "the machine is too noisy for so few sweeps"
+    return {
+        key: replace(one, verdict=Verdict.AMBIGUOUS, reason=noisy)
+        if one.verdict in {Verdict.SLOWER, Verdict.FASTER}
+        else one
+        for key, one in findings.items()
+    }
 
 
 def _rounds(pair: tuple[Side, Side]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -112,6 +143,9 @@ class _Effect:
     p_beside_drift: float | None
     """That the point moved as far as the machine did."""
 
+    sweeps_agree: bool
+    """Whether the sweeps, each one figure, differ between the sides too."""
+
     p_adjusted: float | None = None
 
     @classmethod
@@ -132,6 +166,10 @@ class _Effect:
                 [math.log(time_us) + drift / 2 for time_us in base],
                 [math.log(time_us) - drift / 2 for time_us in new],
             )
+        # Rounds of one sweep share what its process did to them. So the sweeps must agree: by the
+        # test where there are enough, or else each of one side with each of the other.
+        medians = before.sweep_medians_us, after.sweep_medians_us
+        attainable = least_p(*map(len, medians))
         fastest_us = min(statistics.median(base), statistics.median(new))
         return cls(
             before=before,
@@ -143,6 +181,7 @@ class _Effect:
             drift=drift,
             p=p,
             p_beside_drift=beside,
+            sweeps_agree=p_value(*medians) <= max(limits.q, attainable * ROUNDING),
         )
 
     def judged(self, limits: Limits) -> Finding:
@@ -169,6 +208,8 @@ class _Effect:
         way = self._way(0.0, self.p_adjusted, limits)
         if way == 0:
             return Verdict.AMBIGUOUS, ""
+        if not self.sweeps_agree:
+            return Verdict.AMBIGUOUS, "its sweeps disagree"
         if self._clock_explains():
             return Verdict.CLOCK, ""
         if self._way(self.drift, self.p_beside_drift, limits) != way:

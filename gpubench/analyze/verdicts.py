@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Generic, TypeVar
 
 from gpubench.model import Status
@@ -59,16 +60,29 @@ class Side:
 
     status: Status = Status.OK
     reason: str = ""
-    rounds_us: tuple[float, ...] = ()
-    """Round medians, of all its files."""
+    sweeps_us: tuple[tuple[float, ...], ...] = ()
+    """Round medians of each sweep, that is, of each process that measured it."""
 
     cycles: tuple[float, ...] = ()
-    """The same in clock cycles of the multiprocessors (time × clock); empty: no clock is known."""
+    """All rounds in cycles of the multiprocessors (time × clock); empty: no clock is known."""
+
+    on_cpu: bool = False
+    """Whether a CPU's clock timed it: its times shift from process to process."""
+
+    @property
+    def rounds_us(self) -> tuple[float, ...]:
+        """The round medians of all sweeps."""
+        return tuple(chain.from_iterable(self.sweeps_us))
+
+    @property
+    def sweep_medians_us(self) -> tuple[float, ...]:
+        """The median of each sweep's rounds."""
+        return tuple(map(statistics.median, self.sweeps_us))
 
     @property
     def timed(self) -> bool:
         """Whether it has a time."""
-        return self.status == Status.OK and bool(self.rounds_us)
+        return self.status == Status.OK and bool(self.sweeps_us)
 
     @property
     def failed(self) -> bool:

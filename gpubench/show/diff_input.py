@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpubench.analyze.verdicts import Side
 from gpubench.errors import UsageError
-from gpubench.model import Status
+from gpubench.model import Status, Timer
 from gpubench.plan.ranges import parse_names, parse_sizes
 from gpubench.plan.registry import unknown
 from gpubench.table import Row, read
@@ -39,8 +39,11 @@ class Table:
 
     @cached_property
     def sides(self) -> dict[Key, Side]:
-        """What this side knows of each point: the rounds of all its rows, pooled."""
-        return {key: pooled(rows) for key, rows in self.points.items()}
+        """What this side knows of each point: the rounds of all its files, pooled."""
+        files: dict[Key, list[Path]] = {}
+        for one, path in zip(self.rows, self.files, strict=True):
+            files.setdefault(one.key, []).append(path)
+        return {key: pooled(rows, files[key]) for key, rows in self.points.items()}
 
     @property
     def names(self) -> str:
@@ -109,22 +112,24 @@ def _rounds(one: Row, path: Path | None = None) -> list[float]:
         ) from None
 
 
-def pooled(rows: Sequence[Row]) -> Side:
+def pooled(rows: Sequence[Row], files: Sequence[Path]) -> Side:
     """What rows of one point say together: a failure decides, else all rounds count."""
+    on_cpu = rows[0].timer == Timer.HOST
     for one in rows:
         if one.status in {Status.WRONG, Status.ERROR}:
-            return Side(status=Status(one.status), reason=one.reason or "")
-    timed = [one for one in rows if one.status == Status.OK]
+            return Side(status=Status(one.status), reason=one.reason or "", on_cpu=on_cpu)
+    timed = [pair for pair in zip(rows, files, strict=True) if pair[0].status == Status.OK]
     if not timed:
-        return Side(status=Status.SKIPPED, reason=rows[0].reason or "skipped")
-    rounds = [(time_us, one.sm_mhz) for one in timed for time_us in _rounds(one)]
-    clocks = [mhz for _, mhz in rounds if mhz]
+        return Side(status=Status.SKIPPED, reason=rows[0].reason or "skipped", on_cpu=on_cpu)
+    sweeps: dict[Path, list[float]] = {}
+    for one, path in timed:  # a partial file has a row for each round
+        sweeps.setdefault(path, []).extend(_rounds(one))
+    cycles = [time_us * one.sm_mhz for one, _ in timed if one.sm_mhz for time_us in _rounds(one)]
     return Side(
-        rounds_us=tuple(time_us for time_us, _ in rounds),
+        sweeps_us=tuple(map(tuple, sweeps.values())),
         # A row keeps one clock for all its rounds.
-        cycles=tuple(time_us * mhz for time_us, mhz in rounds if mhz)
-        if len(clocks) == len(rounds)
-        else (),
+        cycles=tuple(cycles) if all(one.sm_mhz for one, _ in timed) else (),
+        on_cpu=on_cpu,
     )
 
 
