@@ -160,12 +160,12 @@ class _Effect:
             low = high = log
         p, beside = None, None
         if testable:
-            p = p_value(base, new)
-            # Half the drift on either side, so that swapping the sides changes nothing.
-            beside = p_value(
-                [math.log(time_us) + drift / 2 for time_us in base],
-                [math.log(time_us) - drift / 2 for time_us in new],
-            )
+            p = beside = p_value(base, new)
+            if drift:  # half of it on either side, so that swapping the sides changes nothing
+                beside = p_value(
+                    [math.log(time_us) + drift / 2 for time_us in base],
+                    [math.log(time_us) - drift / 2 for time_us in new],
+                )
         # Rounds of one sweep share what its process did to them. So the sweeps must agree: by the
         # test where there are enough, or else each of one side with each of the other.
         medians = before.sweep_medians_us, after.sweep_medians_us
