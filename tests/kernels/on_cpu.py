@@ -1,0 +1,242 @@
+"""Runs CUDA kernels on the CPU, under a sanitizer: the same source, compiled by g++.
+
+`shim/cuda.h` is CUDA C++ for g++, `shim/runtime.cpp` runs the blocks. A program is one variant's
+source with all the instances that its cases launch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from gpubench.backends.cuda.compile import instance
+from gpubench.measure.verify import poison
+from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
+
+SHIM = Path(__file__).parent / "shim"
+
+ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
+"""The smallest GPU to fit a launch to: a grid that follows the device is then shorter than the
+problem, and every block has to go round its loop."""
+
+LONGEST_S = 300
+"""A program that has not ended by then hangs."""
+
+DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
+
+
+class Sanitizer(Enum):
+    """How a kernel is compiled, and what then watches it."""
+
+    ADDRESS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    THREAD = ("-fsanitize=thread",)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its options: to end at the first finding, and to look far beyond an operand's end."""
+        if self is Sanitizer.THREAD:
+            return {"TSAN_OPTIONS": "halt_on_error=1:exitcode=1:report_signal_unsafe=0"}
+        return {
+            "ASAN_OPTIONS": "redzone=2048:detect_leaks=0:detect_stack_use_after_return=0",
+            "UBSAN_OPTIONS": "print_stacktrace=0",
+        }
+
+
+class KernelFaultError(Exception):
+    """A sanitizer, or the runtime, stopped a kernel."""
+
+    def __init__(self, report: str) -> None:
+        super().__init__(report)
+        self.report = report
+
+    @property
+    def check(self) -> str:
+        """Which check it was: `AddressSanitizer: heap-buffer-overflow`, `fault: barrier …`."""
+        found = re.search(
+            r"(AddressSanitizer|ThreadSanitizer|runtime error|fault): ([\w-]+( [a-z-]+)*)",
+            self.report,
+        )
+        return f"{found[1]}: {found[2]}" if found else "unknown"
+
+    @property
+    def lines(self) -> list[tuple[str, int]]:
+        """The lines of CUDA sources that the report names, in its order."""
+        return [
+            (Path(file).name, int(line))
+            for file, line in re.findall(r"([^\s:()]+\.cu):(\d+)", self.report)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A variant at one tile and problem."""
+
+    variant: CudaVariant
+    tile: Tile
+    problem: Problem
+
+    @property
+    def label(self) -> str:
+        """`shared_tile 16 at 17x3x35 float32`."""
+        return f"{self.variant.name} {self.tile} at {self.problem.size} {self.problem.dtype}"
+
+    @property
+    def launch(self) -> Launch:
+        """The variant's own launch, on the smallest GPU."""
+        return self.variant.launch_on(ONE_MULTIPROCESSOR, self.tile, self.problem)
+
+    @property
+    def instances(self) -> list[str]:
+        """The template instances of its launches, in their order."""
+        return [
+            instance(self.variant, self.tile, self.problem.dtype, one.kernel)
+            for one in self.launch.sequence
+        ]
+
+
+def run_on_cpu(
+    cases: Sequence[Case], sanitizer: Sanitizer, folder: Path, text: str | None = None
+) -> list[np.ndarray]:
+    """The outputs of cases of one variant. Raises KernelFaultError for what a check finds.
+
+    `text` stands in for the source as it is on disk. The folder must be empty or new.
+    """
+    (variant,) = {case.variant for case in cases}
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list(dict.fromkeys(name for case in cases for name in case.instances))
+    program = _program(translation_unit(variant.source, text, names), sanitizer, folder)
+    inputs, outputs = folder / "inputs", folder / "outputs"
+    with inputs.open("wb") as file:
+        file.write(_words(len(cases)))
+        file.writelines(_encoded(case, names) for case in cases)
+    _execute([str(program), str(inputs), str(outputs)], sanitizer)
+    return _decoded(outputs.read_bytes(), cases)
+
+
+def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -> str:
+    """The kernel's source as it stands, after the header and before the instances wanted.
+
+    Dynamic shared memory is the one thing C++ cannot say by macros: `extern __shared__ T name[];`
+    becomes a pointer.
+    """
+    text = text if text is not None else source.read_text(encoding="utf-8")
+    text = DYNAMIC_SHARED.sub(r"DYNAMIC_SHARED(\1, \2);", text)
+    table = "".join(f'  {{"{one}", call<{one}>}},\n' for one in instances)
+    return (
+        f'#include "cuda.h"\n#line 1 "{source}"\n{text}\n#line 1 "instances"\n'
+        f"namespace on_cpu {{\nconst Instance instances[] = {{\n{table}}};\n}}\n"
+    )
+
+
+@cache
+def _runtime(folder: Path) -> Path:
+    """The runtime, compiled once and without a sanitizer."""
+    path = folder / f"runtime-{os.getpid()}.o"
+    # -fno-tree-loop-distribute-patterns: its byte loops must not become memcpy, which is watched.
+    _compiler("-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra", "-Werror",
+              "-c", str(SHIM / "runtime.cpp"), "-o", str(path))  # fmt: skip
+    return path
+
+
+def _program(text: str, sanitizer: Sanitizer, folder: Path) -> Path:
+    kernel, program = folder / "kernel.o", folder / "program"
+    # float4 loads of floats: nvcc does not take types for aliases, and g++ must not either.
+    _compiler("-O1", "-g", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
+              *sanitizer.value, f"-I{SHIM}", "-c", "-x", "c++", "-", "-o", str(kernel),
+              text=text)  # fmt: skip
+    _compiler(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),
+              str(_runtime(folder.parent)), "-o", str(program))  # fmt: skip
+    return program
+
+
+def _compiler(*arguments: str, text: str = "") -> None:
+    if not shutil.which("g++"):
+        raise AssertionError("g++ is missing: the kernels' tests compile CUDA sources with it")
+    done = subprocess.run(
+        ["g++", "-std=c++20", *arguments], input=text, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"g++ failed:\n{done.stderr[-4000:]}"
+
+
+def _execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
+    environment = {**os.environ, **sanitizer.environment}
+
+    def run(*prefix: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*prefix, *command], env=environment, capture_output=True, text=True,
+            errors="replace", check=False, timeout=LONGEST_S,
+        )  # fmt: skip
+
+    done = run()
+    if "unexpected memory mapping" in done.stderr:
+        # g++ 12's ThreadSanitizer knows no kernel that spreads addresses over more than 28 bits.
+        assert shutil.which("setarch"), (
+            "ThreadSanitizer cannot live with this kernel's address space randomisation; install "
+            f"setarch (util-linux), or set vm.mmap_rnd_bits=28\n{done.stderr}"
+        )
+        done = run("setarch", "-R")
+    if done.returncode != 0:
+        raise KernelFaultError(_without_progress(done.stderr))
+
+
+def _without_progress(text: str) -> str:
+    """The report, with the last case's name in front of it and not all those that went well."""
+    lines = text.splitlines()
+    running = [line for line in lines if line.startswith("running ")]
+    return "\n".join([*running[-1:], *(line for line in lines if line not in running)])
+
+
+def operands(problem: Problem) -> tuple[np.ndarray, ...]:
+    """Inputs that are small whole numbers and never 0.
+
+    Sums of their products are exact in every dtype and in any order, so results are compared for
+    equality, and no term can be missing unseen.
+    """
+    rng = np.random.default_rng(problem.m * 1_000_003 + problem.n * 1009 + problem.k)
+    choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.dtype)
+    return tuple(rng.choice(choice, size=shape) for shape in problem.input_shapes)
+
+
+def _words(*values: int) -> bytes:
+    return np.array(values, dtype=np.int64).tobytes()
+
+
+def _encoded(case: Case, names: Sequence[str]) -> bytes:
+    """A case as runtime.cpp's `run_case` reads it: buffers, then launches on them."""
+    problem, launch = case.problem, case.launch
+    inputs = operands(problem)
+    output = np.empty(problem.output_shape, dtype=problem.dtype)
+    poison(output)
+    workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
+    buffers = [*inputs, output, *workspace]
+    extents = (problem.m, problem.n, problem.k)[: problem.operation.extents]
+    parts = [_words(len(inputs), len(buffers))]
+    for buffer in buffers:
+        parts += [_words(buffer.nbytes), buffer.tobytes()]
+    parts.append(_words(len(launch.sequence)))
+    for one, name in zip(launch.sequence, case.instances, strict=True):
+        numbers = (*extents, *one.numbers)
+        grid, block = ((*size, 1, 1)[:3] for size in (one.grid, one.block))
+        parts.append(_words(names.index(name), *grid, *block, one.shared_bytes))
+        parts.append(_words(len(buffers), *range(len(buffers)), len(numbers), *numbers))
+    return b"".join(parts)
+
+
+def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
+    outputs, start = [], 0
+    for case in cases:
+        dtype, shape = np.dtype(case.problem.dtype), case.problem.output_shape
+        count = int(np.prod(shape))
+        outputs.append(np.frombuffer(data, dtype, count, start).reshape(shape))
+        start += count * dtype.itemsize
+    assert start == len(data)
+    return outputs

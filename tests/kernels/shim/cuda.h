@@ -1,0 +1,172 @@
+// CUDA C++ for g++: a kernel file compiles unchanged against this header, and runs on the CPU.
+//
+// Only what the kernels use. A name that is missing here is a compile error in the kernel's test,
+// never a silent difference. Tensor cores, inline PTX and TMA cannot be had this way.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+
+#include "runtime.h"
+
+using std::size_t;
+
+// Internal linkage: AddressSanitizer puts no redzones round arrays that the linker may merge.
+#define __global__ static
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+// As CUDA's compilers take it: also between `__shared__` and the type.
+#define alignas(bytes) __attribute__((aligned(bytes)))
+
+// Shared by the threads of a block, which run one after another; shared.ld gathers all of them, and
+// the runtime fills them with 0xFF before each block.
+#define __shared__ static
+// What the test makes of `extern __shared__ T name[];`, the only change to a kernel's text.
+#define DYNAMIC_SHARED(T, name) auto* const name = static_cast<T*>(on_cpu::dynamic_shared_memory())
+
+#define threadIdx (::on_cpu::thread_index())
+#define blockIdx (::on_cpu::block_index())
+#define blockDim (::on_cpu::block_dimensions())
+#define gridDim (::on_cpu::grid_dimensions())
+constexpr int warpSize = 32;
+
+#define ON_CPU_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+inline void __syncthreads(ON_CPU_PLACE) { on_cpu::wait_for_block({file, line}); }
+inline void __syncwarp(unsigned mask = ~0u, ON_CPU_PLACE) {
+  on_cpu::wait_for_warp(mask, {file, line});
+}
+
+namespace on_cpu {
+inline unsigned lane() {
+  const Index thread = thread_index(), block = block_dimensions();
+  return (thread.x + block.x * (thread.y + block.y * thread.z)) % warpSize;
+}
+template <typename T>
+T from_lane(unsigned mask, T value, int source, Place place) {
+  T theirs;
+  shuffle(mask, source, &value, &theirs, sizeof(T), place);
+  return theirs;
+}
+}  // namespace on_cpu
+
+// A lane whose source lies outside its segment of `width` keeps its own value.
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int source, int width = 32, ON_CPU_PLACE) {
+  const int lane = static_cast<int>(on_cpu::lane()), first = lane & ~(width - 1);
+  return on_cpu::from_lane(mask, value, first + (source & (width - 1)), {file, line});
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, ON_CPU_PLACE) {
+  const int lane = static_cast<int>(on_cpu::lane()), end = (lane & ~(width - 1)) + width;
+  const int source = lane + static_cast<int>(delta);
+  return on_cpu::from_lane(mask, value, source < end ? source : lane, {file, line});
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, ON_CPU_PLACE) {
+  const int lane = static_cast<int>(on_cpu::lane()), first = lane & ~(width - 1);
+  const int source = lane - static_cast<int>(delta);
+  return on_cpu::from_lane(mask, value, source >= first ? source : lane, {file, line});
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, ON_CPU_PLACE) {
+  const int lane = static_cast<int>(on_cpu::lane()), end = (lane & ~(width - 1)) + width;
+  const int source = lane ^ lane_mask;
+  return on_cpu::from_lane(mask, value, source < end ? source : lane, {file, line});
+}
+
+// Relaxed, as on the GPU: an atomic orders nothing but itself.
+template <typename T>
+T atomicAdd(T* address, std::type_identity_t<T> value) {
+  T old, sum;
+  __atomic_load(address, &old, __ATOMIC_RELAXED);
+  do {
+    sum = old + value;
+  } while (!__atomic_compare_exchange(address, &old, &sum, false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED));
+  return old;
+}
+
+template <typename A, typename B>
+constexpr std::common_type_t<A, B> min(A a, B b) {
+  return b < a ? b : a;
+}
+template <typename A, typename B>
+constexpr std::common_type_t<A, B> max(A a, B b) {
+  return a < b ? b : a;
+}
+
+template <typename T>
+T __ldg(const T* address) {
+  return *address;
+}
+
+// The vector types, with the alignment that a GPU demands of them: UBSan reports a misaligned one.
+#define ON_CPU_VECTORS(T, name, align2, align4)                                         \
+  struct __align__(align2) name##2 {                                                    \
+    T x, y;                                                                             \
+  };                                                                                    \
+  struct name##3 {                                                                      \
+    T x, y, z;                                                                          \
+  };                                                                                    \
+  struct __align__(align4) name##4 {                                                    \
+    T x, y, z, w;                                                                       \
+  };                                                                                    \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                            \
+  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                    \
+  inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+ON_CPU_VECTORS(float, float, 8, 16)
+ON_CPU_VECTORS(double, double, 16, 16)
+ON_CPU_VECTORS(int, int, 8, 16)
+ON_CPU_VECTORS(unsigned, uint, 8, 16)
+
+// `cuda_pipeline.h`. An asynchronous copy lands when it is waited for and not before, and until then
+// its target holds 0xFF: whoever reads too early, or still reads what was there, is found out.
+inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0,
+                                    ON_CPU_PLACE) {
+  auto* target = static_cast<unsigned char*>(to);
+  const auto* source = static_cast<const unsigned char*>(from);
+  unsigned char* landing = on_cpu::copy_later(to, from, bytes, {file, line});
+  for (size_t i = 0; i < bytes; ++i) {
+    landing[i] = i < bytes - zeros ? source[i] : 0;
+    target[i] = 0xFF;
+  }
+}
+inline void __pipeline_commit() { on_cpu::commit_copies(); }
+inline void __pipeline_wait_prior(size_t groups) {
+  while (const on_cpu::Copy* copy = on_cpu::next_copy(groups)) {
+    for (size_t i = 0; i < copy->bytes; ++i) copy->target[i] = copy->landing[i];
+  }
+}
+
+namespace on_cpu {
+
+// Takes the next argument of type P: pointers and integers each from their own list.
+template <typename P>
+P next(Arguments& rest) {
+  if constexpr (std::is_pointer_v<P>) {
+    return static_cast<P>(*rest.pointers++);
+  } else {
+    return static_cast<P>(*rest.numbers++);
+  }
+}
+
+template <typename... P>
+void apply(void (*kernel)(P...), Arguments rest) {
+  const std::tuple<P...> arguments{next<P>(rest)...};  // braces: from left to right
+  std::apply(kernel, arguments);
+}
+
+template <auto Kernel>
+void call(Arguments arguments) {
+  apply(Kernel, arguments);
+}
+
+}  // namespace on_cpu

@@ -1,0 +1,491 @@
+// Runs a kernel's blocks one after another, the threads of a block as fibers of one OS thread.
+//
+// A fiber runs until it waits at a barrier or returns, then the next one runs: every run of a
+// kernel is the same run, whatever the machine does meanwhile. ThreadSanitizer is told of each
+// fiber as a thread of its own, that a switch orders nothing, and that a barrier orders everything:
+// it finds a race from what the barriers allow and not from what happened to happen. Blocks are
+// ordered for no one, so a race between two blocks is a race too.
+//
+// What stands beyond a sanitizer is found here: a barrier that not every thread reaches, shared
+// memory read before it is written (it holds 0xFF, a NaN), a copy used before it was waited for.
+//
+// Compiled without a sanitizer, see runtime.h.
+
+#include "runtime.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+// Present when the kernel is linked with AddressSanitizer or ThreadSanitizer, otherwise null.
+extern "C" {
+#define WEAK __attribute__((weak))
+WEAK void __sanitizer_start_switch_fiber(void** save, const void* bottom, size_t size);
+WEAK void __sanitizer_finish_switch_fiber(void* saved, const void** bottom, size_t* size);
+WEAK void* __tsan_get_current_fiber();
+WEAK void* __tsan_create_fiber(unsigned flags);
+WEAK void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+WEAK void __tsan_acquire(void* address);
+WEAK void __tsan_release(void* address);
+
+// Page-aligned bounds of all `__shared__` arrays, from shared.ld.
+extern unsigned char cuda_shared_begin[], cuda_shared_end[];
+}
+
+// Saves the callee-saved registers and the stack pointer to *from, and goes on from `to`.
+extern "C" void on_cpu_switch(void** from, void* to);
+#if defined(__x86_64__)
+asm(R"(
+.text
+.globl on_cpu_switch
+on_cpu_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+constexpr size_t RETURN_ADDRESS = 6, FRAME = 8;  // in words; FRAME keeps the stack aligned
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.globl on_cpu_switch
+on_cpu_switch:
+  sub sp, sp, #160
+  stp x19, x20, [sp, #0]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp, #0]
+  ldp x21, x22, [sp, #16]
+  ldp x23, x24, [sp, #32]
+  ldp x25, x26, [sp, #48]
+  ldp x27, x28, [sp, #64]
+  ldp x29, x30, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  add sp, sp, #160
+  ret
+)");
+constexpr size_t RETURN_ADDRESS = 11, FRAME = 20;
+#else
+#error "the kernels' tests know how to switch stacks on x86-64 and AArch64 only"
+#endif
+
+namespace on_cpu {
+namespace {
+
+constexpr size_t STACK_BYTES = 1 << 19;
+constexpr size_t PAGE = 4096;
+constexpr unsigned WARP = 32;
+
+enum class State { READY, AT_BLOCK, AT_WARP, RETURNED };
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  unsigned char* stack = nullptr;
+  void* asan = nullptr;
+  void* tsan = nullptr;
+  State state = State::RETURNED;
+  unsigned thread = 0;  // which of the block's threads it is
+  Place place{};        // where it waits
+  unsigned mask = 0;    // of the warp's lanes it waits for
+  const void* offered = nullptr;  // its value in a shuffle
+  std::deque<Copy> copies;
+  size_t committed = 0;
+};
+
+struct Launch {
+  const Instance* instance;
+  Index grid, block;
+  size_t shared_bytes;
+  Arguments arguments;
+};
+
+std::deque<Fiber> pool;
+std::vector<Fiber*> threads;  // of the running block
+Fiber* current;
+Fiber scheduler;
+const void* scheduler_stack;
+size_t scheduler_stack_bytes;
+const Launch* launch;
+Index block;
+void* dynamic_shared;
+
+// Addresses by which ThreadSanitizer knows what orders what.
+long block_starts, launch_ends, block_barrier, warp_barrier[1024 / WARP];
+
+Index thread_of(unsigned linear) {
+  const Index size = launch->block;
+  return {linear % size.x, linear / size.x % size.y, linear / size.x / size.y};
+}
+
+void acquire(long* order) {
+  if (__tsan_acquire) __tsan_acquire(order);
+}
+void release(long* order) {
+  if (__tsan_release) __tsan_release(order);
+}
+
+// A byte at a time and not by memcpy or memset, which the sanitizers watch.
+void fill(unsigned char* begin, const unsigned char* end) {
+  for (volatile unsigned char* byte = begin; byte != end; ++byte) *byte = 0xFF;
+}
+
+void describe(const Fiber& fiber) {
+  const Index t = thread_of(fiber.thread);
+  std::fprintf(stderr, "thread (%u,%u,%u) ", t.x, t.y, t.z);
+  switch (fiber.state) {
+    case State::RETURNED: std::fprintf(stderr, "has returned"); break;
+    case State::AT_BLOCK:
+      std::fprintf(stderr, "waits for its block at %s:%d", fiber.place.file, fiber.place.line);
+      break;
+    case State::AT_WARP:
+      std::fprintf(stderr, "waits for lanes %08x of its warp at %s:%d", fiber.mask,
+                   fiber.place.file, fiber.place.line);
+      break;
+    case State::READY: std::fprintf(stderr, "runs"); break;
+  }
+}
+
+[[noreturn]] void fault(Place place, const char* what, const Fiber& one, const Fiber& other) {
+  std::fprintf(stderr, "%s:%d: fault: %s in block (%u,%u,%u): ", place.file, place.line, what,
+               block.x, block.y, block.z);
+  describe(one);
+  if (&one != &other) {
+    std::fprintf(stderr, ", but ");
+    describe(other);
+  }
+  std::fprintf(stderr, "\n");
+  std::_Exit(1);
+}
+
+void switch_to(Fiber& from, Fiber& to, const void* bottom, size_t bytes) {
+  if (__sanitizer_start_switch_fiber) __sanitizer_start_switch_fiber(&from.asan, bottom, bytes);
+  constexpr unsigned orders_nothing = 1;
+  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(to.tsan, orders_nothing);
+  on_cpu_switch(&from.stack_pointer, to.stack_pointer);
+  const void* last_bottom;
+  size_t last_bytes;
+  if (__sanitizer_finish_switch_fiber) {
+    __sanitizer_finish_switch_fiber(from.asan, &last_bottom, &last_bytes);
+  }
+}
+
+void resume(Fiber& fiber) {
+  current = &fiber;
+  switch_to(scheduler, fiber, fiber.stack, STACK_BYTES);
+}
+
+void yield() {
+  switch_to(*current, scheduler, scheduler_stack, scheduler_stack_bytes);
+}
+
+[[noreturn]] void fiber_main() {
+  if (__sanitizer_finish_switch_fiber) {
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+  }
+  for (;;) {
+    acquire(&block_starts);
+    current->copies.clear();
+    current->committed = 0;
+    launch->instance->call(launch->arguments);
+    release(&launch_ends);
+    current->state = State::RETURNED;
+    yield();
+  }
+}
+
+void make_fiber() {
+  Fiber& fiber = pool.emplace_back();
+  void* memory = mmap(nullptr, STACK_BYTES + PAGE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED || mprotect(memory, PAGE, PROT_NONE) != 0) {
+    std::perror("a fiber's stack");
+    std::_Exit(3);
+  }
+  fiber.stack = static_cast<unsigned char*>(memory) + PAGE;
+  void** frame = reinterpret_cast<void**>(fiber.stack + STACK_BYTES) - FRAME;
+  frame[RETURN_ADDRESS] = reinterpret_cast<void*>(fiber_main);
+  fiber.stack_pointer = frame;
+  if (__tsan_create_fiber) fiber.tsan = __tsan_create_fiber(0);
+}
+
+// Waits as `state` at `place`; once let go, everything before the others' waiting is ordered before.
+void wait(State state, Place place, unsigned mask, long* order) {
+  Fiber& self = *current;
+  self.state = state;
+  self.place = place;
+  self.mask = mask;
+  if (order) release(order);
+  yield();
+  if (order && __tsan_acquire) {
+    acquire(order);
+    // All that were let go acquire before one of them goes on to release for its next barrier.
+    self.state = State::READY;
+    yield();
+  }
+}
+
+bool is_at_barrier(const Fiber& fiber) {
+  return fiber.state == State::AT_BLOCK || fiber.state == State::AT_WARP;
+}
+
+unsigned warp_size(unsigned first) {
+  const unsigned left = static_cast<unsigned>(threads.size()) - first;
+  return left < WARP ? left : WARP;
+}
+
+// Lets go of the lanes of a warp that wait for each other and are complete.
+bool release_warp(unsigned first) {
+  bool progress = false;
+  for (unsigned lane = 0; lane < warp_size(first); ++lane) {
+    const Fiber& waiting = *threads[first + lane];
+    if (waiting.state != State::AT_WARP) continue;
+    const unsigned mask = waiting.mask;
+    bool complete = true;
+    for (unsigned other = 0; other < warp_size(first); ++other) {
+      const Fiber& fiber = *threads[first + other];
+      if (!(mask >> other & 1) || fiber.state == State::RETURNED) continue;
+      complete = complete && fiber.state == State::AT_WARP && fiber.mask == mask;
+    }
+    if (!complete) continue;
+    for (unsigned other = 0; other < warp_size(first); ++other) {
+      if (mask >> other & 1 && threads[first + other]->state == State::AT_WARP) {
+        threads[first + other]->state = State::READY;
+      }
+    }
+    progress = true;
+  }
+  return progress;
+}
+
+bool same_place(const Fiber& one, const Fiber& other) {
+  return one.place.line == other.place.line && std::strcmp(one.place.file, other.place.file) == 0;
+}
+
+// Lets go of a block whose threads all wait at one barrier.
+bool release_block() {
+  for (const Fiber* fiber : threads) {
+    if (fiber->state != State::AT_BLOCK || !same_place(*fiber, *threads[0])) return false;
+  }
+  for (Fiber* fiber : threads) fiber->state = State::READY;
+  return true;
+}
+
+[[noreturn]] void divergence() {
+  const Fiber* waiting = nullptr;
+  for (const Fiber* fiber : threads) {
+    if (!waiting && is_at_barrier(*fiber)) waiting = fiber;
+  }
+  for (const Fiber* fiber : threads) {
+    const bool alike = fiber->state == waiting->state && same_place(*fiber, *waiting);
+    if (!alike) fault(waiting->place, "barrier divergence", *waiting, *fiber);
+  }
+  fault(waiting->place, "barrier divergence", *waiting, *waiting);
+}
+
+// Fresh shared memory: to ThreadSanitizer too, which else takes the last block's use for a race.
+void renew_shared_memory(unsigned char* begin, unsigned char* end) {
+  if (begin == end) return;
+  const size_t bytes = static_cast<size_t>(end - begin);
+  if (__tsan_acquire) {
+    mmap(begin, bytes, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  fill(begin, end);
+}
+
+void run_block() {
+  renew_shared_memory(cuda_shared_begin, cuda_shared_end);
+  // Its own allocation, so that AddressSanitizer knows its end.
+  dynamic_shared = nullptr;
+  if (launch->shared_bytes && posix_memalign(&dynamic_shared, 1024, launch->shared_bytes) == 0) {
+    auto* bytes = static_cast<unsigned char*>(dynamic_shared);
+    fill(bytes, bytes + launch->shared_bytes);
+  }
+  for (Fiber* fiber : threads) fiber->state = State::READY;
+  release(&block_starts);
+  for (bool runs = true; runs;) {
+    bool ready = false, waiting = false;
+    for (Fiber* fiber : threads) {
+      if (fiber->state == State::READY) resume(*fiber);
+    }
+    for (const Fiber* fiber : threads) {
+      ready = ready || fiber->state == State::READY;
+      waiting = waiting || is_at_barrier(*fiber);
+    }
+    runs = ready || waiting;
+    if (ready || !waiting) continue;
+    bool progress = release_block();
+    for (unsigned first = 0; first < threads.size(); first += WARP) {
+      progress = release_warp(first) || progress;
+    }
+    if (!progress) divergence();
+  }
+}
+
+void run(const Launch& one) {
+  launch = &one;
+  const size_t count = size_t{one.block.x} * one.block.y * one.block.z;
+  // One fiber more than threads, and each block takes them one further on: the same thread of
+  // neighbouring blocks is not one thread to ThreadSanitizer.
+  while (pool.size() < count + 1) make_fiber();
+  threads.resize(count);
+  std::vector<void*> used;
+  size_t number = 0;
+  for (unsigned z = 0; z < one.grid.z; ++z) {
+    for (unsigned y = 0; y < one.grid.y; ++y) {
+      for (unsigned x = 0; x < one.grid.x; ++x, ++number) {
+        for (size_t t = 0; t < count; ++t) {
+          threads[t] = &pool[(t + number) % (count + 1)];
+          threads[t]->thread = static_cast<unsigned>(t);
+        }
+        block = {x, y, z};
+        run_block();
+        used.push_back(dynamic_shared);
+      }
+    }
+  }
+  acquire(&launch_ends);
+  for (void* memory : used) std::free(memory);
+}
+
+template <typename T>
+void get(std::FILE* file, T* values, size_t count) {
+  if (std::fread(values, sizeof(T), count, file) != count) {
+    std::fprintf(stderr, "the cases end early\n");
+    std::_Exit(3);
+  }
+}
+
+int64_t number(std::FILE* file) {
+  int64_t value;
+  get(file, &value, 1);
+  return value;
+}
+
+Index index(std::FILE* file) {
+  const auto x = number(file), y = number(file), z = number(file);
+  return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
+}
+
+// A case, as on_cpu.py writes it: which buffer is the output, the buffers, the launches on them.
+void run_case(std::FILE* in, std::FILE* out) {
+  const size_t output = number(in);
+  std::vector<void*> buffers(number(in));
+  size_t output_bytes = 0;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const size_t bytes = number(in);
+    if (i == output) output_bytes = bytes;
+    // As cudaMalloc aligns, and with the end exactly where the operand ends.
+    if (posix_memalign(&buffers[i], 256, bytes) != 0) std::_Exit(3);
+    get(in, static_cast<unsigned char*>(buffers[i]), bytes);
+  }
+  for (auto launches = number(in); launches > 0; --launches) {
+    const Instance& instance = instances[number(in)];
+    std::fprintf(stderr, "running %s\n", instance.name);
+    Launch one{&instance, index(in), index(in), static_cast<size_t>(number(in)), {}};
+    std::vector<void*> pointers(number(in));
+    for (void*& pointer : pointers) pointer = buffers[number(in)];
+    std::vector<long long> numbers(number(in));
+    for (long long& value : numbers) value = number(in);
+    one.arguments = {pointers.data(), numbers.data()};
+    run(one);
+  }
+  std::fwrite(buffers[output], 1, output_bytes, out);
+  for (void* buffer : buffers) std::free(buffer);
+}
+
+}  // namespace
+
+Index thread_index() { return thread_of(current->thread); }
+Index block_index() { return block; }
+Index block_dimensions() { return launch->block; }
+Index grid_dimensions() { return launch->grid; }
+void* dynamic_shared_memory() { return dynamic_shared; }
+
+void wait_for_block(Place place) { wait(State::AT_BLOCK, place, 0, &block_barrier); }
+
+void wait_for_warp(unsigned mask, Place place) {
+  if (!(mask >> current->thread % WARP & 1)) {
+    fault(place, "lane not in its own mask", *current, *current);
+  }
+  wait(State::AT_WARP, place, mask, &warp_barrier[current->thread / WARP]);
+}
+
+// Orders no memory between the lanes, as on the GPU: that takes a __syncwarp.
+void shuffle(unsigned mask, int source, const void* mine, void* theirs, size_t bytes, Place place) {
+  Fiber& self = *current;
+  const unsigned lane = self.thread % WARP, from = self.thread - lane + source;
+  if (!(mask >> lane & 1)) fault(place, "lane not in its own mask", self, self);
+  self.offered = mine;
+  wait(State::AT_WARP, place, mask, nullptr);
+  // A lane outside the mask, beyond the block or gone gives garbage, and here a NaN.
+  const bool there = mask >> source & 1 && from < threads.size() &&
+                     threads[from]->state != State::RETURNED;
+  const auto* value = static_cast<const volatile unsigned char*>(there ? threads[from]->offered : 0);
+  for (size_t i = 0; i < bytes; ++i) {
+    static_cast<volatile unsigned char*>(theirs)[i] = there ? value[i] : 0xFF;
+  }
+  wait(State::AT_WARP, place, mask, nullptr);  // `mine` may go once all have read
+}
+
+unsigned char* copy_later(void* to, const void* from, size_t bytes, Place place) {
+  const auto bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
+  if ((bytes != 4 && bytes != 8 && bytes != 16) || bits % bytes) {
+    fault(place, "asynchronous copy not of 4, 8 or 16 aligned bytes", *current, *current);
+  }
+  current->copies.push_back({static_cast<unsigned char*>(to), {}, bytes, current->committed});
+  return current->copies.back().landing;
+}
+
+void commit_copies() { ++current->committed; }
+
+const Copy* next_copy(size_t groups) {
+  static Copy copy;
+  std::deque<Copy>& copies = current->copies;
+  if (copies.empty() || copies.front().group + groups >= current->committed) return nullptr;
+  copy = copies.front();
+  copies.pop_front();
+  return &copy;
+}
+
+}  // namespace on_cpu
+
+int main(int count, char** names) {
+  if (count != 3) return 3;
+  std::FILE* in = std::fopen(names[1], "rb");
+  std::FILE* out = std::fopen(names[2], "wb");
+  if (!in || !out) return 3;
+  if (__tsan_get_current_fiber) on_cpu::scheduler.tsan = __tsan_get_current_fiber();
+  for (auto cases = on_cpu::number(in); cases > 0; --cases) on_cpu::run_case(in, out);
+  std::fclose(out);
+  return 0;
+}

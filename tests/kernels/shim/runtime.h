@@ -1,0 +1,58 @@
+// What a kernel's translation unit and the runtime know of each other.
+//
+// The kernel is compiled with a sanitizer and the runtime without: what the runtime keeps about
+// threads and barriers must not itself look like a race.
+#pragma once
+
+#include <cstddef>
+
+namespace on_cpu {
+
+struct Index {
+  unsigned x, y, z;
+};
+
+// Where in the source a thread waits; the defaults are the place of the call.
+struct Place {
+  const char* file;
+  int line;
+};
+
+// The kernel's arguments: its pointers in order, and its integers in order.
+struct Arguments {
+  void* const* pointers;
+  const long long* numbers;
+};
+
+struct Instance {
+  const char* name;
+  void (*call)(Arguments);
+};
+
+// Defined by the generated end of the kernel's translation unit.
+extern const Instance instances[];
+
+Index thread_index();
+Index block_index();
+Index block_dimensions();
+Index grid_dimensions();
+void* dynamic_shared_memory();
+
+void wait_for_block(Place place);
+void wait_for_warp(unsigned mask, Place place);
+// Hands `bytes` from `mine` of lane `source` to `theirs`, among the lanes of `mask`.
+void shuffle(unsigned mask, int source, const void* mine, void* theirs, size_t bytes, Place place);
+
+// Asynchronous copies of the calling thread. `copy_later` gives the bytes to fill; `next_copy` what
+// must have landed when all but the last `groups` committed groups are complete, one a call.
+struct Copy {
+  unsigned char* target;
+  unsigned char landing[16];
+  size_t bytes;
+  size_t group;
+};
+unsigned char* copy_later(void* to, const void* from, size_t bytes, Place place);
+void commit_copies();
+const Copy* next_copy(size_t groups);
+
+}  // namespace on_cpu
