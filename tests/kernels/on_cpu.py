@@ -13,8 +13,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -27,6 +27,9 @@ SHIM = Path(__file__).parent / "shim"
 ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
 """The smallest GPU to fit a launch to: a grid that follows the device is then shorter than the
 problem, and every block has to go round its loop."""
+
+ONE_AT_A_TIME = Lock()
+"""Programs are built in several threads, and share the compiled runtime."""
 
 LONGEST_S = 300
 """A program that has not ended by then hangs."""
@@ -137,13 +140,15 @@ def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -
     )
 
 
-@cache
 def _runtime(folder: Path) -> Path:
-    """The runtime, compiled once and without a sanitizer."""
-    path = folder / f"runtime-{os.getpid()}.o"
-    # -fno-tree-loop-distribute-patterns: its byte loops must not become memcpy, which is watched.
-    _compiler("-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra", "-Werror",
-              "-c", str(SHIM / "runtime.cpp"), "-o", str(path))  # fmt: skip
+    """The runtime, compiled once for all programs of a folder, and without a sanitizer."""
+    path = folder / "runtime.o"
+    with ONE_AT_A_TIME:
+        if not path.exists():
+            # -fno-tree-loop-distribute-patterns: no loop over bytes may become a call of memcpy,
+            # which the sanitizers watch.
+            _compiler("-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra",
+                      "-Werror", "-c", str(SHIM / "runtime.cpp"), "-o", str(path))  # fmt: skip
     return path
 
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
 
 #include "runtime.h"
@@ -159,9 +158,13 @@ P next(Arguments& rest) {
 }
 
 template <typename... P>
+struct Applied {
+  Applied(void (*kernel)(P...), P... arguments) { kernel(arguments...); }
+};
+
+template <typename... P>
 void apply(void (*kernel)(P...), Arguments rest) {
-  const std::tuple<P...> arguments{next<P>(rest)...};  // braces: from left to right
-  std::apply(kernel, arguments);
+  Applied<P...>{kernel, next<P>(rest)...};  // braces: the arguments are taken from left to right
 }
 
 template <auto Kernel>

@@ -258,6 +258,10 @@ bool is_at_barrier(const Fiber& fiber) {
   return fiber.state == State::AT_BLOCK || fiber.state == State::AT_WARP;
 }
 
+bool same_place(const Fiber& one, const Fiber& other) {
+  return one.place.line == other.place.line && std::strcmp(one.place.file, other.place.file) == 0;
+}
+
 unsigned warp_size(unsigned first) {
   const unsigned left = static_cast<unsigned>(threads.size()) - first;
   return left < WARP ? left : WARP;
@@ -274,7 +278,8 @@ bool release_warp(unsigned first) {
     for (unsigned other = 0; other < warp_size(first); ++other) {
       const Fiber& fiber = *threads[first + other];
       if (!(mask >> other & 1) || fiber.state == State::RETURNED) continue;
-      complete = complete && fiber.state == State::AT_WARP && fiber.mask == mask;
+      complete = complete && fiber.state == State::AT_WARP && fiber.mask == mask &&
+                 same_place(fiber, waiting);
     }
     if (!complete) continue;
     for (unsigned other = 0; other < warp_size(first); ++other) {
@@ -285,10 +290,6 @@ bool release_warp(unsigned first) {
     progress = true;
   }
   return progress;
-}
-
-bool same_place(const Fiber& one, const Fiber& other) {
-  return one.place.line == other.place.line && std::strcmp(one.place.file, other.place.file) == 0;
 }
 
 // Lets go of a block whose threads all wait at one barrier.

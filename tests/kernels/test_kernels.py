@@ -1,0 +1,139 @@
+"""Every CUDA kernel computes right, at every tile and at odd sizes, with sanitizers watching.
+
+The same source that the GPU gets, compiled for the CPU: see README.md in this folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+from cases import cases, covered, expected, prime, problems, tiles_to_race, tiles_to_run
+from on_cpu import Case, Sanitizer, run_on_cpu
+
+from gpubench.model import CudaVariant, Problem, Tile
+from gpubench.plan.registry import KERNELS, variants
+
+CANNOT_RUN: dict[str, str] = {}
+"""Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
+compute-sanitizer watches them on a GPU instead."""
+
+CONSTRUCTS = {
+    "inline PTX": re.compile(r"\basm\b"),
+    "tensor cores": re.compile(r"\bnvcuda::wmma\b|\bwgmma\b|\bmma_sync\b"),
+    "TMA": re.compile(r"\bcp_async_bulk\b|\bCUtensorMap\b|__grid_constant__"),
+    "clusters": re.compile(r"__cluster_dims__|\bthis_cluster\b"),
+}
+
+ON_GPU = {(one.op, one.name): one for one in variants() if isinstance(one, CudaVariant)}
+RUN = [one for one in ON_GPU.values() if one.name not in CANNOT_RUN]
+
+Work = dict[tuple[CudaVariant, Sanitizer], tuple[list[Case], "Future[list[np.ndarray]]"]]
+
+
+def work_of(variant: CudaVariant, sanitizer: Sanitizer) -> list[Case]:
+    if sanitizer is Sanitizer.THREAD:
+        return cases(variant, tiles_to_race(variant), variant.dtypes[:1])
+    return cases(variant, tiles_to_run(variant), variant.dtypes)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
+    """All programs built and run, as many at a time as there are CPUs."""
+    folder = tmp_path_factory.mktemp("on_cpu")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        started: Work = {}
+        for variant in RUN:
+            for sanitizer in Sanitizer:
+                of_one = work_of(variant, sanitizer)
+                place = folder / f"{variant.op}-{variant.name}-{sanitizer.name}"
+                run = partial(run_on_cpu, of_one, sanitizer, place)
+                started[variant, sanitizer] = of_one, pool.submit(run)
+        yield started
+
+
+def label(variant: CudaVariant) -> str:
+    return f"{variant.op}-{variant.name}"
+
+
+@pytest.mark.parametrize("sanitizer", Sanitizer, ids=lambda one: one.name.lower())
+@pytest.mark.parametrize("variant", RUN, ids=label)
+def test_a_kernel_is_right_and_clean(
+    variant: CudaVariant, sanitizer: Sanitizer, work: Work
+) -> None:
+    of_one, future = work[variant, sanitizer]
+    outputs = future.result()
+    assert len(outputs) == len(of_one) >= 4
+    for case, output in zip(of_one, outputs, strict=True):
+        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
+
+
+def test_every_kernel_is_run_or_listed_with_what_prevents_it() -> None:
+    sources = sorted(KERNELS.glob("*/*.cu"))
+    assert sources
+    for source in sources:
+        text = source.read_text(encoding="utf-8")
+        if source.stem in CANNOT_RUN:
+            assert CONSTRUCTS[CANNOT_RUN[source.stem]].search(text), source
+        else:
+            assert (source.parent.name, source.stem) in ON_GPU
+            assert not any(construct.search(text) for construct in CONSTRUCTS.values()), source
+
+
+def test_nothing_is_listed_that_is_no_kernel() -> None:
+    assert set(CANNOT_RUN) <= {name for _, name in ON_GPU}
+
+
+@pytest.mark.parametrize("variant", RUN, ids=label)
+def test_every_tile_of_one_number_is_run_and_forty_of_the_others(variant: CudaVariant) -> None:
+    assert variant.tiles
+    tiles, legal = tiles_to_run(variant), variant.tiles.legal
+    assert set(variant.tiles.default) <= set(tiles) <= set(legal)
+    assert len(tiles) >= min(len(legal), 40)
+    if all(len(tile.numbers) == 1 for tile in legal):
+        assert tiles == legal
+
+
+def shared_tile_problems(edge: int) -> set[tuple[int, int, int]]:
+    found = problems(ON_GPU["gemm", "shared_tile"], Tile((edge,)), "float32")
+    return {(one.m, one.n, one.k) for one in found}
+
+
+def test_sizes_are_odd_in_every_way() -> None:
+    assert shared_tile_problems(16) == {
+        (1, 1, 1),
+        (17, 17, 17),
+        (13, 13, 13),
+        (17, 1, 35),
+        (1, 17, 47),
+    }
+
+
+def test_sizes_go_by_what_a_block_covers_and_not_by_the_number_on_the_tile() -> None:
+    register_tile = ON_GPU["gemm", "register_tile"]
+    found = {one.m for one in problems(register_tile, Tile((4,)), "float32")}
+    assert found == {1, 33, 31}
+
+
+@pytest.mark.parametrize("extent", [1, 5, 1023])
+def test_what_a_block_covers_is_found_from_the_grid(extent: int) -> None:
+    assert covered(lambda m: -(-m // extent)) == extent
+
+
+def test_a_grid_that_does_not_grow_covers_everything() -> None:
+    assert covered(lambda _m: 7) == 1024
+
+
+def test_primes() -> None:
+    assert [prime(n) for n in (1, 2, 3, 4, 16, 129)] == [1, 1, 2, 3, 13, 127]
+
+
+def test_the_expected_result_is_a_matrix_product() -> None:
+    problem = Problem(op="gemm", m=2, n=1, k=3, dtype="int32")
+    assert expected(problem).shape == (2, 1)
+    assert expected(problem).dtype == np.int32
