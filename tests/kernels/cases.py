@@ -14,6 +14,10 @@ from gpubench.model import CudaVariant, Problem, Tile
 MOST_TILES = 40
 """Of a larger space the defaults are run, and of the rest every so many-th."""
 
+OTHER_DTYPES_TILES = 8
+"""In dtypes but the first: the source is the same, and what depends on a dtype (vector widths,
+alignment) hardly depends on the tile."""
+
 RACE_TILES = 5
 RACE_THREADS = 256
 """ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
@@ -71,17 +75,31 @@ def threads(variant: CudaVariant, tile: Tile) -> int:
     return max(one.threads_per_block for one in variant.launch(tile, problem).sequence)
 
 
-def cases(variant: CudaVariant, tiles: Sequence[Tile], dtypes: Sequence[str]) -> list[Case]:
-    """The tiles in these dtypes at the sizes where kernels go wrong."""
+def all_cases(variant: CudaVariant) -> list[Case]:
+    """Every tile to run in the first dtype, and about eight of them in the others too."""
+    first, *others = variant.dtypes
+    tiles = tiles_to_run(variant)
+    found = cases(variant, tiles, first)
+    for dtype in others:
+        found += cases(variant, evenly(tiles, OTHER_DTYPES_TILES), dtype)
+    return found
+
+
+def race_cases(variant: CudaVariant) -> list[Case]:
+    """The tiles to race, in the first dtype."""
+    return cases(variant, tiles_to_race(variant), variant.dtypes[0])
+
+
+def cases(variant: CudaVariant, tiles: Sequence[Tile], dtype: str) -> list[Case]:
+    """The tiles at the sizes where kernels go wrong."""
     found = []
     for tile in tiles:
-        for dtype in dtypes:
-            of_tile = [
-                Case(variant=variant, tile=tile, problem=problem)
-                for problem in problems(variant, tile, dtype)
-            ]
-            assert of_tile, f"{variant.name} {tile} takes none of the sizes"
-            found += of_tile
+        of_tile = [
+            Case(variant=variant, tile=tile, problem=problem)
+            for problem in problems(variant, tile, dtype)
+        ]
+        assert of_tile, f"{variant.name} {tile} takes none of the sizes"
+        found += of_tile
     return found
 
 

@@ -1,0 +1,216 @@
+"""Kernels with planted faults: each is caught, by the check meant for it, at the line it names.
+
+Each stands in `tests/wrong/<op>/` in the form of a kernel. What is wrong in it is marked: a line
+with `// right: CODE` would be CODE in a right kernel. So each has a twin without the fault and with
+nothing else changed, and that twin must pass: what is caught is the fault.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import on_cpu
+import pytest
+from cases import cases, expected
+from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
+
+from gpubench.model import CudaVariant, Tile
+from gpubench.plan.registry import variants
+
+FOLDER = Path(__file__).parent.parent / "wrong"
+TILE = Tile((4,))
+MARK = re.compile(r"^(?P<indent> *).*// right: ?(?P<code>.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Caught:
+    """What must be reported: which check, and pieces of the source lines it names."""
+
+    sanitizer: Sanitizer
+    check: str
+    at: tuple[str, ...]
+    """The access at fault, or the two that race."""
+
+
+OVERRUN = "AddressSanitizer: heap-buffer-overflow"
+RACE = "ThreadSanitizer: data race"
+DIVERGENCE = "fault: barrier divergence"
+
+CAUGHT = {
+    "divergent_barrier": Caught(Sanitizer.ADDRESS, DIVERGENCE, ("__syncthreads()",)),
+    "divergent_shuffle": Caught(Sanitizer.ADDRESS, DIVERGENCE, ("__shfl_xor_sync",)),
+    "dynamic_shared_overrun": Caught(Sanitizer.ADDRESS, OVERRUN, ("b_tile[y * ROW + x] =",)),
+    "misaligned_vector": Caught(
+        Sanitizer.ADDRESS, "runtime error: .* misaligned address", ("const float4*",)
+    ),
+    "missing_barrier": Caught(Sanitizer.THREAD, RACE, ("a_tile[y][x] =", "sum += a_tile")),
+    "missing_second_barrier": Caught(Sanitizer.THREAD, RACE, ("a_tile[y][x] =", "sum += a_tile")),
+    "missing_syncwarp": Caught(Sanitizer.THREAD, RACE, ("[lane] = sum", "sum += sums")),
+    "race_between_blocks": Caught(Sanitizer.THREAD, RACE, ("C[static_cast", "C[static_cast")),
+    "race_on_output": Caught(Sanitizer.THREAD, RACE, ("C[static_cast", "C[static_cast")),
+    "read_past_end": Caught(Sanitizer.ADDRESS, OVERRUN, ("a[k] * b[",)),
+    "shared_overrun": Caught(
+        Sanitizer.ADDRESS, "AddressSanitizer: global-buffer-overflow", ("a_tile[y * TILE + x] =",)
+    ),
+    "shared_too_small": Caught(
+        Sanitizer.ADDRESS, "runtime error: index 3 out of bounds", ("b_tile[y][x] =",)
+    ),
+    "write_past_end": Caught(Sanitizer.ADDRESS, OVERRUN, ("C[static_cast",)),
+}
+"""Stopped by a sanitizer or by the runtime."""
+
+SEEN_IN_THE_RESULT = {
+    "copy_not_waited": "NaN",
+    "missing_term": "a wrong sum",
+    "shuffle_among_few": "NaN",
+    "unwritten_element": "NaN",
+    "unwritten_shared": "NaN",
+}
+"""Clean to every sanitizer: the result tells."""
+
+WRONG = {one.name: one for one in variants(FOLDER) if isinstance(one, CudaVariant)}
+
+Runs = dict[tuple[str, str], "Future[list[np.ndarray]]"]
+
+
+def cases_of(name: str) -> list[Case]:
+    return cases(WRONG[name], [TILE], "float32")
+
+
+def text_of(name: str) -> str:
+    return WRONG[name].source.read_text(encoding="utf-8")
+
+
+def twin_of(name: str) -> str:
+    """The source without its fault, line for line."""
+    return MARK.sub(lambda mark: mark["indent"] + mark["code"], text_of(name))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """Each wrong kernel as it stands, and its twin under both sanitizers."""
+    folder = tmp_path_factory.mktemp("wrong")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def start(name: str, what: str, sanitizer: Sanitizer, text: str) -> None:
+            run = partial(run_on_cpu, cases_of(name), sanitizer, folder / f"{name}-{what}", text)
+            started[name, what] = pool.submit(run)
+
+        started: Runs = {}
+        for name in WRONG:
+            sanitizer = CAUGHT[name].sanitizer if name in CAUGHT else Sanitizer.ADDRESS
+            start(name, "wrong", sanitizer, text_of(name))
+            for one in Sanitizer:
+                start(name, one.name, one, twin_of(name))
+        yield started
+
+
+def test_every_wrong_kernel_has_its_check() -> None:
+    assert set(WRONG) == {*CAUGHT, *SEEN_IN_THE_RESULT}
+    assert not set(CAUGHT) & set(SEEN_IN_THE_RESULT)
+    for name in WRONG:
+        assert twin_of(name) != text_of(name)
+        assert "right:" not in twin_of(name)
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_fault_is_caught_by_its_check_at_its_line(name: str, runs: Runs) -> None:
+    with pytest.raises(KernelFaultError) as raised:
+        runs[name, "wrong"].result()
+    fault, wanted = raised.value, CAUGHT[name]
+    assert re.match(wanted.check, fault.finding), fault.report
+    source = text_of(name).splitlines()
+    for file, line in fault.lines[: len(wanted.at)]:
+        assert file == f"{name}.cu"
+        assert any(piece in source[line - 1] for piece in wanted.at), fault.report
+    if wanted.check == RACE:
+        named = "\n".join(source[line - 1] for _, line in fault.lines[:2])
+        assert all(piece in named for piece in wanted.at), fault.report
+
+
+@pytest.mark.parametrize("name", SEEN_IN_THE_RESULT)
+def test_a_fault_that_no_sanitizer_sees_shows_in_the_result(name: str, runs: Runs) -> None:
+    outputs = runs[name, "wrong"].result()
+    wrong = [
+        output
+        for case, output in zip(cases_of(name), outputs, strict=True)
+        if not np.array_equal(output, expected(case.problem))
+    ]
+    assert wrong
+    seen = {"NaN" if np.isnan(output).any() else "a wrong sum" for output in wrong}
+    assert SEEN_IN_THE_RESULT[name] in seen
+
+
+@pytest.mark.parametrize("sanitizer", Sanitizer, ids=lambda one: one.name.lower())
+@pytest.mark.parametrize("name", WRONG)
+def test_the_same_kernel_without_its_fault_passes(
+    name: str, sanitizer: Sanitizer, runs: Runs
+) -> None:
+    outputs = runs[name, sanitizer.name].result()
+    assert outputs
+    for case, output in zip(cases_of(name), outputs, strict=True):
+        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
+
+
+def test_a_race_is_found_in_each_of_many_runs(tmp_path: Path) -> None:
+    """A fiber is switched at barriers only: no luck is involved."""
+    reports = set()
+    for attempt in range(5):
+        with pytest.raises(KernelFaultError) as raised:
+            run_on_cpu(cases_of("missing_barrier"), Sanitizer.THREAD, tmp_path / str(attempt))
+        reports.add((raised.value.finding.partition(" (")[0], *raised.value.lines[:2]))
+    assert len(reports) == 1
+
+
+def test_dynamic_shared_memory_becomes_a_pointer_and_nothing_else_changes() -> None:
+    text = "// one\n  extern __shared__ __align__(16) unsigned char space[];\n  int two;\n"
+    unit = translation_unit(Path("x.cu"), text, ["x<float, 1>"])
+    assert "\n  DYNAMIC_SHARED(__align__(16) unsigned char, space);\n  int two;\n" in unit
+    untouched = text_of("missing_barrier")
+    assert untouched in translation_unit(Path("x.cu"), untouched, [])
+
+
+def test_without_a_compiler_the_line_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AssertionError, match=r"g\+\+ is missing"):
+        run_on_cpu(cases_of("missing_barrier"), Sanitizer.ADDRESS, tmp_path / "x")
+
+
+RANDOMISED = "FATAL: ThreadSanitizer: unexpected memory mapping"
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_kernel_that_spreads_addresses_too_far_is_run_again_without(tmp_path: Path) -> None:
+    mended = "grep -q 0040000 /proc/self/personality"
+    program = script(tmp_path / "program", f"{mended} || {{ echo '{RANDOMISED}' >&2; exit 66; }}")
+    on_cpu.execute([str(program)], Sanitizer.THREAD)
+
+
+def test_where_that_cannot_be_had_the_line_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = script(tmp_path / "program", f"echo '{RANDOMISED}' >&2; exit 66")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AssertionError, match=r"vm\.mmap_rnd_bits=28"):
+        on_cpu.execute([str(program)], Sanitizer.THREAD)
+
+
+def test_a_program_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_cpu, "LONGEST_S", 0.1)
+    with pytest.raises(subprocess.TimeoutExpired):
+        on_cpu.execute(["sleep", "9"], Sanitizer.ADDRESS)

@@ -1,0 +1,17 @@
+"""Wrong on purpose: shared_tile with asynchronous copies that nobody waits for."""
+
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """EDGE×EDGE threads, one element of C each."""
+    edge = tile.edge
+    return Launch(grid=(-(-problem.n // edge), -(-problem.m // edge)), block=(edge, edge))
+
+
+VARIANT = CudaVariant(
+    idea="wrong: shared_tile with asynchronous copies that nobody waits for",
+    tiles=edges(1, 32, because="a block holds at most 1024 threads"),
+    launch=launch,
+    reuse=lambda _tile: (1, 1),
+)

@@ -1,0 +1,17 @@
+"""Wrong on purpose: a warp an element, whose upper lanes take another shuffle."""
+
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """A warp an element, EDGE rows a block."""
+    edge = tile.edge
+    return Launch(grid=(problem.n, -(-problem.m // edge)), block=(32, edge))
+
+
+VARIANT = CudaVariant(
+    idea="wrong: a warp an element, whose upper lanes take another shuffle",
+    tiles=edges(1, 32, because="a block holds at most 1024 threads"),
+    launch=launch,
+    reuse=lambda _tile: (1, 1),
+)
