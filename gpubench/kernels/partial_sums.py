@@ -1,9 +1,12 @@
-"""The launch that adds up parts of a vector: `partial_sums.cuh`."""
+"""Launches that compute a vector in parts, and add them up: `partial_sums.cuh`."""
 
-from gpubench.model import Launch
+from __future__ import annotations
+
+from gpubench.model import ITEM_BYTES, Launch, Problem, Tile
 
 SUM_COLUMNS = 32
 SUM_GROUPS = 16
+"""As in the source."""
 
 
 def sum_launch(kernel: str, columns: int, *numbers: int) -> Launch:
@@ -13,4 +16,21 @@ def sum_launch(kernel: str, columns: int, *numbers: int) -> Launch:
         block=(SUM_COLUMNS, SUM_GROUPS),
         kernel=kernel,
         numbers=numbers,
+    )
+
+
+def slab_launch(tile: Tile, problem: Problem, kernel: str, sum_kernel: str) -> Launch:
+    """Sums of columns over slabs of rows, 16 bytes a thread, and then of the slabs' parts.
+
+    The tile is threads × rows a slab × unroll. The parts are the workspace.
+    """
+    threads, rows, _ = tile.block
+    item = ITEM_BYTES[problem.dtype]
+    across, slabs = -(-problem.n // (threads * 16 // item)), -(-problem.m // rows)
+    return Launch(
+        grid=(across * slabs,),
+        block=(threads,),
+        kernel=kernel,
+        workspace_bytes=slabs * problem.n * item,
+        then=(sum_launch(sum_kernel, problem.n),) if slabs > 1 else (),
     )

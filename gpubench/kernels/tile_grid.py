@@ -10,15 +10,19 @@ from gpubench.model import Tile, TileSpace
 THREADS = (32, 64, 128, 256, 512, 1024)
 """In a block: whole warps, and halves all the way down for trees."""
 
+SLAB_ROWS = (32, 64, 128, 256, 512, 1024)
+"""Rows whose sums one block computes, where rows are shared out over blocks."""
+
 
 def tile_grid(
     axes: Mapping[str, Sequence[int]],
     default: Sequence[str],
     refuse: Callable[[Tile], str | None] = lambda _tile: None,
 ) -> TileSpace:
-    """The tiles `AxBxC` with a number for each axis, without those `refuse` has a reason for.
+    """The tiles `AxBxC` with a number for each axis.
 
-    `axes` names each number and lists what it may be; `default` are tiles as `--tiles` takes them.
+    `axes` names each number and lists what it may be; `refuse` says why not all combinations may;
+    `default` are tiles as `--tiles` takes them.
     """
     names = "x".join(axes)
 

@@ -15,3 +15,18 @@ __device__ inline bool aligned(const Scalar* A, const Scalar* x, int N) {
   const size_t addresses = reinterpret_cast<size_t>(A) | reinterpret_cast<size_t>(x);
   return N % Vector<Scalar>::SIZE == 0 && addresses % 16 == 0;
 }
+
+// A vector that is wanted once: its place in the caches is free for others at once.
+template <typename Scalar>
+__device__ inline Vector<Scalar> streamed(const Vector<Scalar>* from) {
+#ifdef __CUDA_ARCH__
+  union {
+    int4 bits;
+    Vector<Scalar> pack;
+  } both;
+  both.bits = __ldcs(reinterpret_cast<const int4*>(from));
+  return both.pack;
+#else
+  return *from;
+#endif
+}

@@ -15,6 +15,7 @@
 // registers.
 
 #include "../partial_sums.cuh"
+#include "../sums.cuh"
 #include "../vector.cuh"
 
 // What a thread holds of a row. ALIGNED: vectors, THREADS apart; else elements, THREADS apart.
@@ -28,7 +29,7 @@ struct Piece {
     for (int k = 0; k < VECTORS; ++k) {
       if (ALIGNED) {
         const int at = k * THREADS + threadIdx.x;
-        packs[k] = at < N / Pack::SIZE ? reinterpret_cast<const Pack*>(row)[at] : Pack{};
+        packs[k] = at < N / Pack::SIZE ? streamed(reinterpret_cast<const Pack*>(row) + at) : Pack{};
       } else {
 #pragma unroll
         for (int i = 0; i < Pack::SIZE; ++i) {
@@ -55,19 +56,6 @@ struct Piece {
     }
   }
 };
-
-// The sum of all threads' values, the same in all of them. `sums` must not be what the last call
-// had: another thread may still be reading that.
-template <typename Scalar, int THREADS>
-__device__ Scalar block_sum(Scalar sum, Scalar* sums) {
-  for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-  __syncthreads();
-  Scalar total = 0;
-#pragma unroll
-  for (int warp = 0; warp < THREADS / 32; ++warp) total += sums[warp];
-  return total;
-}
 
 template <typename Scalar, int THREADS, int VECTORS, int DEPTH, bool ALIGNED>
 __device__ void fused_rows(const Scalar* A, const Scalar* v, Scalar* part, Vector<Scalar>* v_packs,

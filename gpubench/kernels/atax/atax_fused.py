@@ -71,7 +71,7 @@ VARIANT = CudaVariant(
     idea="one pass: a block holds a row in registers, adds up b_r, then adds b_r·A_r: A once",
     tiles=tile_grid(
         {"threads": THREADS, "vectors": range(1, 9), "depth": range(1, 9)},
-        default=("512x2x8", "512x4x4", "512x8x2", "1024x4x2"),
+        default=("256x1x4", "256x4x4", "512x2x3", "512x4x3", "512x8x1", "512x8x2", "1024x4x1"),
         refuse=refuse_tile,
     ),
     launch=launch,

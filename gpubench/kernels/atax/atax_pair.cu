@@ -1,14 +1,11 @@
-// atax_pair: gemv_vectorized, then gemv_t_vectorized on what it left on the device.
+// atax_pair: gemv_block, then gemv_t_vectorized on what it left on the device.
 //
 // The best kernel of each half. b = A·v stays in the workspace; then the columns of the same A are
 // added up in slabs, and the slabs' parts. Each half reads A once from memory, so the pair can be no
 // faster than twice the time of reading A, unless much of A fits into the cache.
 
-#include "../gemv/gemv_vectorized.cu"
+#include "../gemv/gemv_block.cu"
 #include "../gemv_t/gemv_t_vectorized.cu"
-
-constexpr int PAIR_ROWS = 2;    // rows a warp in the first half
-constexpr int SLAB_ROWS = 128;  // rows a block in the second
 
 // Where the slabs' parts begin: behind b, at 16 bytes again.
 template <typename Scalar>
@@ -17,21 +14,21 @@ __device__ Scalar* behind(Scalar* b, int M) {
   return b + (static_cast<size_t>(M) + SIZE - 1) / SIZE * SIZE;
 }
 
-template <typename Scalar, int THREADS, int UNROLL>
+template <typename Scalar, int THREADS, int ROWS, int UNROLL>
 __global__ void __launch_bounds__(THREADS)
 atax_pair(const Scalar* A, const Scalar* x, Scalar* y, Scalar* workspace, int M, int N) {
-  rows_by_warps<Scalar, THREADS, PAIR_ROWS, UNROLL>(A, x, workspace, M, N);
+  rows_by_blocks<Scalar, THREADS, UNROLL>(A, x, workspace, N);
 }
 
-template <typename Scalar, int THREADS, int UNROLL>
+template <typename Scalar, int THREADS, int ROWS, int UNROLL>
 __global__ void __launch_bounds__(THREADS)
 atax_pair_t(const Scalar* A, const Scalar* x, Scalar* y, Scalar* workspace, int M, int N) {
   Scalar* parts = behind(workspace, M);
-  columns_by_slabs<Scalar, THREADS, SLAB_ROWS, UNROLL>(A, workspace, y, parts, M, N);
+  columns_by_slabs<Scalar, THREADS, ROWS, UNROLL>(A, workspace, y, parts, M, N);
 }
 
-template <typename Scalar, int THREADS, int UNROLL>
+template <typename Scalar, int THREADS, int ROWS, int UNROLL>
 __global__ void atax_pair_sum(const Scalar* A, const Scalar* x, Scalar* y, Scalar* workspace, int M,
                               int N) {
-  partial_sums(behind(workspace, M), y, N, M / SLAB_ROWS + (M % SLAB_ROWS > 0));
+  partial_sums(behind(workspace, M), y, N, M / ROWS + (M % ROWS > 0));
 }

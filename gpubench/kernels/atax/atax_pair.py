@@ -1,34 +1,28 @@
-"""gemv_vectorized, then gemv_t_vectorized: A is read twice."""
+"""gemv_block, then gemv_t_vectorized: A is read twice."""
 
-from gpubench.kernels.partial_sums import sum_launch
-from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.kernels.partial_sums import slab_launch
+from gpubench.kernels.tile_grid import SLAB_ROWS, THREADS, tile_grid
 from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile
-
-PAIR_ROWS = 2
-SLAB_ROWS = 128
-"""As in the source."""
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
-    """The rows by warps, the columns by slabs, and the sum of the slabs' parts."""
-    threads, _ = tile.block
-    item = ITEM_BYTES[problem.dtype]
-    across, slabs = -(-problem.n // (threads * 16 // item)), -(-problem.m // SLAB_ROWS)
-    parts = slabs * problem.n * item if slabs > 1 else 0
-    transposed = Launch(grid=(across * slabs,), block=(threads,), kernel="atax_pair_t")
+    """A block a row; then the columns by slabs, and the sum of their parts."""
+    slabs = slab_launch(tile, problem, "atax_pair_t", "atax_pair_sum")
+    b_bytes = -(-problem.m * ITEM_BYTES[problem.dtype] // 16) * 16
     return Launch(
-        grid=(-(-problem.m // (threads // 32 * PAIR_ROWS)),),
-        block=(threads,),
-        workspace_bytes=-(-problem.m * item // 16) * 16 + parts,
-        then=(transposed, *((sum_launch("atax_pair_sum", problem.n),) if slabs > 1 else ())),
+        grid=(problem.m,),
+        block=(tile.block[0],),
+        workspace_bytes=b_bytes + slabs.workspace_bytes,
+        then=slabs.sequence,
     )
 
 
 VARIANT = CudaVariant(
-    idea="gemv_vectorized, then gemv_t_vectorized: A is read twice",
+    idea="gemv_block, then gemv_t_vectorized: A is read twice",
     tiles=tile_grid(
-        {"threads": THREADS, "unroll": range(1, 9)}, default=("128x4", "128x8", "256x4", "256x8")
+        {"threads": THREADS, "rows a slab": SLAB_ROWS, "unroll": range(1, 9)},
+        default=("128x64x8", "128x128x8", "128x512x8", "256x256x8"),
     ),
     launch=launch,
-    reuse=lambda _tile: (PAIR_ROWS, 1),
+    reuse=lambda _tile: (1, 1),
 )

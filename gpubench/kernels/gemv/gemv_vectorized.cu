@@ -9,17 +9,12 @@
 // each row has a head of up to three elements, then vectors, then a tail; x does not line up with
 // those vectors, and its elements are loaded singly, from the cache.
 
+#include "../sums.cuh"
 #include "../vector.cuh"
 
-template <typename Scalar>
-__device__ inline Scalar warp_sum(Scalar sum) {
-  for (int half = 16; half > 0; half /= 2) sum += __shfl_down_sync(0xffffffffu, sum, half);
-  return sum;
-}
-
-// A lane's share of ROWS rows, all of them starting at 16 bytes like x.
-template <typename Scalar, int ROWS, int UNROLL>
-__device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x, int N, int lane,
+// The share of one of WIDTH threads in ROWS rows, all of them starting at 16 bytes like x.
+template <typename Scalar, int WIDTH, int ROWS, int UNROLL>
+__device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x, int N, int thread,
                              Scalar (&sums)[ROWS]) {
   using Pack = Vector<Scalar>;
   const size_t packs = N / Pack::SIZE;
@@ -28,16 +23,16 @@ __device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x,
 #pragma unroll
   for (int row = 0; row < ROWS; ++row) a_packs[row] = reinterpret_cast<const Pack*>(rows[row]);
 
-  size_t at = lane;
-  for (; at + (UNROLL - 1) * 32 < packs; at += UNROLL * 32) {
+  size_t at = thread;
+  for (; at + (UNROLL - 1) * WIDTH < packs; at += UNROLL * WIDTH) {
     Pack a[UNROLL][ROWS], b[UNROLL];
 #pragma unroll
     for (int step = 0; step < UNROLL; ++step) {
 #pragma unroll
-      for (int row = 0; row < ROWS; ++row) a[step][row] = a_packs[row][at + step * 32];
+      for (int row = 0; row < ROWS; ++row) a[step][row] = streamed(a_packs[row] + at + step * WIDTH);
     }
 #pragma unroll
-    for (int step = 0; step < UNROLL; ++step) b[step] = x_packs[at + step * 32];
+    for (int step = 0; step < UNROLL; ++step) b[step] = x_packs[at + step * WIDTH];
 #pragma unroll
     for (int step = 0; step < UNROLL; ++step) {
 #pragma unroll
@@ -47,35 +42,35 @@ __device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x,
       }
     }
   }
-  for (; at < packs; at += 32) {
+  for (; at < packs; at += WIDTH) {
     const Pack b = x_packs[at];
 #pragma unroll
     for (int row = 0; row < ROWS; ++row) {
-      const Pack a = a_packs[row][at];
+      const Pack a = streamed(a_packs[row] + at);
 #pragma unroll
       for (int i = 0; i < Pack::SIZE; ++i) sums[row] += a.lanes[i] * b.lanes[i];
     }
   }
 }
 
-// A lane's share of one row that starts anywhere.
-template <typename Scalar, int UNROLL>
-__device__ Scalar unaligned_row(const Scalar* row, const Scalar* x, int N, int lane) {
+// The share of one of WIDTH threads in a row that starts anywhere.
+template <typename Scalar, int WIDTH, int UNROLL>
+__device__ Scalar unaligned_row(const Scalar* row, const Scalar* x, int N, int thread) {
   using Pack = Vector<Scalar>;
   const int past = reinterpret_cast<size_t>(row) / sizeof(Scalar) % Pack::SIZE;
   const int head = min(past == 0 ? 0 : Pack::SIZE - past, N);
   const size_t packs = (N - head) / Pack::SIZE;
   const Pack* a_packs = reinterpret_cast<const Pack*>(row + head);
 
-  Scalar sum = lane < head ? row[lane] * x[lane] : Scalar(0);
+  Scalar sum = thread < head ? row[thread] * x[thread] : Scalar(0);
 #pragma unroll UNROLL
-  for (size_t at = lane; at < packs; at += 32) {
-    const Pack a = a_packs[at];
+  for (size_t at = thread; at < packs; at += WIDTH) {
+    const Pack a = streamed(a_packs + at);
     const Scalar* b = x + head + at * Pack::SIZE;
 #pragma unroll
     for (int i = 0; i < Pack::SIZE; ++i) sum += a.lanes[i] * b[i];
   }
-  const size_t tail = head + packs * Pack::SIZE + lane;
+  const size_t tail = head + packs * Pack::SIZE + thread;
   return tail < N ? sum + row[tail] * x[tail] : sum;
 }
 
@@ -96,11 +91,11 @@ __device__ void rows_by_warps(const Scalar* A, const Scalar* x, Scalar* y, int M
     sums[row] = 0;
   }
   if (aligned(A, x, N)) {
-    aligned_rows<Scalar, ROWS, UNROLL>(rows, x, N, lane, sums);
+    aligned_rows<Scalar, 32, ROWS, UNROLL>(rows, x, N, lane, sums);
   } else {
 #pragma unroll
     for (int row = 0; row < ROWS; ++row) {
-      sums[row] = unaligned_row<Scalar, UNROLL>(rows[row], x, N, lane);
+      sums[row] = unaligned_row<Scalar, 32, UNROLL>(rows[row], x, N, lane);
     }
   }
 #pragma unroll

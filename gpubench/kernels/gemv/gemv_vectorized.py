@@ -26,7 +26,7 @@ VARIANT = CudaVariant(
     idea="gemv_warp with loads of 16 bytes, several in flight",
     tiles=tile_grid(
         {"threads": THREADS, "rows a warp": range(1, 9), "unroll": range(1, 9)},
-        default=("64x1x4", "128x1x4", "128x1x8", "128x2x4", "128x4x2", "256x1x4", "256x2x4"),
+        default=("64x1x4", "128x1x4", "128x1x8", "128x2x4", "256x1x4", "256x2x2", "256x2x4"),
         refuse=refuse,
     ),
     launch=launch,

@@ -27,7 +27,7 @@ __device__ void slab(const Scalar* A, const Scalar* x, Scalar* part, size_t firs
   auto load = [&](const Scalar* from) {
     Pack pack;
     if (ALIGNED) {
-      pack = *reinterpret_cast<const Pack*>(from);
+      pack = streamed(reinterpret_cast<const Pack*>(from));
     } else {
 #pragma unroll
       for (int i = 0; i < SIZE; ++i) {

@@ -1,0 +1,20 @@
+"""One block per row of A, by loads of 16 bytes."""
+
+from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.model import CudaVariant, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """As many blocks as rows."""
+    return Launch(grid=(problem.m,), block=(tile.block[0],))
+
+
+VARIANT = CudaVariant(
+    idea="one block per row, loads of 16 bytes: few rows in flight, each soon done",
+    tiles=tile_grid(
+        {"threads": THREADS, "unroll": range(1, 9)},
+        default=("64x4", "128x4", "128x8", "256x4", "512x2", "512x4", "1024x4"),
+    ),
+    launch=launch,
+    reuse=lambda _tile: (1, 1),
+)
