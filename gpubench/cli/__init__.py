@@ -12,11 +12,21 @@ import sys
 
 import typer
 
-from gpubench.cli import device, diff, explain, new_kernel, reproduce, sweep
+from gpubench.cli import device, diff, explain, new_kernel, operand_files, reproduce, sweep
 from gpubench.cli.app import app
 from gpubench.errors import INTERRUPTED, GpubenchError
 
-__all__ = ["app", "device", "diff", "explain", "main", "new_kernel", "reproduce", "sweep"]
+__all__ = [
+    "app",
+    "device",
+    "diff",
+    "explain",
+    "main",
+    "new_kernel",
+    "operand_files",
+    "reproduce",
+    "sweep",
+]
 
 
 def main() -> None:

@@ -26,7 +26,9 @@ _SHAPE = re.compile(r"\d+(?:x\d+)+", re.ASCII)
 Item = TypeVar("Item")
 
 
-def parse_sizes(text: str, op: str = "gemm") -> tuple[tuple[int, int, int], ...]:
+def parse_sizes(
+    text: str, op: str = "gemm", flag: str = "--sizes"
+) -> tuple[tuple[int, int, int], ...]:
     """Sizes of an operation as (M, N, K).
 
     `1024` is square, `320x640x320` is M×N×K, spans are square. For operations without K, `320x640`
@@ -38,34 +40,34 @@ def parse_sizes(text: str, op: str = "gemm") -> tuple[tuple[int, int, int], ...]
 
     def one(item: str) -> Iterator[tuple[int, int, int]]:
         if _SHAPE.fullmatch(item) and item.count("x") == 1 + has_k:
-            numbers = [_bounded(number, item, "--sizes", expects) for number in item.split("x")]
+            numbers = [_bounded(number, item, flag, expects) for number in item.split("x")]
             m, n, k = (*numbers, 1)[:3]
             yield m, n, k
         else:
-            yield from ((n, n, n if has_k else 1) for n in _span(item, "--sizes", expects))
+            yield from ((n, n, n if has_k else 1) for n in _span(item, flag, expects))
 
-    return _items(text, one, "--sizes", expects)
+    return _items(text, one, flag, expects)
 
 
-def parse_tiles(text: str) -> tuple[Tile, ...]:
+def parse_tiles(text: str, flag: str = "--tiles") -> tuple[Tile, ...]:
     """Tiles: edges (`16`, `1..32`) and block tiles (`128x128x8/8x8/s3`)."""
     expects = "a tile is 16, 1..32, 1..64:x2 or 128x128x8"
 
     def one(item: str) -> Iterator[Tile]:
         if "x" in item and ".." not in item:
             if len(item) > SHOWN:  # before any of its numbers is converted
-                raise UsageError(f"--tiles: '{shown(item)}' is not understood; {expects}")
+                raise UsageError(f"{flag}: '{shown(item)}' is not understood; {expects}")
             try:
                 tile = Tile.parse(item)
             except ValueError:
-                raise UsageError(f"--tiles: '{shown(item)}' is not understood; {expects}") from None
+                raise UsageError(f"{flag}: '{shown(item)}' is not understood; {expects}") from None
             for number in (*tile.block, *tile.thread, tile.stages):
-                _bounded(str(number), item, "--tiles", expects)
+                _bounded(str(number), item, flag, expects)
             yield tile
         else:
-            yield from (Tile((edge,)) for edge in _span(item, "--tiles", expects))
+            yield from (Tile((edge,)) for edge in _span(item, flag, expects))
 
-    return _items(text, one, "--tiles", expects)
+    return _items(text, one, flag, expects)
 
 
 def parse_names(text: str) -> tuple[str, ...]:
