@@ -90,12 +90,20 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
 def _start(op: str, like: str | None) -> CudaVariant:
     """The kernel to begin with: the one named, or the op's plainest."""
     sources = {n: v for n, v in of_op(op).items() if isinstance(v, CudaVariant)}
-    if not sources:
+    if like and like not in sources:
+        raise UsageError(f"--like: {unknown('CUDA kernel', like, sources)}")
+    if like and not is_whole(sources[like]):
+        raise UsageError(f"--like: {like} includes files beside it; start from one that does not")
+    whole = {name: variant for name, variant in sources.items() if is_whole(variant)}
+    if not whole:
         raise UsageError(f"--op: {op} has no CUDA kernel to start from")
-    name = like or (START if START in sources else next(iter(sources)))
-    if name not in sources:
-        raise UsageError(f"--like: {unknown('CUDA kernel', name, sources)}")
-    return sources[name]
+    shortest = min(whole, key=lambda name: whole[name].source.stat().st_size)
+    return whole[like or (START if START in whole else shortest)]
+
+
+def is_whole(variant: CudaVariant) -> bool:
+    """Whether the source stands alone, and so may be copied elsewhere."""
+    return not re.search(r'^\s*#\s*include\s*"', variant.source.read_text("utf-8"), re.MULTILINE)
 
 
 def cuda_source(start: CudaVariant, name: str) -> str:

@@ -11,7 +11,7 @@ from gpubench.backends.cuda.compile import compile_instance, instance
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant, Problem, Tile, Variant
 from gpubench.plan.registry import choose, of_op, variants
-from gpubench.show.new_kernel import write_pair
+from gpubench.show.new_kernel import is_whole, write_pair
 
 SOURCES = [variant for variant in variants() if isinstance(variant, CudaVariant)]
 PROBLEM = Problem(op="gemm", m=100, n=70, k=30, dtype="float32")
@@ -66,11 +66,14 @@ def test_the_lesson_and_the_idea_are_left_to_fill_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", SOURCES, ids=lambda variant: variant.name)
-def test_every_kernel_of_ours_may_be_the_start(tmp_path: Path, start: Variant) -> None:
+def test_every_kernel_that_stands_alone_may_be_the_start(tmp_path: Path, start: Variant) -> None:
+    assert isinstance(start, CudaVariant)
+    if not is_whole(start):
+        assert "includes files beside it" in refusal(tmp_path, op=start.op, like=start.name)
+        return
     write_pair("mine", start.op, start.name, tmp_path, force=False)
     mine = of_op(start.op, tmp_path)["mine"]
     assert isinstance(mine, CudaVariant)
-    assert isinstance(start, CudaVariant)
     assert code_of(mine) == code_of(start)
     assert (mine.dtypes, mine.tiles.default) == (start.dtypes, start.tiles.default)
 
@@ -112,6 +115,16 @@ def test_a_start_that_is_not_there_or_no_source_gives_the_nearest(tmp_path: Path
     assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
     assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
     assert "did you mean 'gemm'" in refusal(tmp_path, op="gem")
+
+
+def test_a_source_that_includes_its_neighbours_does_not_stand_alone(tmp_path: Path) -> None:
+    mine = written(tmp_path)
+    assert is_whole(mine)
+    for line in ("#include <mma.h>", '// #include "tile.cuh"'):
+        mine.source.write_text(f"{line}\n")
+        assert is_whole(mine)
+    mine.source.write_text('// lesson\n #  include "../tile.cuh"\n')
+    assert not is_whole(mine)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""docs/adding-a-kernel.md and docs/own-kernels.md, followed to the letter."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from stranger import REPOSITORY, Block, Stranger, blocks
+
+from gpubench.backends.cuda.compile import compile_instance, instance
+from gpubench.model import CudaVariant
+from gpubench.plan.config import Sweep
+from gpubench.plan.registry import load
+from gpubench.plan.sweep import plan
+
+ADDING = blocks("adding-a-kernel.md")
+OWN = blocks("own-kernels.md")
+GPU = "on a machine with a GPU"
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository with the page's two files in it, and nothing else changed."""
+    copy = tmp_path_factory.mktemp("added") / "gpubench"
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in ("gpubench", "tests", "docs"):
+        shutil.copytree(REPOSITORY / name, copy / name, ignore=ignored)
+    shutil.copy(REPOSITORY / "pyproject.toml", copy)
+    stranger = Stranger(copy, copy)
+    for block in ADDING:
+        if block.title.startswith("gpubench/"):
+            stranger.write(block)
+    return copy
+
+
+def stranger_in(folder: Path) -> Stranger:
+    shutil.rmtree(folder / ".venv", ignore_errors=True)
+    return Stranger(folder, folder)
+
+
+def test_the_page_adds_two_files() -> None:
+    files = [block.title for block in ADDING if block.title.startswith("gpubench/")]
+    stem = "gpubench/kernels/gemm/transposed_tile"
+    assert files == [f"{stem}.cu", f"{stem}.py"]
+
+
+def commands(page: list[Block]) -> list[str]:
+    return [block.text for block in page if block.language == "sh" and not block.title]
+
+
+@pytest.mark.parametrize("text", commands(ADDING), ids=lambda text: text.split("\n")[0][-40:])
+def test_the_commands_of_the_page_work_without_a_gpu(added: Path, text: str) -> None:
+    done = stranger_in(added).type(text)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "transposed_tile" in done.stdout or " passed" in done.stdout
+
+
+def test_the_page_has_commands_that_list_test_and_compile() -> None:
+    assert len(commands(ADDING)) == 2
+    assert "gpubench variants" in commands(ADDING)[0]
+    assert "pytest" in commands(ADDING)[0]
+    assert "compile_instance" in commands(ADDING)[1]
+
+
+def test_the_kernel_of_the_page_compiles_at_every_tile_and_fits(added: Path) -> None:
+    kernel = load(added / "gpubench/kernels/gemm/transposed_tile.py", "gemm")
+    assert isinstance(kernel, CudaVariant)
+    for tile in kernel.tiles.default:
+        name = instance(kernel, tile, "float32")
+        resources = compile_instance(kernel.source, name, "sm_90").resources
+        assert resources.spill_bytes == 0
+    assert resources.shared_bytes == 8320  # at 32, as the page says
+
+
+def test_the_kernel_of_the_page_is_planned_as_one_of_a_users_own(added: Path) -> None:
+    own = added.parent / "own"
+    own.mkdir()
+    for path in (added / "gpubench/kernels/gemm").glob("transposed_tile.*"):
+        shutil.copy(path, own)
+    points = plan(Sweep(variants=("transposed_tile",), kernels=own), "cuda")
+    assert [str(point.tile) for point in points] == ["1", "2", "4", "8", "16", "32"]
+    assert not any(points.values())
+
+
+def test_own_kernels_begin_as_the_page_says(tmp_path: Path) -> None:
+    stranger = Stranger(tmp_path)
+    for text in commands(OWN):
+        done = stranger.type(text)
+        assert done.returncode == 0, done.stderr
+        assert "my_tile" in done.stdout
+    assert (tmp_path / "own/gemm/my_tile.cu").is_file()
+    assert (tmp_path / "own/gemm/my_tile.py").is_file()
+
+
+@pytest.mark.parametrize("page", [ADDING, OWN], ids=["adding", "own"])
+def test_what_needs_a_gpu_lacks_nothing_else(added: Path, page: list[Block]) -> None:
+    stranger = stranger_in(added)
+    (needing,) = [block for block in page if block.title == GPU]
+    if page is OWN and not (added / "own").exists():
+        assert stranger.type(commands(OWN)[0]).returncode == 0
+    done = stranger.type(needing.text.rstrip() + " --device cuda")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "CUDA" in done.stderr

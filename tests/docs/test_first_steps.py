@@ -1,0 +1,80 @@
+"""A stranger's first ten minutes, as docs/first-steps.md has them."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+from stranger import Block, Stranger, blocks
+
+from gpubench.cli import app
+from gpubench.table import read
+
+COMMANDS = typer.main.get_command(app).commands
+INSTALL, *STEPS = blocks("first-steps.md")
+
+COMING = {"plot", "report", "diff"}
+"""Commands that the page may name before they are there."""
+
+EXIT_CODES = {"diff": {0, 1, 3}}
+"""What a command may say, and 0 for all others: a busy machine is no error of diff's."""
+
+WRITES = ("-o", "--output")
+
+
+def steps() -> list[Block]:
+    """The blocks, one for each command."""
+    return [
+        Block(language="sh", title="", text=line) if one.language == "sh" else one
+        for one in STEPS
+        for line in (one.text.splitlines() if one.language == "sh" else [""])
+    ]
+
+
+def test_installing_is_what_the_first_block_does() -> None:
+    # .ci/run does it from nothing, by the same commands.
+    assert INSTALL.title == "install"
+    assert [line.split()[-2] for line in INSTALL.text.splitlines()] == ["venv", "install"]
+
+
+def test_the_page_goes_through_all_that_a_stranger_does() -> None:
+    named = [command.split()[0] for one in STEPS for command in one.commands]
+    assert set(named) <= set(COMMANDS) | COMING
+    assert sorted(
+        {"sweep", "plot", "report", "diff", "new-kernel"} & set(named), key=named.index
+    ) == ["sweep", "plot", "report", "diff", "new-kernel"]
+    assert all(len(one.commands) == len(one.text.splitlines()) for one in STEPS if one.commands)
+
+
+def test_every_step_works_as_written(tmp_path: Path) -> None:
+    stranger = Stranger(tmp_path)
+    for step in steps():
+        if step.language != "sh":
+            stranger.write(step)
+            continue
+        (command,) = step.commands
+        name, *words = shlex.split(command)
+        if name not in COMMANDS:
+            continue
+        done = stranger.type(step.text)
+        assert done.returncode in EXIT_CODES.get(name, {0}), f"{command}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        if "--dry-run" not in words:
+            for option, value in pairwise(words):
+                assert option not in WRITES or (tmp_path / value).stat().st_size
+    assert {row.variant for row in read(tmp_path / "rows.csv")} == {"cpu_rows", "cpu_blas"}
+    for name in ("first.csv", "second.csv", "rows.csv"):
+        assert {row.status for row in read(tmp_path / name)} == {"ok"}
+
+
+def test_the_search_for_commands_finds_them() -> None:
+    block = Block(language="sh", title="", text=".venv/bin/gpubench a --b \\\n  c\necho x\n")
+    assert [command.split() for command in block.commands] == [["a", "--b", "c"]]
+
+
+@pytest.mark.parametrize("code", ["false", "nowhere", ".venv/bin/gpubench sweep --sizes 0"])
+def test_a_stranger_notices_what_fails(tmp_path: Path, code: str) -> None:
+    assert Stranger(tmp_path).type(f"{code}\ntrue").returncode != 0

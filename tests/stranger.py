@@ -1,0 +1,83 @@
+"""Follows a page of the documentation to the letter: writes its files, types its commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import gpubench
+
+REPOSITORY = Path(gpubench.__file__).parent.parent
+PAGES = REPOSITORY / "docs"
+
+_BLOCK = re.compile(
+    r'^```(?P<language>\w*)(?: title="(?P<title>[^"]*)")?\n(?P<text>.*?)^```$',
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    title: str
+    """The file that it is, or the machine that it needs."""
+
+    text: str
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands of gpubench in it, each without the program's name."""
+        whole = self.text.replace("\\\n", " ")
+        return re.findall(r"^\.venv/bin/gpubench (.*)$", whole, re.MULTILINE)
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of `docs/<page>` in order."""
+    text = (PAGES / page).read_text(encoding="utf-8")
+    return [
+        Block(language=one["language"], title=one["title"] or "", text=one["text"])
+        for one in _BLOCK.finditer(text)
+    ]
+
+
+class Stranger:
+    """Someone in a folder, whose `.venv` has the programs that the page installs.
+
+    They are those of the tests, and run the package in `source`.
+    """
+
+    def __init__(self, folder: Path, source: Path = REPOSITORY) -> None:
+        self._folder = folder
+        self._source = source
+        programs = {"gpubench": "-m gpubench ", "python": ""}
+        (folder / ".venv" / "bin").mkdir(parents=True)
+        for name, module in programs.items():
+            program = folder / ".venv" / "bin" / name
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module}"$@"\n')
+            program.chmod(0o755)
+
+    def write(self, block: Block) -> Path:
+        """Save a block under its title."""
+        path = self._folder / block.title
+        path.parent.mkdir(parents=True, exist_ok=True)
+        assert not path.exists()
+        path.write_text(block.text, encoding="utf-8")
+        return path
+
+    def type(self, text: str) -> subprocess.CompletedProcess[str]:
+        """Give a text to the shell, which stops at the first error."""
+        return subprocess.run(
+            ["/bin/bash", "-euo", "pipefail", "-c", text],
+            cwd=self._folder,
+            env=os.environ | {"PYTHONPATH": str(self._source)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
