@@ -58,3 +58,35 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, gpubench; print({'numpy', 'pandas', 'numba', 'cupy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+OWN = """
+import numpy as np
+from gpubench.model import CallVariant
+
+VARIANT = CallVariant(
+    idea="NumPy's product",
+    runs_on="cpu",
+    build=lambda tile, dtype: lambda a, b, c: np.matmul(a, b, out=c),
+    baseline="",
+)
+"""
+
+
+def test_kernels_of_ones_own_are_swept_and_read_again_when_they_change(tmp_path: Path) -> None:
+    """As in a notebook: edit, sweep, edit, sweep."""
+
+    def status() -> tuple[str, str]:
+        frame = gpubench.sweep(
+            sizes=[8], variants="mine", device="cpu", kernels=tmp_path, rounds=1, cache="hot"
+        )
+        (row,) = frame.to_dict("records")
+        return row["status"], row["source_hash"]
+
+    path = tmp_path / "mine.py"
+    path.write_text(OWN)
+    right, before = status()
+    path.write_text(OWN.replace("np.matmul(a, b,", "np.matmul(a, -b,"))
+    wrong, after = status()
+    assert (right, wrong) == ("ok", "wrong")
+    assert before != after
