@@ -1,0 +1,1 @@
+"""Pictures of rows, one module a kind. `draw` loads matplotlib; nothing else here does."""

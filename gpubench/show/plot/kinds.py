@@ -1,0 +1,49 @@
+"""The kinds of pictures, which of them suits a file, and drawing one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import matplotlib as mpl
+
+from gpubench.errors import UsageError
+from gpubench.plan.registry import unknown
+from gpubench.show.plot import blas, roofline, sizes, speedup, tiles
+from gpubench.show.plot.series import Source, edge_of
+from gpubench.show.plot.style import THEMES, Picture, settings
+
+KINDS: dict[str, Callable[[Sequence[Source]], Picture]] = {
+    "tiles": tiles.draw,
+    "sizes": sizes.draw,
+    "blas": blas.draw,
+    "roofline": roofline.draw,
+    "speedup": speedup.draw,
+}
+"""By the name that `--kind` takes."""
+
+CURVE = 3
+"""Points from which on a line says something."""
+
+
+def draw(of: Sequence[Source], kind: str = "auto", *, theme: str = "light") -> Picture:
+    """The picture. Raises UsageError if the kind or theme is unknown, or the rows do not do."""
+    if kind not in {"auto", *KINDS}:
+        raise UsageError(f"--kind: {unknown('kind', kind, ('auto', *KINDS))}")
+    if theme not in THEMES:
+        raise UsageError(f"--theme: {unknown('theme', theme, THEMES)}")
+    if not any(one.rows for one in of):
+        raise UsageError("nothing to draw: no row has a time")
+    with mpl.rc_context(settings(theme)):
+        return KINDS[suitable(of) if kind == "auto" else kind](of)
+
+
+def suitable(of: Sequence[Source]) -> str:
+    """The kind that shows what the rows vary: tiles, sizes, or only variants."""
+    rows = [row for source in of for row in source.rows]
+    if {"cpu", "cuda"} <= {row.backend for row in rows}:
+        return "speedup" if any(row.variant == speedup.BASELINE for row in rows) else "sizes"
+    if len({(row.m, row.n, row.k) for row in rows}) >= CURVE:
+        return "sizes"
+    if len({edge_of(row) for row in rows} - {None}) >= CURVE or not any(row.percent_of_blas for row in rows):
+        return "tiles" if any(row.tile for row in rows) else "sizes"
+    return "blas"

@@ -1,0 +1,295 @@
+"""How every picture looks: colours, marks, sizes, and labels that do not overlap."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+
+from gpubench.show.plot.series import extent
+from gpubench.table import Row
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B97F00", "#3B9AD1")
+"""Okabe and Ito's colours that colour-blind readers can tell apart, orange and sky blue darkened:
+each stands out at 3:1 or more from a white page and from GitHub's dark one."""
+
+MARKS = "osD^vPX"
+"""With the colours, so that a line is known without its colour: 42 pairs before one repeats."""
+
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+"""One a source (a GPU, a version, a file)."""
+
+THEMES: Mapping[str, tuple[str, str]] = {
+    "light": ("#1f2328", "#ffffff"),
+    "dark": ("#e6edf3", "#0d1117"),
+    "both": ("#797979", "none"),
+}
+"""Ink and page. `both` is a grey as far from white as from GitHub's dark page (4.3:1), on no page:
+an SVG in a README is read on either."""
+
+WIDTH_IN = 8.6
+"""As wide as GitHub shows a README: 826 pixels."""
+
+FONT_PT = 10.0
+SMALL_PT = 8.5
+LINE_IN = 1.3 * SMALL_PT / 72
+GLYPH_IN = 0.65 * SMALL_PT / 72
+"""An average glyph of the font, rather wide: a browser may take another font."""
+
+NARROW = 10**2.3
+"""A logarithmic axis spanning less has ticks at 1, 2 and 5, a wider one at the powers of ten."""
+
+MOST_SIZES = 9
+"""Ticks whose names fit side by side."""
+
+LEFT_IN, TOP_IN, BOTTOM_IN, TITLE_IN = 0.85, 0.42, 0.6, 0.48
+
+
+def settings(theme: str) -> dict[str, Any]:
+    """Matplotlib's rcParams for a theme."""
+    ink, page = THEMES[theme]
+    parts = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
+    return dict.fromkeys(parts, ink) | {
+        "figure.facecolor": page,
+        "savefig.facecolor": page,
+        "axes.facecolor": "none",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": ink,
+        "grid.alpha": 0.22,
+        "grid.linewidth": 0.6,
+        "font.family": "DejaVu Sans",
+        "font.size": FONT_PT,
+        "axes.titlesize": FONT_PT,
+        "axes.titlelocation": "left",
+        "axes.labelsize": SMALL_PT,
+        "xtick.labelsize": SMALL_PT,
+        "ytick.labelsize": SMALL_PT,
+        "legend.fontsize": SMALL_PT,
+        "legend.frameon": False,
+        "lines.linewidth": 1.6,
+        "lines.solid_capstyle": "round",
+    }
+
+
+class Picture(Figure):
+    """A matplotlib figure that a notebook shows without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        target = io.BytesIO()
+        self.savefig(target, format="png", dpi=110)
+        return target.getvalue()
+
+
+def sheet(
+    headline: str, heights_in: Sequence[float], right_in: float, left_in: float = LEFT_IN
+) -> tuple[Picture, list[Axes]]:
+    """A figure with axes of the given heights one below the other, room for labels on both sides.
+
+    Everything is placed in inches, so that no layout engine moves it from version to version.
+    """
+    height_in = TOP_IN + sum(TITLE_IN + one + BOTTOM_IN for one in heights_in)
+    figure = Picture(figsize=(WIDTH_IN, height_in))
+    left, width = left_in / WIDTH_IN, (WIDTH_IN - left_in - right_in) / WIDTH_IN
+    top = 1 - 0.12 / height_in
+    figure.text(left, top, headline, fontsize=FONT_PT + 2, fontweight="bold", va="top")
+    every = []
+    bottom_in = height_in - TOP_IN
+    for one in heights_in:
+        bottom_in -= TITLE_IN + one
+        every.append(figure.add_axes((left, bottom_in / height_in, width, one / height_in)))
+        bottom_in -= BOTTOM_IN
+    return figure, every
+
+
+def room_for(labels: Iterable[str]) -> float:
+    """Inches that the longest line of some labels takes, with its distance from the axes."""
+    lines = (line for label in labels for line in label.splitlines())
+    return 0.35 + GLYPH_IN * max(map(len, lines), default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a series is drawn."""
+
+    colour: str
+    mark: str
+    dashes: Any
+
+
+def looks(variants: Iterable[str], labels: Iterable[str]) -> dict[tuple[str, str], Look]:
+    """The look of every variant and source: colour and mark say the variant, dashes the source."""
+    names, sources = list(dict.fromkeys(variants)), list(dict.fromkeys(labels))
+    return {
+        (name, source): Look(
+            colour=COLOURS[i % len(COLOURS)],
+            mark=MARKS[i % len(MARKS)],
+            dashes=DASHES[j % len(DASHES)],
+        )
+        for i, name in enumerate(names)
+        for j, source in enumerate(sources)
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndLabel:
+    """What is written beside the end of a line: a name, and in smaller letters its figure."""
+
+    x: float
+    y: float
+    """The end, in the units of the axes."""
+
+    name: str
+    figure: str = ""
+    colour: str = ""
+
+    @property
+    def height_in(self) -> float:
+        """Inches that it takes."""
+        return LINE_IN * (2.15 if self.figure else 1.15)
+
+
+def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
+    """Write labels to the right of the axes, none over another, each tied to its line's end.
+
+    The limits of the axes must be final.
+    """
+    box = axes.get_position()
+    page_in = axes.get_figure(root=True)
+    assert page_in is not None
+    height_in = box.height * page_in.get_size_inches()[1]
+    to_axes = axes.transData + axes.transAxes.inverted()
+    wanted = [float(to_axes.transform((one.x, one.y))[1]) * height_in for one in labels]
+    places = spread(wanted, [one.height_in for one in labels], 0.0, height_in)
+    for one, place in zip(labels, places, strict=True):
+        colour = one.colour or axes.xaxis.label.get_color()
+        at = place / height_in
+        axes.annotate(
+            "",
+            xy=(one.x, one.y),
+            xytext=(1.015, at),
+            textcoords="axes fraction",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.6,
+                "shrinkA": 0, "shrinkB": 0,
+            },
+        )
+        shift = LINE_IN * 0.5 / height_in if one.figure else 0.0
+        text = {"transform": axes.transAxes, "va": "center_baseline", "color": colour}
+        axes.text(1.02, at + shift, one.name, fontsize=SMALL_PT, fontweight="bold", **text)
+        if one.figure:
+            axes.text(1.02, at - shift, one.figure, fontsize=SMALL_PT, **text)
+
+
+def spread(
+    wanted: Sequence[float], heights: Sequence[float], low: float, high: float
+) -> list[float]:
+    """Centres as near to the wanted ones as heights allow, in the same order and within limits.
+
+    Neighbours that collide become a block at their mean place; where all together do not fit
+    between `low` and `high`, they begin at `low` and go on beyond `high`.
+    """
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    blocks: list[tuple[float, float, list[int]]] = []  # bottom, height, members
+    for index in order:
+        bottom, height, members = wanted[index] - heights[index] / 2, heights[index], [index]
+        bottom = max(low, min(bottom, high - height))
+        while blocks and blocks[-1][0] + blocks[-1][1] > bottom:
+            below, of_below, others = blocks.pop()
+            together = height + of_below
+            weight = len(members) / (len(members) + len(others))
+            bottom = below + (bottom - of_below - below) * weight
+            bottom = max(low, min(bottom, high - together))
+            height, members = together, [*others, *members]
+        blocks.append((bottom, height, members))
+    places = [0.0] * len(wanted)
+    for bottom, _, members in blocks:
+        for index in members:
+            places[index] = bottom + heights[index] / 2
+            bottom += heights[index]
+    return places
+
+
+def log_ticks(axes: Axes, which: str) -> None:
+    """A logarithmic axis with plain numbers: 0.5, 20, 1,000."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    low, high = axis.get_view_interval()
+    narrow = high / low < NARROW
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def fixed_ticks(axes: Axes, at: Sequence[float], names: Sequence[str]) -> None:
+    """Ticks of the x axis at these places and no others."""
+    axes.xaxis.set_major_locator(FixedLocator(list(at)))
+    axes.xaxis.set_minor_locator(FixedLocator([]))
+    axes.set_xticklabels(list(names))
+
+
+def head(axes: Axes, title: str, entries: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
+    """The title above the axes, and between them what marks and dashes mean."""
+    axes.set_title(title, pad=20 if entries else 6)
+    handles = [
+        Line2D(
+            [],
+            [],
+            **({"color": ink_of(axes), "markersize": 5, "linestyle": ""} | drawn),
+            label=text,
+        )
+        for text, drawn in entries
+    ]
+    if handles:
+        axes.legend(
+            handles=handles,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=len(handles),
+            borderaxespad=0.1,
+            borderpad=0.2,
+            handletextpad=0.4,
+            columnspacing=1.4,
+        )
+
+
+def source_key(labels: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Entries for `head` that say which dashes are which source."""
+    return [
+        (label, {"linestyle": DASHES[number % len(DASHES)], "marker": ""})
+        for number, label in enumerate(labels)
+        if label
+    ]
+
+
+def ink_of(axes: Axes) -> str:
+    """The theme's colour of text and frames."""
+    return str(axes.xaxis.label.get_color())
+
+
+def page_of(axes: Axes) -> Any:
+    """The theme's colour of the page: what a hollow mark is filled with."""
+    page = axes.get_figure(root=True)
+    assert page is not None
+    return page.get_facecolor()
+
+
+def size_ticks(axes: Axes, rows: Iterable[Row]) -> None:
+    """A logarithmic x axis by the problem's extent, a tick a size, named as `--sizes` takes it."""
+    sizes = {extent(row): row.size.replace("x", "×") for row in rows}
+    places = sorted(sizes)
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(places[0] / 1.12, places[-1] * 1.12)
+    while len(places) > MOST_SIZES:
+        places = places[1::2] if len(places) % 2 == 0 else places[::2]
+    fixed_ticks(axes, places, [sizes[place] for place in places])
+    axes.set_xlabel("matrix size")
