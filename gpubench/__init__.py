@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gpubench.library import read_csv, sweep
+    from gpubench.library import plot, read_csv, sweep
 
-__all__ = ["__version__", "read_csv", "sweep"]
+__all__ = ["__version__", "plot", "read_csv", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the library calls, and with them NumPy and pandas, when first used."""
-    if name in {"read_csv", "sweep"}:
+    if name in {"plot", "read_csv", "sweep"}:
         from gpubench import library
 
         return getattr(library, name)

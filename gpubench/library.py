@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -15,6 +16,9 @@ from gpubench.measure.worker import Worker
 from gpubench.model import Point
 from gpubench.plan.config import read_sweep
 from gpubench.table import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Items = str | Iterable[str] | Iterable[int]
 
@@ -97,6 +101,27 @@ def sweep(
 def read_csv(path: str | Path) -> pd.DataFrame:
     """The frame of a results file. Raises UsageError naming what does not fit."""
     return table.frame(table.read(Path(path)))
+
+
+def plot(
+    frame: pd.DataFrame,
+    kind: str = "auto",
+    *,
+    theme: str = "light",
+    bandwidth_gbytes_per_s: float | None = None,
+) -> Figure:
+    """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
+
+    `kind` is auto, tiles, sizes, blas, roofline, speedup; `theme` light, dark or both (grey on no
+    page). Frames of several GPUs or versions, concatenated, overlay. `bandwidth_gbytes_per_s` is
+    the measured copy bandwidth for the roofline, where the frame does not say. Raises UsageError
+    for a frame without the CSV's columns, or without what the kind needs.
+    """
+    from gpubench.show.plot.kinds import draw
+    from gpubench.show.plot.series import sources
+
+    rows = table.rows(frame)
+    return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind, theme=theme)
 
 
 def _listed(items: Items | None) -> str | None:

@@ -235,6 +235,26 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
     )
 
 
+def rows(of: pd.DataFrame) -> list[Row]:
+    """The rows of a frame that has the CSV's columns, in any order.
+
+    Raises UsageError naming the column that is missing.
+    """
+    for name in NAMES:
+        if name not in of.columns:
+            raise UsageError(f"not a gpubench frame: column '{name}' is missing")
+    return [
+        Row(**{name: _plain(value, _KINDS[name]) for name, value in zip(NAMES, line, strict=True)})
+        for line in of[list(NAMES)].itertuples(index=False, name=None)
+    ]
+
+
+def _plain(value: Any, kind: type) -> Any:
+    """A value of a frame as the row holds it: pandas has NaN, and floats for integers beside it."""
+    missing = value is None or value != value  # noqa: PLR0124 - NaN and NaT differ from themselves
+    return None if missing else kind(value)
+
+
 def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:
     values: dict[str, Any] = {}
     if None in line:  # where DictReader puts what no column claims

@@ -12,7 +12,7 @@ import sys
 
 import typer
 
-from gpubench.cli import device, diff, explain, new_kernel, operand_files, reproduce, sweep
+from gpubench.cli import device, diff, explain, new_kernel, operand_files, plot, reproduce, sweep
 from gpubench.cli.app import app
 from gpubench.errors import INTERRUPTED, GpubenchError
 
@@ -24,6 +24,7 @@ __all__ = [
     "main",
     "new_kernel",
     "operand_files",
+    "plot",
     "reproduce",
     "sweep",
 ]

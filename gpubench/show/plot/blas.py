@@ -10,10 +10,8 @@ from matplotlib.axes import Axes
 from gpubench.errors import UsageError
 from gpubench.show.plot.series import (
     Panel,
-    Series,
     Source,
     extent,
-    grouped,
     is_baseline,
     panels,
 )
@@ -26,7 +24,7 @@ from gpubench.show.plot.style import (
     ink_of,
     sheet,
 )
-from gpubench.show.tables import best_of, number
+from gpubench.show.tables import number
 from gpubench.table import Row
 
 SHADES = (1.0, 0.65, 0.4, 0.25)

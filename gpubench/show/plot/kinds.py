@@ -26,15 +26,21 @@ CURVE = 3
 
 
 def draw(of: Sequence[Source], kind: str = "auto", *, theme: str = "light") -> Picture:
-    """The picture. Raises UsageError if the kind or theme is unknown, or the rows do not do."""
-    if kind not in {"auto", *KINDS}:
-        raise UsageError(f"--kind: {unknown('kind', kind, ('auto', *KINDS))}")
+    """The picture. Raises UsageError if kind or theme are unknown, or the rows do not suffice."""
     if theme not in THEMES:
         raise UsageError(f"--theme: {unknown('theme', theme, THEMES)}")
-    if not any(one.rows for one in of):
-        raise UsageError("nothing to draw: no row has a time")
+    kind = resolve(of, kind)
     with mpl.rc_context(settings(theme)):
-        return KINDS[suitable(of) if kind == "auto" else kind](of)
+        return KINDS[kind](of)
+
+
+def resolve(of: Sequence[Source], kind: str) -> str:
+    """The kind itself, for `auto` the one that suits. Raises UsageError if there is none."""
+    if kind not in {"auto", *KINDS}:
+        raise UsageError(f"--kind: {unknown('kind', kind, ('auto', *KINDS))}")
+    if not of:
+        raise UsageError("nothing to draw: no row has a time")
+    return suitable(of) if kind == "auto" else kind
 
 
 def suitable(of: Sequence[Source]) -> str:
@@ -44,6 +50,8 @@ def suitable(of: Sequence[Source]) -> str:
         return "speedup" if any(row.variant == speedup.BASELINE for row in rows) else "sizes"
     if len({(row.m, row.n, row.k) for row in rows}) >= CURVE:
         return "sizes"
-    if len({edge_of(row) for row in rows} - {None}) >= CURVE or not any(row.percent_of_blas for row in rows):
-        return "tiles" if any(row.tile for row in rows) else "sizes"
-    return "blas"
+    if len({edge_of(row) for row in rows} - {None}) >= CURVE:
+        return "tiles"
+    if any(row.percent_of_blas for row in rows):
+        return "blas"
+    return "tiles" if any(row.tile for row in rows) else "sizes"

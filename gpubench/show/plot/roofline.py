@@ -59,9 +59,7 @@ def draw(of: Sequence[Source]) -> Picture:
     return figure
 
 
-def _panel(
-    axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]
-) -> None:
+def _panel(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None:
     ends: dict[str, EndLabel] = {}
     intensities = [row.arithmetic_intensity or 1.0 for row in panel.rows]
     ridges = [ridge for one in panel.series if (ridge := _ridge(one.rows, one.source))]
@@ -107,9 +105,7 @@ def _ridge(rows: Sequence[Row], source: Source) -> float | None:
     return peak / bandwidth if peak and bandwidth else None
 
 
-def _roof(
-    axes: Axes, rows: Sequence[Row], source: Source, limits: tuple[float, float]
-) -> None:
+def _roof(axes: Axes, rows: Sequence[Row], source: Source, limits: tuple[float, float]) -> None:
     peak, ridge = peak_gflops(rows), _ridge(rows, source)
     if not peak:
         return

@@ -11,7 +11,6 @@ from gpubench.model import Status
 from gpubench.show.tables import best_of
 from gpubench.table import Row
 
-
 Key = TypeVar("Key")
 Item = TypeVar("Item")
 
@@ -94,7 +93,10 @@ def _labels(keys: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
-    """A panel for each dtype, cache state, scope and clock; for each size too, if `by_size`."""
+    """A panel for each dtype, cache state, scope and clock; for each size too, if `by_size`.
+
+    Where sources share panels, only those: the others would show one source and compare nothing.
+    """
 
     def key(row: Row) -> tuple[object, ...]:
         clock = "cupti" if row.timer == "cupti" else ""
@@ -107,10 +109,11 @@ def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
             for variant, rows in grouped(of_panel, lambda row: row.variant).items():
                 one = Series(variant=variant, source=source, rows=tuple(rows))
                 groups.setdefault(name, []).append(one)
-    devices = dict.fromkeys(row.device or "" for source in of for row in source.rows)
+    shared = {k: v for k, v in groups.items() if len({one.source.label for one in v}) > 1}
+    devices = list(dict.fromkeys(row.device or "" for source in of for row in source.rows))
     return [
-        Panel(title=_title(series[0].rows[0], tuple(devices), by_size=by_size), series=tuple(series))
-        for series in groups.values()
+        Panel(title=_title(one[0].rows[0], devices, by_size=by_size), series=tuple(one))
+        for one in (shared or groups).values()
     ]
 
 
@@ -157,12 +160,10 @@ def peak_gflops(rows: Iterable[Row]) -> float | None:
 def copy_gbytes_per_s(rows: Iterable[Row]) -> float | None:
     """The measured copy bandwidth that the rows' `percent_of_copy` refers to, if they have it."""
     for row in rows:
-        percent = getattr(row, "percent_of_copy", None)
+        percent: float | None = getattr(row, "percent_of_copy", None)
         if row.gbytes_per_s and percent:
             return float(100 * row.gbytes_per_s / percent)
     return None
-
-
 
 
 def is_baseline(row: Row) -> bool:

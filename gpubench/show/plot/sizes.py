@@ -74,8 +74,8 @@ def _panel(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None:
             x=extent(end), y=end.gflops or 0.0, name=one.variant, figure=figure, colour=colour
         )
         ends.setdefault(one.variant, label)
-    for source, rows in grouped(panel.series, lambda one: one.source.label).items():
-        peak = peak_gflops(row for one in rows for row in one.rows)
+    for source, series in grouped(panel.series, lambda one: one.source.label).items():
+        peak = peak_gflops(row for one in series for row in one.rows)
         if peak:
             axes.axhline(peak, color=ink_of(axes), linewidth=1, linestyle=(0, (1, 2)))
             name = f"peak, {source}" if source else "peak"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ MOST_SIZES = 9
 LEFT_IN, TOP_IN, BOTTOM_IN, TITLE_IN = 0.85, 0.42, 0.6, 0.48
 
 
-def settings(theme: str) -> dict[str, Any]:
+def settings(theme: str) -> Any:
     """Matplotlib's rcParams for a theme."""
     ink, page = THEMES[theme]
     parts = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
@@ -68,6 +68,7 @@ def settings(theme: str) -> dict[str, Any]:
         "grid.linewidth": 0.6,
         "font.family": "DejaVu Sans",
         "font.size": FONT_PT,
+        "text.parse_math": False,  # a $ in a name is a $
         "axes.titlesize": FONT_PT,
         "axes.titlelocation": "left",
         "axes.labelsize": SMALL_PT,
@@ -163,9 +164,7 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
     The limits of the axes must be final.
     """
     box = axes.get_position()
-    page_in = axes.get_figure(root=True)
-    assert page_in is not None
-    height_in = box.height * page_in.get_size_inches()[1]
+    height_in = box.height * cast(Figure, axes.get_figure(root=True)).get_size_inches()[1]
     to_axes = axes.transData + axes.transAxes.inverted()
     wanted = [float(to_axes.transform((one.x, one.y))[1]) * height_in for one in labels]
     places = spread(wanted, [one.height_in for one in labels], 0.0, height_in)
@@ -179,12 +178,20 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
             textcoords="axes fraction",
             annotation_clip=False,
             arrowprops={
-                "arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.6,
-                "shrinkA": 0, "shrinkB": 0,
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.6,
+                "alpha": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 0,
             },
         )
         shift = LINE_IN * 0.5 / height_in if one.figure else 0.0
-        text = {"transform": axes.transAxes, "va": "center_baseline", "color": colour}
+        text: dict[str, Any] = {
+            "transform": axes.transAxes,
+            "va": "center_baseline",
+            "color": colour,
+        }
         axes.text(1.02, at + shift, one.name, fontsize=SMALL_PT, fontweight="bold", **text)
         if one.figure:
             axes.text(1.02, at - shift, one.figure, fontsize=SMALL_PT, **text)
@@ -213,9 +220,9 @@ def spread(
         blocks.append((bottom, height, members))
     places = [0.0] * len(wanted)
     for bottom, _, members in blocks:
-        for index in members:
-            places[index] = bottom + heights[index] / 2
-            bottom += heights[index]
+        for position, index in enumerate(members):
+            below = sum(heights[other] for other in members[:position])
+            places[index] = bottom + below + heights[index] / 2
     return places
 
 
@@ -240,15 +247,8 @@ def fixed_ticks(axes: Axes, at: Sequence[float], names: Sequence[str]) -> None:
 def head(axes: Axes, title: str, entries: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
     """The title above the axes, and between them what marks and dashes mean."""
     axes.set_title(title, pad=20 if entries else 6)
-    handles = [
-        Line2D(
-            [],
-            [],
-            **({"color": ink_of(axes), "markersize": 5, "linestyle": ""} | drawn),
-            label=text,
-        )
-        for text, drawn in entries
-    ]
+    plain: dict[str, Any] = {"color": ink_of(axes), "markersize": 5, "linestyle": ""}
+    handles = [Line2D([], [], **{**plain, **drawn}, label=text) for text, drawn in entries]
     if handles:
         axes.legend(
             handles=handles,
@@ -274,13 +274,6 @@ def source_key(labels: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
 def ink_of(axes: Axes) -> str:
     """The theme's colour of text and frames."""
     return str(axes.xaxis.label.get_color())
-
-
-def page_of(axes: Axes) -> Any:
-    """The theme's colour of the page: what a hollow mark is filled with."""
-    page = axes.get_figure(root=True)
-    assert page is not None
-    return page.get_facecolor()
 
 
 def size_ticks(axes: Axes, rows: Iterable[Row]) -> None:

@@ -1,8 +1,9 @@
-"""Time against tile size: a line a variant, its best tile large, tiles that spill hollow."""
+"""Time against tile size: a line a variant, its best tile large, crosses where it spills."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -19,7 +20,6 @@ from gpubench.show.plot.style import (
     label_ends,
     log_ticks,
     looks,
-    page_of,
     room_for,
     sheet,
     source_key,
@@ -30,6 +30,12 @@ from gpubench.table import Row
 HEIGHT_IN = 3.5
 MOST_BLOCK_TILES = 24
 """Of block tiles, the fastest so many are drawn."""
+
+FEWEST_POWERS = 3
+"""With fewer powers of two among the tiles, every tile is a tick."""
+
+SPILLED: dict[str, Any] = {"marker": "x", "markersize": 5.5, "markeredgewidth": 1.3}
+"""A cross is seen on any page, where a hollow mark needs to know the page's colour."""
 
 
 def draw(of: Sequence[Source]) -> Picture:
@@ -86,26 +92,9 @@ def _curve(axes: Axes, one: Series, look: Look) -> EndLabel:
         alpha=0.25,
         linewidth=0,
     )
-    for hollow in (False, True):
-        some = [row for row in rows if spills(row) == hollow]
-        axes.plot(
-            [edge_of(row) or 0 for row in some],
-            [_ms(row) for row in some],
-            linestyle="",
-            marker=look.mark,
-            markersize=4,
-            color=look.colour,
-            markerfacecolor=page_of(axes) if hollow else look.colour,
-        )
-    best = one.best
-    axes.plot(
-        edge_of(best) or 0,
-        _ms(best),
-        marker=look.mark,
-        markersize=9,
-        color=look.colour,
-        markerfacecolor=page_of(axes) if spills(best) else look.colour,
-    )
+    for row in rows:
+        at = (edge_of(row) or 0, _ms(row))
+        axes.plot(*at, **_mark(row, look, largest=row is one.best))
     return _end(one, tiles[-1], _ms(rows[-1]), look.colour)
 
 
@@ -125,15 +114,7 @@ def _blocks(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None
     chosen = _fastest_blocks(panel)
     for place, (one, row) in enumerate(chosen):
         at = look[one.variant, one.source.label]
-        axes.plot(
-            _ms(row),
-            place,
-            marker=at.mark,
-            markersize=9 if row is one.best else 5,
-            color=at.colour,
-            markerfacecolor=page_of(axes) if spills(row) else at.colour,
-            linestyle="",
-        )
+        axes.plot(_ms(row), place, **_mark(row, at, largest=row is one.best))
         axes.text(
             1.02,
             place,
@@ -165,19 +146,23 @@ def _is_block(row: Row) -> bool:
     return bool(row.tile) and edge_of(row) is None
 
 
+def _mark(row: Row, look: Look, *, largest: bool) -> dict[str, Any]:
+    """Matplotlib's words for a tile's mark: a cross where the kernel uses local memory."""
+    mark = SPILLED if spills(row) else {"marker": look.mark, "markersize": 4}
+    return {"linestyle": "", "color": look.colour} | mark | ({"markersize": 9} if largest else {})
+
+
 def _limits(axes: Axes, tiles: Sequence[int]) -> None:
     axes.set_xlim(tiles[0] / 1.12, tiles[-1] * 1.12)
     powers = [tile for tile in tiles if tile & (tile - 1) == 0]
-    ticks = powers if len(powers) > 2 else tiles
+    ticks = powers if len(powers) >= FEWEST_POWERS else tiles
     fixed_ticks(axes, ticks, [str(tile) for tile in ticks])
 
 
-def _marks(panel: Panel) -> list[tuple[str, dict[str, object]]]:
-    entries: list[tuple[str, dict[str, object]]] = [
-        ("best tile", {"marker": "o", "markersize": 8}),
-    ]
+def _marks(panel: Panel) -> list[tuple[str, dict[str, Any]]]:
+    entries: list[tuple[str, dict[str, Any]]] = [("best tile", {"marker": "o", "markersize": 8})]
     if any(row.tile and spills(row) for row in panel.rows):
-        entries.append(("uses local memory", {"marker": "o", "markerfacecolor": "none"}))
+        entries.append(("uses local memory", SPILLED))
     return entries
 
 

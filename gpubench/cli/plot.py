@@ -1,0 +1,63 @@
+"""`gpubench plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench.cli import options as option
+from gpubench.cli.app import app
+
+
+@app.command(epilog="Example: gpubench plot sweep.csv --sizes 2048 -o tiles.svg")
+def plot(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="CSV...", help="Results; several are overlaid.")
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="tiles, sizes, blas, roofline, speedup or published. Default: what suits the file."
+        ),
+    ] = "auto",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="SVG, PNG or PDF to write. Default: <file>-<kind>.svg here."
+        ),
+    ] = None,
+    sizes: Annotated[str | None, typer.Option(help="Only these sizes, such as 1024,2048.")] = None,
+    dtypes: Annotated[str | None, typer.Option(help="Only these, such as float32.")] = None,
+    variants: Annotated[str | None, typer.Option(help="Only these, comma separated.")] = None,
+    theme: Annotated[
+        str | None,
+        typer.Option(
+            help="light, dark, or both: grey on no page. Default: both for SVG, else light."
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            help="Copy bandwidth in GB/s for the roofline, where the CSV does not tell it; "
+            "'gpubench deviceinfo --measure' does.",
+            min=0.001,
+        ),
+    ] = None,
+    force: option.Force = False,
+) -> None:
+    """Draw results: time against tile size, speed against size, percent of cuBLAS, roofline."""
+    from gpubench.show.plot.command import run_plot
+
+    run_plot(
+        files,
+        kind,
+        output,
+        sizes=sizes,
+        dtypes=dtypes,
+        variants=variants,
+        theme=theme,
+        bandwidth_gbytes_per_s=bandwidth,
+        force=force,
+    )
