@@ -12,7 +12,17 @@ import sys
 
 import typer
 
-from gpubench.cli import device, diff, explain, new_kernel, operand_files, plot, reproduce, sweep
+from gpubench.cli import (
+    device,
+    diff,
+    explain,
+    new_kernel,
+    operand_files,
+    plot,
+    report,
+    reproduce,
+    sweep,
+)
 from gpubench.cli.app import app
 from gpubench.errors import INTERRUPTED, GpubenchError
 
@@ -25,6 +35,7 @@ __all__ = [
     "new_kernel",
     "operand_files",
     "plot",
+    "report",
     "reproduce",
     "sweep",
 ]

@@ -134,3 +134,11 @@ Resume = Annotated[
     typer.Option(help="Go on with a sweep that ended early, by the CSV it was writing: a.csv."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
+Bandwidth = Annotated[
+    float | None,
+    typer.Option(
+        help="Copy bandwidth in GB/s for the roofline, where the CSV does not tell it; "
+        "'gpubench deviceinfo --measure' does.",
+        min=0.001,
+    ),
+]

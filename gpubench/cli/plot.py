@@ -37,14 +37,7 @@ def plot(
             help="light, dark, or both: grey on no page. Default: both for SVG, else light."
         ),
     ] = None,
-    bandwidth: Annotated[
-        float | None,
-        typer.Option(
-            help="Copy bandwidth in GB/s for the roofline, where the CSV does not tell it; "
-            "'gpubench deviceinfo --measure' does.",
-            min=0.001,
-        ),
-    ] = None,
+    bandwidth: option.Bandwidth = None,
     force: option.Force = False,
 ) -> None:
     """Draw results: time against tile size, speed against size, percent of cuBLAS, roofline."""

@@ -23,6 +23,7 @@ from gpubench.show.plot.style import (
     head,
     ink_of,
     sheet,
+    short,
 )
 from gpubench.show.tables import number
 from gpubench.table import Row
@@ -43,7 +44,7 @@ def draw(of: Sequence[Source]) -> Picture:
     heights = [LINE_IN * 1.5 * len(_rated(one)) * len(labels) + 0.2 for one in found]
     names = [name for panel in found for name in _rated(panel)]
     library = found[0].rows[0].library or "the BLAS"
-    left = 0.25 + GLYPH_IN * max(map(len, names))
+    left = 0.25 + GLYPH_IN * max(len(short(name)) for name in names)
     figure, axes = sheet(f"Speed in percent of {library}, best tile", heights, 0.3, left)
     for panel, ax in zip(found, axes, strict=True):
         _bars(ax, panel, labels)
@@ -99,7 +100,7 @@ def _bars(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
     axes.set_xlim(0, high * 1.3)
     axes.axvline(100, color=ink_of(axes), linewidth=1, linestyle=(0, (4, 2)))
     axes.set_ylim(len(rated) - 0.45, -0.55)
-    axes.set_yticks(range(len(rated)), list(rated))
+    axes.set_yticks(range(len(rated)), [short(name) for name in rated])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xticks(range(0, int(high) + 1, 20))

@@ -9,7 +9,7 @@ import matplotlib as mpl
 from gpubench.errors import UsageError
 from gpubench.plan.registry import unknown
 from gpubench.show.plot import blas, roofline, sizes, speedup, tiles
-from gpubench.show.plot.series import Source, edge_of
+from gpubench.show.plot.series import Source, edge_of, is_baseline
 from gpubench.show.plot.style import THEMES, Picture, settings
 
 KINDS: dict[str, Callable[[Sequence[Source]], Picture]] = {
@@ -55,3 +55,17 @@ def suitable(of: Sequence[Source]) -> str:
     if any(row.percent_of_blas for row in rows):
         return "blas"
     return "tiles" if any(row.tile for row in rows) else "sizes"
+
+
+def fitting(of: Sequence[Source]) -> list[str]:
+    """Every kind that the rows suffice for and that would show more than one figure."""
+    rows = [row for source in of for row in source.rows]
+    tests = {
+        "tiles": len({row.tile for row in rows if row.tile}) >= CURVE,
+        "sizes": len({(row.m, row.n, row.k) for row in rows}) >= CURVE,
+        "blas": any(row.percent_of_blas and not is_baseline(row) for row in rows),
+        "roofline": any(row.percent_of_peak for row in rows),
+        "speedup": len({row.variant for row in rows if row.backend == "cuda"}) > 0
+        and any(row.variant == speedup.BASELINE for row in rows),
+    }
+    return [kind for kind in KINDS if tests[kind]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,7 +147,7 @@ def spills(row: Row) -> bool:
 
 def extent(row: Row) -> float:
     """The edge of the cube with as many multiply-adds: N for a square product."""
-    return (row.m * row.n * row.k) ** (1 / 3)
+    return math.cbrt(row.m * row.n * row.k)
 
 
 def peak_gflops(rows: Iterable[Row]) -> float | None:

@@ -42,6 +42,9 @@ LINE_IN = 1.3 * SMALL_PT / 72
 GLYPH_IN = 0.65 * SMALL_PT / 72
 """An average glyph of the font, rather wide: a browser may take another font."""
 
+LONGEST = 32
+"""Letters of the longest label that is written whole."""
+
 NARROW = 10**2.3
 """A logarithmic axis spanning less has ticks at 1, 2 and 5, a wider one at the powers of ten."""
 
@@ -112,9 +115,13 @@ def sheet(
 
 
 def room_for(labels: Iterable[str]) -> float:
-    """Inches that the longest line of some labels takes, with its distance from the axes."""
-    lines = (line for label in labels for line in label.splitlines())
-    return 0.35 + GLYPH_IN * max(map(len, lines), default=0)
+    """Inches that the longest of some labels takes, with its distance from the axes."""
+    return 0.35 + GLYPH_IN * max((len(short(label)) for label in labels), default=0)
+
+
+def short(label: str) -> str:
+    """A label that leaves room for the picture."""
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +199,7 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
             "va": "center_baseline",
             "color": colour,
         }
-        axes.text(1.02, at + shift, one.name, fontsize=SMALL_PT, fontweight="bold", **text)
+        axes.text(1.02, at + shift, short(one.name), fontsize=SMALL_PT, fontweight="bold", **text)
         if one.figure:
             axes.text(1.02, at - shift, one.figure, fontsize=SMALL_PT, **text)
 

@@ -22,6 +22,7 @@ from gpubench.show.plot.style import (
     looks,
     room_for,
     sheet,
+    short,
     source_key,
 )
 from gpubench.show.tables import milliseconds
@@ -51,7 +52,7 @@ def draw(of: Sequence[Source]) -> Picture:
     tiled = [one.variant for one in every if any(row.tile for row in one.rows)]
     look = looks(dict.fromkeys((*tiled, *(one.variant for one in every))), labels)
     heights = [HEIGHT_IN] * len(edges) + [_height_of_blocks(one) for one in blocks]
-    right = room_for(label for one in every for label in _texts(one))
+    right = room_for(label for one in every for label in (*_texts(one), *_names(one)))
     figure, axes = sheet("Time against tile size", heights, right)
     for panel, ax in zip(edges, axes, strict=False):
         _edges(ax, panel, look, labels)
@@ -109,6 +110,10 @@ def _texts(one: Series) -> tuple[str, str]:
     return one.variant, f"{which}{milliseconds(best.median_us)} ms"
 
 
+def _names(one: Series) -> list[str]:
+    return [f"{row.variant}  {row.tile}" for row in one.rows if _is_block(row)]
+
+
 def _blocks(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None:
     """Block tiles have no order: one below the other, the fastest on top."""
     chosen = _fastest_blocks(panel)
@@ -118,7 +123,7 @@ def _blocks(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None
         axes.text(
             1.02,
             place,
-            f"{row.variant}  {row.tile}",
+            short(f"{row.variant}  {row.tile}"),
             transform=axes.get_yaxis_transform(),
             va="center",
             fontsize=axes.xaxis.label.get_fontsize(),

@@ -1,0 +1,186 @@
+"""The page of `gpubench report` in Chromium: sorting, filtering, dark mode, a phone, the keyboard.
+
+    python tests/browser/check_report.py [--screenshots FOLDER] results/h200/sweep.csv …
+
+Not part of the test suite, which needs no browser; on Debian, `apt-get install chromium`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from chromium import Chromium
+
+from gpubench.show.report.page import page
+from gpubench.table import Row, read
+
+MOST_BYTES = 2_000_000
+LEAST_CONTRAST = 4.5
+"""WCAG 2.2, success criterion 1.4.3."""
+
+PHONE, DESK = (390, 844), (1280, 900)
+
+COLUMN = """
+(title) => {
+  const table = document.querySelector('[aria-labelledby=points] table');
+  const heads = [...table.tHead.rows[0].cells];
+  const index = heads.findIndex((head) => head.textContent.trim() === title);
+  return {
+    head: heads[index],
+    shown: [...table.tBodies[0].rows].filter((row) => !row.hidden)
+      .map((row) => row.cells[index].textContent.trim()),
+  };
+}"""
+
+CONTRAST = """
+(() => {
+  const luminance = (colour) => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((value) => {
+      const part = value / 255;
+      return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const page = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = getComputedStyle(one).backgroundColor;
+      if (!colour.endsWith(', 0)')) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  let least = [99, ''];
+  for (const one of document.querySelectorAll('h1, h2, p, a, caption, td, th, dt, dd, label')) {
+    const pair = [getComputedStyle(one).color, page(one)].map(luminance).sort((a, b) => b - a);
+    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+    if (ratio < least[0]) least = [ratio, one.tagName + ' ' + one.textContent.slice(0, 40)];
+  }
+  return least;
+})()"""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("files", nargs="+", type=Path)
+    arguments.add_argument("--screenshots", type=Path)
+    asked = arguments.parse_args()
+    results = [(path, read(path)) for path in asked.files]
+    with tempfile.TemporaryDirectory() as folder, Chromium() as browser:
+        target = Path(folder, "report.html")
+        target.write_text(page(results), encoding="utf-8")
+        assert target.stat().st_size < MOST_BYTES, target.stat().st_size
+        browser.look(*DESK, "light")
+        browser.open(target)
+        check_sorting(browser)
+        check_filtering(browser)
+        check_keyboard(browser)
+        check_structure(browser)
+        check_looks(browser, asked.screenshots)
+        target.write_text(page([(Path("evil.csv"), evil(results[0][1]))]), encoding="utf-8")
+        browser.open(target)
+        assert browser.run("window.injected") is None
+        alone = {url for url in browser.requests if not url.startswith("data:")}
+        assert alone == {target.resolve().as_uri()}, alone
+        assert browser.complaints == [], browser.complaints
+    sys.stdout.write("the page is sound: sorting, filtering, keyboard, dark, phone, no network\n")
+
+
+def check_sorting(browser: Chromium) -> None:
+    column = f"({COLUMN})('ms')"
+    for direction in ("ascending", "descending"):
+        browser.run(f"{column}.head.querySelector('button').click()")
+        values = [float(text.replace(",", "")) for text in browser.run(f"{column}.shown")]
+        assert len(values) > 1
+        assert values == sorted(values, reverse=direction == "descending")
+        assert browser.run(f"{column}.head.getAttribute('aria-sort')") == direction
+
+
+def check_filtering(browser: Chromium) -> None:
+    variants = f"({COLUMN})('variant').shown"
+    everything = browser.run(variants)
+    chosen = everything[0]
+    section = "document.querySelector('.listing[aria-labelledby=points]')"
+    browser.run(
+        f"(() => {{ const menu = {section}.querySelector('select'); menu.value = '{chosen}';"
+        "menu.dispatchEvent(new Event('input', {bubbles: true})) })()"
+    )
+    left = browser.run(variants)
+    assert left == [chosen] * everything.count(chosen)
+    assert len(left) < len(everything)
+    said = browser.run(f"{section}.querySelector('output').value")
+    assert said == f"{len(left)} of {len(everything)} rows"
+    browser.run(
+        f"(() => {{ {section}.querySelector('select').value = '';"
+        f"const field = {section}.querySelector('input'); field.value = 'no such words';"
+        "field.dispatchEvent(new Event('input', {bubbles: true})) })()"
+    )
+    assert browser.run(variants) == []
+    browser.run(
+        f"(() => {{ const field = {section}.querySelector('input'); field.value = '';"
+        "field.dispatchEvent(new Event('input', {bubbles: true})) })()"
+    )
+    assert sorted(browser.run(variants)) == sorted(everything)
+
+
+def check_keyboard(browser: Chromium) -> None:
+    """Tab reaches the skip link first; Enter on a head's button sorts."""
+    browser.press("Tab", 9)
+    assert browser.run("document.activeElement.className") == "skip"
+    column = f"({COLUMN})('variant')"
+    browser.run(f"{column}.head.querySelector('button').focus()")
+    browser.press("Enter", 13, "\r")
+    values = browser.run(f"{column}.shown")
+    assert values == sorted(values)
+    assert browser.run(f"{column}.head.getAttribute('aria-sort')") == "ascending"
+
+
+def check_structure(browser: Chromium) -> None:
+    """What a screen reader lives by."""
+    tree = browser("Accessibility.getFullAXTree")["nodes"]
+    named = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in tree
+        if not node["ignored"]
+    ]
+    roles = [role for role, _ in named]
+    for role in ("main", "banner", "navigation", "contentinfo", "table", "columnheader"):
+        assert role in roles, role
+    for role in ("table", "region", "combobox", "searchbox", "button", "image", "link"):
+        nameless = [one for one in named if one[0] == role and not one[1]]
+        assert not nameless, role
+    ids = browser.run("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids))
+
+
+def check_looks(browser: Chromium, screenshots: Path | None) -> None:
+    """Nothing too faint in either scheme, nothing wider than a phone."""
+    for scheme in ("light", "dark"):
+        for name, size in (("desk", DESK), ("phone", PHONE)):
+            browser.look(*size, scheme)
+            browser.run("scrollTo(0, 0)")
+            least, where = browser.run(CONTRAST)
+            assert least >= LEAST_CONTRAST, (scheme, least, where)
+            assert browser.run("document.documentElement.scrollWidth") <= size[0], (scheme, name)
+            if screenshots:
+                screenshots.mkdir(parents=True, exist_ok=True)
+                browser.screenshot(screenshots / f"report-{scheme}-{name}.png", whole=True)
+    ink = browser.run("getComputedStyle(document.body).color")
+    labels = "[...new Set([...document.querySelectorAll('svg text')].map((one) => "
+    fills = browser.run(labels + "getComputedStyle(one).fill))]")
+    assert ink in fills, (ink, fills)
+
+
+def evil(rows: list[Row]) -> list[Row]:
+    """The rows with markup wherever a file has text."""
+    attack = "</svg></script><script>window.injected = 1</script><img src=x onerror=injected=1>"
+    return [
+        replace(row, variant=attack + row.variant, device=attack, library=attack, reason=attack)
+        for row in rows
+    ]
+
+
+if __name__ == "__main__":
+    main()
