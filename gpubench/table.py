@@ -244,15 +244,17 @@ def rows(of: pd.DataFrame) -> list[Row]:
         if name not in of.columns:
             raise UsageError(f"not a gpubench frame: column '{name}' is missing")
     return [
-        Row(**{name: _plain(value, _KINDS[name]) for name, value in zip(NAMES, line, strict=True)})
+        Row(**{name: _plain(name, value) for name, value in zip(NAMES, line, strict=True)})
         for line in of[list(NAMES)].itertuples(index=False, name=None)
     ]
 
 
-def _plain(value: Any, kind: type) -> Any:
-    """A value of a frame as the row holds it: pandas has NaN, and floats for integers beside it."""
-    missing = value is None or value != value  # noqa: PLR0124 - NaN and NaT differ from themselves
-    return None if missing else kind(value)
+def _plain(name: str, value: Any) -> Any:
+    """A value of a frame as a row holds it: pandas has NaN, and floats where integers are few."""
+    kind = _KINDS[name]
+    if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
+        return "" if name in KEY else None
+    return f"{value:g}" if kind is str and isinstance(value, float) else kind(value)
 
 
 def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:

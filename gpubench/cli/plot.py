@@ -31,6 +31,9 @@ def plot(
     sizes: Annotated[str | None, typer.Option(help="Only these sizes, such as 1024,2048.")] = None,
     dtypes: Annotated[str | None, typer.Option(help="Only these, such as float32.")] = None,
     variants: Annotated[str | None, typer.Option(help="Only these, comma separated.")] = None,
+    experiments: Annotated[
+        str | None, typer.Option(help="Only these, of a CSV of 'gpubench reproduce'.")
+    ] = None,
     theme: Annotated[
         str | None,
         typer.Option(
@@ -50,6 +53,7 @@ def plot(
         sizes=sizes,
         dtypes=dtypes,
         variants=variants,
+        experiments=experiments,
         theme=theme,
         bandwidth_gbytes_per_s=bandwidth,
         force=force,

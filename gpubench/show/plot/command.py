@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -12,6 +14,9 @@ from gpubench.plan.ranges import parse_names, parse_sizes
 from gpubench.plan.registry import unknown
 from gpubench.show.tables import console
 from gpubench.table import Row, read
+
+if TYPE_CHECKING:
+    from gpubench.show.plot.published import Figure
 
 Files = list[tuple[Path, list[Row]]]
 
@@ -24,24 +29,58 @@ def run_plot(
     sizes: str | None,
     dtypes: str | None,
     variants: str | None,
+    experiments: str | None,
     theme: str | None,
     bandwidth_gbytes_per_s: float | None,
     force: bool,
 ) -> None:
     """`gpubench plot`: write the picture, print its name."""
-    from gpubench.show.plot import files as pictures
-    from gpubench.show.plot import kinds
+    from gpubench.show.plot import kinds, published
+    from gpubench.show.plot.files import check, save
     from gpubench.show.plot.series import sources
 
-    read_files = chosen([(path, read(path)) for path in files], sizes, dtypes, variants)
-    of = sources(read_files, bandwidth_gbytes_per_s)
-    kind = kinds.resolve(of, kind)
+    comparisons = [published.is_published(path) for path in files]
+    if all(comparisons) and kind in {"auto", kinds.PUBLISHED}:
+        kind = kinds.PUBLISHED
+    elif any(comparisons) or kind == kinds.PUBLISHED:
+        raise UsageError(
+            "--kind published draws the CSV that 'gpubench reproduce' writes, and nothing else does"
+        )
+    if kind == kinds.PUBLISHED:
+        figures = [one for path in files for one in published.read_published(path)]
+        figures = _of_experiments(figures, experiments)
+    else:
+        read_files = chosen([(path, read(path)) for path in files], sizes, dtypes, variants)
+        of = sources(read_files, bandwidth_gbytes_per_s)
+        kind = kinds.resolve(of, kind)
     path = output or Path(f"{files[0].stem}-{kind}.svg")
-    pictures.check(path, force=force)
-    page = theme or ("both" if path.suffix.lower() == ".svg" else "light")
-    made_from = ", ".join(str(one) for one in files)
-    pictures.save(kinds.draw(of, kind, theme=page), path, f"{kind} of {made_from}")
+    check(path, force=force)
+    page = kinds.known_theme(theme or ("both" if path.suffix.lower() == ".svg" else "light"))
+    drawn = (
+        published.draw(figures, page)
+        if kind == kinds.PUBLISHED
+        else kinds.draw(of, kind, theme=page)
+    )
+    save(drawn, path, provenance(kind, files))
     console().print(Text(str(path)), soft_wrap=True)
+
+
+def provenance(kind: str, files: Sequence[Path]) -> str:
+    """What a picture was made from: `tiles of sweep.csv (sha256 0123456789abcdef)`."""
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in files]
+    names = (f"{path.name} (sha256 {of})" for path, of in zip(files, hashes, strict=True))
+    return f"{kind} of {', '.join(names)}"
+
+
+def _of_experiments(figures: list[Figure], experiments: str | None) -> list[Figure]:
+    """The figures of the experiments named, or all."""
+    if experiments is None:
+        return figures
+    names, known = parse_names(experiments), dict.fromkeys(one.experiment for one in figures)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--experiments: {unknown('experiment', name, known)}")
+    return [one for one in figures if one.experiment in names]
 
 
 def chosen(files: Files, sizes: str | None, dtypes: str | None, variants: str | None) -> Files:

@@ -21,23 +21,31 @@ KINDS: dict[str, Callable[[Sequence[Source]], Picture]] = {
 }
 """By the name that `--kind` takes."""
 
+PUBLISHED = "published"
+"""The kind that draws the comparison of `gpubench reproduce`, not rows."""
+
 CURVE = 3
 """Points from which on a line says something."""
 
 
 def draw(of: Sequence[Source], kind: str = "auto", *, theme: str = "light") -> Picture:
     """The picture. Raises UsageError if kind or theme are unknown, or the rows do not suffice."""
+    kind = resolve(of, kind)
+    with mpl.rc_context(settings(known_theme(theme))):
+        return KINDS[kind](of)
+
+
+def known_theme(theme: str) -> str:
+    """The theme itself. Raises UsageError if there is none of that name."""
     if theme not in THEMES:
         raise UsageError(f"--theme: {unknown('theme', theme, THEMES)}")
-    kind = resolve(of, kind)
-    with mpl.rc_context(settings(theme)):
-        return KINDS[kind](of)
+    return theme
 
 
 def resolve(of: Sequence[Source], kind: str) -> str:
     """The kind itself, for `auto` the one that suits. Raises UsageError if there is none."""
     if kind not in {"auto", *KINDS}:
-        raise UsageError(f"--kind: {unknown('kind', kind, ('auto', *KINDS))}")
+        raise UsageError(f"--kind: {unknown('kind', kind, ('auto', *KINDS, PUBLISHED))}")
     if not of:
         raise UsageError("nothing to draw: no row has a time")
     return suitable(of) if kind == "auto" else kind

@@ -16,7 +16,6 @@ from gpubench.errors import UsageError
 from gpubench.show.plot.series import (
     Panel,
     Source,
-    copy_gbytes_per_s,
     grouped,
     is_baseline,
     panels,
@@ -101,7 +100,7 @@ def _panel(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None:
 
 def _ridge(rows: Sequence[Row], source: Source) -> float | None:
     """FLOP per byte at which memory and arithmetic take equally long; None if not known."""
-    peak, bandwidth = peak_gflops(rows), copy_gbytes_per_s(rows) or source.copy_gbytes_per_s
+    peak, bandwidth = peak_gflops(rows), source.copy_gbytes_per_s
     return peak / bandwidth if peak and bandwidth else None
 
 

@@ -29,7 +29,7 @@ class Source:
     rows: tuple[Row, ...]
 
     copy_gbytes_per_s: float | None = None
-    """Copy bandwidth of the device, as the user gave it; None: the rows must say."""
+    """Measured copy bandwidth of the device, from the rows or as the user gave it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,11 @@ def sources(
                 groups.setdefault(key, []).append(row)
     labels = _labels([key[:3] for key in groups])
     return [
-        Source(label=label, rows=tuple(rows), copy_gbytes_per_s=copy_gbytes_per_s)
+        Source(
+            label=label,
+            rows=tuple(rows),
+            copy_gbytes_per_s=_copy_gbytes_per_s(rows) or copy_gbytes_per_s,
+        )
         for label, rows in zip(labels, groups.values(), strict=True)
     ]
 
@@ -146,8 +150,8 @@ def spills(row: Row) -> bool:
 
 
 def extent(row: Row) -> float:
-    """The edge of the cube with as many multiply-adds: N for a square product."""
-    return math.cbrt(row.m * row.n * row.k)
+    """The edge of the cube, or square, with as many multiply-adds: N where all edges are N."""
+    return math.cbrt(row.m * row.n * row.k) if row.k > 1 else math.sqrt(row.m * row.n)
 
 
 def peak_gflops(rows: Iterable[Row]) -> float | None:
@@ -158,8 +162,8 @@ def peak_gflops(rows: Iterable[Row]) -> float | None:
     return None
 
 
-def copy_gbytes_per_s(rows: Iterable[Row]) -> float | None:
-    """The measured copy bandwidth that the rows' `percent_of_copy` refers to, if they have it."""
+def _copy_gbytes_per_s(rows: Iterable[Row]) -> float | None:
+    """The bandwidth that the rows' `percent_of_copy` refers to; files of today need not have it."""
     for row in rows:
         percent: float | None = getattr(row, "percent_of_copy", None)
         if row.gbytes_per_s and percent:

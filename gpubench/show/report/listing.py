@@ -250,7 +250,7 @@ def _figure(value: object, digits: int = 0) -> str:
         return ""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) else str(value)
-    whole = len(str(int(abs(value))))
+    whole = len(str(int(round(abs(value), 6))))
     return number(value, max(0, digits - whole))
 
 
