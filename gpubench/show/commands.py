@@ -21,6 +21,7 @@ from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep, option_texts, read_sweep
 from gpubench.plan.registry import of_op, unknown, variants
 from gpubench.show import device as device_view
+from gpubench.show.curve import curves
 from gpubench.show.progress import progress
 from gpubench.show.tables import comparison, console, gap_table, results, spans, table
 from gpubench.timing import Timing
@@ -41,7 +42,10 @@ def run_sweep(
         options, config = _begun(resume, option_texts(options, config)), None
     sweep = read_sweep(options, config)
     outcome = _measure(sweep, resume=resume is not None, force=force)
-    console().print(results(outcome.rows))
+    screen = console()
+    screen.print(results(outcome.rows))
+    if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
+        screen.print(drawn)
     return _conclude(outcome)
 
 
