@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gpubench.cli import completion
 from gpubench.cli import options as option
 from gpubench.cli.app import app
 
@@ -14,7 +15,12 @@ from gpubench.cli.app import app
 @app.command(epilog="Example: gpubench plot sweep.csv --sizes 2048 -o tiles.svg")
 def plot(
     files: Annotated[
-        list[Path], typer.Argument(metavar="CSV...", help="Results; several are overlaid.")
+        list[Path],
+        typer.Argument(
+            metavar="CSV...",
+            help="Results; several are overlaid.",
+            autocompletion=completion.results,
+        ),
     ],
     kind: Annotated[
         str,

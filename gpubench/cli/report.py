@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
+from gpubench.cli import completion
 from gpubench.cli import options as option
 from gpubench.cli.app import app
 
 
 @app.command(epilog="Example: gpubench report sweep.csv -o report.html")
 def report(
-    files: Annotated[list[Path], typer.Argument(metavar="CSV...", help="Results to show.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CSV...", help="Results to show.", autocompletion=completion.results
+        ),
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="HTML page to write. Default: report.html.")
     ] = Path("report.html"),

@@ -6,13 +6,11 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-)
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column
+from rich.text import Text
 
 from gpubench.measure.executor import Executor
 from gpubench.model import Point, Status
@@ -23,23 +21,43 @@ PLAIN_EVERY_S = 5.0
 """Between plain lines, so that a log stays readable."""
 
 
+REFRESHES_PER_S = 4
+"""Enough for an eye, little for the machine that is measuring."""
+
+
 class LiveProgress:
-    """One line with a bar, the point being measured and the time left."""
+    """Two lines that stay where they are, one for the way gone, one for what was found.
+
+    A bar, the time left and the point being measured; below, the fastest of its size so far, and
+    the clock and temperature of the last point.
+    """
 
     def __init__(self) -> None:
+        self._console = console(stderr=True)
         self._progress = Progress(
-            TextColumn("{task.description}"),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=console(stderr=True),
+            TextColumn("{task.fields[left]}", markup=False, table_column=Column(min_width=10)),
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis"),
+            ),
+            console=self._console,
+        )
+        self._found = Text(no_wrap=True, overflow="ellipsis", style="dim")
+        self._live = Live(
+            Group(self._progress, self._found),
+            console=self._console,
             transient=True,
+            refresh_per_second=REFRESHES_PER_S,
         )
         self._task: TaskID | None = None
         self._rounds = 1
+        self._best: dict[tuple[object, ...], Row] = {}
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        self._live.start()
         return self
 
     def __exit__(
@@ -48,13 +66,14 @@ class LiveProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        self._live.stop()
 
     def planned(self, executor: Executor, points: int, rounds: int) -> None:
         """Name the device and start the bar."""
         for line in (heading(executor, points, rounds), *executor.notices):
-            self._progress.console.print(line, markup=False)
+            self._console.print(line, markup=False)
         self._rounds = rounds
+        self._best.clear()
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task("compiling", total=points * rounds, left="")
@@ -69,11 +88,16 @@ class LiveProgress:
         self._describe(prefix + point.label, duration(left_s))
 
     def measured(self, one: Row) -> None:
-        """Move the bar; a failure is printed, and stays."""
+        """Move the bar, name the fastest so far; a failure is printed, and stays."""
         if self._task is not None:
             self._progress.advance(self._task)
+        if one.median_us is not None:
+            problem = (one.op, one.size, one.dtype, one.cache, one.scope)
+            best = min(self._best.get(problem, one), one, key=lambda row: row.median_us or 0.0)
+            self._best[problem] = best
+            self._found.plain = found(best, one)
         if one.status in {Status.WRONG, Status.ERROR}:
-            self._progress.console.print(_failure(one), style="red", markup=False)
+            self._console.print(_failure(one), style="red", markup=False)
 
     def _describe(self, text: str, left: str = "") -> None:
         if self._task is not None:
@@ -137,6 +161,17 @@ def progress() -> LiveProgress | PlainProgress:
 def duration(left_s: float) -> str:
     """`1:05 left`; nothing while it is not known."""
     return f"{int(left_s) // 60}:{int(left_s) % 60:02} left" if left_s else ""
+
+
+def found(best: Row, last: Row) -> str:
+    """The fastest of a size, and the state of the device: `fastest at 1024 float32: …`."""
+    name = " ".join(filter(None, (best.variant, best.tile)))
+    parts = [f"fastest at {best.size} {best.dtype}: {name}, {milliseconds(best.median_us)} ms"]
+    if last.sm_mhz is not None:
+        parts.append(f"{last.sm_mhz:.0f} MHz")
+    if last.temperature_c is not None:
+        parts.append(f"{last.temperature_c:.0f} °C")
+    return ", ".join(parts)
 
 
 def heading(executor: Executor, points: int, rounds: int) -> str:

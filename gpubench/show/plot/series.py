@@ -163,11 +163,10 @@ def peak_gflops(rows: Iterable[Row]) -> float | None:
 
 
 def _copy_gbytes_per_s(rows: Iterable[Row]) -> float | None:
-    """The bandwidth that the rows' `percent_of_copy` refers to; files of today need not have it."""
+    """The measured bandwidth that the rows' `percent_of_copy` refers to."""
     for row in rows:
-        percent: float | None = getattr(row, "percent_of_copy", None)
-        if row.gbytes_per_s and percent:
-            return float(100 * row.gbytes_per_s / percent)
+        if row.gbytes_per_s and row.percent_of_copy:
+            return 100 * row.gbytes_per_s / row.percent_of_copy
     return None
 
 
