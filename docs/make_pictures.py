@@ -1,76 +1,134 @@
-"""Make the README's picture from a results file: time against tile size, one line a variant.
+"""Make every picture of the README and of docs/plots.md from results/.
 
-    python docs/make_pictures.py results/h200/sweep.csv docs/images/tile-sizes.svg
+    python docs/make_pictures.py            writes docs/images/*.svg
+    python docs/make_pictures.py --check    exits 1 if one is not what the results give
 
-Needs matplotlib (`pip install '.[dev]'`).
+All but the agreement with the profiler are made by `gpubench plot`, with the commands below.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+import shlex
 import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from html import unescape
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the package beside it, not installed
 
 import matplotlib as mpl
 
-mpl.use("svg")
+from gpubench.cli import app
+from gpubench.show.plot.command import provenance
+from gpubench.show.plot.files import save
+from gpubench.show.plot.style import (
+    Picture,
+    fixed_ticks,
+    head,
+    looks,
+    settings,
+    sheet,
+)
 
-from matplotlib import pyplot as plt
+IMAGES = Path("docs/images")
 
-from gpubench.show.tables import best_of
-from gpubench.table import Row, read
+COMMANDS = (  # 4264 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo.json
+    "gpubench plot results/h200/sweep.csv --sizes 2048 -o docs/images/tile-sizes.svg",
+    "gpubench plot results/h200/compare.csv --dtypes float32 -o docs/images/sizes.svg",
+    "gpubench plot results/h200/compare.csv --kind blas -o docs/images/ladder.svg",
+    (
+        "gpubench plot results/h200/compare.csv --dtypes float32 --kind roofline --bandwidth 4264 "
+        "-o docs/images/roofline.svg"
+    ),
+)
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
-"""Okabe and Ito's palette, which colour-blind readers can tell apart."""
-
-SIZE = "2048"
-MARKS = "osD^"
-
-
-def main(source: str, target: str) -> None:
-    """Read the CSV, write the picture."""
-    rows = [row for row in read(Path(source)) if row.size == SIZE and row.median_us]
-    device, dtype = rows[0].device, rows[0].dtype
-    plt.rcParams |= {"svg.hashsalt": "gpubench", "font.size": 10}
-    figure, axes = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
-    tiled = [row for row in rows if row.tile]
-    for index, variant in enumerate(dict.fromkeys(row.variant for row in tiled)):
-        draw(axes, [row for row in tiled if row.variant == variant], COLOURS[index], MARKS[index])
-    blas = best_of(row for row in rows if not row.tile)
-    axes.axhline(blas.median_us / 1e3, color="#555555", linestyle="--", linewidth=1)
-    axes.annotate(
-        f"cuBLAS {blas.median_us / 1e3:.2f} ms", (1, blas.median_us / 1e3 * 1.1), color="#555555"
-    )
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    ticks = (1, 2, 4, 8, 16, 32)
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.set_xlabel("tile size")
-    axes.set_ylabel("time per launch, ms")
-    axes.set_title(f"{dtype} product, {SIZE}×{SIZE}, on {device}", loc="left", fontsize=11)
-    axes.grid(visible=True, which="major", alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper right", ncols=2)
-    figure.patch.set_facecolor("white")
-    figure.savefig(target, metadata={"Date": None})
+RIGHT_IN = 0.3
+AGREEMENT = Path("results/h200/agreement.csv")
 
 
-def draw(axes: plt.Axes, rows: list[Row], colour: str, mark: str) -> None:
-    """One variant's curve; its best tile larger, tiles that use local memory hollow."""
-    rows = sorted(rows, key=lambda row: int(row.tile))
-    tiles = [int(row.tile) for row in rows]
-    axes.plot(tiles, [row.median_us / 1e3 for row in rows], color=colour, label=rows[0].variant)
-    best = best_of(rows)
-    for row in rows:
-        axes.plot(
-            int(row.tile),
-            row.median_us / 1e3,
-            marker=mark,
-            markersize=8 if row is best else 4,
-            color=colour,
-            markerfacecolor="white" if row.local_bytes else colour,
-            linestyle="",
-        )
+def make(folder: Path) -> list[Path]:
+    """Draw every picture into a folder. Runs in the repository's root."""
+    made = []
+    for command in COMMANDS:
+        *arguments, target = shlex.split(command)[1:]
+        made.append(folder / Path(target).name)
+        app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
+    made.append(folder / "agreement.svg")
+    save(agreement(), made[-1], provenance("agreement", [AGREEMENT]))
+    return made
+
+
+def agreement() -> Picture:
+    """What each way of timing a kernel says, over what Nsight Compute says, by the kernel's time.
+
+    `gpubench sweep`'s events, and one event pair round a launch, as the file has them.
+    """
+    with AGREEMENT.open(newline="", encoding="utf-8") as file:
+        lines = [line for line in csv.DictReader(file) if line["ncu_hot_us"]]
+    ways = {
+        "gpubench": "events_hot_us",
+        "triton's do_bench": "do_bench_us",
+        "an event pair round one launch": "event_pair_us",
+    }
+    with mpl.rc_context(settings("both")):
+        figure, (axes,) = sheet("Time over Nsight Compute's, operands hot", [3.2], RIGHT_IN)
+        look = looks(ways, [""])
+        entries = []
+        for way, column in ways.items():
+            at = look[way, ""]
+            mark = {"color": at.colour, "marker": at.mark, "markersize": 5, "linestyle": ""}
+            nsight = [float(line["ncu_hot_us"]) for line in lines if line[column]]
+            ours = [float(line[column]) for line in lines if line[column]]
+            axes.plot(nsight, [us / of for us, of in zip(ours, nsight, strict=True)], **mark)
+            entries.append((way, mark))
+        axes.set_xscale("log")
+        times = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000)
+        fixed_ticks(axes, times, [f"{time:,}" for time in times])
+        axes.set_xlabel("time of the kernel by Nsight Compute, µs")
+        axes.set_ylabel("times as long")
+        axes.axhline(1, color=axes.xaxis.label.get_color(), linewidth=1)
+        head(axes, "gemm float32 on NVIDIA H200", entries)
+    return figure
+
+
+def stale(made: Sequence[Path]) -> list[Path]:
+    """The pictures in docs/images that differ from these in what they were made from or say.
+
+    Not byte by byte: another version of matplotlib may draw a tick elsewhere.
+    """
+    return [
+        IMAGES / path.name
+        for path in made
+        if not (IMAGES / path.name).is_file() or _says(IMAGES / path.name) != _says(path)
+    ]
+
+
+def _says(path: Path) -> tuple[list[str], list[str]]:
+    """The description of a picture, which holds the hashes of its CSVs, and its words."""
+    text = unescape(path.read_text(encoding="utf-8"))
+    words = re.findall(r"<text[^>]*>([^<]*[a-z][^<]*)</text>", text)
+    return re.findall(r"<dc:description>([^<]*)", text), sorted(words)
+
+
+def main() -> int:
+    """Write the pictures, or compare them with what is there."""
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.stderr.write("usage: make_pictures.py [--check]\n")
+        return 2
+    if not sys.argv[1:]:
+        make(IMAGES)
+        return 0
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        old = stale(make(Path(folder)))
+    for path in old:
+        sys.stderr.write(f"{path} is stale: run python docs/make_pictures.py\n")
+    return 1 if old else 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    sys.exit(main())
