@@ -15,9 +15,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from gpubench.show.plot.series import extent
 from gpubench.table import Row
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B97F00", "#3B9AD1")
-"""Okabe and Ito's colours that colour-blind readers can tell apart, orange and sky blue darkened:
-each stands out at 3:1 or more from a white page and from GitHub's dark one."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438", "#3B9AD1")
+"""Okabe and Ito's blue, vermillion, green and purple, their sky blue darker, and a brown: each
+stands out at 3:1 or more from a white page and from GitHub's dark one, and from the others also to
+colour-blind readers."""
 
 MARKS = "osD^vPX"
 """With the colours, so that a line is known without its colour: 42 pairs before one repeats."""

@@ -1,0 +1,48 @@
+"""Rows as a sweep would have them, for pictures and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fakes import measured
+
+from gpubench.show.plot.series import Source, sources
+from gpubench.table import Row, read
+
+RESULTS = Path(__file__).parent.parent / "results" / "h200"
+SWEEP, COMPARE = RESULTS / "sweep.csv", RESULTS / "compare.csv"
+
+
+def sample(
+    variant: str = "naive", tile: str = "16", n: int = 1024, median_us: float = 100.0, **facts: Any
+) -> Row:
+    """A measured row of a square product on a GPU."""
+    usual = {
+        "backend": "cuda",
+        "device": "Fake GPU",
+        "timer": "events",
+        "gflops": 2 * n**3 / median_us / 1e3,
+        "arithmetic_intensity": n / 6,
+    }
+    of = {"variant": variant, "tile": tile, "m": n, "n": n, "k": n}
+    return replace(measured(median_us), **(of | usual | facts))
+
+
+def source(*rows: Row, copy_gbytes_per_s: float | None = None) -> list[Source]:
+    """The sources of one file."""
+    return sources([(Path("file.csv"), rows)], copy_gbytes_per_s)
+
+
+def of_files(*paths: Path) -> list[Source]:
+    """The sources of CSVs."""
+    return sources([(path, read(path)) for path in paths])
+
+
+def curve(variant: str, times_us: Sequence[float], **facts: Any) -> list[Row]:
+    """A variant at tiles 1, 2, 4, …"""
+    return [
+        sample(variant, str(2**place), median_us=us, **facts) for place, us in enumerate(times_us)
+    ]
