@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from gpubench.errors import UsageError
 from gpubench.measure.rows import row
-from gpubench.measure.session import Watcher, open_backend, run, source_hash
+from gpubench.measure.session import Watcher, run, source_hash
+from gpubench.measure.worker import Worker
 from gpubench.measured import Measurement
 from gpubench.model import Point, Status, Timer
 from gpubench.plan.config import read_sweep
@@ -58,20 +59,20 @@ def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Ro
 
 def _one_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
     sweep = read_sweep(covering(rows) | {"rounds": str(rounds)}, None)
-    backend = open_backend(sweep.device, sweep.timer)
-    for one in rows:
-        if one.device not in {None, backend.device.name}:
-            raise UsageError(
-                f"--rerun: {one.label} was measured on {one.device}, and this machine has "
-                f"{backend.device.name}"
-            )
     keys = {one.key for one in rows}
+    with Worker(sweep.device, sweep.timer) as worker:
+        for one in rows:
+            if one.device not in {None, worker.device.name}:
+                raise UsageError(
+                    f"--rerun: {one.label} was measured on {one.device}, and this machine has "
+                    f"{worker.device.name}"
+                )
 
-    def wanted(point: Point) -> bool:
-        unmeasured = Measurement(point=point, status=Status.SKIPPED)
-        return row(unmeasured, backend.device, "").key in keys
+        def wanted(point: Point) -> bool:
+            unmeasured = Measurement(point=point, status=Status.SKIPPED)
+            return row(unmeasured, worker.device, "").key in keys
 
-    outcome = run(sweep, backend, watcher, None, wanted)
+        outcome = run(sweep, worker, watcher, None, wanted)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.rows

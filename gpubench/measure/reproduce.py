@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpubench.backends import Backend
+from gpubench.measure.executor import Executor
 from gpubench.measure.remembered import folder as remembered_in
 from gpubench.measure.remembered import recall, remember
+from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import Outcome, Watcher, run
 from gpubench.measured import Device
 from gpubench.model import Status
 from gpubench.plan.config import Sweep
 from gpubench.plan.experiments import Experiment, ExperimentSweep
 from gpubench.plan.sweep import plan
-from gpubench.table import ResultFile, Row, write
+from gpubench.table import Row, write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,31 +47,31 @@ class Reproduction:
 
 def reproduce(
     experiment: Experiment,
-    backends: Mapping[str, Backend],
+    executors: Mapping[str, Executor],
     watcher: Watcher,
     folder: Path,
     pace: Pace,
     tell: Callable[[str], None],
 ) -> Reproduction:
-    """Run the sweeps that these backends can, `cuda` and `cpu` or `cpu` alone.
+    """Run the sweeps that these can, `cuda` and `cpu` or `cpu` alone.
 
     Rows go to `folder/NAME.csv`; while it runs, each sweep's to a file of its own. Ctrl-C ends it
     early and keeps what was measured. `tell` is given a line before each sweep.
     """
-    todo = experiment.sweeps_for(gpu="cuda" in backends)
+    todo = experiment.sweeps_for(gpu="cuda" in executors)
     paced = _paced([one.sweep for one in todo], pace)
     rows: list[Row] = []
     parts: list[Path] = []
     interrupted = False
     for number, (one, sweep) in enumerate(zip(todo, paced, strict=True), 1):
-        backend = backends[sweep.device]
+        executor = executors[sweep.device]
         tell(f"{experiment.name}, sweep {number} of {len(todo)}: {_title(sweep)}")
         parts.append(folder / f"{experiment.name}.sweep-{number}.csv")
         file = ResultFile(parts[-1], overwrite=True)
         if one.remember:
-            interrupted = _run_once(one, backend, watcher, file, rows, tell)
+            interrupted = _run_once(one, executor, watcher, file, rows, tell)
         else:
-            outcome = run(sweep, backend, watcher, file)
+            outcome = run(sweep, executor, watcher, file)
             rows += outcome.rows
             interrupted = outcome.interrupted
         if interrupted:
@@ -82,7 +83,7 @@ def reproduce(
     return Reproduction(
         experiment=experiment,
         rows=rows,
-        devices=tuple(backends[name].device for name in names),
+        devices=tuple(executors[name].device for name in names),
         interrupted=interrupted,
     )
 
@@ -103,7 +104,7 @@ def _paced(sweeps: list[Sweep], pace: Pace) -> list[Sweep]:
 
 def _run_once(
     one: ExperimentSweep,
-    backend: Backend,
+    executor: Executor,
     watcher: Watcher,
     file: ResultFile,
     rows: list[Row],
@@ -117,7 +118,7 @@ def _run_once(
     missing: dict[tuple[int, int, int], None] = {}
     for point in plan(one.sweep, one.sweep.device):
         size = (point.problem.m, point.problem.n, point.problem.k)
-        if known := recall(point, backend.device):
+        if known := recall(point, executor.device):
             kept[size].append(known)
         else:
             missing[size] = None
@@ -130,9 +131,9 @@ def _run_once(
     tell(f"slow loops, half a minute each at worst; measured once, then kept in {remembered_in()}")
     timing = replace(one.sweep.timing, rounds=1, few_samples=1)
     sweep = replace(one.sweep, sizes=tuple(missing), timing=timing)
-    outcome: Outcome = run(sweep, backend, watcher, file)
+    outcome: Outcome = run(sweep, executor, watcher, file)
     for measured in outcome.rows:
-        remember(measured, backend.device)
+        remember(measured, executor.device)
     rows += outcome.rows
     return outcome.interrupted
 

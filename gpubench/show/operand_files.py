@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gpubench.backends.cpu import CpuBackend
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
+from gpubench.measure.executor import open_backend
 from gpubench.measure.operand_files import (
     read_operands,
     require_binary,
@@ -16,7 +17,6 @@ from gpubench.measure.operand_files import (
     write_result,
 )
 from gpubench.measure.operands import make_inputs
-from gpubench.measure.session import open_backend
 from gpubench.measure.single import choose_point, compute
 from gpubench.measure.verify import tolerance
 from gpubench.model import Problem

@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.text import Text
 
-from gpubench.backends import Backend
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
+from gpubench.measure.executor import Executor
 from gpubench.measure.reproduce import Pace, Reproduction, reproduce
-from gpubench.measure.session import open_backend
 from gpubench.measure.side_by_side import Compared, Line, side_by_side
+from gpubench.measure.worker import Worker
+from gpubench.model import Timer
 from gpubench.plan.config import read_sweep
 from gpubench.plan.experiment_file import find
 from gpubench.plan.experiments import Experiment
@@ -61,33 +63,34 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
         budget_s=asked.timing.budget_s,
     )
     experiments = find(names)
-    backends, missing = _backends(asked.device)
-    first = next(iter(backends.values())).device
-    folder = asked.output or _default_folder(first.name)
-    _require_free(folder, experiments, force=force)
+    with ExitStack() as workers:
+        executors, missing = _executors(asked.device, workers)
+        first = next(iter(executors.values())).device
+        folder = asked.output or _default_folder(first.name)
+        _require_free(folder, experiments, force=force)
 
-    err, out = console(stderr=True), console()
-    done: list[Done] = []
-    for experiment in experiments:
-        with progress() as watcher:
-            ran = reproduce(
-                experiment,
-                backends,
-                watcher,
-                folder,
-                pace,
-                lambda line: err.print(line, markup=False, soft_wrap=True),
+        err, out = console(stderr=True), console()
+        done: list[Done] = []
+        for experiment in experiments:
+            with progress() as watcher:
+                ran = reproduce(
+                    experiment,
+                    executors,
+                    watcher,
+                    folder,
+                    pace,
+                    lambda line: err.print(line, markup=False, soft_wrap=True),
+                )
+            one = Done(
+                ran=ran,
+                compared=side_by_side(experiment, ran.rows),
+                left_out=_left_out(experiment, missing),
             )
-        one = Done(
-            ran=ran,
-            compared=side_by_side(experiment, ran.rows),
-            left_out=_left_out(experiment, missing),
-        )
-        done.append(one)
-        _show(one)
-        _write(done, folder)
-        if ran.interrupted:
-            break
+            done.append(one)
+            _show(one)
+            _write(done, folder)
+            if ran.interrupted:
+                break
 
     out.print(_summary(done))
     if done[-1].ran.interrupted:
@@ -98,17 +101,18 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
     return 1 if any(one.ran.failed for one in done) else 0
 
 
-def _backends(device: str) -> tuple[dict[str, Backend], str]:
+def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], str]:
     """The GPU, unless the CPU alone is asked for or there is none, and the CPU; why no GPU."""
+    cpu: Executor = workers.enter_context(Worker("cpu", Timer.EVENTS))
     if device == "cpu":
-        return {"cpu": open_backend("cpu")}, "--device cpu was asked for"
+        return {"cpu": cpu}, "--device cpu was asked for"
     try:
-        gpu = open_backend("cuda" if device == "auto" else device)
+        gpu = Worker("cuda" if device == "auto" else device, Timer.EVENTS)
     except DeviceUnavailableError as error:
         if device != "auto":
             raise
-        return {"cpu": open_backend("cpu")}, str(error)
-    return {"cuda": gpu, "cpu": open_backend("cpu")}, ""
+        return {"cpu": cpu}, str(error)
+    return {"cuda": workers.enter_context(gpu), "cpu": cpu}, ""
 
 
 def _default_folder(device: str) -> Path:

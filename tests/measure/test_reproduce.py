@@ -13,6 +13,7 @@ from fakes import CPU, Event, FakeBackend, FakeKernel, FakeOperands
 from gpubench import table
 from gpubench.library import Silent
 from gpubench.measure import remembered
+from gpubench.measure.executor import InProcess
 from gpubench.measure.reproduce import Pace, Reproduction, reproduce
 from gpubench.measured import Device
 from gpubench.model import Point
@@ -77,7 +78,8 @@ def ran(folder: Path, *, gpu: bool = False, pace: Pace | None = None, **backends
     out.mkdir(exist_ok=True)
     told: list[str] = []
     given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
-    done = reproduce(read_experiment(path), given, Silent(), out, pace or Pace(), told.append)
+    executors = {name: InProcess(backend) for name, backend in given.items()}
+    done = reproduce(read_experiment(path), executors, Silent(), out, pace or Pace(), told.append)
     return done, told, given
 
 

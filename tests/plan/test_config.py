@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Fill, Scope, Tile, Timer
+from gpubench.model import Cache, Scope, Tile, Timer
 from gpubench.plan.config import Sweep, read_sweep
 
 
