@@ -1,0 +1,56 @@
+"""Does anything leak between points? Device memory in use after 5 points and after 500.
+
+    python benchmarks/memory.py
+
+Five problems, a hundred kernels on each, in the order problem by problem within a kernel: after the
+first five points all operands are there. Exits 1 if more is in use at the end than then.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+
+from cupy.cuda import runtime
+
+from gpubench.measure.executor import open_backend
+from gpubench.measure.runner import Runner
+from gpubench.model import Status
+from gpubench.plan.config import read_sweep
+from gpubench.plan.sweep import plan
+from gpubench.timing import Timing
+
+QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.01)
+LOOKS = (5, 50, 500)
+"""Points after which the memory in use is looked at."""
+
+
+def main() -> int:
+    backend = open_backend("cuda")
+    sweep = read_sweep(
+        {
+            "sizes": "64,128,256,512,1024",
+            "tiles": "1..32",
+            "variants": "naive_uncoalesced,naive,shared_tile,register_tile,cublas",
+        }
+    )
+    by_kernel: dict[tuple[str, str], list] = {}
+    for point, reason in plan(sweep, "cuda").items():
+        if reason is None and not (point.variant.name == "register_tile" and point.tile.edge > 3):  # noqa: PLR2004
+            by_kernel.setdefault((point.variant.name, str(point.tile)), []).append(point)
+    points = [point for kernel in by_kernel.values() for point in kernel]
+    backend.compile(points, lambda _built: None)
+    backend.warm_up()
+    runner = Runner(backend, QUICK, 1)
+    used: dict[int, int] = {}
+    for count, point in enumerate(islice(points, LOOKS[-1]), 1):
+        assert runner.measure(point).status == Status.OK, point.label  # noqa: S101
+        if count in LOOKS:
+            free, total = runtime.memGetInfo()
+            used[count] = total - free
+            print(f"after {count:3} points: {used[count]:,} bytes in use")
+    return int(used[LOOKS[-1]] > used[LOOKS[0]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
