@@ -2,10 +2,10 @@
 
     python benchmarks/explain_agreement.py
 
-Compiles every CUDA variant × legal tile × dtype for the GPU that is here, in as many threads as
-there are CPUs (what is in the cache is not compiled again), and holds what `explain` says against
-what the driver says of the loaded kernel: registers, local and static shared bytes against the
-attributes of the function (CuPy's `num_regs` and kin), and occupancy against
+Compiles every launch of every CUDA variant × legal tile × dtype for the GPU that is here, in as
+many threads as there are CPUs (what is in the cache is not compiled again). What `explain` says of
+each is held against what the driver says of the loaded kernel: registers, local and static shared
+bytes against the attributes of the function (CuPy's `num_regs` and kin), and occupancy against
 `cuOccupancyMaxActiveBlocksPerMultiprocessor`, with the launch's own threads and dynamic shared
 memory. Exits 1 if anything differs or fails.
 
@@ -25,13 +25,16 @@ from dataclasses import dataclass
 import cupy
 from cupy_backends.cuda.api import driver
 
+from gpubench.analyze.explanation import launches
 from gpubench.analyze.occupancy import occupancy
 from gpubench.backends.cuda.backend import DEFAULT_SHARED_BYTES
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.stream import load_function
-from gpubench.errors import CompileError, LaunchError
-from gpubench.model import CudaVariant, Problem, Tile
+from gpubench.errors import CompileError
+from gpubench.measured import Device
+from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.operation import OPERATIONS
 from gpubench.plan.registry import variants
 
 PROBLEM = {"m": 1024, "n": 1024, "k": 1024}
@@ -39,32 +42,42 @@ PROBLEM = {"m": 1024, "n": 1024, "k": 1024}
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel."""
+    """One launch."""
 
     variant: CudaVariant
     tile: Tile
     dtype: str
+    launch: Launch
 
     @property
     def label(self) -> str:
-        """`shared_tile 16 float32`."""
-        return f"{self.variant.name} {self.tile} {self.dtype}"
+        """`shared_tile 16 float32`, with the template if it has another name."""
+        kernel = f" ({self.launch.kernel})" if self.launch.kernel else ""
+        return f"{self.variant.name} {self.tile} {self.dtype}{kernel}"
 
 
-def cases(largest_edge: int) -> list[Case]:
-    return [
-        Case(variant, tile, dtype)
-        for variant in variants()
-        if isinstance(variant, CudaVariant) and variant.tiles
-        for dtype in variant.dtypes
-        for tile in variant.tiles.legal
-        if len(tile.block) > 1 or tile.edge <= largest_edge
-    ]
+def cases(device: Device, largest_edge: int) -> list[Case]:
+    """Every launch of every variant, tile and dtype."""
+    found = []
+    for variant in variants():
+        if not isinstance(variant, CudaVariant) or variant.tiles is None:
+            continue
+        extents = PROBLEM if OPERATIONS[variant.op].has_k else PROBLEM | {"k": 1}
+        for dtype in variant.dtypes:
+            problem = Problem(op=variant.op, dtype=dtype, **extents)
+            found += [
+                Case(variant, tile, dtype, launch)
+                for tile in variant.tiles.legal
+                if len(tile.block) > 1 or tile.edge <= largest_edge
+                if variant.refuse(tile, problem) is None
+                for launch in launches(variant, tile, problem, device)
+            ]
+    return found
 
 
 def build(case: Case, architecture: str) -> Compiled | str:
     try:
-        expression = instance(case.variant, case.tile, case.dtype)
+        expression = instance(case.variant, case.tile, case.dtype, case.launch.kernel)
         return compile_instance(case.variant.source, expression, architecture)
     except CompileError as error:
         return str(error)
@@ -74,8 +87,7 @@ def differences(
     case: Case, compiled: Compiled, capability: tuple[int, int]
 ) -> Iterator[tuple[str, int, int]]:
     """Figure, as `explain` has it, as the driver has it; where the two differ."""
-    problem = Problem(op=case.variant.op, dtype=case.dtype, **PROBLEM)
-    launch = case.variant.launch(case.tile, problem)
+    launch = case.launch
     function = load_function(compiled)
     if launch.shared_bytes > DEFAULT_SHARED_BYTES:
         driver.funcSetAttribute(
@@ -85,20 +97,17 @@ def differences(
         )
     resources = compiled.resources
     resident = occupancy(capability, resources, launch)
-    if resident is None:
-        raise LaunchError(f"no limits are listed for capability {capability}")
 
     def attribute(name: str) -> int:
-        return int(
-            driver.funcGetAttribute(getattr(driver, f"CU_FUNC_ATTRIBUTE_{name}"), function.ptr)
-        )
+        number = getattr(driver, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(driver.funcGetAttribute(number, function.ptr))
 
     pairs = {
         "registers": (resources.registers, attribute("NUM_REGS")),
         "local bytes": (resources.local_bytes, attribute("LOCAL_SIZE_BYTES")),
         "shared bytes": (resources.shared_bytes, attribute("SHARED_SIZE_BYTES")),
         "blocks a multiprocessor": (
-            resident.blocks,
+            resident.blocks if resident else -1,
             int(
                 driver.occupancyMaxActiveBlocksPerMultiprocessor(
                     function.ptr, launch.threads_per_block, launch.shared_bytes
@@ -120,7 +129,7 @@ def main() -> int:
     cupy.cuda.Device(0).synchronize()  # makes the context that kernels are loaded into
     capability = device.compute_capability or (0, 0)
     architecture = "sm_{}{}".format(*capability)
-    chosen = cases(largest_edge)
+    chosen = cases(device, largest_edge)
     print(f"{device.name}, {architecture}: {len(chosen)} kernels", flush=True)
     began = time.perf_counter()
     # The slowest to compile, the largest tiles, stand last: they begin.

@@ -14,6 +14,9 @@ LONG_GRID = 20
 FULL = 0.95
 """A wave so full is as good as full, and a bound so near to the peak is no bound."""
 
+NEAR = 1.1
+"""Traffic that is so near to the least is the least."""
+
 REGISTER_UNITS = {"float64": 2}
 """Registers an element takes, where it is not one."""
 
@@ -168,10 +171,15 @@ def traffic(of: Explanation) -> str:
         f"The kernel makes {of.cgma:.1f} operations per element it loads or stores (CGMA ratio), "
         f"{of.cgma_flop_per_byte:.2f} per byte: "
     )
-    if of.cgma_flop_per_byte >= of.roofline.ridge_flop_per_byte:
+    if of.roofline.bound == "memory":
+        more = of.roofline.arithmetic_intensity / of.cgma_flop_per_byte
+        if more <= NEAR:
+            return asks + "it loads and stores hardly more than must move."
+        return asks + f"{more:.1f} times the bytes that must move, unless caches serve the rest."
+    few = of.roofline.ridge_flop_per_byte / of.cgma_flop_per_byte
+    if few <= 1:
         return asks + "it would be no slower if every access went to memory."
-    ratio = of.roofline.ridge_flop_per_byte / of.cgma_flop_per_byte
-    return asks + f"{ratio:.1f} times too few for the peak, unless caches serve most of it."
+    return asks + f"{few:.1f} times too few for the peak, unless caches serve most of it."
 
 
 def loop(of: Explanation) -> str:
@@ -192,14 +200,14 @@ def loop(of: Explanation) -> str:
         loads = sum(inner.shared_loads.values())
         if loads:
             text += f", {inner.multiply_adds / loads:.1f} for each load from shared memory"
-    if of.issue_bound is not None:
+    if of.issue_bound is not None and of.roofline and of.roofline.bound == "arithmetic":
         text += (
             ": enough for the peak"
             if of.issue_bound >= FULL
             else f": at one instruction a clock and scheduler, {100 * of.issue_bound:.0f} % of "
             "the peak at the most"
         )
-        if of.roofline and of.roofline.peak_unit != "cores":
+        if of.roofline.peak_unit != "cores":
             text += f" (that of the {of.roofline.peak_unit}, which it does not use)"
     if inner.local_loads or inner.local_stores:
         text += (

@@ -16,6 +16,9 @@ from gpubench.analyze.sass import InnerLoop
 from gpubench.analyze.words import counted, sentences, time
 from gpubench.show.tables import milliseconds, number, table
 
+SHORT_TILE = 12
+"""Tiles of more characters leave a table one blank between its columns."""
+
 Facts = Iterator[tuple[str, str]]
 
 
@@ -174,7 +177,8 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     first = explanations[0]
     shown = [column for column in _COLUMNS if any(map(column[1], explanations))]
     grid = table(*(name for name, _ in shown), left={"tile", "kernel", "limited by"})
-    grid.padding = (0, 1, 0, 0)
+    long = any(len(str(one.tile)) > SHORT_TILE for one in explanations)
+    grid.padding = (0, 0 if long else 1, 0, 0)
     for column, (name, _) in zip(grid.columns, shown, strict=True):
         column.header = name.replace(" ", "\n", 1)
         column.no_wrap = True

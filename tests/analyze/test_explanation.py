@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpubench.analyze.architectures import example
-from gpubench.analyze.explanation import Explanation, accumulators, explain
+from gpubench.analyze.explanation import Explanation, accumulators, explain, launches
 from gpubench.analyze.sass import InnerLoop
 from gpubench.measured import Resources
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile, edges
 from gpubench.plan.registry import variants
 
 KERNELS = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
@@ -114,6 +115,41 @@ def test_parts_of_k_along_the_grids_z_share_an_element() -> None:
         lambda _tile, of: Launch(grid=(-(-of.n // 64), -(-of.m // 64), 4), block=(256,))
     )
     assert accumulators(split, Tile((4,)), problem()) == 16
+
+
+def test_an_element_that_threads_share_is_no_ones() -> None:
+    warp_a_row = variant(lambda _tile, of: Launch(grid=(of.m, of.n), block=(24,)))
+    assert accumulators(warp_a_row, Tile((4,)), problem()) is None
+
+
+def test_each_launch_is_explained_and_the_first_speaks_of_the_problem() -> None:
+    add = Launch(grid=(8,), block=(64,), kernel="add")
+    split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), then=(add,)))
+    first, second = (
+        explain(
+            split, Tile((4,)), problem(), architecture="sm_90", device=example("sm_90"),
+            resources=FITTING, step=step, measured_us=100.0,
+        )
+        for step in (0, 1)
+    )  # fmt: skip
+    assert first.label == "fake 4 at 1024 float32, launch 1 of 2: fake"
+    assert second.label == "fake 4 at 1024 float32, launch 2 of 2: add"
+    assert (second.launch, second.measured_us, second.roofline, second.cgma) == (add,) + (None,) * 3
+    assert first.roofline
+    assert first.measured_us == 100.0
+    assert second.waves
+    assert second.waves.idle_multiprocessors == 124
+
+
+def test_a_grid_is_fitted_to_the_gpu_that_is_explained_for() -> None:
+    def fit(launch: Launch, _tile: Tile, _problem: Problem, gpu: Gpu) -> Launch:
+        return replace(launch, grid=(gpu.multiprocessors * gpu.threads_per_multiprocessor // 256,))
+
+    fitted = replace(variant(lambda _tile, _of: Launch(grid=(1,), block=(256,))), fit=fit)
+    (launch,) = launches(fitted, Tile((4,)), problem(), example("sm_90"))
+    assert launch.blocks == 132 * 8
+    (launch,) = launches(fitted, Tile((4,)), problem(), example("sm_88"))
+    assert launch.blocks == 1
 
 
 def test_a_grid_that_does_not_grow_with_c_tells_nothing() -> None:

@@ -135,6 +135,17 @@ def test_the_kernels_own_traffic_is_held_against_the_ridge() -> None:
     assert "no slower" in traffic(explained("register_tile", 64))
 
 
+def test_where_memory_is_the_bound_traffic_is_held_against_what_must_move() -> None:
+    thin = problem(4096, 1, 4096)
+    assert "2.0 times the bytes that must move" in traffic(explained("naive", 16, of=thin))
+    assert "hardly more than must move" in traffic(explained("register_tile", 64, of=thin))
+
+
+def test_where_memory_is_the_bound_nothing_is_said_of_the_peak() -> None:
+    one = explained("naive", 16, of=problem(4096, 1, 4096), inner_loop=loop(64, 16))
+    assert loop_words(one) == "16 of the inner loop's 64 instructions are multiply-adds."
+
+
 def test_the_inner_loop_is_told_with_what_it_allows() -> None:
     one = explained(inner_loop=loop(64, 16, shared_loads={"32": 16, "128": 4}))
     assert loop_words(one) == (

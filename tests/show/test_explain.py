@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeBackend, measured, point
+from fakes import measured, point
 
 from gpubench.analyze.architectures import example
+from gpubench.analyze.explanation import explain
+from gpubench.analyze.sass import inner_loop
 from gpubench.backends.cuda import compile as compile_module
 from gpubench.backends.cuda.compile import architectures, nvrtc_version
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
 from gpubench.measure.session import Outcome
-from gpubench.model import Cache, CudaVariant, Tile
+from gpubench.measured import Resources
+from gpubench.model import Cache, CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import variants
 from gpubench.show import explain as module
 from gpubench.show import explain_target
 from gpubench.show.explain import Question, run_explain
+from gpubench.show.explain_view import tile_table
+from gpubench.show.tables import console
 from gpubench.table import Row, write
 
 KERNELS = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
@@ -185,6 +191,53 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_told(
     assert out.splitlines()[6].split()[0] == "32"
 
 
+def test_every_launch_of_a_variant_has_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = said(capsys, "atax_pair", tile="128x4", size="512x256")
+    for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
+        assert piece in out
+    answer = as_json(capsys, "atax_pair", tile="128x4", size="512x256")
+    assert [(one["launch"], one["launches"], one["kernel"]) for one in answer["explanations"]] == [
+        (1, 3, "atax_pair"),
+        (2, 3, "atax_pair_t"),
+        (3, 3, "atax_pair_sum"),
+    ]
+    out, _ = said(capsys, "atax_pair", tile="128x4,128x8", size="512x256")
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.count("atax_pair_sum") == 2
+
+
+def test_the_longest_tiles_fit_the_table_too(capsys: pytest.CaptureFixture[str]) -> None:
+    one = explain(
+        replace(KERNELS["shared_tile"], launch=lambda *_: Launch(grid=(512,), block=(256,))),
+        Tile((8,)),
+        Problem(op="gemm", m=1024, n=1024, k=1024, dtype="float32"),
+        architecture="sm_90",
+        device=H200,
+        resources=Resources(registers=255, local_bytes=8, spill_bytes=8, shared_bytes=200_000),
+        inner_loop=inner_loop(RECORDED.read_text(encoding="utf-8"), "float32"),
+    )
+    long = replace(one, tile=Tile((128, 256, 16), (16, 16), 3))
+    console().print(tile_table([long, long]))
+    out = capsys.readouterr().out
+    assert "128x256x16/16x16/s3" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_kernel_of_ones_own_is_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = KERNELS["shared_tile"].path.parent
+    for kind in (".py", ".cu"):
+        text = (folder / f"shared_tile{kind}").read_text(encoding="utf-8")
+        (tmp_path / f"mine{kind}").write_text(text.replace("shared_tile", "mine"), encoding="utf-8")
+    out, _ = said(capsys, "mine", tile="16", kernels=str(tmp_path))
+    assert "mine 16 at 1024 float32" in out
+    (tmp_path / "mine.py").write_text(
+        (tmp_path / "mine.py").read_text(encoding="utf-8").replace("edge = tile.edge", "1 / 0")
+    )
+    assert "mine.py, line" in refusal("mine", tile="16", kernels=str(tmp_path))
+
+
 # ---- JSON
 
 
@@ -194,6 +247,7 @@ def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
     (one,) = answer["explanations"]
     assert set(one) == {
         "variant", "op", "tile", "dtype", "m", "n", "k", "architecture", "device",
+        "kernel", "launch", "launches",
         "registers", "registers_allowed", "spill_bytes", "local_bytes",
         "static_shared_bytes", "dynamic_shared_bytes",
         "threads_per_block", "block", "grid", "blocks", "accumulators",
@@ -246,16 +300,16 @@ def test_a_kernel_is_timed_here_if_asked(
 ) -> None:
     asked = []
 
-    def run(sweep: Any, _backend: Any, _watcher: Any, file: Any) -> Outcome:
-        asked.append((sweep.variants, sweep.tiles, sweep.sizes, file))
+    def run(sweep: Any, worker: Any, _watcher: Any) -> Outcome:
+        asked.append((worker, sweep.variants, sweep.tiles, sweep.sizes))
         return Outcome(rows=[row(16, 283.0)], path=None, interrupted=False, wall_s=1, spent_s={})
 
     monkeypatch.setattr(module, "run", run)
-    monkeypatch.setattr(module, "open_backend", lambda _device: FakeBackend())
+    monkeypatch.setattr(module, "Worker", lambda device, _timer: nullcontext(device))
     monkeypatch.setattr(explain_target, "cuda_device", lambda _index: H200)
     out, _ = said(capsys, "shared_tile", tile="16", measure=True)
     assert "0.283 ms: 11.3 %" in out
-    assert asked == [(("shared_tile",), (Tile((16,)),), ((1024, 1024, 1024),), None)]
+    assert asked == [("cuda:0", ("shared_tile",), (Tile((16,)),), ((1024, 1024, 1024),))]
 
 
 # ---- refusals
@@ -267,6 +321,8 @@ def test_a_kernel_is_timed_here_if_asked(
         ({"variant": "cublas"}, ("'cublas' is a library routine", "shared_tile")),
         ({"variant": "cpu_naive"}, ("'cpu_naive' runs on the CPU", "naive")),
         ({"variant": "shard_tile"}, ("did you mean 'shared_tile'",)),
+        ({"variant": "naive", "op": "gem"}, ("--op: unknown operation 'gem'",)),
+        ({"variant": "naive", "op": "gemv"}, ("unknown variant 'naive'",)),
         ({"variant": "naive", "tile": "33"}, ("--tile: naive takes edges 1 to 32",)),
         ({"variant": "naive", "tile": "x"}, ("--tile: 'x' is not understood",)),
         ({"variant": "naive", "tile": "1", "every": True}, ("--all and --tile",)),
