@@ -192,16 +192,17 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_told(
 
 
 def test_every_launch_of_a_variant_has_its_page(capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, "atax_pair", tile="128x4", size="512x256")
+    tile, other, *_ = map(str, KERNELS["atax_pair"].tiles.default)
+    out, _ = said(capsys, "atax_pair", tile=tile, size="512x256")
     for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
         assert piece in out
-    answer = as_json(capsys, "atax_pair", tile="128x4", size="512x256")
+    answer = as_json(capsys, "atax_pair", tile=tile, size="512x256")
     assert [(one["launch"], one["launches"], one["kernel"]) for one in answer["explanations"]] == [
         (1, 3, "atax_pair"),
         (2, 3, "atax_pair_t"),
         (3, 3, "atax_pair_sum"),
     ]
-    out, _ = said(capsys, "atax_pair", tile="128x4,128x8", size="512x256")
+    out, _ = said(capsys, "atax_pair", tile=f"{tile},{other}", size="512x256")
     assert max(map(len, out.splitlines())) <= 80
     assert out.count("atax_pair_sum") == 2
 
