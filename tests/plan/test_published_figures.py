@@ -10,7 +10,7 @@ import pytest
 
 from gpubench.analyze.published import Kind, observe
 from gpubench.plan.experiment_file import read_experiment, shipped
-from gpubench.plan.experiments import Experiment, Series
+from gpubench.plan.experiments import Experiment, Series, points_of
 
 NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
 
@@ -277,6 +277,14 @@ def test_the_p100_products_operands_are_indices_that_wrap() -> None:
     assert {one.sweep.operands for one in experiment.sweeps} == {"index"}
     assert {one.sweep.dtypes for one in experiment.sweeps} == {("int32",)}
     assert {one.sweep.sizes for one in experiment.sweeps} == {((512, 512, 1024),)}
+
+
+def test_the_staged_kernels_run_with_the_published_parameters() -> None:
+    """128 threads and 14 blocks of the vector: their only tile where none is asked for."""
+    experiment = read_experiment(shipped()["titan-atax"])
+    points = [p for p in points_of(experiment) if p.variant.name.endswith("_staged")]
+    assert {p.variant.op for p in points} == {"gemv", "gemv_t", "atax"}
+    assert {str(p.tile) for p in points} == {"128x14"}
 
 
 def test_experiments_come_with_the_package() -> None:
