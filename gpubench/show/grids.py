@@ -143,9 +143,24 @@ def _today(device: Device, fact: Callable[[Device], object]) -> str:
     return _ours(fact(device) or None)
 
 
-def failures(rows: Iterable[Row]) -> list[str]:
-    """A line for each point that was skipped, wrong or failed, with its reason."""
-    return [f"{one.status}: {one.label}: {one.reason}" for one in rows if one.status != Status.OK]
+def failures(rows: Iterable[Row], compared: Sequence[Compared]) -> list[str]:
+    """A line for each point that was wrong or failed, or was skipped and leaves a figure open.
+
+    A tile that was skipped while another was the best leaves none.
+    """
+    open_figures = {
+        figure.row.key
+        for one in compared
+        for line in one.lines
+        for figure in line.figures
+        if figure.row
+    }
+    return [
+        f"{one.status}: {one.label}: {one.reason}"
+        for one in rows
+        if one.status in {Status.WRONG, Status.ERROR}
+        or (one.status == Status.SKIPPED and one.key in open_figures)
+    ]
 
 
 def as_renderable(grid: Grid, available: int) -> RenderableType:

@@ -154,7 +154,7 @@ def _show(one: Done) -> None:
         out.print(Text(line))
     for grid in grids(one.ran, one.compared, whole=False):
         out.print(as_renderable(grid, out.width))
-    for line in (*failures(one.ran.rows), *experiment.notes):
+    for line in (*failures(one.ran.rows, one.compared), *experiment.notes):
         out.print(Text(f"\n{line}"))
 
 
@@ -206,7 +206,7 @@ def markdown(done: Sequence[Done]) -> str:
         experiment = one.ran.experiment
         parts += [f"## {experiment.name}: {experiment.title}", *_opening(one)]
         parts += [as_markdown(grid) for grid in grids(one.ran, one.compared, whole=True)]
-        parts += [*failures(one.ran.rows), *experiment.notes]
+        parts += [*failures(one.ran.rows, one.compared), *experiment.notes]
     return "\n\n".join(parts) + "\n"
 
 

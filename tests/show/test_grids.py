@@ -210,9 +210,25 @@ def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
         else one
         for one in ran.rows
     ]
-    first = grids(ran, side_by_side(experiment, rows), whole=False)[0]
+    compared = side_by_side(experiment, rows)
+    first = grids(ran, compared, whole=False)[0]
     assert first.rows[0][:3] == ("8", "3.006406", "wrong")
-    assert failures(rows) == ["wrong: naive 8 at 512x512x1024 int32: off by one"] * 2
+    assert failures(rows, compared) == ["wrong: naive 8 at 512x512x1024 int32: off by one"] * 2
+
+
+def test_a_skipped_point_is_told_of_where_a_figure_is_missing_for_it() -> None:
+    experiment = read_experiment(shipped()["lecture-sdk"])
+    ran = as_if_run(experiment, gpu=True)
+    skipped = [
+        replace(one, status="skipped", reason="too slow", median_us=None)
+        for one in ran.rows
+        if one.variant == "cublas"
+    ]
+    compared = side_by_side(experiment, skipped)
+    told = failures(skipped, compared)
+    assert len(told) == 4  # one of the five shapes is matrixMul's alone
+    assert told[0] == "skipped: cublas at 320x160x160 float32: too slow"
+    assert failures(skipped, []) == []
 
 
 @pytest.mark.parametrize(
