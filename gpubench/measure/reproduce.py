@@ -9,8 +9,8 @@ from pathlib import Path
 from gpubench.measure.executor import Executor
 from gpubench.measure.remembered import folder as remembered_in
 from gpubench.measure.remembered import recall, remember
-from gpubench.measure.result_file import ResultFile
-from gpubench.measure.session import Outcome, Watcher, run
+from gpubench.measure.result_file import ResultFile, partial_of
+from gpubench.measure.session import Watcher, run
 from gpubench.measured import Device
 from gpubench.model import Status
 from gpubench.plan.config import Sweep
@@ -79,6 +79,7 @@ def reproduce(
     write(rows, folder / f"{experiment.name}.csv")
     for part in parts:
         part.unlink(missing_ok=True)
+        partial_of(part).unlink(missing_ok=True)
     names = dict.fromkeys(one.sweep.device for one in todo)
     return Reproduction(
         experiment=experiment,
@@ -114,24 +115,15 @@ def _run_once(
 
     A launch may take half a minute, so it is timed once, by the launch that is verified.
     """
-    kept: dict[tuple[int, int, int], list[Row]] = {size: [] for size in one.sweep.sizes}
-    missing: dict[tuple[int, int, int], None] = {}
-    for point in plan(one.sweep, one.sweep.device):
-        size = (point.problem.m, point.problem.n, point.problem.k)
-        if known := recall(point, executor.device):
-            kept[size].append(known)
-        else:
-            missing[size] = None
-    for size, known_rows in kept.items():
-        if size not in missing:
-            rows += known_rows
-    if not missing:
+    points = [point for point, reason in plan(one.sweep, one.sweep.device).items() if not reason]
+    known = {point: kept for point in points if (kept := recall(point, executor.device))}
+    rows += known.values()
+    if len(known) == len(points):
         tell(f"measured on this machine before; kept in {remembered_in()}")
         return False
     tell(f"slow loops, half a minute each at worst; measured once, then kept in {remembered_in()}")
-    timing = replace(one.sweep.timing, rounds=1, few_samples=1)
-    sweep = replace(one.sweep, sizes=tuple(missing), timing=timing)
-    outcome: Outcome = run(sweep, executor, watcher, file)
+    sweep = replace(one.sweep, timing=replace(one.sweep.timing, rounds=1, few_samples=1))
+    outcome = run(sweep, executor, watcher, file, lambda point: point not in known)
     for measured in outcome.rows:
         remember(measured, executor.device)
     rows += outcome.rows

@@ -99,12 +99,20 @@ def _read_toml(path: Path) -> dict[str, Any]:
     for name in values:
         if name not in _OPTIONS:
             raise UsageError(f"--config: {path}: {unknown('key', name, _OPTIONS)}")
-    # A config may come from elsewhere, and what it names is run or written. So it reaches no
-    # further than the folder it lies in, and the one its user is in.
+    return confined(path, values)
+
+
+def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A config's options with their paths made whole; UsageError for one that leads elsewhere.
+
+    A config may come from elsewhere, and what it names is run or written. So it reaches no further
+    than the folder it lies in, and the one its user is in.
+    """
+    found = dict(values)
     for name, base in (("kernels", path.parent), ("output", Path())):
-        if isinstance(values.get(name), str):
-            values[name] = _confined(path, name, values[name], base)
-    return values
+        if isinstance(found.get(name), str):
+            found[name] = _confined(path, name, found[name], base)
+    return found
 
 
 def _confined(config: Path, name: str, text: str, base: Path) -> str:

@@ -17,7 +17,7 @@ from gpubench.analyze.published import (
     observe,
 )
 from gpubench.errors import UsageError
-from gpubench.plan.config import read_sweep
+from gpubench.plan.config import confined, read_sweep
 from gpubench.plan.experiments import (
     DEVICE_FACTS,
     SELECTABLE,
@@ -84,7 +84,7 @@ def read_experiment(path: Path) -> Experiment:
         notes=top.texts("notes"),
         devices=devices,
         facts=tuple(_facts(one) for one in top.tables("facts")),
-        sweeps=tuple(_sweep(one) for one in top.tables("sweep")),
+        sweeps=tuple(_sweep(one, path) for one in top.tables("sweep")),
         series=tuple(_series(one, devices) for one in top.tables("series")),
     )
     top.done()
@@ -127,7 +127,7 @@ def _facts(one: TomlTable) -> FactTable:
     return FactTable(title=title, columns=columns, rows=tuple(map(tuple, rows)))
 
 
-def _sweep(one: TomlTable) -> ExperimentSweep:
+def _sweep(one: TomlTable, path: Path) -> ExperimentSweep:
     device = one.choice("device", ("cuda", "cpu"))
     when = When(one.choice("when", tuple(When), When.ALWAYS))
     remember = one.flag("remember")
@@ -137,7 +137,7 @@ def _sweep(one: TomlTable) -> ExperimentSweep:
     if "output" in options:
         raise UsageError(f"{one.where}: 'output' is given on the command line")
     try:
-        sweep = read_sweep(options)
+        sweep = read_sweep(confined(path, options))
     except UsageError as error:
         raise UsageError(f"{one.where}: {error}") from error
     return ExperimentSweep(sweep=sweep, when=when, remember=remember)

@@ -202,6 +202,7 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     "facts of a list": ("facts = { ms = 2,", "facts = { ms = [2],", "numbers and texts"),
     "facts with short rows": ('["x", 1]', '["x"]', "lists of 2"),
     "series without labels": ("published = { 4 = 3.5, 16 = 1 }\nalso = 8", "", "at least one"),
+    "kernels from elsewhere": ("rounds = 1", 'kernels = "/tmp"', "leads out of"),
     "no sweeps": ("[[sweep]]", "[[device]]", "device 2"),
     "broken": ("[[facts]]", "[[facts]", "is not TOML"),
 }
