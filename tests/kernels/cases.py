@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -11,8 +12,8 @@ from on_cpu import Case, operands
 
 from gpubench.model import CudaVariant, Problem, Tile
 
-MOST_TILES = 40
-"""Of a larger space the defaults are run, and of the rest every so many-th."""
+MOST_TILES = 24
+"""Of a larger space of tiles with several numbers: its defaults, and so many evenly from it all."""
 
 OTHER_DTYPES_TILES = 8
 """In dtypes but the first: the source is the same, and what depends on a dtype (vector widths,
@@ -23,8 +24,17 @@ RACE_THREADS = 256
 """ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
 arrays are used alike in all, and its cost grows with the square of a block's threads."""
 
+FEWEST_SIZES = 3
+"""A tile is run at this many sizes at the least, however much its variant refuses."""
+
 MOST_PRODUCTS = 2**18
-"""Multiply-adds of a case; K is cut to it."""
+"""Multiply-adds of a case: K is cut to it, or N where there is no K."""
+
+MOST_THREADS = 2**16
+"""CUDA threads of a case without K, where one may stand for a row: N is cut to it too."""
+
+SHORT = 32
+"""N is cut no further."""
 
 WIDEST = 1024
 """No block covers more of an extent than this, or it covers any."""
@@ -47,7 +57,7 @@ def expected(problem: Problem) -> np.ndarray:
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Tile, ...]:
-    """Every legal tile; of more than `MOST_TILES` the defaults, the ends, and evenly between."""
+    """Every legal tile; of many with several numbers the defaults, the ends, and evenly between."""
     assert variant.tiles
     legal = variant.tiles.legal
     if len(legal) <= MOST_TILES or all(len(tile.numbers) == 1 for tile in legal):
@@ -70,9 +80,9 @@ def evenly(tiles: Sequence[Tile], most: int) -> tuple[Tile, ...]:
 
 
 def threads(variant: CudaVariant, tile: Tile) -> int:
-    """Threads of the largest block that the variant launches at this tile."""
-    problem = Problem(op=variant.op, m=WIDEST, n=WIDEST, k=WIDEST, dtype="float32")
-    return max(one.threads_per_block for one in variant.launch(tile, problem).sequence)
+    """Threads of a block at this tile."""
+    problem = Problem(op=variant.op, m=1, n=1, k=1, dtype=variant.dtypes[0])
+    return variant.launch(tile, problem).threads_per_block
 
 
 def all_cases(variant: CudaVariant) -> list[Case]:
@@ -94,57 +104,86 @@ def cases(variant: CudaVariant, tiles: Sequence[Tile], dtype: str) -> list[Case]
     """The tiles at the sizes where kernels go wrong."""
     found = []
     for tile in tiles:
-        of_tile = [
-            Case(variant=variant, tile=tile, problem=problem)
-            for problem in problems(variant, tile, dtype)
-        ]
-        assert of_tile, f"{variant.name} {tile} takes none of the sizes"
-        found += of_tile
+        of_tile = problems(variant, tile, dtype)
+        assert len(of_tile) >= FEWEST_SIZES, f"{variant.name} {tile} refuses nearly all sizes"
+        found += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
     return found
 
 
-def problems(variant: CudaVariant, tile: Tile, dtype: str) -> Iterator[Problem]:
-    """One element; one more than a block covers; less, and prime; a tall and a wide one.
+def problems(variant: CudaVariant, tile: Tile, dtype: str) -> list[Problem]:
+    """One element; more than a block covers, odd and round; less, and prime; tall; wide.
 
-    Where the variant refuses a size, its extents are rounded up to what it takes.
+    Where the variant refuses a size, its extents are changed to the nearest that it takes.
     """
 
     def problem(m: int, n: int, k: int) -> Problem:
         return Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
 
-    m_tile = covered(lambda m: variant.launch(tile, problem(m, 1, 1)).blocks)
-    n_tile = covered(lambda n: variant.launch(tile, problem(1, n, 1)).blocks)
+    has_k = problem(1, 1, 1).operation.has_k
+    m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))
+    n_tile = covered(variant, tile, lambda n: problem(1, n, 1))
     k_tile = tile.block[2] if len(tile.block) == 3 else min(tile.block[0], 32)
-    sizes = (
+    sizes = [
         (1, 1, 1),
         (m_tile + 1, n_tile + 1, k_tile + 1),
+        (rounded_up(m_tile + 1, 16), rounded_up(n_tile + 1, 16), rounded_up(k_tile + 1, 16)),
         (prime(m_tile), prime(n_tile), prime(k_tile)),
         (m_tile + 1, 1, 2 * k_tile + 3),
         (1, n_tile + 1, 3 * k_tile - 1),
-    )
-    seen = set()
+    ]
+    if not has_k:  # loops over M and N that no tile's number shows
+        sizes += [(131, 37, 1), (37, 131, 1)]
+    taken = {}
     for m, n, k in sizes:
-        least = max(2, MOST_PRODUCTS // (m * n))
-        k_here = min(k, least) if variant_has_k(variant) else 1
-        for step in (1, 2, 4, 8, 16, 32):
-            rounded = problem(*(-(-extent // step) * step for extent in (m, n, k_here)))
-            if variant.refuse(tile, rounded) is None:
-                if rounded.size not in seen:
-                    seen.add(rounded.size)
-                    yield rounded
-                break
+        wanted = problem(m, n, min(k, max(2, MOST_PRODUCTS // (m * n))) if has_k else 1)
+        if near := nearest(variant, tile, affordable(variant, tile, wanted)):
+            taken[near.size] = near
+    return list(taken.values())
 
 
-def variant_has_k(variant: CudaVariant) -> bool:
-    """Whether its operation has a third extent."""
-    return Problem(op=variant.op, m=1, n=1, k=1, dtype="float32").operation.extents == 3
+def affordable(variant: CudaVariant, tile: Tile, problem: Problem) -> Problem:
+    """The problem, where there is no K with N halved, odd or round as it was, while it is long."""
+
+    def too_much() -> bool:
+        launched = variant.launch(tile, problem).sequence
+        all_threads = sum(one.blocks * one.threads_per_block for one in launched)
+        return problem.m * problem.n > MOST_PRODUCTS or all_threads > MOST_THREADS
+
+    while not problem.operation.has_k and problem.n > SHORT and too_much():
+        half = problem.n // 2
+        problem = replace(problem, n=rounded_down(half, 16) if problem.n % 16 == 0 else half | 1)
+    return problem
 
 
-def covered(blocks: Callable[[int], int]) -> int:
+def nearest(variant: CudaVariant, tile: Tile, wanted: Problem) -> Problem | None:
+    """The problem, or where the variant refuses it one with all extents rounded, up or down."""
+    for by in (rounded_up, rounded_down):
+        for step in (1, 2, 4, 8, 16, 32, 64, 128):
+            k = by(wanted.k, step) if wanted.operation.has_k else 1
+            near = replace(wanted, m=by(wanted.m, step), n=by(wanted.n, step), k=k)
+            if variant.refuse(tile, near) is None:
+                return near
+    return None
+
+
+def rounded_up(extent: int, step: int) -> int:
+    """To a multiple of the step."""
+    return -(-extent // step) * step
+
+
+def rounded_down(extent: int, step: int) -> int:
+    """To a multiple of the step, or to 1."""
+    return max(1, extent // step * step)
+
+
+def covered(variant: CudaVariant, tile: Tile, problem: Callable[[int], Problem]) -> int:
     """The largest extent, up to `WIDEST`, for which there is no second block."""
-    alone = blocks(1)
-    more = bisect.bisect_right(range(1, WIDEST + 1), 0, key=lambda extent: blocks(extent) > alone)
-    return max(more, 1)
+
+    def more_blocks(extent: int) -> bool:
+        return variant.launch(tile, problem(extent)).blocks > one_block
+
+    one_block = variant.launch(tile, problem(1)).blocks
+    return max(1, bisect.bisect_left(range(1, WIDEST + 1), x=True, key=more_blocks))
 
 
 def prime(limit: int) -> int:

@@ -117,7 +117,8 @@ def run_on_cpu(
     (variant,) = {case.variant for case in cases}
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
-    program = _program(translation_unit(variant.source, text, names), sanitizer, folder)
+    unit = translation_unit(variant.source, text, names)
+    program = _program(unit, variant.source.parent, sanitizer, folder)
     inputs, outputs = folder / "inputs", folder / "outputs"
     with inputs.open("wb") as file:
         file.write(_words(len(cases)))
@@ -153,12 +154,12 @@ def _runtime(folder: Path) -> Path:
     return path
 
 
-def _program(text: str, sanitizer: Sanitizer, folder: Path) -> Path:
+def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
     kernel, program = folder / "kernel.o", folder / "program"
     # float4 loads of floats: nvcc does not take types for aliases, and g++ must not either.
     _compiler("-O1", "-g", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
-              *sanitizer.value, f"-I{SHIM}", "-c", "-x", "c++", "-", "-o", str(kernel),
-              text=text)  # fmt: skip
+              *sanitizer.value, f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-",
+              "-o", str(kernel), text=text)  # fmt: skip
     _compiler(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),
               str(_runtime(folder.parent)), "-o", str(program))  # fmt: skip
     return program
@@ -231,7 +232,7 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     poison(output)
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace]
-    extents = (problem.m, problem.n, problem.k)[: problem.operation.extents]
+    extents = (problem.m, problem.n, *((problem.k,) if problem.operation.has_k else ()))
     parts = [_words(len(inputs), len(buffers))]
     for buffer in buffers:
         parts += [_words(buffer.nbytes), buffer.tobytes()]

@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from cases import all_cases, covered, expected, prime, problems, race_cases, tiles_to_run
+from cases import (
+    all_cases,
+    covered,
+    expected,
+    nearest,
+    prime,
+    problems,
+    race_cases,
+    tiles_to_run,
+)
 from on_cpu import Case, Sanitizer, run_on_cpu
 
-from gpubench.model import CudaVariant, Problem, Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import KERNELS, variants
 
 CANNOT_RUN: dict[str, str] = {}
@@ -104,11 +114,11 @@ def test_nothing_is_listed_that_is_no_kernel() -> None:
 
 
 @pytest.mark.parametrize("variant", RUN, ids=label)
-def test_every_tile_of_one_number_is_run_and_forty_of_the_others(variant: CudaVariant) -> None:
+def test_every_tile_of_one_number_is_run_and_two_dozen_of_the_others(variant: CudaVariant) -> None:
     assert variant.tiles
     tiles, legal = tiles_to_run(variant), variant.tiles.legal
     assert set(variant.tiles.default) <= set(tiles) <= set(legal)
-    assert len(tiles) >= min(len(legal), 40)
+    assert len(tiles) >= min(len(legal), 24)
     if all(len(tile.numbers) == 1 for tile in legal):
         assert tiles == legal
 
@@ -122,6 +132,7 @@ def test_sizes_are_odd_in_every_way() -> None:
     assert shared_tile_problems(16) == {
         (1, 1, 1),
         (17, 17, 17),
+        (32, 32, 32),
         (13, 13, 13),
         (17, 1, 35),
         (1, 17, 47),
@@ -131,16 +142,38 @@ def test_sizes_are_odd_in_every_way() -> None:
 def test_sizes_go_by_what_a_block_covers_and_not_by_the_number_on_the_tile() -> None:
     register_tile = ON_GPU["gemm", "register_tile"]
     found = {one.m for one in problems(register_tile, Tile((4,)), "float32")}
-    assert found == {1, 33, 31}
+    assert found == {1, 33, 48, 31}
 
 
-@pytest.mark.parametrize("extent", [1, 5, 1023])
-def test_what_a_block_covers_is_found_from_the_grid(extent: int) -> None:
-    assert covered(lambda m: -(-m // extent)) == extent
+@pytest.mark.parametrize("edge", [1, 5, 32])
+def test_what_a_block_covers_is_found_from_the_grid(edge: int) -> None:
+    def of_rows(m: int) -> Problem:
+        return Problem(op="gemm", m=m, n=1, k=1, dtype="float32")
+
+    assert covered(ON_GPU["gemm", "shared_tile"], Tile((edge,)), of_rows) == edge
+    never = replace(ON_GPU["gemm", "naive"], launch=lambda _t, _p: Launch(grid=(7,), block=(1,)))
+    assert covered(never, Tile((edge,)), of_rows) == 1024
 
 
-def test_a_grid_that_does_not_grow_covers_everything() -> None:
-    assert covered(lambda _m: 7) == 1024
+def refusing(why: Callable[[Problem], bool]) -> CudaVariant:
+    def refuse(_tile: Tile, problem: Problem) -> str | None:
+        return "a test" if why(problem) else None
+
+    return replace(ON_GPU["gemm", "naive"], refuse=refuse)
+
+
+def test_a_size_that_is_refused_is_rounded_to_one_that_is_not() -> None:
+    wanted = Problem(op="gemm", m=17, n=9, k=5, dtype="float32")
+    aligned = refusing(lambda p: (p.m | p.n | p.k) % 4 != 0)
+    assert nearest(aligned, Tile((1,)), wanted) == replace(wanted, m=20, n=12, k=8)
+    small = refusing(lambda p: p.m > 16)
+    assert nearest(small, Tile((1,)), wanted) == replace(wanted, m=16, n=8, k=4)
+    assert nearest(refusing(lambda _p: True), Tile((1,)), wanted) is None
+
+
+def test_a_kernel_that_refuses_everything_is_not_passed_over() -> None:
+    with pytest.raises(AssertionError, match="refuses nearly all sizes"):
+        all_cases(refusing(lambda p: p.m * p.n > 1))
 
 
 def test_primes() -> None:
