@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from gpubench.cli import completion
 from gpubench.cli.app import app
 
 SIDES = ("--base", "--new")
@@ -40,13 +41,25 @@ class _FilesOfASide(TyperCommand):
 def diff(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="BASE NEW", help="Result files; BASE may be a TOML of [expect]."),
+        typer.Argument(
+            metavar="BASE NEW",
+            help="Result files; BASE may be a TOML of [expect].",
+            autocompletion=completion.results,
+        ),
     ] = None,
     base: Annotated[
-        list[Path] | None, typer.Option(help="Files of the base side, pooled; instead of BASE.")
+        list[Path] | None,
+        typer.Option(
+            help="Files of the base side, pooled, such as a1.csv a2.csv; instead of BASE.",
+            autocompletion=completion.results,
+        ),
     ] = None,
     new: Annotated[
-        list[Path] | None, typer.Option(help="Files of the new side, pooled; instead of NEW.")
+        list[Path] | None,
+        typer.Option(
+            help="Files of the new side, pooled, such as b1.csv b2.csv; instead of NEW.",
+            autocompletion=completion.results,
+        ),
     ] = None,
     threshold: Annotated[
         str, typer.Option(help="Smallest relative difference of medians that matters.")
@@ -63,13 +76,23 @@ def diff(
     only: Annotated[
         str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")
     ] = None,
-    exclude: Annotated[str | None, typer.Option(help="Leave out these variants and sizes.")] = None,
+    exclude: Annotated[
+        str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")
+    ] = None,
     format: Annotated[  # noqa: A002 # the option's name
-        str, typer.Option(help="text, markdown, json or junit.")
+        str,
+        typer.Option(
+            help="text, markdown, json or junit.",
+            autocompletion=completion.words("text", "markdown", "json", "junit"),
+        ),
     ] = "text",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write --format there; the terminal gets the text."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write --format there, such as to diff.md; the terminal gets the text.",
+        ),
     ] = None,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")

@@ -42,7 +42,10 @@ def explain(
     every: Annotated[bool, typer.Option("--all", help="A table of every legal tile.")] = False,
     csv: Annotated[
         Path | None,
-        typer.Option(help="Times of a sweep, such as a.csv: how far from the bound they are."),
+        typer.Option(
+            help="Results of a sweep, such as a.csv: how far its times are from the bound.",
+            autocompletion=completion.results,
+        ),
     ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Time it here, to say how far from the bound it is.")

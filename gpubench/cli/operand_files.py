@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gpubench.cli import completion
 from gpubench.cli import options as option
 from gpubench.cli.app import app
 
@@ -29,11 +30,19 @@ def generate(
 @app.command(epilog="Example: gpubench run operands.bin --op atax --output c.bin")
 def run(
     file: Annotated[Path, typer.Argument(help="Operand file, as 'gpubench generate' writes it.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the result.")],
-    op: Annotated[str, typer.Option(help="Operation: atax, gemv or gemv_t.")] = "atax",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the result, such as c.bin.")
+    ],
+    op: Annotated[
+        str,
+        typer.Option(help="Operation: atax, gemv or gemv_t.", autocompletion=completion.operations),
+    ] = "atax",
     variant: Annotated[
         str | None,
-        typer.Option(help="Kernel; see 'gpubench variants'. Default: the device's BLAS."),
+        typer.Option(
+            help="Kernel, such as atax_fused; see 'gpubench variants'. Default: the device's BLAS.",
+            autocompletion=completion.variants,
+        ),
     ] = None,
     tile: Annotated[
         str | None,

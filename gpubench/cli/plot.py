@@ -31,19 +31,29 @@ def plot(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="SVG, PNG or PDF to write. Default: <file>-<kind>.svg here."
+            "--output",
+            "-o",
+            help="Picture to write, such as a.svg, a.png or a.pdf. Default: "
+            "<file>-<kind>.svg here.",
         ),
     ] = None,
     sizes: Annotated[str | None, typer.Option(help="Only these sizes, such as 1024,2048.")] = None,
     dtypes: Annotated[str | None, typer.Option(help="Only these, such as float32.")] = None,
-    variants: Annotated[str | None, typer.Option(help="Only these, comma separated.")] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these, such as shared_tile,cublas.", autocompletion=completion.variants
+        ),
+    ] = None,
     experiments: Annotated[
-        str | None, typer.Option(help="Only these, of a CSV of 'gpubench reproduce'.")
+        str | None,
+        typer.Option(help="Only these of a CSV of 'gpubench reproduce', such as p100-tiles."),
     ] = None,
     theme: Annotated[
         str | None,
         typer.Option(
-            help="light, dark, or both: grey on no page. Default: both for SVG, else light."
+            help="light, dark, or both: grey on no page. Default: both for SVG, else light.",
+            autocompletion=completion.words("light", "dark", "both"),
         ),
     ] = None,
     bandwidth: option.Bandwidth = None,

@@ -25,14 +25,17 @@ def reproduce(
         typer.Option(
             "--output",
             "-o",
-            help="Folder for the CSVs and the markdown. Default: results/<time>-<device>-reproduce",
+            help="Folder for the CSVs and the markdown, such as results/mine. "
+            "Default: results/<time>-<device>-reproduce",
         ),
     ] = None,
     rounds: Annotated[
-        str | None, typer.Option(help="Rounds of every sweep. Default: as each experiment says.")
+        str | None,
+        typer.Option(help="Rounds of every sweep, such as 10. Default: as each experiment says."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Seconds for each experiment, shared out among its points.")
+        str | None,
+        typer.Option(help="Seconds for each experiment, shared out among its points, such as 60."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite what the folder holds of an earlier run.")

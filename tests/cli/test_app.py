@@ -90,10 +90,12 @@ def test_every_option_and_argument_has_help(case: tuple[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", VALUED, ids=label)
 def test_help_of_what_takes_a_value_holds_one(case: tuple[str, Any]) -> None:
-    """A number, a file or folder, a name with _, or a word that is known as a value."""
-    _, one = case
+    """A number, a file or folder, a name with _, or a word that is known or offered as a value."""
+    name, one = case
     found = words(one.help)
-    examples = [w for w in found if re.search(r"\d|\w[._/]\w|^DIR$", w) or w in KNOWN]
+    offered = {item.value for item in one.shell_complete(typer.Context(COMMANDS[name]), "")}
+    known = KNOWN | offered
+    examples = [w for w in found if re.search(r"\d|\w[._/]\w|^DIR$", w) or w in known]
     assert examples, one.help
 
 

@@ -80,7 +80,7 @@ def context(**params: str) -> typer.Context:
         ("gpubench sweep --dev", ["--device"]),
         ("gpubench sweep --variants shared_t", ["shared_tile"]),
         ("gpubench sweep --kernels own --variants naive,mi", ["naive,mine"]),
-        ("gpubench variants --op gem", ["gemm"]),
+        ("gpubench variants --op gemv_", ["gemv_t"]),
         ("gpubench sweep --dtypes float32,float6", ["float32,float64"]),
         ("gpubench sweep --device c", ["cpu", "cuda"]),
         ("gpubench sweep --config ", ["b.toml", "own/", "results/"]),

@@ -36,9 +36,13 @@ VARIANT = CallVariant(
 ALL = variants()
 
 
-def by_name(name: str) -> Variant:
-    (found,) = (variant for variant in ALL if variant.name == name)
+def baseline_of(one: Variant) -> Variant:
+    (found,) = (other for other in ALL if (other.op, other.name) == (one.op, one.baseline))
     return found
+
+
+def label(one: Variant) -> str:
+    return f"{one.op}-{one.name}"
 
 
 def test_every_descriptor_file_is_a_variant() -> None:
@@ -54,28 +58,28 @@ def test_every_cuda_source_has_a_descriptor() -> None:
     assert {variant.source for variant in ALL if isinstance(variant, CudaVariant)} == sources
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", ALL, ids=label)
 def test_every_variant_says_what_it_teaches_and_takes_known_dtypes(variant: Variant) -> None:
     assert variant.idea
     assert set(variant.dtypes) <= set(DTYPES)
     assert variant.backend in {"cuda", "cpu"}
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", ALL, ids=label)
 def test_every_baseline_is_a_variant_of_the_same_backend(variant: Variant) -> None:
     if variant.baseline:
-        baseline = by_name(variant.baseline)
+        baseline = baseline_of(variant)
         assert (baseline.op, baseline.backend) == (variant.op, variant.backend)
         assert baseline.baseline == baseline.name
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", ALL, ids=label)
 def test_a_variant_is_held_against_a_blas_with_as_many_threads(variant: Variant) -> None:
     if isinstance(variant, CallVariant) and variant.baseline:
-        assert variant.threads == by_name(variant.baseline).threads
+        assert variant.threads == baseline_of(variant).threads
 
 
-@pytest.mark.parametrize("variant", ALL, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("variant", ALL, ids=label)
 def test_every_default_tile_is_legal_and_every_legal_tile_is_taken(variant: Variant) -> None:
     if variant.tiles:
         assert variant.tiles.default

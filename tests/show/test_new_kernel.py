@@ -65,7 +65,7 @@ def test_the_lesson_and_the_idea_are_left_to_fill_in(tmp_path: Path) -> None:
     assert mine.path.read_text().startswith('"""mine: what it does, in a line."""\n')
 
 
-@pytest.mark.parametrize("start", SOURCES, ids=lambda variant: variant.name)
+@pytest.mark.parametrize("start", SOURCES, ids=lambda one: f"{one.op}-{one.name}")
 def test_every_kernel_that_stands_alone_may_be_the_start(tmp_path: Path, start: Variant) -> None:
     assert isinstance(start, CudaVariant)
     if not is_whole(start):
@@ -114,7 +114,7 @@ def test_a_name_of_ours_is_refused(tmp_path: Path) -> None:
 def test_a_start_that_is_not_there_or_no_source_gives_the_nearest(tmp_path: Path) -> None:
     assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
     assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
-    assert "did you mean 'gemm'" in refusal(tmp_path, op="gem")
+    assert "did you mean 'gemv_t'" in refusal(tmp_path, op="gemv_x")
 
 
 def test_a_source_that_includes_its_neighbours_does_not_stand_alone(tmp_path: Path) -> None:
