@@ -23,7 +23,7 @@ from cases import cases, expected
 from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
 
 from gpubench.model import CudaVariant, Tile
-from gpubench.plan.registry import variants
+from gpubench.plan.registry import descriptors, load
 
 FOLDER = Path(__file__).parent.parent / "wrong"
 TILE = Tile((4,))
@@ -76,7 +76,8 @@ SEEN_IN_THE_RESULT = {
 }
 """Clean to every sanitizer: the result tells."""
 
-WRONG = {one.name: one for one in variants(FOLDER) if isinstance(one, CudaVariant)}
+LOADED = [load(path, "gemm") for path in descriptors(FOLDER / "gemm")]
+WRONG = {one.name: one for one in LOADED if isinstance(one, CudaVariant)}
 
 Runs = dict[tuple[str, str], "Future[list[np.ndarray]]"]
 
