@@ -36,7 +36,7 @@ MOVED = 0.01
 
 def sweep(variants: tuple[str, ...], path: Path) -> tuple[int, dict[tuple[str, str], Row]]:
     command = [
-        *(sys.executable, "-m", "gpubench", "sweep", "--device", "cuda", "--sizes", "512"),
+        *(sys.executable, "-m", "gpubench", "sweep", "--device", "cuda", "--sizes", "1024"),
         *("--kernels", str(FAULTS), "--variants", ",".join(variants), "--tiles", "8,16,32"),
         *("--point-limit", "15", "--output", str(path), "--force"),
     ]

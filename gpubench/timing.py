@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-EXTRA_ROUNDS = 3
-"""Times the rounds asked for: what a point gets at the most whose rounds disagree."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
@@ -32,9 +29,6 @@ class Timing:
     """A point's sampling stops after this time, all rounds together, whatever its interval, once it
     has the fewest samples allowed."""
 
-    settled: float = 0.01
-    """Round medians that lie within this fraction agree; a point whose rounds do not gets more."""
-
     launch_limit_s: float = 10.0
     """A point whose launch is estimated to take longer is skipped."""
 
@@ -48,12 +42,6 @@ class Timing:
     def hang_s(self) -> float:
         """When a point is taken for hung: long after operands, reference and slow launches."""
         return self.point_limit_s or 60 + 6 * self.launch_limit_s
-
-    @property
-    def most_rounds(self) -> int:
-        """Rounds for points whose rounds disagree; one round says nothing about that."""
-        extra = self.rounds > 1 and self.budget_s is None
-        return self.rounds * EXTRA_ROUNDS if extra else self.rounds
 
     @property
     def round_wall_s(self) -> float:

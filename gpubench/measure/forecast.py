@@ -42,13 +42,6 @@ class Forecast:
             return None
         return max(0.0, self._budget_s - self._spent_s) / max(1, self._all_visits)
 
-    def another_round(self, points: Iterable[Hashable]) -> None:
-        """These points, visited before, are visited once more."""
-        for point in points:
-            self._visits_left[point] += 1
-            self._all_visits += 1
-            self._known_s += self._cost_s[point]
-
     def visited(self, point: Hashable, seconds: float, *, again: bool) -> None:
         """Record a visit; without `again` the point's later rounds are dropped."""
         visits = self._visits_left[point]

@@ -143,12 +143,6 @@ def merge_rounds(rows: Sequence[Row]) -> Row:
     )
 
 
-def settled(rows: Sequence[Row], within: float) -> bool:
-    """Whether the round medians lie within a fraction of their median, or there are none."""
-    medians = _values(rows, "median_us")
-    return not medians or max(medians) - min(medians) <= within * statistics.median(medians)
-
-
 def _values(rows: Sequence[Row], name: str) -> list[float]:
     return [value for one in rows if (value := getattr(one, name)) is not None]
 

@@ -18,7 +18,7 @@ from gpubench.errors import UsageError
 from gpubench.measure.executor import Executor
 from gpubench.measure.forecast import Forecast
 from gpubench.measure.result_file import Context, ResultFile
-from gpubench.measure.rows import merge_rounds, row, settled, with_blas
+from gpubench.measure.rows import merge_rounds, row, with_blas
 from gpubench.measured import Device, Measurement
 from gpubench.model import CudaVariant, Point, Status, Variant
 from gpubench.operation import OPERATIONS
@@ -142,7 +142,7 @@ def _rounds(
     executor: Executor,
     watcher: Watcher,
 ) -> Iterator[Measurement]:
-    """Every point once a round, each round in a new random order; then those that have not settled.
+    """Every point once a round, each round in a new random order.
 
     Interleaving spreads the machine's drift over all points alike. A point that was not `ok` is not
     tried again, and what `rows` holds already, of a sweep that is resumed, is not measured again.
@@ -151,10 +151,7 @@ def _rounds(
     forecast = Forecast(points, timing.rounds, timing.budget_s)
     order = random.Random(sweep.seed)  # noqa: S311 # a shuffle, not a secret
     remaining = list(points)
-    for round_number in range(1, timing.most_rounds + 1):
-        if round_number > timing.rounds:
-            remaining = [point for point in remaining if not settled(rows[point], timing.settled)]
-            forecast.another_round(remaining)
+    for round_number in range(1, timing.rounds + 1):
         order.shuffle(remaining)
         for point in tuple(remaining):
             cost_s = 0.0

@@ -49,8 +49,7 @@ def print_plan(options: Mapping[str, str | None], config: Path | None) -> None:
     screen.print(
         f"\nestimated: {_minutes(least_s)} to {_minutes(most_s)} of sampling; compiling and "
         f"verifying come on top.\nFrom the policy: at the least each point's fewest samples; "
-        f"at the most {sweep.timing.max_wall_s:g} s a point,\n"
-        f"and {sweep.timing.most_rounds} rounds where rounds disagree. Slow launches take longer.",
+        f"at the most {sweep.timing.max_wall_s:g} s a point.\nSlow launches take longer.",
         soft_wrap=True,
     )
     path = sweep.output or default_output(sweep, device.name)
@@ -60,8 +59,8 @@ def print_plan(options: Mapping[str, str | None], config: Path | None) -> None:
 def estimated_s(points: Iterable[Point], device: Device, timing: Timing) -> tuple[float, float]:
     """Seconds of sampling for all points and rounds, at the least and at the most.
 
-    A launch takes no less than its operations do at the device's peak, where that is known. At the
-    most, the rounds of every point disagree. A budget leaves each point its fewest samples.
+    A launch takes no less than its operations do at the device's peak, where that is known. A
+    budget leaves each point its fewest samples.
     """
     least_s = most_s = 0.0
     for point in points:
@@ -69,7 +68,7 @@ def estimated_s(points: Iterable[Point], device: Device, timing: Timing) -> tupl
         launch_s = point.problem.flops / (peak * 1e9) if peak else 0.0
         low, high = sampling_s(timing, launch_s)
         least_s += timing.rounds * low
-        most_s += timing.most_rounds * high
+        most_s += timing.rounds * high
     if timing.budget_s is not None:
         most_s = min(most_s, max(least_s, timing.budget_s))
     return least_s, most_s

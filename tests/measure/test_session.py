@@ -343,30 +343,3 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
     outcome = run(asked(), rest, Diary(), ResultFile(path, resume=True))
     assert "fake at 16 float32" not in rest.measured
     assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
-
-
-# ---- rounds that disagree
-
-
-@pytest.mark.usefixtures("one_variant")
-def test_points_whose_rounds_disagree_get_more_rounds() -> None:
-    class Restless(InProcess):
-        """Slower in every other round at 16."""
-
-        def measure(self, point: Point, share_s: float | None = None) -> Measurement:
-            result = super().measure(point, share_s)
-            seen[point.label] += 1
-            if point.problem.m == 16 and seen[point.label] % 2 and result.series:
-                slower = result.series.median_us * 1.02
-                result = replace(result, series=replace(result.series, median_us=slower))
-            return result
-
-    seen: Counter[str] = Counter()
-    outcome = run(asked(), Restless(FakeBackend(10.0)), Diary())
-    assert [one.rounds for one in outcome.rows] == [3, 9, 3]
-    seen.clear()
-    budgeted = asked(timing=Timing(rounds=3, budget_s=100.0))
-    assert [one.rounds for one in run(budgeted, Restless(FakeBackend()), Diary()).rows] == [3] * 3
-    seen.clear()
-    once = run(asked(timing=Timing(rounds=1)), Restless(FakeBackend()), Diary())
-    assert [one.rounds for one in once.rows] == [1, 1, 1]

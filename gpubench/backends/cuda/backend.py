@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -38,6 +39,9 @@ from gpubench.model import (
     Tile,
     Timer,
 )
+
+MOST_LOADED = 32
+"""Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""
 
 DEFAULT_SHARED_BYTES = 48 * 1024
 """Dynamic shared memory a kernel may use without asking (CUDA C++ Programming Guide)."""
@@ -99,7 +103,7 @@ class CudaBackend:
             threads_per_multiprocessor=self.device.facts["threads_per_multiprocessor"],
         )
         self._compiled: dict[tuple[Path, str], Compiled | str] = {}
-        self._functions: dict[tuple[Path, str], Any] = {}
+        self._functions: OrderedDict[tuple[Path, str], Any] = OrderedDict()
         self._flush_buffer: Any = None
         self.stream = CudaStream(self.device, self._architecture)
         self.timer = GatedTimer(self.stream)
@@ -301,6 +305,9 @@ class CudaBackend:
         if key not in self._functions:
             with _faults():
                 self._functions[key] = load_function(compiled)
+            if len(self._functions) > MOST_LOADED:
+                self._functions.popitem(last=False)
+        self._functions.move_to_end(key)
         return compiled, self._functions[key]
 
 
