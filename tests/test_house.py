@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpubench
+from gpubench.operation import OPERATIONS
 
 HOUSE = Path(gpubench.__file__).parent
 FILES = sorted(HOUSE.rglob("*.py"))
@@ -138,8 +139,14 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
     assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"]
     # The kernel bears the file's name, and the file opens with its lesson.
     text = path.read_text(encoding="utf-8")
-    assert (
-        f"\n{path.stem}(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)" in text
+    operands, extents = (
+        ("const Scalar* A, const Scalar* B, Scalar* C", "int M, int N, int K)")
+        if OPERATIONS[path.parent.name].has_k
+        else ("const Scalar* A, const Scalar* x, Scalar* y", "int M, int N)")
+    )
+    assert any(
+        f"\n{path.stem}({operands}, {workspace}{extents}" in text
+        for workspace in ("", "Scalar* workspace, ")
     )
     assert text.startswith(f"// {path.stem}: ")
 

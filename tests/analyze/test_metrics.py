@@ -44,3 +44,12 @@ def test_a_percentage_of_something_missing_is_missing() -> None:
     assert percent(1.0, None) is None
     assert percent(1.0, 0.0) is None
     assert percent(0.0, 4.0) == 0
+
+
+def test_cgma_of_a_vector_is_that_of_a_matrix_of_one_column() -> None:
+    alone = Problem(op="gemv", m=64, n=10**7, dtype="float32")
+    assert cgma(alone, (1, 1)) == pytest.approx(1, rel=1e-4)
+    # Four rows share a load of x: eight operations for five loads.
+    assert cgma(alone, (4, 1)) == pytest.approx(8 / 5, rel=1e-4)
+    tall = Problem(op="gemv_t", m=10**7, n=64, dtype="float32")
+    assert cgma(tall, (1, 1)) == pytest.approx(1, rel=1e-4)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, set_policy
+from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, cut, set_policy
 from gpubench.model import DTYPES, Problem
+from gpubench.operation import OPERATIONS
 
 extents = st.integers(1, 10_000)
 problems = st.builds(
@@ -65,3 +69,19 @@ def test_hot_operands_are_one_set_and_never_flushed(problem: Problem) -> None:
 def test_fifty_megabytes_of_cache_take_these_sets(extent: int, count: int, flush: bool) -> None:
     policy = set_policy(square(extent), CACHE, cold=True, most_sets=256)
     assert (policy.count, policy.flush) == (count, flush)
+
+
+def test_fewer_rows_cut_what_has_as_many_rows_as_a() -> None:
+    cuts = {}
+    for op in OPERATIONS:
+        problem = Problem(op=op, m=9, n=5, k=7 if op == "gemm" else 1, dtype="float32")
+        arrays = [np.zeros(shape) for shape in (*problem.input_shapes, problem.output_shape)]
+        parts = cut(arrays, replace(problem, m=2))
+        assert all(np.shares_memory(one, part) for one, part in zip(arrays, parts, strict=True))
+        cuts[op] = [part.shape for part in parts]
+    assert cuts == {
+        "gemm": [(2, 7), (7, 5), (2, 5)],
+        "gemv": [(2, 5), (5,), (2,)],
+        "gemv_t": [(2, 5), (2,), (5,)],
+        "atax": [(2, 5), (5,), (5,)],
+    }

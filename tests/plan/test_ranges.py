@@ -80,6 +80,41 @@ def test_a_size_of_three_numbers_is_m_n_k() -> None:
     assert parse_sizes("320x640x160, 8") == ((320, 640, 160), (8, 8, 8))
 
 
+def test_a_size_without_k_is_rows_and_columns() -> None:
+    expected = ((4096, 4096, 1), (8192, 32_768, 1), (2, 2, 1), (4, 4, 1))
+    assert parse_sizes("4096,8192x32768,2..4:2", "gemv") == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "text", "right"),
+    [
+        ("gemv", "8x9x10", "320x640 (MxN)"),
+        ("gemv_t", "8x9x1", "320x640 (MxN)"),
+        ("atax", "8x0", "320x640 (MxN)"),
+        ("gemm", "8x9", "320x640x320 (MxNxK)"),
+    ],
+)
+def test_a_size_of_another_operation_is_refused_with_the_right_form(
+    op: str, text: str, right: str
+) -> None:
+    message = refusal(lambda sizes: parse_sizes(sizes, op), text)
+    assert is_one_short_line(message)
+    assert f"'{text}'" in message
+    assert f"a size of {op} is 1024, {right}" in message
+
+
+def test_a_refusal_names_the_flag_that_was_used() -> None:
+    assert refusal(lambda text: parse_sizes(text, "atax", "--shape"), "x").startswith("--shape: ")
+    assert refusal(lambda text: parse_tiles(text, "--tile"), "x").startswith("--tile: ")
+
+
+@given(st.sampled_from(["gemm", "gemv", "atax"]), *(st.integers(1, LARGEST) for _ in range(3)))
+def test_a_size_is_read_back_from_what_a_problem_prints(op: str, m: int, n: int, k: int) -> None:
+    k = k if op == "gemm" else 1
+    size = Problem(op=op, m=m, n=n, k=k, dtype="float32").size
+    assert parse_sizes(size, op) == ((m, n, k),)
+
+
 def test_a_block_tile_has_its_thread_tile_and_stages() -> None:
     assert parse_tiles("128x64x8/8x4/s3,16") == (
         Tile(block=(128, 64, 8), thread=(8, 4), stages=3),

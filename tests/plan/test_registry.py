@@ -58,6 +58,13 @@ def test_every_cuda_source_has_a_descriptor() -> None:
     assert {variant.source for variant in ALL if isinstance(variant, CudaVariant)} == sources
 
 
+def test_a_name_may_stand_in_several_operations() -> None:
+    ops = [variant.op for variant in ALL if variant.name == "cublas"]
+    assert sorted(ops) == ["atax", "gemm", "gemv", "gemv_t"]
+    (chosen,) = choose("gemv", "cuda", ("cublas",))
+    assert chosen.op == "gemv"
+
+
 @pytest.mark.parametrize("variant", ALL, ids=label)
 def test_every_variant_says_what_it_teaches_and_takes_known_dtypes(variant: Variant) -> None:
     assert variant.idea

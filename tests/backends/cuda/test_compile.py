@@ -24,7 +24,7 @@ from gpubench.measured import Resources
 from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem, Tile
 from gpubench.plan.registry import variants
 
-ON_GPU = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
+ON_GPU = {one.name: one for one in variants() if isinstance(one, CudaVariant) and one.op == "gemm"}
 
 LARGEST_OF_ALL = 32
 SAMPLED = 40
@@ -217,9 +217,9 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     really = module._compile
 
-    def counted(text: str, name: str, expression: str, architecture: str) -> Compiled:
+    def counted(text: str, path: Path, expression: str, architecture: str) -> Compiled:
         done.append(f"{expression} {architecture}")
-        return really(text, name, expression, architecture)
+        return really(text, path, expression, architecture)
 
     monkeypatch.setattr(module, "_compile", counted)
     return done
@@ -282,6 +282,18 @@ def test_a_corrupt_cache_file_is_ignored_and_replaced(
 def test_a_cache_that_cannot_be_written_costs_nothing_else(source: Path) -> None:
     (source.parent / "cache").write_text("a file where the folder should be")
     assert compile_instance(source, "twice<float, 2>", "sm_90").resources.registers > 0
+
+
+def test_what_a_source_includes_decides_the_outcome_too(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = compilations(monkeypatch)
+    factor = source.with_name("factor.cuh")
+    source.write_text('#include "factor.cuh"\n' + SOURCE.replace("TILE *", "FACTOR * TILE *"))
+    for value in (2, 3, 2):
+        factor.write_text(f"#define FACTOR {value}\n")
+        compile_instance(source, "twice<float, 2>", "sm_90")
+    assert len(done) == len(cache_files(source)) == 2
 
 
 def test_threads_may_compile_the_same_instance_at_once(source: Path) -> None:

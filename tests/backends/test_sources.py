@@ -1,0 +1,28 @@
+"""A source with what it includes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpubench.backends.sources import whole_source
+
+
+def test_a_source_comes_with_what_it_includes_and_that_includes(tmp_path: Path) -> None:
+    (tmp_path / "ops").mkdir()
+    main, near, far = (
+        tmp_path / "ops" / "main.cu",
+        tmp_path / "ops" / "near.cuh",
+        tmp_path / "far.cuh",
+    )
+    main.write_text(
+        '// a lesson\n#include "near.cuh"\n  #  include "../far.cuh"\n#include <mma.h>\n'
+    )
+    near.write_text('#pragma once\n#include "../far.cuh"\n#include "missing.cuh"\n')
+    far.write_text('#include "ops/near.cuh"\n// #include "ops/main.cu" is only talked about\n')
+    assert whole_source(main) == (main, near, far)
+
+
+def test_a_source_that_includes_nothing_is_alone(tmp_path: Path) -> None:
+    alone = tmp_path / "alone.cu"
+    alone.write_text("__global__ void alone() {}\n")
+    assert whole_source(alone) == (alone,)

@@ -1,0 +1,42 @@
+"""Tiles of several numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpubench.kernels.tile_grid import THREADS, tile_grid
+from gpubench.model import Tile
+
+GRID = tile_grid(
+    {"threads": (32, 64, 128), "unroll": range(1, 5), "depth": (1, 3, 7)},
+    default=("32x1x3", "64x4x7"),
+    refuse=lambda tile: "is too much" if tile.block[1] * tile.block[2] > 12 else None,
+)
+
+
+def test_a_grid_holds_every_combination_that_is_not_refused() -> None:
+    assert len(GRID.legal) == 3 * (4 + 4 + 1)
+    assert GRID.default == (Tile((32, 1, 3)), Tile((64, 4, 7)))
+    assert GRID.summary == "threads 32..128:x2, unroll 1..4, depth 1, 3, 7"
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ("32x1x3", None),
+        ("32", "takes threadsxunrollxdepth, such as 32x1x3, not 32"),
+        ("32x1x3/8x8", "takes threadsxunrollxdepth"),
+        ("32x1x3/s2", "takes threadsxunrollxdepth"),
+        ("48x1x3", "takes threads of 32..128:x2, not 48"),
+        ("32x5x3", "takes unroll of 1..4, not 5"),
+        ("32x1x2", "takes depth of 1, 3, 7, not 2"),
+        ("32x4x7", "is too much"),
+    ],
+)
+def test_a_tile_is_refused_with_what_would_be_right(tile: str, reason: str | None) -> None:
+    refusal = GRID.refuse(Tile.parse(tile))
+    assert refusal == reason or (reason and refusal and refusal.startswith(reason))
+
+
+def test_threads_are_whole_warps_up_to_what_a_block_holds() -> None:
+    assert (THREADS[0], THREADS[-1]) == (32, 1024)

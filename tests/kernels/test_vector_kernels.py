@@ -1,0 +1,221 @@
+"""gemv, gemv_t and atax on the GPU: what they launch, and that it compiles."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.kernels.staged_shares import shares
+from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.operation import OPERATIONS
+from gpubench.plan.registry import variants
+
+H200 = Gpu(multiprocessors=132, threads_per_multiprocessor=2048)
+TITAN_RTX = Gpu(multiprocessors=72, threads_per_multiprocessor=1024)
+
+OF_VECTORS = {
+    one.name: one
+    for one in variants()
+    if isinstance(one, CudaVariant) and not OPERATIONS[one.op].has_k
+}
+OTHERS = {"float64": "sm_80", "int32": "sm_75"}
+"""Other dtypes, each on an older architecture."""
+
+extents = st.integers(1, 200_000)
+
+Key = tuple[str, Tile, str, str, str]
+
+
+def problem(one: CudaVariant, m: int = 1000, n: int = 1000, dtype: str = "float32") -> Problem:
+    return Problem(op=one.op, m=m, n=n, dtype=dtype)
+
+
+def tiles_of(one: CudaVariant) -> tuple[Tile, ...]:
+    assert one.tiles
+    return one.tiles.default
+
+
+def keys() -> list[Key]:
+    found: list[Key] = []
+    for name, one in OF_VECTORS.items():
+        first, *_, last = (*tiles_of(one), *tiles_of(one))
+        launches = [(tile, one.launch(tile, problem(one)).sequence) for tile in {first, last}]
+        found += [
+            (name, tile, "float32", "sm_90", launch.kernel)
+            for tile, sequence in launches
+            for launch in sequence
+        ]
+        found += [
+            (name, first, dtype, architecture, launch.kernel)
+            for dtype, architecture in OTHERS.items()
+            for launch in one.launch(first, problem(one)).sequence
+        ]
+    return sorted(found)
+
+
+@cache
+def compiled() -> dict[Key, Compiled]:
+    def build(key: Key) -> Compiled:
+        name, tile, dtype, architecture, kernel = key
+        one = OF_VECTORS[name]
+        return compile_instance(one.source, instance(one, tile, dtype, kernel), architecture)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(keys(), pool.map(build, keys()), strict=True))
+
+
+def test_the_published_and_the_ladders_kernels_are_there() -> None:
+    assert set(OF_VECTORS) == {
+        *("gemv_thread", "gemv_staged", "gemv_warp", "gemv_vectorized", "gemv_block"),
+        *("gemv_t_thread", "gemv_t_staged", "gemv_t_vectorized"),
+        *("atax_staged", "atax_pair", "atax_fused"),
+    }
+
+
+@pytest.mark.parametrize("key", keys(), ids=lambda key: "-".join(map(str, key)))
+def test_every_launch_compiles_and_fits(key: Key) -> None:
+    name, tile, _, _, kernel = key
+    built = compiled()[key]
+    one = OF_VECTORS[name]
+    (launch,) = (
+        one_of for one_of in one.launch(tile, problem(one)).sequence if one_of.kernel == kernel
+    )
+    assert (kernel or name) in built.symbol
+    assert built.resources.registers * launch.threads_per_block <= 65_536
+    assert built.resources.shared_bytes <= 48 * 1024
+    # A row and its sums fill the registers of the largest fused tiles: a few addresses spill.
+    assert built.resources.spill_bytes <= (64 if name == "atax_fused" else 0)
+
+
+@pytest.mark.parametrize("name", OF_VECTORS)
+def test_the_source_declares_what_the_launch_passes(name: str) -> None:
+    one = OF_VECTORS[name]
+    text = one.source.read_text(encoding="utf-8")
+    for launch in one.launch(tiles_of(one)[0], problem(one)).sequence:
+        expected = "const Scalar* A, const Scalar* x, Scalar* y"
+        if one.launch(tiles_of(one)[0], problem(one)).workspace_bytes:
+            expected += ", Scalar* workspace"
+        expected += ", int M, int N" + "".join(", int parts" for _ in launch.numbers)
+        kernels = text[text.index("__global__") :]
+        declared = re.search(rf"\b{launch.kernel or name}\(([^)]*)\)", kernels)
+        assert declared
+        assert re.sub(r"\s+", " ", declared[1]) == expected
+
+
+@pytest.mark.parametrize("name", OF_VECTORS)
+def test_no_label_lies_every_legal_tile_changes_launch_or_instance(name: str) -> None:
+    one = OF_VECTORS[name]
+    assert one.tiles
+    runs = {
+        (one.launch(tile, problem(one)), instance(one, tile, "float32")) for tile in one.tiles.legal
+    }
+    assert len(runs) == len(one.tiles.legal) > 5
+    assert all(one.tiles.refuse(tile) is None for tile in one.tiles.legal)
+    assert set(one.tiles.default) <= set(one.tiles.legal)
+
+
+# ---- every row and column has its thread
+
+
+@given(st.sampled_from(["gemv_thread", "gemv_warp", "gemv_vectorized"]), extents, extents)
+def test_rows_are_covered_by_blocks_none_of_them_idle(name: str, m: int, n: int) -> None:
+    one = OF_VECTORS[name]
+    for tile in tiles_of(one):
+        threads, rows = (*tile.block, 1)[:2]
+        covered = threads if name == "gemv_thread" else threads // 32 * rows
+        blocks = one.launch(tile, problem(one, m, n)).blocks
+        assert (blocks - 1) * covered < m <= blocks * covered
+
+
+@given(extents, extents, st.sampled_from(["float32", "float64", "int32"]))
+def test_slabs_cover_the_matrix_and_their_parts_fit_into_the_workspace(
+    m: int, n: int, dtype: str
+) -> None:
+    item = ITEM_BYTES[dtype]
+    for name in ("gemv_t_vectorized", "atax_pair"):
+        one = OF_VECTORS[name]
+        for tile in tiles_of(one):
+            threads, rows, _ = tile.block
+            launch = one.launch(tile, problem(one, m, n, dtype))
+            slabs = next(part for part in launch.sequence if part.kernel != "atax_pair")
+            if name == "atax_pair":
+                assert launch.grid == (m,)
+                slabs = launch.then[0]
+            down = -(-m // rows)
+            across, rest = divmod(slabs.blocks, down)
+            assert rest == 0
+            assert (across - 1) * threads * 16 // item < n <= across * threads * 16 // item
+            b_bytes = m * item if name == "atax_pair" else 0
+            assert launch.workspace_bytes >= b_bytes + down * n * item
+            sums = [part for part in launch.sequence if part.kernel.endswith("_sum")]
+            assert len(sums) == (down > 1)
+            assert all((one_sum.blocks - 1) * 32 < n <= one_sum.blocks * 32 for one_sum in sums)
+
+
+@given(extents, st.integers(1, 16_384), st.sampled_from([H200, TITAN_RTX]))
+def test_the_fused_pass_has_as_many_parts_as_blocks_and_no_more_than_fit(
+    m: int, n: int, gpu: Gpu
+) -> None:
+    one = OF_VECTORS["atax_fused"]
+    for tile in tiles_of(one):
+        launch = one.launch_on(gpu, tile, problem(one, m, n))
+        assert launch.blocks <= m
+        assert launch.blocks * launch.threads_per_block <= (
+            gpu.multiprocessors * gpu.threads_per_multiprocessor
+        )
+        assert launch.workspace_bytes == launch.blocks * n * 4
+        assert [part.numbers for part in launch.then] == [(launch.blocks,)] * (launch.blocks > 1)
+
+
+def test_a_row_that_no_block_can_hold_is_refused_with_the_reason() -> None:
+    one = OF_VECTORS["atax_fused"]
+    tile = Tile((512, 8, 2))
+    assert one.refuse(tile, problem(one, 5, 16_384)) is None
+    assert "up to 16384 elements" in (one.refuse(tile, problem(one, 5, 16_385)) or "")
+    assert "up to 8192 elements" in (one.refuse(tile, problem(one, 5, 8193, "float64")) or "")
+
+
+# ---- the published grid
+
+
+def test_the_published_grid_is_the_largest_divisor_that_the_gpu_holds() -> None:
+    # 1024 / 128 · 72 = 576 blocks at the most.
+    assert shares(512, 128, TITAN_RTX) == 512
+    assert shares(576, 128, TITAN_RTX) == 576
+    assert shares(16_384, 128, TITAN_RTX) == 512
+    assert shares(128 * 45, 128, TITAN_RTX) == 576
+    assert shares(16_384, 128, H200) == 2048
+
+
+def test_a_prime_number_of_rows_is_still_shared_out() -> None:
+    assert shares(12_347, 128, TITAN_RTX) == -(-12_347 // -(-12_347 // 576))
+
+
+@given(extents, st.sampled_from([32, 128, 1024]), st.sampled_from([H200, TITAN_RTX]))
+def test_shares_leave_no_block_idle_and_no_row_out(rows: int, threads: int, gpu: Gpu) -> None:
+    blocks = shares(rows, threads, gpu)
+    share = -(-rows // blocks)
+    assert 1 <= blocks <= gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
+    assert (blocks - 1) * share < rows <= blocks * share
+
+
+def test_both_halves_of_the_published_pair_are_fitted() -> None:
+    one = OF_VECTORS["atax_staged"]
+    launch = one.launch_on(TITAN_RTX, Tile((128, 14)), problem(one, 16_384, 1152))
+    (second,) = launch.then
+    assert (launch.grid, second.grid) == ((512,), (576,))
+    assert launch.workspace_bytes == 4 * 16_384
+
+
+def test_a_launch_lists_itself_and_those_that_follow() -> None:
+    last = Launch(grid=(1,), block=(1,), kernel="last")
+    first = Launch(grid=(2,), block=(3,), then=(last,))
+    assert first.sequence == (first, last)
+    assert last.sequence == (last,)
