@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -113,8 +114,7 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     from gpubench.plan.config import _OPTIONS
 
     flags = {one.name for one in COMMANDS[name].params} - {"config", "resume", "force", "help"}
-    extra, missing = ({"dry_run"}, set()) if name == "sweep" else (set(), {"op"})
-    assert flags - extra == set(_OPTIONS) - missing
+    assert flags - ({"dry_run"} if name == "sweep" else set()) == set(_OPTIONS)
 
 
 # ---- what is refused
@@ -133,6 +133,32 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     **{f"--sizes={text[:20]!a}": ((*SWEEP, f"--sizes={text}"), "--sizes") for text in BAD_LISTS},
     **{f"--tiles={text[:20]!a}": ((*SWEEP, f"--tiles={text}"), "--tiles") for text in BAD_TILES},
     "size of two numbers": ((*SWEEP, "--sizes", "4x4"), "MxNxK"),
+    "size of three numbers": ((*SWEEP, "--op", "gemv", "--sizes", "4x4x4"), "a size of gemv"),
+    "generate without a shape": (("generate", "a.bin"), "--shape"),
+    "generate of nonsense": (("generate", "a.bin", "--shape", "4x4x4"), "--shape"),
+    "generate of two shapes": (("generate", "a.bin", "--shape", "4,5"), "one shape"),
+    "generate of too much": (("generate", "a.bin", "--shape", "999999x999999"), "are free"),
+    "generate into no folder": (("generate", "none/a.bin", "--shape", "4"), "no folder"),
+    "generate with a bad seed": (("generate", "a.bin", "--shape", "4", "--seed", "x"), "--seed"),
+    "run without a file": (("run", "nowhere.bin", "-o", "c.bin"), "does not exist"),
+    "run without an output": (("run", "nowhere.bin"), "--output"),
+    "run of a matrix product": (("run", "a.bin", "-o", "c.bin", "--op", "gemm"), "--op"),
+    "run of two tiles": (("run", "a.bin", "-o", "c.bin", "--tile", "8,9"), "one tile"),
+    "run of a truncated file": (("run", "{folder}/cut.bin", "-o", "c.bin"), "is truncated"),
+    "run of an empty matrix": (("run", "{folder}/zero.bin", "-o", "c.bin"), "0 rows"),
+    "run of nan": (("run", "{folder}/nan.bin", "-o", "c.bin"), "A[0, 0] is nan"),
+    "run of a vector too short": (
+        ("run", "{folder}/wide.bin", "-o", "c.bin", "--op", "gemv_t"),
+        "v has 2 elements, and gemv_t of 1x2 takes 1",
+    ),
+    "run over its own file": (
+        ("run", "{folder}/wide.bin", "-o", "{folder}/wide.bin", "--force"),
+        "is the operand file itself",
+    ),
+    "run without the gpu": (
+        ("run", "{folder}/wide.bin", "-o", "c.bin", "--device", "cuda"),
+        "CUDA",
+    ),
     "bytes that are no text": ((*SWEEP, "--sizes", b"\xff\xfe"), "--sizes"),
     "unknown variant": ((*SWEEP, "--variants", "cpu_tyle"), "did you mean 'cpu_tile'"),
     "variant of a gpu": ((*SWEEP, "--variants", "shared_tile"), "--device cuda"),
@@ -143,7 +169,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         "has no int32",
     ),
     "no legal tile": ((*SWEEP, "--tiles", "257,1000"), "no variant takes any of these"),
-    "unknown operation": ((*SWEEP, "--op", "gemv"), "did you mean 'gemm'"),
+    "unknown operation": ((*SWEEP, "--op", "gemmm"), "did you mean 'gemm'"),
     "unknown device": (("sweep", "--device", "tpu"), "auto, cpu, cuda"),
     "gpu that is not there": (("sweep", "--device", "cuda"), "CUDA"),
     "second gpu": (("sweep", "--device", "cuda:1"), "CUDA"),
@@ -207,7 +233,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "deviceinfo of nonsense": (("deviceinfo", "--device", "x"), "--device"),
     "selfcheck without gpu": (("selfcheck",), "GPU"),
     "selfcheck on the cpu": (("selfcheck", "--device", "cpu"), "GPU"),
-    "variants of an unknown operation": (("variants", "--op", "gem"), "did you mean 'gemm'"),
+    "variants of an unknown operation": (("variants", "--op", "gemmm"), "did you mean 'gemm'"),
     "variants of an unknown device": (("variants", "--device", "tpu"), "cuda or cpu"),
 }
 
@@ -230,6 +256,10 @@ def refusals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fut
         (configs / path).parent.mkdir()
         (configs / path).write_text("\nVARIANT = (\n")
     (configs / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
+    (configs / "cut.bin").write_bytes(struct.pack("<II8x3f", 2, 1, 1, 2, 3))
+    (configs / "zero.bin").write_bytes(struct.pack("<II8x2f", 2, 0, 1, 2))
+    (configs / "nan.bin").write_bytes(struct.pack("<II8x2f", 1, 1, float("nan"), 1))
+    (configs / "wide.bin").write_bytes(struct.pack("<II8x4f", 2, 1, 1, 2, 3, 4))
 
     def filled(argument: str | bytes) -> str | bytes:
         return argument.replace("{folder}", str(configs)) if isinstance(argument, str) else argument
@@ -255,6 +285,39 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(
     assert done.code == 2
     assert done.out == ""
     assert done.files == []
+
+
+# ---- operand files
+
+
+def test_what_was_generated_is_computed_from_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    import numpy as np
+
+    generate = ("generate", "a.bin", "--shape", "5x3", "--seed", "7")
+    assert run(tmp_path, *generate).code == 0
+    compute = ("run", "a.bin", "--op", "atax", "--output", "c.bin", "--device", "cpu")
+    done = run(tmp_path, *compute)
+    assert (done.code, done.err, done.files) == (0, "", ["a.bin", "c.bin"])
+    assert done.out.startswith("c.bin: atax by cpu_blas_parallel at 5x3 float32 on ")
+    values = np.fromfile(tmp_path / "a.bin", "<f4", offset=16)
+    a, v = values[:15].reshape(5, 3), values[15:]
+    assert np.fromfile(tmp_path / "c.bin", "<f4") == pytest.approx(a.T @ (a @ v), rel=1e-5)
+    for again in (generate, compute):
+        refused = run(tmp_path, *again)
+        assert (refused.code, refused.out) == (2, "")
+        assert "exists; --force overwrites it" in refused.err
+    assert run(tmp_path, *compute, "--variant", "cpu_fused", "--force").code == 0
+
+
+def test_a_sweep_of_vectors_shows_bytes_a_second_and_the_share_of_a_copy(tmp_path: Path) -> None:
+    options = "--op atax --device cpu --sizes 9,8x30 --variants cpu_blas --rounds 1 -o x.csv"
+    done = run(tmp_path, "sweep", *options.split())
+    assert done.code == 0
+    assert "atax 8x30 float32" in done.out
+    assert "% of copy" in done.out
+    rows = read(tmp_path / "x.csv")
+    assert [(one.m, one.n, one.k, one.size) for one in rows] == [(9, 9, 1, "9"), (8, 30, 1, "8x30")]
+    assert all(one.percent_of_copy for one in rows)
 
 
 # ---- sweeping

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeBackend, FakeKernel, matmul, variant
+from fakes import COPY_GBYTES_PER_S, FakeBackend, FakeKernel, matmul, variant
 
 from gpubench import table
 from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
@@ -343,3 +343,22 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
     outcome = run(asked(), rest, Diary(), ResultFile(path, resume=True))
     assert "fake at 16 float32" not in rest.measured
     assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
+
+
+@pytest.mark.parametrize(("op", "copies"), [("gemv", 1), ("gemm", 0)])
+def test_a_copy_is_measured_once_where_memory_sets_the_pace(
+    monkeypatch: pytest.MonkeyPatch, op: str, copies: int
+) -> None:
+    only = variant(matmul, "fake", op=op, dtypes=DTYPES)
+    monkeypatch.setattr(plan, "choose", lambda *_: (only,))
+    backend = FakeBackend(2.0)
+    k = 8 if op == "gemm" else 1
+    rows = run(asked(op=op, sizes=((8, 8, k), (9, 9, k))), InProcess(backend), Diary()).rows
+    assert len([event for event in backend.events if event.what == "copy"]) == copies
+    expected = [4 * (n * n + 2 * n) / 2.0 / 1e3 for n in (8, 9)]
+    if copies:
+        assert [one.gbytes_per_s for one in rows] == pytest.approx(expected)
+        shares = [100 * rate / COPY_GBYTES_PER_S for rate in expected]
+        assert [one.percent_of_copy for one in rows] == pytest.approx(shares)
+    else:
+        assert [one.percent_of_copy for one in rows] == [None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -191,3 +192,15 @@ def test_text_from_a_file_is_no_markup_and_steers_no_terminal(
     assert set(re.findall(r"\x1b.[^a-zA-Z]*[a-zA-Z]", out)) <= set(
         re.findall(r"\x1b\[[\d;]*m", out)
     )
+
+
+def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_peak() -> None:
+    one = replace(measured(), op="gemv", m=8, n=9, k=1, gbytes_per_s=1234.5, percent_of_copy=98.7)
+    text = text_of(results([one]))
+    assert "gemv 8x9 float32" in text
+    assert "GB/s" in text
+    assert "% of copy" in text
+    assert "GFLOP/s" not in text
+    assert "1,234.5" in text
+    assert "98.7" in text
+    assert "% of copy" not in text_of(results([measured()]))

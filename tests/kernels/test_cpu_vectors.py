@@ -1,0 +1,91 @@
+"""gemv, gemv_t and atax on the CPU: right for every odd pair of dimensions."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+from gpubench.measure.operands import make_inputs, make_reference
+from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
+from gpubench.model import CallVariant, Problem
+from gpubench.operation import OPERATIONS
+from gpubench.plan.registry import variants
+
+OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_k)
+ON_CPU = [
+    one
+    for one in variants()
+    if one.op in OPS and isinstance(one, CallVariant) and one.backend == "cpu"
+]
+DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12_345)
+LARGEST = DIMENSIONS[-1]
+PAIRS = [pair for pair in itertools.product(DIMENSIONS, repeat=2) if pair != (LARGEST, LARGEST)]
+
+
+@cache
+def built(one: CallVariant, dtype: str):  # type: ignore[no-untyped-def]
+    return one.build(None, dtype)
+
+
+def verdict(one: CallVariant, problem: Problem) -> str | None:
+    operands = make_inputs(problem, 1)
+    result = np.empty(problem.output_shape, problem.dtype)
+    poison(result)
+    built(one, problem.dtype)(*operands, result)
+    error = relative_error(np, result, make_reference(np, problem.op, *operands))
+    return why_wrong(error, tolerance(problem.dtype))
+
+
+def label(one: CallVariant) -> str:
+    return f"{one.op}-{one.name}"
+
+
+def test_every_operation_has_a_loop_and_a_blas() -> None:
+    assert {label(one) for one in ON_CPU} == {
+        *(f"{op}-{name}" for op in OPS for name in ("cpu_naive", "cpu_blas", "cpu_blas_parallel")),
+        *("gemv_t-cpu_rows", "atax-cpu_fused"),
+    }
+
+
+@pytest.mark.parametrize("one", ON_CPU, ids=label)
+def test_a_result_is_right_whatever_the_dimensions(one: CallVariant) -> None:
+    for m, n in PAIRS:
+        assert verdict(one, Problem(op=one.op, m=m, n=n, dtype="float32")) is None, (m, n)
+
+
+@pytest.mark.parametrize("one", ON_CPU, ids=label)
+def test_a_result_is_right_in_every_dtype(one: CallVariant) -> None:
+    for dtype in one.dtypes:
+        for m, n in itertools.product(DIMENSIONS[:-1], repeat=2):
+            assert verdict(one, Problem(op=one.op, m=m, n=n, dtype=dtype)) is None, (dtype, m, n)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_largest_pair_is_right_too(op: str) -> None:
+    # 600 MB: one form each, and a reference made in pieces.
+    (one,) = (v for v in ON_CPU if (v.op, v.name) == (op, "cpu_blas"))
+    a, x = big_operands()
+    result = np.empty(LARGEST, np.float32)
+    poison(result)
+    with threadpoolctl.threadpool_limits(1):
+        built(one, "float32")(a, x, result)
+    reference = np.zeros(LARGEST)
+    for start in range(0, LARGEST, 1000):
+        rows = a[start : start + 1000].astype(np.float64)
+        b = x[start : start + 1000].astype(np.float64) if op == "gemv_t" else rows @ x
+        if op == "gemv":
+            reference[start : start + 1000] = b
+        else:
+            reference += rows.T @ b
+    # A product left out makes a thousandth.
+    assert np.abs(result - reference).max() <= 1e-5 * np.abs(reference).max()
+
+
+@cache
+def big_operands() -> tuple[np.ndarray, np.ndarray]:
+    a, x = make_inputs(Problem(op="gemv", m=LARGEST, n=LARGEST, dtype="float32"), 1)
+    return a, x
