@@ -37,7 +37,9 @@ SHAPES = (
 )
 
 ON_CPU = {
-    one.name: one for one in variants() if isinstance(one, CallVariant) and one.runs_on == "cpu"
+    one.name: one
+    for one in variants()
+    if isinstance(one, CallVariant) and one.runs_on == "cpu" and one.op == "gemm"
 }
 
 
