@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
+from matplotlib.axis import Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -50,28 +51,18 @@ def test_no_label_lies_over_another_or_over_the_edge(kind: str) -> None:
     figure = draw(files(kind), kind)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    ticks = {
-        label
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for label in axis.get_ticklabels(which="both")
-    }
-    boxes = {
-        text.get_text(): text.get_window_extent(canvas.get_renderer()).padded(-1.0)
+    ticks = {id(label) for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
+    boxes = [
+        (text.get_text(), text.get_window_extent(canvas.get_renderer()).padded(-1.0))
         for text in figure.findobj(Text)
-        if text.get_text() and text not in ticks
-    }
+        if text.get_text() and id(text) not in ticks
+    ]
     assert len(boxes) > 10
     page = figure.bbox.padded(2.0)
-    off = [
-        name
-        for name, box in boxes.items()
-        if not (page.contains(*box.min) and page.contains(*box.max))
-    ]
+    off = [name for name, box in boxes if not all(page.contains(*at) for at in (box.min, box.max))]
     assert off == []
-    assert [
-        (one, other) for one, other in combinations(boxes, 2) if boxes[one].overlaps(boxes[other])
-    ] == []
+    pairs = combinations(boxes, 2)
+    assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
 
 
 @pytest.mark.parametrize("theme", THEMES)
