@@ -1,0 +1,59 @@
+"""The pictures in docs/images are what results/ gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """docs/make_pictures.py as a module, in the repository's root."""
+    monkeypatch.chdir(ROOT)
+    spec = importlib.util.spec_from_file_location("make_pictures", "docs/make_pictures.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_picture_is_up_to_date_and_a_stale_one_is_found(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    made = script.make(tmp_path)
+    assert len(made) == len(script.COMMANDS) + 1
+    assert script.stale(made) == []
+    changed = made[0].read_text()
+    made[0].write_text(re.sub(r"sha256 [0-9a-f]+", "sha256 0", changed))
+    assert script.stale(made) == [script.IMAGES / made[0].name]
+    made[0].write_text(changed.replace("best 32: 2.626 ms", "best 32: 2.000 ms"))
+    assert script.stale(made) == [script.IMAGES / made[0].name]
+    made[0].write_text(changed)
+    made[0].rename(tmp_path / "missing.svg")
+    assert script.stale([tmp_path / "missing.svg"]) == [script.IMAGES / "missing.svg"]
+
+
+def test_pages_show_only_pictures_that_the_script_makes(script: ModuleType) -> None:
+    made = {Path(command.split()[-1]).name for command in script.COMMANDS} | {"agreement.svg"}
+    pages = (Path("README.md"), Path("docs/plots.md"))
+    shown = {
+        Path(name).name
+        for page in pages
+        for name in re.findall(r"\]\(([^)]+\.svg)\)", page.read_text(encoding="utf-8"))
+    }
+    assert shown
+    assert shown <= made
+
+
+def test_the_gallery_gives_every_picture_with_its_command(script: ModuleType) -> None:
+    text = Path("docs/plots.md").read_text(encoding="utf-8").replace(" \\\n    ", " ")
+    for command in script.COMMANDS:
+        assert command in text
+        assert f"images/{Path(command.split()[-1]).name}" in text
