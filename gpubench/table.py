@@ -236,16 +236,17 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def rows(of: pd.DataFrame) -> list[Row]:
-    """The rows of a frame that has the CSV's columns, in any order.
+    """The rows of a frame that has the CSV's columns, in any order; others are passed over.
 
-    Raises UsageError naming the column that is missing.
+    Raises UsageError naming the one of `REQUIRED` that is missing.
     """
-    for name in NAMES:
+    for name in REQUIRED:
         if name not in of.columns:
             raise UsageError(f"not a gpubench frame: column '{name}' is missing")
+    names = [name for name in NAMES if name in of.columns]
     return [
-        Row(**{name: _plain(name, value) for name, value in zip(NAMES, line, strict=True)})
-        for line in of[list(NAMES)].itertuples(index=False, name=None)
+        Row(**{name: _plain(name, value) for name, value in zip(names, line, strict=True)})
+        for line in of[names].itertuples(index=False, name=None)
     ]
 
 

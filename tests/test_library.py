@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from samples import SWEEP
 
 import gpubench
 from gpubench.errors import DeviceUnavailableError, UsageError
@@ -90,3 +91,20 @@ def test_kernels_of_ones_own_are_swept_and_read_again_when_they_change(tmp_path:
     wrong, after = status()
     assert (right, wrong) == ("ok", "wrong")
     assert before != after
+
+
+def test_a_frame_is_drawn_as_its_file_would_be(tmp_path: Path) -> None:
+    frames = (gpubench.read_csv(SWEEP), pd.read_csv(SWEEP))  # pandas makes floats of some columns
+    drawn = [gpubench.plot(frame[frame["m"] == 1024], kind="tiles") for frame in frames]
+    titles = [axes.get_title(loc="left") for figure in drawn for axes in figure.axes]
+    assert titles == ["gemm 1024 float32 on NVIDIA H200, cold cache"] * 2
+    lines = [[tuple(line.get_xdata()) for line in figure.axes[0].lines] for figure in drawn]
+    assert lines[0] == lines[1]
+    drawn[0].savefig(tmp_path / "figure.png")
+
+
+def test_a_frame_that_is_no_sweep_is_not_drawn() -> None:
+    with pytest.raises(UsageError, match="column 'op' is missing"):
+        gpubench.plot(pd.DataFrame({"m": [1]}))
+    with pytest.raises(UsageError, match="did you mean 'tiles'"):
+        gpubench.plot(gpubench.read_csv(SWEEP), kind="tile")

@@ -34,16 +34,14 @@ class LiveProgress:
 
     def __init__(self) -> None:
         self._console = console(stderr=True)
+        fixed, rest = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self._progress = Progress(
             BarColumn(bar_width=16),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}", markup=False, table_column=Column(min_width=10)),
-            TextColumn(
-                "{task.description}",
-                markup=False,
-                table_column=Column(no_wrap=True, overflow="ellipsis"),
-            ),
+            MofNCompleteColumn(table_column=fixed),
+            TextColumn("{task.fields[left]}", markup=False, table_column=fixed),
+            TextColumn("{task.description}", markup=False, table_column=rest),
             console=self._console,
+            expand=True,  # what does not fit is cut from the last column
         )
         self._found = Text(no_wrap=True, overflow="ellipsis", style="dim")
         self._live = Live(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
-from fakes import FakeBackend, failed, measured, point
+from fakes import FakeBackend, failed, measured, point, variant
 from rich.console import Console
 
 from gpubench.measured import Device
-from gpubench.model import Status
+from gpubench.model import Status, Tile
 from gpubench.show import progress as module
 from gpubench.show.progress import LiveProgress, PlainProgress, duration, heading, progress
 
@@ -103,3 +105,31 @@ def test_the_time_left_is_in_minutes_and_seconds() -> None:
     assert duration(0.0) == ""
     assert duration(5.2) == "0:05 left"
     assert duration(3725.0) == "62:05 left"
+
+
+def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
+    screen: io.StringIO,
+) -> None:
+    watcher = LiveProgress()
+    with watcher:
+        watcher.planned(FakeBackend(), 3, 1)
+        watcher.measured(replace(measured(30.0), variant="slow"))
+        watcher.measured(replace(measured(10.0), variant="quick", tile="8"))
+        watcher.measured(replace(measured(20.0), sm_mhz=1979.6, temperature_c=44.0))
+    lines = screen.getvalue()
+    assert "fastest at 64x48x32 float32: quick 8, 0.0100 ms, 1980 MHz, 44 °C" in lines
+
+
+def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    narrow = Console(file=shown, width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr(module, "console", lambda **_: narrow)
+    watcher = LiveProgress()
+    with watcher:
+        watcher.planned(FakeBackend(), 999, 9)
+        long = variant(name="a_kernel_with_quite_a_long_name_of_its_own")
+        watcher.measuring(point(long, tile=Tile.parse("128x128x8/8x8/s3")), 9, 3725.0)
+        watcher.measured(measured(10.0, of=point(long)))
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")
+    assert "62:05 left" in lines
+    assert max(map(len, lines.splitlines())) <= 80
