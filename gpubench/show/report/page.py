@@ -75,6 +75,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
         loader=PackageLoader(HERE, ""),
         autoescape=True,  # names and reasons come from a file
         undefined=StrictUndefined,
+        keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
     ).get_template("page.html")
