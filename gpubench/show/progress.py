@@ -38,7 +38,11 @@ class LiveProgress:
         self._progress = Progress(
             BarColumn(bar_width=16),
             MofNCompleteColumn(table_column=fixed),
-            TextColumn("{task.fields[left]}", markup=False, table_column=fixed),
+            TextColumn(
+                "{task.fields[left]}",
+                markup=False,
+                table_column=Column(no_wrap=True, min_width=len("12:34 left")),
+            ),
             TextColumn("{task.description}", markup=False, table_column=rest),
             console=self._console,
             expand=True,  # what does not fit is cut from the last column

@@ -8,6 +8,7 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
+from gpubench.show.plot.labels import short
 from gpubench.show.plot.series import (
     Panel,
     Source,
@@ -23,7 +24,6 @@ from gpubench.show.plot.style import (
     head,
     ink_of,
     sheet,
-    short,
 )
 from gpubench.show.tables import number
 from gpubench.table import Row

@@ -12,22 +12,19 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
+from gpubench.show.plot.labels import EndLabel, label_ends, room_for, short
 from gpubench.show.plot.series import grouped
 from gpubench.show.plot.style import (
     COLOURS,
     LINE_IN,
     MARKS,
-    EndLabel,
     Picture,
     fixed_ticks,
     head,
     ink_of,
-    label_ends,
     log_ticks,
-    room_for,
     settings,
     sheet,
-    short,
 )
 
 COLUMNS = ("experiment", "series", "label", "column", "figure", "published", "measured")

@@ -13,6 +13,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
+from gpubench.show.plot.labels import EndLabel, height_for, label_ends, room_for
 from gpubench.show.plot.series import (
     Panel,
     Source,
@@ -23,15 +24,12 @@ from gpubench.show.plot.series import (
 )
 from gpubench.show.plot.sizes import best_by_size
 from gpubench.show.plot.style import (
-    EndLabel,
     Look,
     Picture,
     head,
     ink_of,
-    label_ends,
     log_ticks,
     looks,
-    room_for,
     sheet,
     source_key,
 )
@@ -51,7 +49,8 @@ def draw(of: Sequence[Source]) -> Picture:
     coloured = [one.variant for one in every if not is_baseline(one.best)]
     look = looks(dict.fromkeys((*coloured, *(one.variant for one in every))), labels)
     right = room_for([*(one.variant for one in every), "peak 000,000 GFLOP/s"])
-    figure, axes = sheet("Roofline, best tile of each size", [HEIGHT_IN] * len(found), right)
+    heights = [height_for(len({one.variant for one in p.series}) + 1, HEIGHT_IN) for p in found]
+    figure, axes = sheet("Roofline, best tile of each size", heights, right)
     for panel, ax in zip(found, axes, strict=True):
         _panel(ax, panel, look)
         head(ax, panel.title, source_key(labels))

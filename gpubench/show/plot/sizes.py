@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
+from gpubench.show.plot.labels import EndLabel, height_for, label_ends, room_for
 from gpubench.show.plot.series import (
     Panel,
     Series,
@@ -17,15 +18,12 @@ from gpubench.show.plot.series import (
     peak_gflops,
 )
 from gpubench.show.plot.style import (
-    EndLabel,
     Look,
     Picture,
     head,
     ink_of,
-    label_ends,
     log_ticks,
     looks,
-    room_for,
     sheet,
     size_ticks,
     source_key,
@@ -44,7 +42,8 @@ def draw(of: Sequence[Source]) -> Picture:
     coloured = dict.fromkeys(one.variant for one in every if not is_baseline(one.best))
     look = looks(coloured, labels)
     right = room_for([*(one.variant for one in every), "peak 000,000 GFLOP/s"])
-    figure, axes = sheet("Speed against size, best tile", [HEIGHT_IN] * len(found), right)
+    heights = [height_for(len({one.variant for one in p.series}) + 1, HEIGHT_IN) for p in found]
+    figure, axes = sheet("Speed against size, best tile", heights, right)
     for panel, ax in zip(found, axes, strict=True):
         _panel(ax, panel, look)
         head(ax, panel.title, source_key(labels))

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
+from gpubench.show.plot.labels import EndLabel, height_for, label_ends, room_for
 from gpubench.show.plot.series import Series, Source, extent, grouped, panels
 from gpubench.show.plot.sizes import best_by_size
 from gpubench.show.plot.style import (
-    EndLabel,
     Look,
     Picture,
     head,
     ink_of,
-    label_ends,
     log_ticks,
     looks,
-    room_for,
     sheet,
     size_ticks,
     source_key,
@@ -52,9 +50,9 @@ def draw(of: Sequence[Source]) -> Picture:
         dict.fromkeys(one.variant for one in every if one.rows[0].backend == "cuda"), labels
     )
     right = room_for([*(one.variant for one in every), "000,000.0 times"])
-    figure, axes = sheet(
-        "Times faster than the naive loop on one CPU core", [HEIGHT_IN] * len(found), right
-    )
+    counts = [len({one.variant for one in series}) for series in found.values()]
+    heights = [height_for(count, HEIGHT_IN) for count in counts]
+    figure, axes = sheet("Times faster than the naive loop on one CPU core", heights, right)
     for ((op, dtype, scope), series), ax in zip(found.items(), axes, strict=True):
         _panel(ax, series, look)
         devices = dict.fromkeys(one.rows[0].device or "" for one in series)

@@ -8,21 +8,18 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
+from gpubench.show.plot.labels import EndLabel, height_for, label_ends, room_for, short
 from gpubench.show.plot.series import Panel, Series, Source, edge_of, panels, spills
 from gpubench.show.plot.style import (
     LINE_IN,
-    EndLabel,
     Look,
     Picture,
     fixed_ticks,
     head,
     ink_of,
-    label_ends,
     log_ticks,
     looks,
-    room_for,
     sheet,
-    short,
     source_key,
 )
 from gpubench.show.tables import milliseconds
@@ -51,7 +48,7 @@ def draw(of: Sequence[Source]) -> Picture:
     # Those without a tile are grey lines: the colours are for the others.
     tiled = [one.variant for one in every if any(row.tile for row in one.rows)]
     look = looks(dict.fromkeys((*tiled, *(one.variant for one in every))), labels)
-    heights = [HEIGHT_IN] * len(edges) + [_height_of_blocks(one) for one in blocks]
+    heights = [_height_of_edges(one) for one in edges] + [_height_of_blocks(one) for one in blocks]
     right = room_for(label for one in every for label in (*_texts(one), *_names(one)))
     figure, axes = sheet("Time against tile size", heights, right)
     for panel, ax in zip(edges, axes, strict=False):
@@ -141,6 +138,10 @@ def _blocks(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None
 def _fastest_blocks(panel: Panel) -> list[tuple[Series, Row]]:
     pairs = [(one, row) for one in panel.series for row in one.rows if _is_block(row)]
     return sorted(pairs, key=lambda pair: _ms(pair[1]))[:MOST_BLOCK_TILES]
+
+
+def _height_of_edges(panel: Panel) -> float:
+    return height_for(len({one.variant for one in panel.series}), HEIGHT_IN)
 
 
 def _height_of_blocks(panel: Panel) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 
@@ -46,9 +47,23 @@ def files(kind: str) -> list[Source]:
     return gpu_and_cpu() if kind == "speedup" else of_files(SWEEP if kind == "tiles" else COMPARE)
 
 
+def crowd(kind: str) -> list[Source]:
+    """Twenty variants that are equally fast."""
+    names = [f"a_variant_of_number_{number}" for number in range(20)]
+    alike = (9.0, 40.0, 300.0, 2000.0)
+    if kind == "tiles":
+        return source(*(row for name in names for row in curve(name, alike)))
+    rated = {"percent_of_blas": 50.0, "library": "cuBLAS"}
+    rows = [row for name in names for row in by_size(name, alike, **rated)]
+    return source(*rows, *by_size("cpu_naive", (9e3, 8e4, 7e5, 6e6), **CPU))
+
+
+@pytest.mark.parametrize("of", [files, crowd])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_label_lies_over_another_or_over_the_edge(kind: str) -> None:
-    figure = draw(files(kind), kind)
+def test_no_label_lies_over_another_or_over_the_edge(
+    kind: str, of: Callable[[str], list[Source]]
+) -> None:
+    figure = draw(of(kind), kind)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     ticks = {id(label) for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}

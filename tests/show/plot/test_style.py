@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
-from gpubench.show.plot.style import COLOURS, DASHES, MARKS, THEMES, looks, short, spread
+from gpubench.show.plot.labels import short, spread
+from gpubench.show.plot.style import COLOURS, DASHES, MARKS, THEMES, looks
 
 WHITE, GITHUB_DARK = "#ffffff", "#0d1117"
 
