@@ -27,6 +27,9 @@ from gpubench.table import Row
 BASELINE = "cpu_naive"
 HEIGHT_IN = 4.0
 
+EXACT = 100
+"""Below, a speed-up is written with a decimal."""
+
 
 def draw(of: Sequence[Source]) -> Picture:
     """A panel for each operation, dtype and scope; the CPU's own variants are grey.
@@ -57,7 +60,11 @@ def draw(of: Sequence[Source]) -> Picture:
         _panel(ax, series, look)
         devices = dict.fromkeys(one.rows[0].device or "" for one in series)
         end_to_end = "" if scope == "kernel" else f", {scope}"
-        head(ax, f"{op} {dtype}: {' and '.join(devices)}{end_to_end}", source_key(labels))
+        head(
+            ax,
+            f"{op} {dtype}: {' and '.join(devices)}{end_to_end}",
+            source_key(labels if len(labels) > 1 else []),
+        )
     return figure
 
 
@@ -98,7 +105,7 @@ def _panel(axes: Axes, series: Sequence[Series], look: dict[tuple[str, str], Loo
                 x=extent(rows[-1]),
                 y=times[-1],
                 name=one.variant,
-                figure=f"{number(times[-1], 1)} times",
+                figure=f"{number(times[-1], 1 if times[-1] < EXACT else 0)} times",
                 colour=colour,
             ),
         )

@@ -32,7 +32,7 @@ HEADS = {
 GROUPS = ("rates", "why", "clocks")
 """Groups of the CSV's columns that the list of points shows whole."""
 
-CHOICES = {"variant", "size", "dtype", "cache", "scope", "on"}
+CHOICES = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
 """Columns with a menu above the table, if they hold more than one value."""
 
 DIGITS, PERCENT_DIGITS = 4, 3
@@ -116,8 +116,9 @@ def best_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def point_table(rows: Sequence[Row]) -> Table:
-    """Every measured point with its rates, what explains them, and the clocks."""
+def point_table(rows: Sequence[Row], files: Sequence[str]) -> Table:
+    """Every measured point with its rates, what explains them, the clocks, and its row's file."""
+    origin = {id(row): name for row, name in zip(rows, files, strict=True)}
     best = {id(best_of(some)) for some in _groups(rows, _series).values()}
     columns = (
         *_what(rows),
@@ -130,6 +131,7 @@ def point_table(rows: Sequence[Row]) -> Table:
             numeric=True,
             meaning=MEANINGS["samples"],
         ),
+        *([Column(title="file", value=lambda row: origin[id(row)])] if len(set(files)) > 1 else []),
     )
     return _table(
         rows,

@@ -62,7 +62,8 @@ def run_report(
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
     """The page of some results. Raises UsageError if there is not one row."""
-    rows = [row for _, of_file in files for row in of_file]
+    origins = [(path.name, row) for path, of_file in files for row in of_file]
+    rows = [row for _, row in origins]
     if not rows:
         raise UsageError("nothing to report: no file has a row")
     measured = [row for row in rows if row.status == Status.OK]
@@ -86,7 +87,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
         sections=_sections(pictures, failed),
         best=best_table(measured),
         pictures=pictures,
-        points=point_table(measured),
+        points=point_table(measured, [name for name, row in origins if row.status == Status.OK]),
         failures=failure_table(failed),
         machines=_machines(files),
         meanings=[Fact(name=name, figure=meaning) for name, meaning in MEANINGS.items()],

@@ -72,7 +72,7 @@ def test_no_label_lies_over_another_or_over_the_edge(
         for text in figure.findobj(Text)
         if text.get_text() and id(text) not in ticks
     ]
-    assert len(boxes) > 10
+    assert len(boxes) > 5
     page = figure.bbox.padded(2.0)
     off = [name for name, box in boxes if not all(page.contains(*at) for at in (box.min, box.max))]
     assert off == []
@@ -139,7 +139,7 @@ def test_the_peak_is_what_the_rows_say_it_is() -> None:
 
 def test_speed_ups_are_over_the_naive_loop_and_the_blas_stands_beside_them() -> None:
     shown = words(draw(gpu_and_cpu(), "speedup"))
-    assert {"3,000.0 times", "1.0 times", "15.0 times"} <= set(shown)
+    assert {"3,000 times", "1.0 times", "15.0 times"} <= set(shown)
     assert {"shared_tile", "cpu_naive", "cpu_blas"} <= set(shown)
 
 
