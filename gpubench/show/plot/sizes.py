@@ -1,11 +1,13 @@
-"""GFLOP/s against size: each variant at its best tile, under the peak and beside the BLAS."""
+"""Speed against size: each variant at its best tile, under the peak and beside the BLAS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
+from gpubench.operation import OPERATIONS
 from gpubench.show.plot.labels import EndLabel, height_for, label_ends, room_for
 from gpubench.show.plot.series import (
     Panel,
@@ -41,7 +43,9 @@ def draw(of: Sequence[Source]) -> Picture:
     labels = [one.label for one in of]
     coloured = dict.fromkeys(one.variant for one in every if not is_baseline(one.best))
     look = looks(coloured, labels)
-    right = room_for([*(one.variant for one in every), "peak 000,000 GFLOP/s"])
+    right = room_for(
+        [*(one.variant for one in every), *(f"copy, {one.label}" for one in of), "000,000 GFLOP/s"]
+    )
     heights = [height_for(len({one.variant for one in p.series}) + 1, HEIGHT_IN) for p in found]
     figure, axes = sheet("Speed against size, best tile", heights, right)
     for panel, ax in zip(found, axes, strict=True):
@@ -51,38 +55,68 @@ def draw(of: Sequence[Source]) -> Picture:
 
 
 def _panel(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None:
-    unit = "Gop/s" if panel.rows[0].dtype.startswith("int") else "GFLOP/s"
+    rate = _rate(panel.rows[0])
     ends: dict[str, EndLabel] = {}
-    last = max(extent(row) for row in panel.rows)
+    places = size_ticks(axes, panel.rows)
     for one in panel.series:
         rows = best_by_size(one)
-        end = rows[-1]
         at = look.get((one.variant, one.source.label))
         colour = at.colour if at else ink_of(axes)
+        values = [rate.of(row) or 0.0 for row in rows]
         axes.plot(
-            [extent(row) for row in rows],
-            [row.gflops or 0.0 for row in rows],
+            [places[row.size] for row in rows],
+            values,
             color=colour,
             marker=at.mark if at else "",
             markersize=5,
             linewidth=1.6 if at else 2.4,
             linestyle=at.dashes if at else looks_of_source(look, one),
         )
-        figure = f"{number(end.gflops, 0)} {unit}"
         label = EndLabel(
-            x=extent(end), y=end.gflops or 0.0, name=one.variant, figure=figure, colour=colour
+            x=places[rows[-1].size],
+            y=values[-1],
+            name=one.variant,
+            figure=f"{number(values[-1], 0)} {rate.unit}",
+            colour=colour,
         )
         ends.setdefault(one.variant, label)
-    for source, series in grouped(panel.series, lambda one: one.source.label).items():
-        peak = peak_gflops(row for one in series for row in one.rows)
-        if peak:
-            axes.axhline(peak, color=ink_of(axes), linewidth=1, linestyle=(0, (1, 2)))
-            name = f"peak, {source}" if source else "peak"
-            ends[name] = EndLabel(x=last, y=peak, name=name, figure=f"{number(peak, 0)} {unit}")
+    for source, series in grouped(panel.series, lambda one: one.source).items():
+        top = rate.limit(source, [row for one in series for row in one.rows])
+        if top:
+            axes.axhline(top, color=ink_of(axes), linewidth=1, linestyle=(0, (1, 2)))
+            name = f"{rate.limited_by}, {source.label}" if source.label else rate.limited_by
+            figure = f"{number(top, 0)} {rate.unit}"
+            ends[name] = EndLabel(x=max(places.values()), y=top, name=name, figure=figure)
     log_ticks(axes, "y")
-    size_ticks(axes, panel.rows)
-    axes.set_ylabel(unit)
+    axes.set_ylabel(rate.unit)
     label_ends(axes, list(ends.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """The figure of merit of an operation."""
+
+    unit: str
+    of: Callable[[Row], float | None]
+    limited_by: str
+    limit: Callable[[Source, Sequence[Row]], float | None]
+
+
+def _rate(row: Row) -> Rate:
+    """Bytes a second under a copy's where memory sets the pace, else operations under the peak."""
+    if row.op in OPERATIONS and OPERATIONS[row.op].bandwidth_bound:
+        return Rate(
+            unit="GB/s",
+            of=lambda row: row.gbytes_per_s,
+            limited_by="copy",
+            limit=lambda source, _rows: source.copy_gbytes_per_s,
+        )
+    return Rate(
+        unit="Gop/s" if row.dtype.startswith("int") else "GFLOP/s",
+        of=lambda row: row.gflops,
+        limited_by="peak",
+        limit=lambda _source, rows: peak_gflops(rows),
+    )
 
 
 def looks_of_source(look: dict[tuple[str, str], Look], one: Series) -> object:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
 from gpubench.show.plot.labels import EndLabel, height_for, label_ends, room_for
-from gpubench.show.plot.series import Series, Source, extent, grouped, panels
+from gpubench.show.plot.series import Series, Source, grouped, panels
 from gpubench.show.plot.sizes import best_by_size
 from gpubench.show.plot.style import (
     Look,
@@ -22,7 +22,6 @@ from gpubench.show.plot.style import (
     source_key,
 )
 from gpubench.show.tables import number
-from gpubench.table import Row
 
 BASELINE = "cpu_naive"
 HEIGHT_IN = 4.0
@@ -81,17 +80,18 @@ def _baseline(series: Sequence[Series]) -> dict[tuple[int, int, int], float]:
 def _panel(axes: Axes, series: Sequence[Series], look: dict[tuple[str, str], Look]) -> None:
     baseline = _baseline(series)
     ends: dict[str, EndLabel] = {}
-    drawn: list[Row] = []
+    places = size_ticks(
+        axes, [row for one in series for row in one.rows if (row.m, row.n, row.k) in baseline]
+    )
     for one in series:
         rows = [row for row in best_by_size(one) if (row.m, row.n, row.k) in baseline]
         if not rows:
             continue
-        drawn += rows
         times = [baseline[row.m, row.n, row.k] / (row.median_us or 1.0) for row in rows]
         at = look.get((one.variant, one.source.label))
         colour = at.colour if at else ink_of(axes)
         axes.plot(
-            [extent(row) for row in rows],
+            [places[row.size] for row in rows],
             times,
             color=colour,
             marker=at.mark if at else ".",
@@ -102,7 +102,7 @@ def _panel(axes: Axes, series: Sequence[Series], look: dict[tuple[str, str], Loo
         ends.setdefault(
             one.variant,
             EndLabel(
-                x=extent(rows[-1]),
+                x=places[rows[-1].size],
                 y=times[-1],
                 name=one.variant,
                 figure=f"{number(times[-1], 1 if times[-1] < EXACT else 0)} times",
@@ -110,6 +110,5 @@ def _panel(axes: Axes, series: Sequence[Series], look: dict[tuple[str, str], Loo
             ),
         )
     log_ticks(axes, "y")
-    size_ticks(axes, drawn)
     axes.set_ylabel("speed-up")
     label_ends(axes, list(ends.values()))

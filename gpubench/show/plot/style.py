@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -46,8 +47,8 @@ GLYPH_IN = 0.65 * SMALL_PT / 72
 NARROW = 10**2.3
 """A logarithmic axis spanning less has ticks at 1, 2 and 5, a wider one at the powers of ten."""
 
-MOST_SIZES = 9
-"""Ticks whose names fit side by side."""
+DISTINCT = 1.05
+"""Extents nearer to each other than this factor would draw their sizes on top of each other."""
 
 LEFT_IN, TOP_IN, BOTTOM_IN, TITLE_IN = 0.85, 0.42, 0.6, 0.48
 
@@ -185,13 +186,24 @@ def ink_of(axes: Axes) -> str:
     return str(axes.xaxis.label.get_color())
 
 
-def size_ticks(axes: Axes, rows: Iterable[Row]) -> None:
-    """A logarithmic x axis by the problem's extent, a tick a size, named as `--sizes` takes it."""
-    sizes = {extent(row): row.size.replace("x", "×") for row in rows}
-    places = sorted(sizes)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(places[0] / 1.12, places[-1] * 1.12)
-    while len(places) > MOST_SIZES:
-        places = places[1::2] if len(places) % 2 == 0 else places[::2]
-    fixed_ticks(axes, places, [sizes[place] for place in places])
+def size_ticks(axes: Axes, rows: Iterable[Row]) -> dict[str, float]:
+    """An x axis of sizes, each named as `--sizes` takes it; the place of each.
+
+    Logarithmic by the problem's extent, or evenly spaced where two shapes have the same.
+    """
+    sizes = {row.size: extent(row) for row in sorted(rows, key=extent)}
+    places = list(sizes.values())
+    if any(other / one < DISTINCT for one, other in pairwise(places)):
+        sizes = {name: float(number) for number, name in enumerate(sizes)}
+        axes.set_xlim(-0.5, len(sizes) - 0.5)
+    else:
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(places[0] / 1.12, places[-1] * 1.12)
+    names = list(sizes)
+    width_in = axes.get_position().width * WIDTH_IN
+    while len(names) > 1 and len(names) * (max(map(len, names)) + 1) * GLYPH_IN > width_in:
+        names = names[1::2] if len(names) % 2 == 0 else names[::2]
+    shown = [name.replace("x", "×") for name in names]
+    fixed_ticks(axes, [sizes[name] for name in names], shown)
     axes.set_xlabel("matrix size")
+    return sizes

@@ -17,6 +17,7 @@ HEADS = {
     "gbytes_per_s": "GB/s",
     "percent_of_peak": "% of peak",
     "percent_of_peak_at_clock": "% of peak at clock",
+    "percent_of_copy": "% of copy",
     "percent_of_blas": "% of BLAS",
     "local_bytes": "local bytes",
     "arithmetic_intensity": "FLOP/byte",
@@ -103,7 +104,9 @@ def best_table(rows: Sequence[Row]) -> Table:
         *_what(rows),
         Column(title="best tile", value=lambda row: ", ".join(ties[id(row)])),
         *_time(),
-        *_of_groups({"gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas"}),
+        *_of_groups(
+            {"gflops", "gbytes_per_s", "percent_of_peak", "percent_of_copy", "percent_of_blas"}
+        ),
     )
     return _table(
         [row for some in _groups(best, _problem).values() for row in _by_time(some)],

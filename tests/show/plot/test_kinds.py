@@ -137,6 +137,21 @@ def test_the_peak_is_what_the_rows_say_it_is() -> None:
     assert "50,000 GFLOP/s" in words(draw(source(*rows), "sizes"))
 
 
+def test_where_memory_sets_the_pace_the_figure_is_bytes_a_second_under_a_copy() -> None:
+    shapes = ((8192, 512), (2048, 2048), (512, 8192))
+    rows = [
+        replace(sample("gemv_warp", ""), op="gemv", m=m, n=n, k=1, gbytes_per_s=800.0)
+        for m, n in shapes
+    ]
+    (axes,) = draw(source(*(replace(row, percent_of_copy=40.0) for row in rows)), "sizes").axes
+    assert axes.get_ylabel() == "GB/s"
+    assert {"copy", "2,000 GB/s", "800 GB/s"} <= set(words(axes.get_figure()))
+    ticks = [label.get_text() for label in axes.get_xticklabels()]
+    assert ticks == ["8192×512", "2048", "512×8192"]
+    (line,) = [line for line in axes.lines if len(line.get_xdata()) == 3]
+    assert list(line.get_xdata()) == [0, 1, 2]
+
+
 def test_speed_ups_are_over_the_naive_loop_and_the_blas_stands_beside_them() -> None:
     shown = words(draw(gpu_and_cpu(), "speedup"))
     assert {"3,000 times", "1.0 times", "15.0 times"} <= set(shown)
