@@ -25,7 +25,7 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="tiles, sizes, blas, roofline, speedup or published. Default: what suits the file.",
+            help="tiles, sizes, blas, roofline, speedup or published. Default: what suits them.",
             autocompletion=completion.words(
                 "tiles", "sizes", "blas", "roofline", "speedup", "published"
             ),
