@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -29,6 +30,12 @@ FLOORS = (
 """From the ground up: a module imports from its own floor and those below."""
 
 LONGEST = 400
+
+MATRICES = (
+    r"const Scalar\* A, const Scalar\* B, Scalar\* C,( Scalar\* workspace,)? int M, int N, int K"
+)
+VECTORS = r"const Scalar\* A, const Scalar\* x, Scalar\* y,( Scalar\* workspace,)? int M, int N"
+"""How every kernel's parameters begin, as `CudaVariant` has them."""
 
 
 def module_of(path: Path) -> str:
@@ -139,16 +146,9 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
     assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"]
     # The kernel bears the file's name, and the file opens with its lesson.
     text = path.read_text(encoding="utf-8")
-    operands, extents = (
-        ("const Scalar* A, const Scalar* B, Scalar* C", "int M, int N, int K)")
-        if OPERATIONS[path.parent.name].has_k
-        else ("const Scalar* A, const Scalar* x, Scalar* y", "int M, int N)")
-    )
-    assert any(
-        f"\n{path.stem}({operands}, {workspace}{extents}" in text
-        for workspace in ("", "Scalar* workspace, ")
-    )
     assert text.startswith(f"// {path.stem}: ")
+    operands = MATRICES if OPERATIONS[path.parent.name].has_k else VECTORS
+    assert re.search(rf"^{path.stem}\({operands}(, int \w+)*\) {{$", text, re.MULTILINE)
 
 
 def test_folders_of_kernels_hold_kernels_alone() -> None:

@@ -23,10 +23,7 @@ GPU = "on a machine with a GPU"
 def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository with the page's two files in it, and nothing else changed."""
     copy = tmp_path_factory.mktemp("added") / "gpubench"
-    ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("gpubench", "tests", "docs"):
-        shutil.copytree(REPOSITORY / name, copy / name, ignore=ignored)
-    shutil.copy(REPOSITORY / "pyproject.toml", copy)
+    shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "dist"))
     stranger = Stranger(copy, copy)
     for block in ADDING:
         if block.title.startswith("gpubench/"):
