@@ -1,0 +1,55 @@
+"""Kernels that the documentation tells a stranger to write are right, and clean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import cases, expected
+from on_cpu import Sanitizer, run_on_cpu
+from stranger import blocks
+
+from gpubench.model import CudaVariant, Tile
+from gpubench.plan.registry import load
+from gpubench.show.new_kernel import write_pair
+
+TILES = {Sanitizer.ADDRESS: (1, 3, 8, 16), Sanitizer.THREAD: (2, 4)}
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The pair of docs/adding-a-kernel.md, and one that new-kernel writes."""
+    folder = tmp_path / "gemm"
+    folder.mkdir()
+    for block in blocks("adding-a-kernel.md"):
+        if block.title.startswith("gpubench/"):
+            (folder / Path(block.title).name).write_text(block.text, encoding="utf-8")
+    write_pair("mine", "gemm", None, tmp_path, force=False)
+    return folder
+
+
+@pytest.mark.parametrize("sanitizer", Sanitizer, ids=lambda one: one.name.lower())
+@pytest.mark.parametrize("name", ["transposed_tile", "mine"])
+def test_a_kernel_from_the_pages_is_right_and_clean(
+    written: Path, tmp_path: Path, name: str, sanitizer: Sanitizer
+) -> None:
+    variant = load(written / f"{name}.py", "gemm")
+    assert isinstance(variant, CudaVariant)
+    of_one = cases(variant, [Tile((edge,)) for edge in TILES[sanitizer]], "float32")
+    outputs = run_on_cpu(of_one, sanitizer, tmp_path / "built" / "program")
+    assert len(outputs) == len(of_one) >= 3 * len(TILES[sanitizer])
+    for case, output in zip(of_one, outputs, strict=True):
+        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
+
+
+def test_a_barrier_left_out_of_the_page_would_be_seen(written: Path, tmp_path: Path) -> None:
+    variant = load(written / "transposed_tile.py", "gemm")
+    assert isinstance(variant, CudaVariant)
+    text = variant.source.read_text(encoding="utf-8").replace("__syncthreads();", "", 1)
+    of_one = cases(variant, [Tile((4,))], "float32")
+    outputs = run_on_cpu(of_one, Sanitizer.ADDRESS, tmp_path / "built" / "program", text)
+    assert any(
+        not np.array_equal(output, expected(case.problem))
+        for case, output in zip(of_one, outputs, strict=True)
+    )
