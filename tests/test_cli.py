@@ -220,6 +220,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "kernels outside in toml": ((*SWEEP, "--config", "{folder}/outside.toml"), "leads out of"),
     "output outside in toml": ((*SWEEP, "--config", "{folder}/away.toml"), "leads out of"),
     "dry run of nothing": ((*SWEEP, "--dry-run", "--tiles", "1000"), "no variant takes any"),
+    "dry run of a resumed sweep": ((*SWEEP, "--dry-run", "--resume", "a.csv"), "--dry-run"),
     "dry run without gpu": (("sweep", "--dry-run", "--device", "cuda"), "CUDA"),
     "new kernel without a name": (("new-kernel",), "Missing"),
     "new kernel with a name of ours": (("new-kernel", "naive"), "already"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import gpubench
 from gpubench.backends.cuda.compile import SCALARS, instance
-from gpubench.model import CudaVariant
+from gpubench.model import CudaVariant, Problem
 from gpubench.plan.descriptor import is_name
 from gpubench.plan.registry import variants
 
@@ -109,12 +110,15 @@ def test_the_search_lets_pass_what_is_harmless() -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", [v for v in variants() if isinstance(v, CudaVariant)], ids=lambda v: v.name
+    "variant",
+    [v for v in variants() if isinstance(v, CudaVariant)],
+    ids=lambda v: f"{v.op}-{v.name}",
 )
 def test_a_template_instance_is_a_checked_name_a_scalar_and_numbers(variant: CudaVariant) -> None:
-    for tile in variant.tiles.default:
-        for dtype in variant.dtypes:
-            name, _, arguments = instance(variant, tile, dtype).partition("<")
+    problem = Problem(op=variant.op, m=64, n=64, k=64, dtype=variant.dtypes[0])
+    for tile, dtype in product(variant.tiles.default, variant.dtypes):
+        for launch in variant.launch(tile, problem).sequence:
+            name, _, arguments = instance(variant, tile, dtype, launch.kernel).partition("<")
             scalar, *numbers = arguments.removesuffix(">").split(", ")
             assert is_name(name)
             assert scalar in SCALARS.values()

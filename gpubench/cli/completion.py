@@ -47,6 +47,13 @@ def devices(incomplete: str) -> list[str]:
     return words("auto", "cpu", "cuda", *(f"cuda:{index}" for index in found))(incomplete)
 
 
+def experiments(incomplete: str) -> list[str]:
+    """Published experiments that come with gpubench, and TOML files of the user's."""
+    from gpubench.plan.experiment_file import shipped
+
+    return [*words(*shipped())(incomplete), *(configs(incomplete) if incomplete else [])]
+
+
 def folders(incomplete: str) -> list[str]:
     """Folders, with a slash behind them."""
     return [path for path in _below(incomplete) if path.endswith("/")]

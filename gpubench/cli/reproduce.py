@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gpubench.cli import completion
 from gpubench.cli import options as option
 from gpubench.cli.app import app
 
@@ -14,7 +15,10 @@ from gpubench.cli.app import app
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments, or TOML files of your own. Default: all there are."),
+        typer.Argument(
+            help="Experiments, or TOML files of your own. Default: all there are.",
+            autocompletion=completion.experiments,
+        ),
     ] = None,
     listing: Annotated[
         bool, typer.Option("--list", help="List the experiments and measure nothing.")

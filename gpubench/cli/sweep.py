@@ -43,7 +43,7 @@ def sweep(
     if dry_run:
         from gpubench.show.dry_run import print_plan
 
-        print_plan(asked, config)
+        print_plan(asked, config, resume)
         return
     from gpubench.show.commands import run_sweep
 

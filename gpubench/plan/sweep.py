@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from gpubench.errors import UsageError
 from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Tile, Timer, Variant
 from gpubench.plan.config import Sweep
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.descriptor import NAME_RULE, described_by, is_name
+from gpubench.plan.ranges import shown
 from gpubench.plan.registry import choose
 
 MOST_POINTS = 100_000
@@ -109,6 +110,11 @@ def _refused(point: Point) -> str | None:
             if reason := variant.refuse(tile, problem):
                 return reason
             for one in variant.launch(tile, problem).sequence:
+                if one.kernel and not is_name(one.kernel):  # it becomes a template instance
+                    raise UsageError(
+                        f"{variant.path}: launch: '{shown(one.kernel)}' cannot name a kernel, "
+                        f"which is {NAME_RULE}"
+                    )
                 if any(blocks > MOST_GRID_Y for blocks in one.grid[1:]):
                     blocks = "×".join(map(str, one.grid))
                     return f"a grid of {blocks} blocks: at most {MOST_GRID_Y} in y"

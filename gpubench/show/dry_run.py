@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 from gpubench.analyze.peaks import peak_gflops
+from gpubench.errors import UsageError
 from gpubench.measure.forecast import sampling_s
 from gpubench.measure.session import default_output
 from gpubench.measured import Device
@@ -19,11 +20,15 @@ from gpubench.show.tables import console, spans, table
 from gpubench.timing import Timing
 
 
-def print_plan(options: Mapping[str, str | None], config: Path | None) -> None:
+def print_plan(
+    options: Mapping[str, str | None], config: Path | None, resume: Path | None = None
+) -> None:
     """The points of each variant, the skips with their reasons, and the time this may take.
 
     Nothing is compiled, measured or written. Raises what the sweep would raise before it begins.
     """
+    if resume:
+        raise UsageError("--dry-run: a sweep that is resumed has its points in its file already")
     sweep = read_sweep(options, config)
     device = find(sweep.device)[0][0]
     planned = plan(sweep, device.backend)

@@ -85,6 +85,9 @@ def context(**params: str) -> typer.Context:
         ("gpubench sweep --device c", ["cpu", "cuda"]),
         ("gpubench sweep --config ", ["b.toml", "own/", "results/"]),
         ("gpubench sweep --output r", ["results/deep/", "results/x.csv"]),
+        ("gpubench reproduce p100-t", ["p100-tiles"]),
+        ("gpubench plot a", ["a.csv"]),
+        ("gpubench diff a.csv results/d", ["results/deep/y.csv"]),
         ("gpubench new-kernel x --like shared", ["shared_tile"]),
     ],
 )
