@@ -18,6 +18,9 @@ from gpubench.plan.ranges import shown
 
 __all__ = ["KERNELS", "choose", "descriptors", "load", "of_op", "unknown", "variants"]
 
+ALIKE = 0.6
+"""From here on two names are alike (`difflib`): one may be the other, misspelt."""
+
 KERNELS = Path(__file__).parent.parent / "kernels"
 
 
@@ -109,6 +112,13 @@ def choose(
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
     known = list(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(known)}"
+
+    def likeness(other: str) -> float:
+        return difflib.SequenceMatcher(a=other, b=name).ratio()
+
+    nearest = max(
+        known, key=likeness, default=""
+    )  # of equals the first: known things have an order
+    near = likeness(nearest) >= ALIKE
+    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known)}"
     return f"unknown {kind} '{shown(name)}'; {hint}"

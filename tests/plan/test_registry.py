@@ -113,6 +113,11 @@ def test_an_unknown_name_gives_the_nearest() -> None:
         choose("gemm", "cuda", ("shard_tile",))
 
 
+def test_of_names_equally_near_the_first_is_given() -> None:
+    assert unknown("fruit", "gem", ("gemm", "gemv")).endswith("did you mean 'gemm'?")
+    assert unknown("fruit", "gem", ("gemv", "gemm")).endswith("did you mean 'gemv'?")
+
+
 def test_a_name_like_no_other_gives_all() -> None:
     assert unknown("fruit", "zzz", ("apple", "pear")) == "unknown fruit 'zzz'; known: apple, pear"
 
