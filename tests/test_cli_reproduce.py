@@ -179,7 +179,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     partial = folder / "out" / "mine.sweep-1.csv.partial"
     with start(folder, "mine.toml", "--device", "cpu", "-o", "out") as process:
         until = time.monotonic() + TIMEOUT_S
-        while not (partial.exists() and len(partial.read_text().splitlines()) >= 4):
+        while not (partial.exists() and len(partial.read_text().splitlines()) >= 5):
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < until
             time.sleep(0.02)
