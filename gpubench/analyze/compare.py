@@ -15,6 +15,9 @@ from gpubench.analyze.shift import adjusted, least_p, log_interval, log_ratio, p
 from gpubench.analyze.verdicts import Comparison, Finding, Key, Limits, Side, Verdict
 from gpubench.model import Status
 
+TOO_NOISY = "the machine is too noisy for so few sweeps"
+"""Reason of points on a CPU that seem to have moved."""
+
 ROUNDING = 1 + 1e-9
 """SciPy's p-value of complete separation may differ from ours in its last digits."""
 
@@ -79,9 +82,8 @@ def _held_back(findings: dict[Key, Finding]) -> dict[Key, Finding]:
     counts = Counter(one.verdict for one in findings.values())
     if counts[Verdict.AMBIGUOUS] <= counts[Verdict.SAME]:
         return findings
-    noisy = "the machine is too noisy for so few sweeps"
     return {
-        key: replace(one, verdict=Verdict.AMBIGUOUS, reason=noisy)
+        key: replace(one, verdict=Verdict.AMBIGUOUS, reason=TOO_NOISY)
         if one.verdict in {Verdict.SLOWER, Verdict.FASTER}
         else one
         for key, one in findings.items()

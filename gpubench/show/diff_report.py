@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gpubench.analyze.compare import TOO_NOISY
 from gpubench.analyze.shift import rounds_needed
 from gpubench.analyze.verdicts import Comparison, Finding, Verdict
 from gpubench.measure.again import covering
@@ -26,6 +27,9 @@ MILD = tuple(Verdict(name) for name in ("same", "faster", "ambiguous", "clock", 
 """Verdicts that are no regression, as the headline counts them."""
 
 USUAL_ROUNDS = 10
+
+SWEEPS = 5
+"""Sweeps a side with which the test can speak on one figure a sweep: least_p(5, 5) is 0.008."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +121,7 @@ def make_report(
         strict=strict,
         notes=(
             *_notes_on_rounds(comparison),
+            *_notes_on_noise(comparison),
             *_notes_on_drift(comparison, is_blas),
             *_notes_on_context(base, new),
             *notes,
@@ -135,6 +140,18 @@ def _notes_on_rounds(comparison: Comparison[Key]) -> list[str]:
         f"too few rounds to test {comparison.untested} of {counted(len(both), 'point')}: "
         f"{fewest}, where {needed} a side are needed. Their verdicts rest on the size of the "
         "effect alone: every round of one side against every round of the other."
+    )
+    return [note]
+
+
+def _notes_on_noise(comparison: Comparison[Key]) -> list[str]:
+    held_back = [one for one in comparison.findings.values() if one.reason == TOO_NOISY]
+    if not held_back:
+        return []
+    note = (
+        f"{counted(len(held_back), 'point')} may have moved, but few of the others could be shown "
+        "to have stayed: the machine is noisy, and on a CPU each process has times of its own. "
+        f"Compare {SWEEPS} sweeps a side, taken in turns: --base b*.csv --new n*.csv"
     )
     return [note]
 

@@ -1,0 +1,97 @@
+"""Sweeps of builds in which one kernel really is slower, for `benchmarks/diff_power.py`.
+
+    python benchmarks/diff_slowdown.py FOLDER COUNT --sizes 256,512,1024,2048 \
+        --tiles 1,2,4,8,16,32 --rounds 10 --budget 15
+
+Copies the package, lets `shared_tile` read one more element of shared memory, volatile and to no
+purpose, in one of every so many steps, and measures by how much that slows it down (tile 16 at
+1024, beside the kernel as it is). The two copies nearest to 5 % and to 2 % then make COUNT sweeps
+each, into FOLDER/slowed-5 and FOLDER/slowed-2; what follows goes to `gpubench sweep`. The copies
+stay in FOLDER/builds for whoever wants to see what was changed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gpubench
+from gpubench.table import read
+
+KERNEL = "shared_tile"
+LOOP = "for (int k = 0; k < TILE; ++k) sum += a_tile[y][k] * b_tile[k][x];\n"
+WASTE = (
+    "    if ((k0 / TILE) % {every} == 0)\n"
+    "      for (int w = 0; w < {reads}; ++w)\n"
+    "        (void)*static_cast<volatile Scalar*>(&a_tile[y][(x + w) % TILE]);\n"
+)
+TRIED = ((1, 4), (1, 3), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
+"""Wasted reads, in one of so many steps."""
+
+WANTED = (5, 2)
+CALIBRATION = ("--sizes", "1024", "--tiles", "16", "--variants", KERNEL, "--rounds", "5")
+
+
+def build(folder: Path, reads: int, every: int) -> Path:
+    """A copy of the package with the waste in it; its parent is what PYTHONPATH needs."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    package = Path(gpubench.__file__).parent
+    shutil.copytree(package, folder / "gpubench", ignore=shutil.ignore_patterns("__pycache__"))
+    source = folder / "gpubench" / "kernels" / "gemm" / f"{KERNEL}.cu"
+    text = source.read_text(encoding="utf-8")
+    if text.count(LOOP) != 1:
+        raise SystemExit(f"{source} has changed: the loop that is to be slowed is not there")
+    waste = WASTE.format(reads=reads, every=every)
+    source.write_text(text.replace(LOOP, LOOP + waste), encoding="utf-8")
+    return folder
+
+
+def sweep(package: Path, output: Path, *options: str) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "gpubench", "sweep", *options, "--output", str(output)]
+    done = subprocess.run(
+        [*command, "--force"],
+        env=os.environ | {"PYTHONPATH": str(package)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{output}: {done.stderr.strip()}")
+
+
+def time_us(path: Path) -> float:
+    (row,) = read(path)
+    if row.median_us is None:
+        raise SystemExit(f"{path}: {row.status}: {row.reason}")
+    return row.median_us
+
+
+def main(folder_name: str, count: str, *options: str) -> int:
+    folder = Path(folder_name)
+    builds = folder / "builds"
+    untouched = Path(gpubench.__file__).parent.parent
+    sweep(untouched, builds / "untouched.csv", *CALIBRATION)
+    whole_us = time_us(builds / "untouched.csv")
+    slower: dict[Path, float] = {}
+    for reads, every in TRIED:
+        package = build(builds / f"{reads}-in-{every}", reads, every)
+        sweep(package, package.with_suffix(".csv"), *CALIBRATION)
+        slower[package] = time_us(package.with_suffix(".csv")) / whole_us
+        print(f"{reads} wasted reads in one of {every} steps: {slower[package]:.4f} times")
+    for percent in WANTED:
+        wanted = math.log1p(percent / 100)
+        package = min(slower, key=lambda one: abs(math.log(slower[one]) - wanted))
+        print(f"slowed-{percent}: {package.name}, {100 * (slower[package] - 1):.2f} % slower")
+        for number in range(1, int(count) + 1):
+            sweep(package, folder / f"slowed-{percent}" / f"{number:02}.csv", *options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
