@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from fakes import FakeBackend, measured, point, variant
 
-from gpubench.backends import Backend
 from gpubench.errors import UsageError
 from gpubench.library import Silent
 from gpubench.measure import again
 from gpubench.measure.again import covering, measure_again
+from gpubench.measure.executor import InProcess
 from gpubench.model import Cache, Timer, Variant, edges
 from gpubench.plan import sweep as plan
 from gpubench.table import Row
@@ -26,11 +26,10 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     """A fake machine with two fake variants."""
     fake = FakeBackend(1e4)
 
-    def choose(_op: str, _backend: str, names: tuple[str, ...]) -> tuple[Variant, ...]:
+    def choose(_op: str, _backend: str, names: tuple[str, ...], *_: object) -> tuple[Variant, ...]:
         return tuple(one for one in (TILED, OTHER) if one.name in names)
 
-    opened: Callable[..., Backend] = lambda *_: fake  # noqa: E731 # a stand-in
-    monkeypatch.setattr(again, "open_backend", opened)
+    monkeypatch.setattr(again, "Worker", lambda *_: nullcontext(InProcess(fake)))
     monkeypatch.setattr(plan, "choose", choose)
     return fake
 
