@@ -41,7 +41,13 @@ def tiled(size: int, tile: str) -> Row:
 def test_just_the_points_asked_for_are_measured_and_in_rounds(backend: FakeBackend) -> None:
     wanted = [tiled(16, "8"), tiled(32, "4"), measured(9.0, point(OTHER, size=(16, 16, 16)))]
     fresh = measure_again(wanted, 5, Silent())
-    assert len(backend.events_of("load")) == 2 * 5  # two sizes, in five rounds
+    assert {
+        (one.point.variant.name, one.rows) for one in backend.events_of("sample") if one.point
+    } == {
+        ("tiled", 16),
+        ("tiled", 32),
+        ("other", 16),
+    }
     assert {one.key for one in fresh} == {one.key for one in wanted}
     assert [one.rounds for one in fresh] == [5, 5, 5]
     assert {one.median_us for one in fresh} == {1e4}
