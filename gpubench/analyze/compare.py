@@ -15,6 +15,9 @@ from gpubench.analyze.shift import adjusted, least_p, log_interval, log_ratio, p
 from gpubench.analyze.verdicts import Comparison, Finding, Key, Limits, Side, Verdict
 from gpubench.model import Status
 
+ABSENT = "not in the file"
+"""Reason of points that a side lacks."""
+
 TOO_NOISY = "the machine is too noisy for so few sweeps"
 """Reason of points on a CPU that seem to have moved."""
 
@@ -35,7 +38,7 @@ def compare(
     others is the machine's doing.
     """
     limits = limits or Limits()
-    nothing = Side(status=Status.SKIPPED, reason="not in the file")
+    nothing = Side(status=Status.SKIPPED, reason=ABSENT)
     sides = {key: (base.get(key, nothing), new.get(key, nothing)) for key in {**base, **new}}
     both = {key: pair for key, pair in sides.items() if pair[0].timed and pair[1].timed}
     drift = _shared_drift({key: log_ratio(*_rounds(pair)) for key, pair in both.items()}, is_blas)

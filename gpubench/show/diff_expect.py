@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from gpubench.analyze.compare import ABSENT
 from gpubench.analyze.expect import Expectation, judge_expected
 from gpubench.analyze.verdicts import Comparison, Finding, Limits, Side, Verdict
 from gpubench.errors import UsageError
@@ -71,7 +72,7 @@ def _row_of(expected: Expectation) -> Row:
 
 def _judge(expected: Expectation, one: Row, side: Side | None) -> Finding:
     if side is None:
-        return Finding(verdict=Verdict.MISSING, reason="not in the file")
+        return Finding(verdict=Verdict.MISSING, reason=ABSENT)
     time_us, figure = side.median_us, getattr(one, expected.column)
     if time_us is None or figure is None:
         verdict = Verdict.BROKEN if side.failed else Verdict.MISSING

@@ -23,6 +23,9 @@ COMMENT_LIMIT = 65_536
 SECTION_LIMIT = 8_000
 """Characters of one section's rows: seven sections, notes and headings stay below the limit."""
 
+COMMAND_LIMIT = 2_000
+"""Characters of a command that is advised: many files make it long."""
+
 LONGEST = 200
 """Characters of a text from a file (a compiler's message, a name) that a comment repeats."""
 
@@ -50,7 +53,9 @@ def markdown(report: Report) -> str:
         f"{counted(same, 'point')} the same within ±{100 * limits.threshold:g} % or "
         f"{limits.floor_us:g} µs."
     )
-    parts += [_plain(line, 2000) for line in report.advice]
+    for line in report.advice:
+        words, _, command = line.partition(": ")
+        parts.append(f"{_plain(words)}:\n\n```sh\n{_fenced(command)}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -94,6 +99,11 @@ def _plain(text: str, longest: int = LONGEST) -> str:
 
 def _code(text: str) -> str:
     return " ".join(text.split()).replace("`", "'")[:LONGEST]
+
+
+def _fenced(command: str) -> str:
+    """A command on a line of its own, in a fenced block."""
+    return " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
 
 
 def as_json(report: Report) -> str:

@@ -11,6 +11,7 @@ from gpubench.analyze.compare import TOO_NOISY
 from gpubench.analyze.shift import rounds_needed
 from gpubench.analyze.verdicts import Comparison, Finding, Verdict
 from gpubench.measure.again import covering
+from gpubench.model import Timer
 from gpubench.show.diff_input import Key, Table
 from gpubench.table import KEY, Row
 
@@ -93,7 +94,8 @@ class Report:
             str(getattr(one, name))
             for name in KEY
             if name not in LABELLED
-            and getattr(one, name) is not None
+            and getattr(one, name)
+            and not (name == "compute_mode" and one.compute_mode == one.dtype)
             and len({getattr(other, name) for other in self.rows.values()}) > 1
         ]
 
@@ -210,14 +212,17 @@ def _advice(
     )
     both = sum(one.ratio is not None for one in comparison.findings.values())
     needed = max(USUAL_ROUNDS, rounds_needed(both, comparison.limits.q))
-    rounds = needed if most < needed else 2 * most
+    on_cpu = any(rows[key].timer == Timer.HOST for key in open_points)
+    # On a CPU, more processes tell more than more rounds do.
+    rounds = needed if most < needed or on_cpu else 2 * most
+    both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
     chosen = [rows[key] for key in open_points]
     witnesses = [one for key, one in rows.items() if is_blas(key)]
-    options = covering(chosen + witnesses) | covering(chosen) | {"rounds": str(rounds)}
+    options = covering(chosen) | {"rounds": str(rounds)}
     names = (one.variant for one in (*chosen, *witnesses))
     options["variants"] = ",".join(dict.fromkeys(names))
     flags = " ".join(f"--{name.replace('_', '-')} {text}" for name, text in options.items())
-    lines = [f"to settle it, measure both builds, in turns, with: gpubench sweep {flags}"]
+    lines = [f"to settle it, measure {both_builds}, in turns, with: gpubench sweep {flags}"]
     if again:
         lines.append(f"or, where the kernels are the same as here: {again} --rerun")
     return lines

@@ -8,6 +8,7 @@ from io import StringIO
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from gpubench.analyze.compare import ABSENT
 from gpubench.analyze.verdicts import Finding, Verdict
 from gpubench.show.diff_input import Key
 from gpubench.show.diff_report import Report, change, counted, interval
@@ -91,7 +92,7 @@ def _in_short(report: Report, verdict: Verdict, findings: dict[Key, Finding]) ->
 def _figure(one: Finding) -> str:
     """What a short list says of a point: its change, or why there is none."""
     if one.ratio is None:
-        return f" ({one.reason})" if one.reason else ""
+        return f" ({one.reason})" if one.reason not in {"", ABSENT} else ""
     if one.verdict == Verdict.CLOCK:
         return f" {change(one.ratio)}, in cycles {change(one.cycles_ratio)}"
     if one.verdict == Verdict.AMBIGUOUS:

@@ -127,7 +127,7 @@ def test_open_points_are_exit_3_only_if_strict(file: Write, run: Run) -> None:
     code, out, _ = run(base, new, "--strict")
     assert code == 3
     assert out.splitlines()[0] == "not settled: of 9 points 8 same, 1 missing"
-    assert "missing (1): cublas at 64 (not in the file)" in out
+    assert "missing (1): cublas at 64\n" in out
 
 
 def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named(
