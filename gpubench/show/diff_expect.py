@@ -53,6 +53,7 @@ def expected_report(expected: Expected, new: Table, limits: Limits, *, strict: b
         base=str(expected.path),
         new=new.names,
         machine=new.rows[0].device or "",
+        limits="their tolerances",
         strict=strict,
         notes=(
             f"{len(new.points.keys() - findings.keys())} points of {new.names} are not expected",

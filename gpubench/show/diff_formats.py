@@ -47,12 +47,8 @@ def markdown(report: Report) -> str:
                 f"<details><summary>{len(findings)} {verdict}</summary>\n\n"
                 f"{_section(report, findings.items())}\n\n</details>"
             )
-    limits = report.comparison.limits
     same = report.comparison.counts[Verdict.SAME]
-    parts.append(
-        f"{counted(same, 'point')} the same within ±{100 * limits.threshold:g} % or "
-        f"{limits.floor_us:g} µs."
-    )
+    parts.append(f"{counted(same, 'point')} the same within {report.limits}.")
     for line in report.advice:
         words, _, command = line.partition(": ")
         parts.append(f"{_plain(words)}:\n\n```sh\n{_fenced(command)}\n```")

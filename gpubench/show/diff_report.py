@@ -46,6 +46,9 @@ class Report:
     """The sides' names."""
 
     machine: str
+    limits: str
+    """How far apart points may be that are called the same, in words."""
+
     strict: bool
     notes: tuple[str, ...]
     """What a reader must know to read the verdicts right."""
@@ -120,6 +123,7 @@ def make_report(
         base=base.names,
         new=new.names,
         machine=", ".join(filter(None, (first.device, *dtypes))),
+        limits=f"±{100 * comparison.limits.threshold:g} % or {comparison.limits.floor_us:g} µs",
         strict=strict,
         notes=(
             *_notes_on_rounds(comparison),

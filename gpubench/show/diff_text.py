@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from io import StringIO
 
 from rich.console import Console, Group, RenderableType
@@ -42,7 +42,7 @@ def text(report: Report) -> RenderableType:
             for key, one in broken.items()
         ]
     if slower := report.comparison.of(Verdict.SLOWER):
-        parts += [Text(""), _slower_table(report, slower.items())]
+        parts += [Text(""), _slower_table(report, list(slower.items()))]
     parts.append(Text(""))
     parts += [
         _in_short(report, verdict, report.comparison.of(verdict))
@@ -50,13 +50,8 @@ def text(report: Report) -> RenderableType:
         if counts[verdict]
     ]
     if counts[Verdict.SAME]:
-        limits = report.comparison.limits
-        parts.append(
-            Text(
-                f"same: {counted(counts[Verdict.SAME], 'point')} within "
-                f"±{100 * limits.threshold:g} % or {limits.floor_us:g} µs"
-            )
-        )
+        same = counted(counts[Verdict.SAME], "point")
+        parts.append(Text(f"same: {same} within {report.limits}"))
     if report.comparison.untimed:
         parts.append(Text(f"no time on either side: {len(report.comparison.untimed)}"))
     parts += [Text(f"\n{line}") for line in report.advice]
@@ -70,15 +65,17 @@ def plain_text(report: Report) -> str:
     return page.getvalue()
 
 
-def _slower_table(report: Report, slower: Iterable[tuple[Key, Finding]]) -> RenderableType:
-    grid = table("slower", "base, ms", "new, ms", "change", "interval, %", left={"slower"})
+def _slower_table(report: Report, slower: Sequence[tuple[Key, Finding]]) -> RenderableType:
+    # Of two files there is an interval, of an expected figure what was expected.
+    last = "interval, %" if any(one.ratio_low for _, one in slower) else "because"
+    grid = table("slower", "base, ms", "new, ms", "change", last, left={"slower", "because"})
     for key, one in slower:
         grid.add_row(
             report.label(key),
             milliseconds(one.base_us),
             milliseconds(one.new_us),
             change(one.ratio),
-            interval(one).removesuffix(" %"),
+            interval(one).removesuffix(" %") or one.reason,
         )
     return grid
 

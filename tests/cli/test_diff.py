@@ -501,6 +501,23 @@ def test_expected_figures_are_held_against_a_file(
     assert report["notes"] == [f"7 points of {new} are not expected"]
 
 
+def test_an_unmet_expectation_is_shown_with_what_was_expected(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    expect = tmp_path / "expect.toml"
+    expect.write_text(EXPECT.format(cublas=90, own=1))
+    out = run(str(expect), file("new.csv", rows()))[1]
+    assert "median_us 100.45; expected 85.5 to 91.8" in out
+    assert "same: " not in out
+
+
+def test_the_h200s_own_figures_are_what_is_expected_of_one(run: Run) -> None:
+    h200 = Path(__file__).parents[2] / "results" / "h200"
+    code, out, _ = run(str(h200 / "expect.toml"), str(h200 / "compare.csv"), "--strict")
+    assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 5 points 5 same")
+    assert "same: 5 points within their tolerances" in out
+
+
 def test_an_expected_point_that_is_not_there_is_missing(
     file: Write, run: Run, tmp_path: Path
 ) -> None:
