@@ -9,6 +9,7 @@ from typing import Any
 
 from gpubench.analyze.expect import RATES, TIME, Expectation
 from gpubench.errors import UsageError
+from gpubench.operation import OPERATIONS
 from gpubench.plan.ranges import parse_sizes, shown
 from gpubench.plan.registry import unknown
 from gpubench.table import KEY
@@ -58,7 +59,10 @@ def _point(fields: Any, place: str) -> Expectation:
     column = fields.get("column", TIME)
     if column not in {TIME, *RATES}:
         raise UsageError(f"{place}: {unknown('column', str(column), (TIME, *RATES))}")
-    sizes = parse_sizes(str(fields["size"]))
+    op = str(fields.get("op", "gemm"))
+    if op not in OPERATIONS:
+        raise UsageError(f"{place}: {unknown('operation', op, OPERATIONS)}")
+    sizes = parse_sizes(str(fields["size"]), op, f"{place}: size")
     if len(sizes) != 1:
         raise UsageError(f"{place}: size '{shown(str(fields['size']))}' is more than one")
     where = {name: str(fields[name]) for name in WHERE if name in fields}

@@ -155,6 +155,26 @@ def _machine(column: str, value: str) -> str:
     return f"{MACHINE[column]}{value}"
 
 
+Size = tuple[str, int, int, int]
+"""Operation, M, N and K."""
+
+
+def _size(one: Row) -> Size:
+    return one.op, one.m, one.n, one.k
+
+
+def _sizes_of(item: str, ops: set[str], flag: str) -> set[Size]:
+    """What an item of a list means as sizes of any of the operations it can be a size of."""
+    sizes: set[Size] = set()
+    for number, op in enumerate(sorted(ops), start=1):
+        try:
+            sizes |= {(op, *size) for size in parse_sizes(item, op, flag)}
+        except UsageError:
+            if number == len(ops) and not sizes:
+                raise
+    return sizes
+
+
 def selection(only: str | None, exclude: str | None, rows: Iterable[Row]) -> Callable[[Row], bool]:
     """Whether `--only` and `--exclude`, lists of variants and sizes, leave a row in.
 
@@ -163,15 +183,15 @@ def selection(only: str | None, exclude: str | None, rows: Iterable[Row]) -> Cal
     """
     rows = list(rows)
     variants = list(dict.fromkeys(one.variant for one in rows))
-    sizes = {(one.m, one.n, one.k) for one in rows}
+    sizes = {_size(one) for one in rows}
 
-    def parse(flag: str, text: str | None) -> tuple[set[str], set[tuple[int, int, int]]]:
+    def parse(flag: str, text: str | None) -> tuple[set[str], set[Size]]:
         names, shapes = set(), set()
         for item in parse_names(text or ""):
             if item in variants:
                 names.add(item)
             elif item[0].isdecimal():
-                found = set(parse_sizes(item)) & sizes
+                found = _sizes_of(item, {size[0] for size in sizes}, flag) & sizes
                 if not found:
                     raise UsageError(f"{flag}: no point has the size {item}")
                 shapes |= found
@@ -182,7 +202,7 @@ def selection(only: str | None, exclude: str | None, rows: Iterable[Row]) -> Cal
     wanted, unwanted = parse("--only", only), parse("--exclude", exclude)
 
     def keep(one: Row) -> bool:
-        size = (one.m, one.n, one.k)
+        size = _size(one)
         return (
             (not wanted[0] or one.variant in wanted[0])
             and (not wanted[1] or size in wanted[1])

@@ -220,13 +220,15 @@ def _advice(
     # On a CPU, more processes tell more than more rounds do.
     rounds = needed if most < needed or on_cpu else 2 * most
     both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
-    chosen = [rows[key] for key in open_points]
-    witnesses = [one for key, one in rows.items() if is_blas(key)]
-    options = covering(chosen) | {"rounds": str(rounds)}
-    names = (one.variant for one in (*chosen, *witnesses))
-    options["variants"] = ",".join(dict.fromkeys(names))
-    flags = " ".join(f"--{name.replace('_', '-')} {text}" for name, text in options.items())
-    lines = [f"to settle it, measure {both_builds}, in turns, with: gpubench sweep {flags}"]
+    lines = []
+    for op in dict.fromkeys(rows[key].op for key in open_points):  # a sweep has one
+        chosen = [rows[key] for key in open_points if rows[key].op == op]
+        witnesses = [one for key, one in rows.items() if is_blas(key) and one.op == op]
+        options = covering(chosen) | {"rounds": str(rounds)}
+        names = (one.variant for one in (*chosen, *witnesses))
+        options["variants"] = ",".join(dict.fromkeys(names))
+        flags = " ".join(f"--{name.replace('_', '-')} {text}" for name, text in options.items())
+        lines.append(f"to settle it, measure {both_builds}, in turns, with: gpubench sweep {flags}")
     if again:
         lines.append(f"or, where the kernels are the same as here: {again} --rerun")
     return lines

@@ -333,6 +333,18 @@ def test_only_and_exclude_choose_variants_and_sizes(file: Write, run: Run) -> No
     assert run(base, new, "--exclude", "own")[0] == 0
 
 
+def test_sizes_of_operations_without_k_are_chosen_too(file: Write, run: Run) -> None:
+    some = [*rows(), replace(row("gemv_warp", 64), op="gemv", k=1)]
+    base, new = file("base.csv", some), file("new.csv", some)
+
+    def points(*flags: str) -> list[tuple[str, int]]:
+        out = run(base, new, "--format", "json", *flags)[1]
+        return [(one["op"], one["k"]) for one in json.loads(out)["points"]]
+
+    assert points("--only", "own,gemv_warp,64") == [("gemm", 64), ("gemv", 1)]
+    assert points("--only", "64x64") == [("gemv", 1)]
+
+
 def test_the_threshold_and_the_floor_are_the_users(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
     assert run(base, new, "--threshold", "10%")[0] == 0
