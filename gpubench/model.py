@@ -65,7 +65,8 @@ class Problem:
 
 
 _TILE = re.compile(
-    r"(?P<block>\d+(x\d+){0,2})(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?", re.ASCII
+    r"(?P<block>\d+(x\d+){0,2})(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?(/k(?P<splits>\d+))?",
+    re.ASCII,
 )
 
 
@@ -74,12 +75,13 @@ class Tile:
     """A tile: a single edge (`16`), or a block tile with its thread tile and stages.
 
     `128x128x8/8x8/s3` is a 128×128 tile of C computed in steps of 8 along K, 8×8 elements a
-    thread, three stages in flight.
+    thread, three stages in flight. `/k4` at the end: four blocks share K.
     """
 
     block: tuple[int, ...]
     thread: tuple[int, ...] = ()
     stages: int = 1
+    splits: int = 1
 
     @property
     def edge(self) -> int:
@@ -90,7 +92,12 @@ class Tile:
     @property
     def numbers(self) -> tuple[int, ...]:
         """All its numbers in order: the template arguments after the scalar type."""
-        return (*self.block, *self.thread, *((self.stages,) if self.stages > 1 else ()))
+        return (
+            *self.block,
+            *self.thread,
+            *((self.stages,) if self.stages > 1 else ()),
+            *((self.splits,) if self.splits > 1 else ()),
+        )
 
     def __str__(self) -> str:
         text = "x".join(map(str, self.block))
@@ -98,6 +105,8 @@ class Tile:
             text += "/" + "x".join(map(str, self.thread))
         if self.stages > 1:
             text += f"/s{self.stages}"
+        if self.splits > 1:
+            text += f"/k{self.splits}"
         return text
 
     @classmethod
@@ -111,6 +120,7 @@ class Tile:
             block=tuple(map(int, match["block"].split("x"))),
             thread=tuple(map(int, thread.split("x"))) if thread else (),
             stages=int(match["stages"] or 1),
+            splits=int(match["splits"] or 1),
         )
 
 
@@ -129,6 +139,14 @@ class TileSpace:
 
     summary: str = ""
     """The legal tiles in words, where a list of them would be long."""
+
+    complete: Callable[[Tile], Tile] = lambda tile: tile
+    """The tile meant by one that leaves numbers out, as `128x128x8` does."""
+
+    @property
+    def kind(self) -> int:
+        """How many numbers its blocks have: 1 for edges, 3 for block tiles."""
+        return len(self.default[0].block)
 
 
 def edges(low: int, high: int, *, because: str) -> TileSpace:
@@ -207,6 +225,9 @@ class Variant:
 
     default: bool = True
     """Whether a sweep that names no variants runs it."""
+
+    after: str = ""
+    """The variant it changes one thing of: its predecessor on the ladder; empty: not a step."""
 
     name: str = ""
     op: str = ""

@@ -51,7 +51,7 @@ def parse_sizes(
 
 def parse_tiles(text: str, flag: str = "--tiles") -> tuple[Tile, ...]:
     """Tiles: edges (`16`, `1..32`) and block tiles (`128x128x8/8x8/s3`)."""
-    expects = "a tile is 16, 1..32, 1..64:x2 or 128x128x8"
+    expects = "a tile is 16, 1..32, 1..64:x2, 128x128x8 or 128x128x8/8x8/s3"
 
     def one(item: str) -> Iterator[Tile]:
         if "x" in item and ".." not in item:
@@ -61,7 +61,7 @@ def parse_tiles(text: str, flag: str = "--tiles") -> tuple[Tile, ...]:
                 tile = Tile.parse(item)
             except ValueError:
                 raise UsageError(f"{flag}: '{shown(item)}' is not understood; {expects}") from None
-            for number in (*tile.block, *tile.thread, tile.stages):
+            for number in (*tile.block, *tile.thread, tile.stages, tile.splits):
                 _bounded(str(number), item, flag, expects)
             yield tile
         else:

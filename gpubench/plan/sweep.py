@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Tile, Timer, Variant
+from gpubench.model import (
+    Cache,
+    CudaVariant,
+    Point,
+    Problem,
+    Scope,
+    Tile,
+    TileSpace,
+    Timer,
+    Variant,
+)
 from gpubench.plan.config import Sweep
 from gpubench.plan.descriptor import NAME_RULE, described_by, is_name
 from gpubench.plan.ranges import shown
@@ -74,9 +84,20 @@ def _caches(sweep: Sweep, scope: Scope) -> tuple[Cache, ...]:
 
 
 def _tiles(variant: Variant, asked: tuple[Tile, ...]) -> tuple[Tile | None, ...]:
+    """What a variant runs at: the tiles asked for, as far as they are of its kind, or its own.
+
+    Edges (`16`) and block tiles (`128x128x8`) are different kinds: `--tiles 1..32` chooses among
+    edges and says nothing about block tiles.
+    """
     if variant.tiles is None:
         return (None,)
-    return asked or variant.tiles.default
+    return _of_kind(variant.tiles, asked) or variant.tiles.default
+
+
+def _of_kind(space: TileSpace, asked: Iterable[Tile]) -> tuple[Tile, ...]:
+    """The tiles of a space's kind, completed, repeats dropped."""
+    same = (space.complete(tile) for tile in asked if len(tile.block) == space.kind)
+    return tuple(dict.fromkeys(same))
 
 
 def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) -> None:
@@ -85,7 +106,7 @@ def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) ->
         if variant.tiles is None:
             continue
         with described_by(variant.path):
-            refusals = [variant.tiles.refuse(tile) for tile in asked]
+            refusals = [variant.tiles.refuse(variant.tiles.complete(tile)) for tile in asked]
         if None in refusals or not refusals:
             return
         reasons.append(f"{variant.name} {refusals[0]}")

@@ -11,6 +11,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 VARIANT = CudaVariant(
     idea="one thread per element of C, neighbours in one row: coalesced loads, no reuse",
+    after="naive_uncoalesced",
     tiles=edges(1, 32, because="EDGE×EDGE threads, and a block holds at most 1024"),
     launch=launch,
     reuse=lambda _tile: (1, 1),

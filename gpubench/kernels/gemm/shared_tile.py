@@ -11,6 +11,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 VARIANT = CudaVariant(
     idea="tiles of A and B in shared memory: each load from global memory is used TILE times",
+    after="naive",
     tiles=edges(1, 32, because="TILE×TILE threads, and a block holds at most 1024"),
     launch=launch,
     reuse=lambda tile: (tile.edge, tile.edge),

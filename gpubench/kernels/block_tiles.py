@@ -1,0 +1,101 @@
+"""Spaces of block tiles: what each number may be, and what they must be together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+from gpubench.model import Tile, TileSpace
+
+STATIC_SHARED_BYTES = 48 * 1024
+"""Shared memory that a kernel may declare with a fixed size (CUDA C++ Programming Guide)."""
+
+MOST_SHARED_BYTES = 227 * 1024
+"""Shared memory a block may have, asked for at launch, on compute capability 9.0."""
+
+
+def blocks(
+    *,
+    rows: Sequence[int],
+    columns: Sequence[int],
+    depths: Sequence[int],
+    threads: Sequence[str],
+    stages: Sequence[int] = (1,),
+    splits: Sequence[int] = (1,),
+    default: Sequence[str],
+    together: Callable[[Tile], str | None] = lambda _tile: None,
+) -> TileSpace:
+    """Block tiles BM×BN×BK with a tile per thread, such as `128x128x8/8x8`.
+
+    Each number is one of those given for it; `together` says what else is wrong with a tile, or
+    None. A block tile named without its thread tile means the first default of that block, or the
+    first legal tile.
+    """
+    axes = (
+        ("BM", rows, lambda tile: tile.block[0]),
+        ("BN", columns, lambda tile: tile.block[1]),
+        ("BK", depths, lambda tile: tile.block[2]),
+        ("a thread tile", threads, lambda tile: "x".join(map(str, tile.thread))),
+        ("stages", stages, lambda tile: tile.stages),
+        ("splits of K", splits, lambda tile: tile.splits),
+    )
+
+    def refuse(tile: Tile) -> str | None:
+        if len(tile.block) != len(("BM", "BN", "BK")):
+            return f"takes a block tile such as {default[0]}, not {tile}"
+        for name, values, of in axes:
+            if of(tile) not in values:
+                some = " or ".join(map(str, values))
+                return f"takes {name} {some}, not {of(tile) or 'none'}"
+        return together(tile)
+
+    every = (
+        Tile(block=(m, n, k), thread=_pair(thread), stages=stage, splits=split)
+        for m, n, k, thread, stage, split in product(rows, columns, depths, threads, stages, splits)
+    )
+    legal = tuple(tile for tile in every if refuse(tile) is None)
+    defaults = tuple(map(Tile.parse, default))
+
+    def complete(tile: Tile) -> Tile:
+        if tile.thread or len(tile.block) != len(("BM", "BN", "BK")):
+            return tile
+        alike = (
+            one
+            for one in (*defaults, *legal)
+            if one.block == tile.block
+            and tile.stages in {1, one.stages}
+            and tile.splits in {1, one.splits}
+        )
+        return next(alike, tile)
+
+    return TileSpace(refuse=refuse, default=defaults, legal=legal, complete=complete)
+
+
+def _pair(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))
+
+
+def threads_of(tile: Tile) -> int:
+    """Threads a block of BM×BN has when each computes its thread tile."""
+    (bm, bn, _), (tm, tn) = tile.block, tile.thread
+    return bm * bn // (tm * tn)
+
+
+def at_most_1024_threads(tile: Tile) -> str | None:
+    """Why a block cannot have the threads that a tile asks for, or None."""
+    (bm, bn, _), (tm, tn) = tile.block, tile.thread
+    if bm % tm or bn % tn:
+        return f"{tile}: {tm}x{tn} a thread does not divide {bm}x{bn}"
+    if threads_of(tile) > 1024:  # noqa: PLR2004 # CUDA's limit, named in the message
+        return f"{tile}: {threads_of(tile)} threads, and a block holds at most 1024"
+    return None
+
+
+def whole_warps(tile: Tile) -> str | None:
+    """Why a tile is not made of warps of 4×8 threads, or None."""
+    if reason := at_most_1024_threads(tile):
+        return reason
+    (bm, bn, _), (tm, tn) = tile.block, tile.thread
+    if bm % (4 * tm) or bn % (8 * tn):
+        return f"{tile}: a warp of 4x8 threads covers {4 * tm}x{8 * tn}, which does not divide it"
+    return None

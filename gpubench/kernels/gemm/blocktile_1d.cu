@@ -1,0 +1,58 @@
+// blocktile_1d: a block computes a BM×BN tile of C, and each thread TM elements of one column.
+//
+// Against `shared_tile`: there each multiply-add read two operands from shared memory, and that
+// was the bottleneck. Here a thread keeps TM sums in registers. For one k it reads one element of
+// B and TM of A: TM + 1 reads for TM multiply-adds instead of 2·TM, and the block needs only
+// BM·BN/TM threads, so its tile may be larger than 1024 elements: each element fetched from global
+// memory serves BN (of A) or BM (of B) multiply-adds.
+//
+// Access: a warp's threads lie side by side along a row of C. Their element of B is a row of 32
+// neighbours (no bank conflict), their elements of A are the same for all (a broadcast). Tiles are
+// loaded element by element; BK neighbours of A's row, BN of B's.
+//
+// The limit is still shared memory: as TM grows a multiply-add costs one read of A, never less.
+// `blocktile_2d` divides that one too.
+//
+// Elements outside the matrices are loaded as 0, so any M, N, K works with any tile.
+
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
+__global__ void __launch_bounds__(BM * BN / TM)
+blocktile_1d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  static_assert(TN == 1, "a thread computes one column");
+  constexpr int THREADS = BM * BN / TM;
+  __shared__ Scalar a_tile[BM][BK];
+  __shared__ Scalar b_tile[BK][BN];
+
+  const int t = threadIdx.x;
+  const int row0 = blockIdx.y * BM;
+  const int col0 = blockIdx.x * BN;
+  const int y = t / BN * TM;  // the thread's first row within the tile, and its column
+  const int x = t % BN;
+
+  Scalar sum[TM] = {};
+  for (int k0 = 0; k0 < K; k0 += BK) {
+    for (int i = t; i < BM * BK; i += THREADS) {
+      const int row = row0 + i / BK;
+      const int k = k0 + i % BK;
+      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
+    }
+    for (int i = t; i < BK * BN; i += THREADS) {
+      const int k = k0 + i / BN;
+      const int col = col0 + i % BN;
+      b_tile[i / BN][i % BN] = k < K && col < N ? B[static_cast<size_t>(k) * N + col] : Scalar(0);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      const Scalar b = b_tile[k][x];
+#pragma unroll
+      for (int i = 0; i < TM; ++i) sum[i] += a_tile[y + i][k] * b;
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    const int row = row0 + y + i;
+    if (row < M && col0 + x < N) C[static_cast<size_t>(row) * N + col0 + x] = sum[i];
+  }
+}

@@ -1,0 +1,26 @@
+"""A BM×BN tile of C a block, TM elements of one column a thread."""
+
+from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, threads_of
+from gpubench.model import CudaVariant, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """One block per tile of C, the grid's x over columns."""
+    bm, bn, _ = tile.block
+    return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
+
+
+VARIANT = CudaVariant(
+    idea="TM elements of a column per thread: one read of B serves TM multiply-adds",
+    after="shared_tile",
+    tiles=blocks(
+        rows=(64, 128),
+        columns=(32, 64),
+        depths=(8, 16),
+        threads=("8x1", "16x1"),
+        default=("64x64x8/8x1", "128x64x16/16x1"),
+        together=at_most_1024_threads,
+    ),
+    launch=launch,
+    reuse=lambda tile: tile.block[:2],
+)

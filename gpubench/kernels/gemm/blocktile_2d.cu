@@ -1,0 +1,66 @@
+// blocktile_2d: each thread computes a TM×TN tile of C as outer products held in registers.
+//
+// Against `blocktile_1d`: for one k a thread reads TM elements of A's column and TN of B's row into
+// registers and makes TM·TN multiply-adds of them. Reads of shared memory per multiply-add fall
+// from 1 + 1/TM to 1/TN + 1/TM: at 8×8 a quarter of one.
+//
+// Access: a thread's TM rows and TN columns are contiguous, and neighbouring threads are TN columns
+// apart, so a warp's reads of B are strided by TN: at TN = 8 a quarter of the banks serves the
+// whole warp. A's column lies strided by BK in shared memory. Both are read one element at a time.
+//
+// The limit is the number of instructions: 16 loads for 64 multiply-adds at 8×8, and bank
+// conflicts on top. `vectorized` reads four elements an instruction.
+
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN))
+blocktile_2d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  constexpr int THREADS = (BM / TM) * (BN / TN);
+  __shared__ Scalar a_tile[BM][BK];
+  __shared__ Scalar b_tile[BK][BN];
+
+  const int t = threadIdx.x;
+  const int row0 = blockIdx.y * BM;
+  const int col0 = blockIdx.x * BN;
+  const int y = t / (BN / TN) * TM;
+  const int x = t % (BN / TN) * TN;
+
+  Scalar sum[TM][TN] = {};
+  for (int k0 = 0; k0 < K; k0 += BK) {
+    for (int i = t; i < BM * BK; i += THREADS) {
+      const int row = row0 + i / BK;
+      const int k = k0 + i % BK;
+      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
+    }
+    for (int i = t; i < BK * BN; i += THREADS) {
+      const int k = k0 + i / BN;
+      const int col = col0 + i % BN;
+      b_tile[i / BN][i % BN] = k < K && col < N ? B[static_cast<size_t>(k) * N + col] : Scalar(0);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      Scalar a[TM];
+      Scalar b[TN];
+#pragma unroll
+      for (int i = 0; i < TM; ++i) a[i] = a_tile[y + i][k];
+#pragma unroll
+      for (int j = 0; j < TN; ++j) b[j] = b_tile[k][x + j];
+#pragma unroll
+      for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; ++j) sum[i][j] += a[i] * b[j];
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    const int row = row0 + y + i;
+    if (row >= M) break;
+#pragma unroll
+    for (int j = 0; j < TN; ++j) {
+      const int col = col0 + x + j;
+      if (col < N) C[static_cast<size_t>(row) * N + col] = sum[i][j];
+    }
+  }
+}

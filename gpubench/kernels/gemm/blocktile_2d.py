@@ -1,0 +1,26 @@
+"""A TM×TN tile of C per thread, computed as outer products in registers."""
+
+from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, threads_of
+from gpubench.model import CudaVariant, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """One block per tile of C, the grid's x over columns."""
+    bm, bn, _ = tile.block
+    return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
+
+
+VARIANT = CudaVariant(
+    idea="TM×TN elements per thread as outer products in registers, from shared memory",
+    after="blocktile_1d",
+    tiles=blocks(
+        rows=(64, 128),
+        columns=(64, 128),
+        depths=(8, 16),
+        threads=("4x4", "8x8"),
+        default=("128x128x8/8x8", "64x64x8/4x4"),
+        together=at_most_1024_threads,
+    ),
+    launch=launch,
+    reuse=lambda tile: tile.block[:2],
+)

@@ -1,0 +1,26 @@
+"""Warps of 4×8 threads that compute compact rectangles of C."""
+
+from gpubench.kernels.block_tiles import blocks, threads_of, whole_warps
+from gpubench.model import CudaVariant, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """One block per tile of C, the grid's x over columns."""
+    bm, bn, _ = tile.block
+    return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
+
+
+VARIANT = CudaVariant(
+    idea="a warp computes a 4·TM × 8·TN rectangle, its reads of shared memory without conflicts",
+    after="vectorized",
+    tiles=blocks(
+        rows=(64, 128),
+        columns=(64, 128),
+        depths=(8, 16),
+        threads=("4x4", "8x8"),
+        default=("128x128x16/8x8", "64x128x16/8x8"),
+        together=whole_warps,
+    ),
+    launch=launch,
+    reuse=lambda tile: tile.block[:2],
+)
