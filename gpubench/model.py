@@ -190,6 +190,11 @@ class Launch:
         return (self, *self.then)
 
     @property
+    def main(self) -> Launch:
+        """The launch of the kernel that bears the variant's name, or the first if none does."""
+        return next((one for one in self.sequence if not one.kernel), self)
+
+    @property
     def blocks(self) -> int:
         """Blocks in the grid."""
         return math.prod(self.grid)
@@ -256,6 +261,9 @@ class CudaVariant(Variant):
     launch: Callable[[Tile, Problem], Launch]
     fit: Callable[[Launch, Tile, Problem, Gpu], Launch] | None = None
     """The launch fitted to a GPU, for grids that follow the device; None: `launch` suits any."""
+
+    capability: tuple[int, int] = (0, 0)
+    """The lowest compute capability that has what the kernel needs."""
 
     refuse: Callable[[Tile, Problem], str | None] = lambda _tile, _problem: None
     """Why the kernel cannot take a problem with a legal tile, or None."""

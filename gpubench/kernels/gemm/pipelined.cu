@@ -13,37 +13,7 @@
 // What remains is the multiplying loop itself: where the compiler puts the loads from shared
 // memory, and in which register banks it keeps the operands. `register_banks` is about that.
 
-__device__ __forceinline__ void copy_async(void* to, const void* from, int bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  if (bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-  } else if (bytes == 8) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(at), "l"(from) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from) : "memory");
-  }
-#else  // before capability 8.0 a copy waits; the order of things stays the same
-  for (int i = 0; i < bytes / 4; ++i) {
-    static_cast<int*>(to)[i] = static_cast<const int*>(from)[i];
-  }
-#endif
-}
-
-// Closes the group of copies requested since the last call.
-__device__ __forceinline__ void commit_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-// Waits until at most PENDING of this thread's groups are still under way.
-template <int PENDING>
-__device__ __forceinline__ void await_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-#endif
-}
+#include "../async_copy.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))
@@ -83,7 +53,7 @@ pipelined(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
       const int row = i / 8 % BM;
       Scalar* const to = a + k * A_ROW * WIDTH + row;
       if (row0 + row < M && k < K - k0) {
-        copy_async(to, A + static_cast<size_t>(row0 + row) * K + k0 + k, sizeof(Scalar));
+        copy_async<sizeof(Scalar)>(to, A + static_cast<size_t>(row0 + row) * K + k0 + k);
       } else {
         *to = 0;
       }
@@ -96,11 +66,11 @@ pipelined(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
       if (k >= K - k0 || col >= N) {
         b[i] = Vector{};
       } else if (b_aligned) {
-        copy_async(&b[i], from, 16);
+        copy_async<16>(&b[i], from);
       } else {
         for (int e = 0; e < WIDTH; ++e) {
           if (col + e < N) {
-            copy_async(&b[i].of[e], from + e, sizeof(Scalar));
+            copy_async<sizeof(Scalar)>(&b[i].of[e], from + e);
           } else {
             b[i].of[e] = 0;
           }

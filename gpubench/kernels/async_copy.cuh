@@ -1,0 +1,45 @@
+// async_copy: copies from global to shared memory that nobody waits for until told to.
+//
+// cuda_pipeline.h has the same three calls; NVRTC finds no such header without the CUDA toolkit.
+
+#pragma once
+
+// BYTES are 4, 8 or 16, and both addresses multiples of them. Before compute capability 8.0 the
+// copy passes through a register and is finished at once.
+template <int BYTES>
+__device__ __forceinline__ void copy_async(void* to, const void* from) {
+#ifndef __CUDA_ARCH__  // a host that emulates CUDA
+  __pipeline_memcpy_async(to, from, BYTES);
+#elif __CUDA_ARCH__ >= 800
+  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if (BYTES == 16) {  // past the L1 cache, which has no use for it
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(BYTES)
+                 : "memory");
+  }
+#else
+  for (int i = 0; i < BYTES / 4; ++i) {
+    static_cast<int*>(to)[i] = static_cast<const int*>(from)[i];
+  }
+#endif
+}
+
+// Closes the group of the copies that this thread has requested since the last call.
+__device__ __forceinline__ void commit_copies() {
+#ifndef __CUDA_ARCH__
+  __pipeline_commit();
+#elif __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most PENDING groups of this thread are still under way.
+template <int PENDING>
+__device__ __forceinline__ void await_copies() {
+#ifndef __CUDA_ARCH__
+  __pipeline_wait_prior(PENDING);
+#elif __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
+}
