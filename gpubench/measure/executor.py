@@ -40,6 +40,9 @@ class Executor(Protocol):
     def copy_gbytes_per_s(self) -> float:
         """The measured rate of a copy on the device, bytes read and written."""
 
+    def next_round(self) -> None:
+        """Start afresh: where code and data lie in memory moves times, so no round shares it."""
+
     def measure(self, point: Point, share_s: float | None = None) -> Measurement:
         """Measure a point once; what goes wrong becomes its status and reason.
 
@@ -93,9 +96,14 @@ class InProcess:
         with self._runner.phase("warming up"):
             return self._backend.copy_gbytes_per_s()
 
-    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+    def next_round(self) -> None:
+        """Nothing: this process is the only one."""
+
+    def measure(
+        self, point: Point, share_s: float | None = None, earlier: Measurement | None = None
+    ) -> Measurement:
         """As the runner does it."""
-        return self._runner.measure(point, share_s)
+        return self._runner.measure(point, share_s, earlier)
 
 
 def open_backend(device: str, timer: Timer = Timer.EVENTS) -> Backend:

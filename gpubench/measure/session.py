@@ -153,6 +153,8 @@ def _rounds(
     remaining = list(points)
     for round_number in range(1, timing.rounds + 1):
         order.shuffle(remaining)
+        if round_number > 1 and any(len(rows[point]) < round_number for point in remaining):
+            executor.next_round()
         for point in tuple(remaining):
             cost_s = 0.0
             if len(rows[point]) < round_number:
