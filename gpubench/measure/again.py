@@ -41,9 +41,9 @@ def _one_or_both(items: Iterable[str]) -> str:
     return "both" if "," in listed else listed
 
 
-def source_hashes() -> dict[str, str]:
-    """The source hash of every variant that is here, by name."""
-    return {variant.name: source_hash(variant) for variant in variants()}
+def source_hashes() -> dict[tuple[str, str], str]:
+    """The source hash of every variant that is here, by operation and name."""
+    return {(variant.op, variant.name): source_hash(variant) for variant in variants()}
 
 
 def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:

@@ -43,20 +43,20 @@ def rerun(comparison: Comparison[Key], base: Table, new: Table) -> tuple[Table, 
         new = new.with_rows((_every_other(one, 1) for one in rows), SOURCE, instead=True)
         notes.append(
             f"--rerun measured {counted(len(of_both), 'point')} with the same kernels for both "
-            f"sides, in turns, {ROUNDS} rounds each; they are judged by these rounds alone"
+            f"sides, in turns, {ROUNDS} rounds or more each; they are judged by these rounds alone"
         )
     if of_new:
         rows = _measured(new, of_new, ROUNDS)
         new = new.with_rows(rows, SOURCE, instead=False)
         notes.append(
-            f"--rerun added {ROUNDS} rounds to the new side of {counted(len(of_new), 'point')}; "
-            "the base's kernels are not here"
+            f"--rerun added {ROUNDS} rounds or more to the new side of "
+            f"{counted(len(of_new), 'point')}; the base's kernels are not here"
         )
     return base, new, notes
 
 
-def _is_here(side: Table, key: Key, here: dict[str, str]) -> bool:
-    return all(one.source_hash == here.get(one.variant) for one in side.points[key])
+def _is_here(side: Table, key: Key, here: dict[tuple[str, str], str]) -> bool:
+    return all(one.source_hash == here.get((one.op, one.variant)) for one in side.points[key])
 
 
 def _measured(side: Table, keys: Iterable[Key], rounds: int) -> list[Row]:

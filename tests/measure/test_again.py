@@ -60,6 +60,11 @@ def test_another_machine_is_refused(backend: FakeBackend) -> None:
     assert not backend.events
 
 
+def test_variants_of_one_name_are_told_apart_by_their_operation() -> None:
+    hashes = again.source_hashes()
+    assert hashes["gemm", "cpu_blas"] != hashes["gemv", "cpu_blas"]
+
+
 def test_the_options_of_a_covering_sweep_are_those_of_the_command_line() -> None:
     hot = replace(tiled(32, "4"), cache=Cache.HOT, dtype="float64", timer=Timer.CUPTI)
     assert covering([tiled(16, "8"), hot]) == {
