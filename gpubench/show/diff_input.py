@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +29,9 @@ class Table:
     files: tuple[Path, ...]
     """The file of each row."""
 
+    names: str = ""
+    """`base.csv`, or `base-1.csv and 4 more`."""
+
     @cached_property
     def points(self) -> dict[Key, list[Row]]:
         """The rows of each point, in the order of the files."""
@@ -45,23 +48,21 @@ class Table:
             files.setdefault(one.key, []).append(path)
         return {key: pooled(rows, files[key]) for key, rows in self.points.items()}
 
-    @property
-    def names(self) -> str:
-        """`base.csv`, or `base-1.csv and 4 more`."""
-        files = list(dict.fromkeys(self.files))
-        return f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else str(files[0])
-
     def chosen(self, keep: Callable[[Row], bool]) -> Table:
         """The side with some of its rows."""
         pairs = [pair for pair in zip(self.rows, self.files, strict=True) if keep(pair[0])]
-        return Table(rows=tuple(row for row, _ in pairs), files=tuple(path for _, path in pairs))
+        return replace(
+            self, rows=tuple(row for row, _ in pairs), files=tuple(path for _, path in pairs)
+        )
 
     def with_rows(self, rows: Iterable[Row], source: str, *, instead: bool) -> Table:
         """The side with fresh rows, beside what it knows of their points or instead of it."""
         fresh = tuple(rows)
         keys = {one.key for one in fresh}
         kept = self.chosen(lambda one: not (instead and one.key in keys))
-        return Table(rows=kept.rows + fresh, files=kept.files + (Path(source),) * len(fresh))
+        return replace(
+            self, rows=kept.rows + fresh, files=kept.files + (Path(source),) * len(fresh)
+        )
 
 
 def read_table(paths: Sequence[Path]) -> Table:
@@ -82,7 +83,8 @@ def read_table(paths: Sequence[Path]) -> Table:
             _check(one, path)
         rows += of_file
         files += [path] * len(of_file)
-    return Table(rows=tuple(rows), files=tuple(files))
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return Table(rows=tuple(rows), files=tuple(files), names=f"{paths[0]}{more}")
 
 
 def _check(one: Row, path: Path) -> None:
