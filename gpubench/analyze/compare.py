@@ -224,13 +224,11 @@ class _Effect:
     def _way(self, drift: float, p: float | None, limits: Limits) -> int:
         """1: slower than the drift explains, by more than chance and what matters; -1: faster.
 
-        Without a test, every pair of rounds must say so.
+        The whole interval must say so. Without a test that is every pair of rounds.
         """
-        if p is None:
-            return (self.low - drift > self.margin) - (self.high - drift < -self.margin)
-        if p > limits.q:
+        if p is not None and p > limits.q:
             return 0
-        return (self.log - drift > self.margin) - (self.log - drift < -self.margin)
+        return (self.low - drift > self.margin) - (self.high - drift < -self.margin)
 
     @property
     def _log_cycles(self) -> float | None:

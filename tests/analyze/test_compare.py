@@ -94,8 +94,17 @@ def test_a_time_that_the_clock_explains_is_no_regression() -> None:
 def test_a_shift_in_cycles_is_a_regression_whatever_the_clock_did() -> None:
     assert finding(side(clock=1980), side(factor=1.05, clock=1980)).verdict == Verdict.SLOWER
     assert finding(side(clock=1980), side(factor=1.10, clock=1900)).verdict == Verdict.SLOWER
-    # 2.1 % of which the clock made 0.1: the cycles are within the threshold, but not thanks to it.
-    assert finding(side(clock=1980), side(factor=1.021, clock=1978)).verdict == Verdict.SLOWER
+    # 3 %, of which the clock made 1: the cycles are within the threshold, but not thanks to it.
+    partly = side(factor=1.03, clock=1980 / 1.01)
+    assert finding(side(clock=1980), partly).verdict == Verdict.SLOWER
+
+
+def test_a_median_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -> None:
+    found = finding(side(), side(factor=1.022))
+    assert found.verdict == Verdict.AMBIGUOUS
+    assert found.ratio == pytest.approx(1.022)
+    assert found.p_adjusted is not None
+    assert found.p_adjusted < 0.01
 
 
 def test_without_a_clock_on_both_sides_the_clock_explains_nothing() -> None:
@@ -190,7 +199,7 @@ def test_without_a_blas_nothing_is_put_down_to_the_machine() -> None:
 def test_sweeps_of_a_side_that_disagree_confirm_nothing() -> None:
     low, high = side().sweeps_us[0], side(factor=1.12).sweeps_us[0]
     agreed = finding(Side(sweeps_us=(low, low)), Side(sweeps_us=(high, high)))
-    split = finding(Side(sweeps_us=(low, low, high)), Side(sweeps_us=(high, high, high)))
+    split = finding(Side(sweeps_us=(low, low, low, low, high)), Side(sweeps_us=(high,) * 5))
     assert agreed.verdict == Verdict.SLOWER
     assert (split.verdict, split.reason) == (Verdict.AMBIGUOUS, "its sweeps disagree")
     assert split.p_adjusted is not None
