@@ -18,6 +18,10 @@ class DeviceUnavailableError(GpubenchError):
     """The device asked for is not there: what is missing and how to get it."""
 
 
+class DeviceBusyError(GpubenchError):
+    """The device is there, and another sweep measures on it."""
+
+
 class CompileError(Exception):
     """A kernel does not compile. The point becomes an `error` row; the sweep goes on."""
 

@@ -7,7 +7,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpubench.errors import DeviceUnavailableError
+from gpubench.errors import DeviceBusyError
 from gpubench.measured import Device
 
 LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
@@ -28,21 +28,19 @@ class DeviceLock:
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        """Raises DeviceUnavailableError naming the holder, and since when it holds."""
+        """Raises DeviceBusyError naming the holder, and since when it holds."""
         if self._path is None:
             return
         try:
             descriptor = _open(self._path)
         except OSError as error:
-            raise DeviceUnavailableError(
-                f"cannot lock the GPU: {self._path}: {error.strerror}"
-            ) from error
+            raise DeviceBusyError(f"cannot lock the GPU: {self._path}: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
-            raise DeviceUnavailableError(
+            raise DeviceBusyError(
                 f"{self._device} is being measured by {holder or 'another gpubench'}: "
                 "two sweeps on one GPU would measure each other; wait, or end that one"
             ) from error

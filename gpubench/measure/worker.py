@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
-from gpubench.errors import DeviceUnavailableError
+from gpubench.errors import DeviceBusyError, DeviceUnavailableError
 from gpubench.measure.child import Built, Done, Opened, Raised
 from gpubench.measure.lock import DeviceLock
 from gpubench.measured import Device, Measurement
@@ -46,8 +46,8 @@ class ChildLostError(Exception):
 class Worker:
     """An `Executor` whose points run in a child process, replaced when a point takes it down.
 
-    Raises DeviceUnavailableError where the device or the timer asked for is missing, or where
-    another sweep holds the GPU.
+    Raises DeviceUnavailableError where the device or the timer asked for is missing, DeviceBusyError
+    where another sweep holds the GPU.
     """
 
     def __init__(self, device: str, timer: Timer) -> None:
@@ -68,7 +68,7 @@ class Worker:
         self._lock = DeviceLock(self._device)
         try:
             self._lock.take()
-        except DeviceUnavailableError:
+        except DeviceBusyError:
             self._end()
             raise
 
@@ -102,8 +102,7 @@ class Worker:
 
     def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
         """Tell the child how to measure; later children will be told the same."""
-        if self._policy:
-            self._spent_s.clear()
+        self._spent_s.clear()
         self._policy = timing, seed, fill
         self._childs_s = {}
         self._faults.clear()

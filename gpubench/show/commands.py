@@ -10,7 +10,6 @@ from pathlib import Path
 from rich.text import Text
 
 from gpubench.analyze.gaps import judge_gaps, launch_gaps
-from gpubench.backends.cuda.devices import cuda_devices
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.selfcheck import selfcheck_rows
@@ -25,6 +24,8 @@ from gpubench.show.curve import curves
 from gpubench.show.progress import progress
 from gpubench.show.tables import comparison, console, gap_table, results, spans, table
 from gpubench.timing import Timing
+
+WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
 COMPARE_DEFAULTS = Sweep(timing=Timing(launch_limit_s=1.0))
 """compare-cublas looks for each variant's best tile: a launch over a second is never that."""
@@ -74,21 +75,16 @@ def run_compare_cublas(
         options, config = _begun(resume, option_texts(options, config)), None
     sweep = read_sweep(options, config, COMPARE_DEFAULTS)
     if sweep.device == "cpu":
-        raise UsageError(
-            "compare-cublas needs an NVIDIA GPU; "
-            "'gpubench sweep --device cpu' compares against the CPU's BLAS"
-        )
-    try:
-        cuda_devices()
-    except DeviceUnavailableError as error:
-        raise DeviceUnavailableError(
-            f"compare-cublas needs an NVIDIA GPU: {error}; "
-            "'gpubench sweep --device cpu' compares against the CPU's BLAS"
-        ) from error
+        raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
     if sweep.variants:
         sweep = replace(sweep, variants=tuple(dict.fromkeys((*sweep.variants, "cublas"))))
     sweep = replace(sweep, device=sweep.device.replace("auto", "cuda"))
-    outcome = _measure(sweep, resume=resume is not None, force=force)
+    try:
+        outcome = _measure(sweep, resume=resume is not None, force=force)
+    except DeviceUnavailableError as error:
+        raise DeviceUnavailableError(
+            f"compare-cublas needs an NVIDIA GPU: {error}; {WITHOUT_GPU}"
+        ) from error
     console().print(comparison(outcome.rows))
     return _conclude(outcome)
 

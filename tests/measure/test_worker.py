@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from fakes import CPU, point
 
-from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import MOST_FAULTS, Worker
@@ -169,7 +169,7 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
     worker.measure(at(folder, 4))
     worker.measure(at(folder, 1))
     assert worker.spent_s["sampling"] > once > 0
-    assert worker.spent_s["starting"] > 0
+    assert worker.spent_s["starting"] > 0  # of the child after the first
 
 
 def test_the_child_ends_with_its_worker() -> None:
@@ -247,7 +247,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_second_sweep_on_a_gpu_is_told_who_holds_it_and_since_when(locks: Path) -> None:
     first, second = DeviceLock(GPU), DeviceLock(GPU)
     first.take()
-    with pytest.raises(DeviceUnavailableError) as refused:
+    with pytest.raises(DeviceBusyError) as refused:
         second.take()
     assert f"NVIDIA T1 is being measured by process {os.getpid()} since 2" in str(refused.value)
     first.give_back()
@@ -287,6 +287,6 @@ def test_a_lock_ends_with_its_process(locks: Path) -> None:
 def test_a_lock_follows_no_symbolic_link(locks: Path) -> None:
     (locks / "precious").write_text("precious")
     (locks / "gpubench-GPU-test-0001.lock").symlink_to(locks / "precious")
-    with pytest.raises(DeviceUnavailableError, match="cannot lock the GPU"):
+    with pytest.raises(DeviceBusyError, match="cannot lock the GPU"):
         DeviceLock(GPU).take()
     assert (locks / "precious").read_text() == "precious"
