@@ -46,7 +46,7 @@ class ChildLostError(Exception):
 class Worker:
     """An `Executor` whose points run in a child process, replaced when a point takes it down.
 
-    Raises DeviceUnavailableError where the device or the timer asked for is missing, DeviceBusyError
+    Raises DeviceUnavailableError where the device or the timer is missing, DeviceBusyError
     where another sweep holds the GPU.
     """
 
