@@ -116,9 +116,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(a=other, b=name).ratio()
 
-    nearest = max(
-        known, key=likeness, default=""
-    )  # of equals the first: known things have an order
+    nearest = max(known, key=likeness, default="")  # of equals the first
     near = likeness(nearest) >= ALIKE
     hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known)}"
     return f"unknown {kind} '{shown(name)}'; {hint}"
