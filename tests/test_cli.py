@@ -428,6 +428,32 @@ def test_a_kernel_of_ones_own_is_swept_beside_ours(tmp_path: Path) -> None:
     ]
 
 
+def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    for name, build in {
+        "right": "lambda a, b, c: np.matmul(a, b, out=c)",
+        "wrong": "lambda a, b, c: None",
+        "unbuilt": "1 / 0",
+        "raising": "lambda a, b, c: 1 / 0",
+        "ending": "lambda a, b, c: __import__('os')._exit(3)",
+    }.items():
+        text = OWN.replace("lambda a, b, c: np.matmul(a, b, out=c)", build)
+        (tmp_path / "own" / f"{name}.py").write_text(text)
+    done = run(
+        tmp_path,
+        *(*SWEEP, "--kernels", "own", "--variants", "right,wrong,unbuilt,raising,ending"),
+        *("--sizes", "8", "--tiles", "1", *QUICKER, "-o", "a.csv"),
+    )
+    assert (done.code, "Traceback" in done.err) == (1, False)
+    assert {one.variant: one.status for one in read(tmp_path / "a.csv")} == {
+        "right": "ok",
+        "wrong": "wrong",
+        "unbuilt": "error",
+        "raising": "error",
+        "ending": "error",
+    }
+
+
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, *SWEEP, "--dry-run", "--sizes", "8,16", "--variants", "cpu_blas")
     assert (done.code, done.err, done.files) == (0, "", [])
