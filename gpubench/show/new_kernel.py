@@ -114,20 +114,20 @@ def cuda_source(start: CudaVariant, name: str) -> str:
 
 
 def description(start: CudaVariant, name: str) -> str:
-    """The description of `start` as that of `name`, with its idea to fill in."""
-    text = start.path.read_text(encoding="utf-8")
+    """The description of `start` as that of `name`, the step after it, with its idea to fill in."""
+    text = _renamed(start.path.read_text(encoding="utf-8"), start, name)
     tree = ast.parse(text)
-    idea = next(
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.keyword) and node.arg == "idea"
-    )
-    head = tree.body[0]
     lines = text.splitlines(keepends=True)
-    lines[idea.lineno - 1 : idea.end_lineno] = [f'    idea="what {name} teaches, in a line",\n']
+    new = {
+        "idea": f'    idea="what {name} teaches, in a line",\n    after="{start.name}",\n',
+        "after": "",
+    }
+    fields = [one for one in ast.walk(tree) if isinstance(one, ast.keyword) and one.arg in new]
+    for field in sorted(fields, key=lambda one: one.lineno, reverse=True):
+        lines[field.lineno - 1 : field.value.end_lineno] = [new[str(field.arg)]]
     if ast.get_docstring(tree) is not None:
-        lines[head.lineno - 1 : head.end_lineno] = [f'"""{name}: what it does, in a line."""\n']
-    return _renamed("".join(lines), start, name)
+        lines[: tree.body[0].end_lineno] = [f'"""{name}: what it does, in a line."""\n']
+    return "".join(lines)
 
 
 def _renamed(text: str, start: CudaVariant, name: str) -> str:

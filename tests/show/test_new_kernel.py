@@ -45,7 +45,8 @@ def test_the_pair_is_the_plainest_kernel_under_the_new_name(tmp_path: Path) -> N
     assert isinstance(naive, CudaVariant)
     assert mine.source == tmp_path / "gemm" / "mine.cu"
     assert code_of(mine) == code_of(naive)
-    assert "naive" not in mine.path.read_text()
+    assert mine.path.read_text().count("naive") == 1
+    assert mine.after == "naive"
     tile = Tile((16,))
     assert mine.launch(tile, PROBLEM) == naive.launch(tile, PROBLEM)
 
@@ -76,6 +77,7 @@ def test_every_kernel_that_stands_alone_may_be_the_start(tmp_path: Path, start: 
     assert isinstance(mine, CudaVariant)
     assert code_of(mine) == code_of(start)
     assert (mine.dtypes, mine.tiles.default) == (start.dtypes, start.tiles.default)
+    assert (mine.after, mine.idea) == (start.name, "what mine teaches, in a line")
 
 
 def test_the_next_commands_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
