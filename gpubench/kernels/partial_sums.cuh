@@ -20,7 +20,7 @@ __device__ void partial_sums(const Scalar* parts, Scalar* y, int N, int count) {
 
   Scalar sum = 0;
   if (column < N) {
-#pragma unroll 4
+#pragma unroll 8
     for (int part = group; part < count; part += SUM_GROUPS) {
       sum += parts[static_cast<size_t>(part) * N + column];
     }

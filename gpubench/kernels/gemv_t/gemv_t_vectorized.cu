@@ -6,7 +6,8 @@
 // launch adds them up. They are 2/ROWS of A's bytes, written and read again, mostly in the cache.
 //
 // Where N is no multiple of the vector, a thread's columns lie THREADS apart instead of side by
-// side: single loads, as coalesced as before.
+// side: single loads, as coalesced as before. Where a row is so narrow that half of the threads or
+// more would have no column, they take the next rows instead, and the block adds up their sums.
 
 #include "../partial_sums.cuh"
 #include "../vector.cuh"
@@ -62,6 +63,44 @@ __device__ void slab(const Scalar* A, const Scalar* x, Scalar* part, size_t firs
   }
 }
 
+// The same for rows of at most half the threads' columns: as many rows at a time as threads reach,
+// which are one stretch of memory.
+template <typename Scalar, int THREADS, int UNROLL, bool ALIGNED>
+__device__ void narrow_slab(const Scalar* A, const Scalar* x, Scalar* part, size_t first,
+                            size_t last, int N) {
+  using Pack = Vector<Scalar>;
+  constexpr int SIZE = ALIGNED ? Pack::SIZE : 1;
+  __shared__ Scalar sums[THREADS * SIZE];
+
+  const int width = N / SIZE;
+  const int groups = THREADS / width;
+  const int group = threadIdx.x / width;
+  const int column = threadIdx.x % width * SIZE;
+  if (group < groups) {
+    Scalar sum[SIZE] = {};
+#pragma unroll UNROLL
+    for (size_t row = first + group; row < last; row += groups) {
+      const Scalar* a = A + row * N + column;
+      const Scalar x_i = x[row];
+      if constexpr (ALIGNED) {
+        const Pack pack = streamed(reinterpret_cast<const Pack*>(a));
+#pragma unroll
+        for (int i = 0; i < SIZE; ++i) sum[i] += pack.lanes[i] * x_i;
+      } else {
+        sum[0] += *a * x_i;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < SIZE; ++i) sums[group * N + column + i] = sum[i];
+  }
+  __syncthreads();
+  for (int at = threadIdx.x; at < N; at += THREADS) {
+    Scalar sum = 0;
+    for (int other = 0; other < groups; ++other) sum += sums[other * N + at];
+    part[at] = sum;
+  }
+}
+
 // Every block's part of y = Aᵀ·x; straight into y where there is one slab only.
 template <typename Scalar, int THREADS, int ROWS, int UNROLL>
 __device__ void columns_by_slabs(const Scalar* A, const Scalar* x, Scalar* y, Scalar* parts, int M,
@@ -73,7 +112,12 @@ __device__ void columns_by_slabs(const Scalar* A, const Scalar* x, Scalar* y, Sc
   const size_t first = number * ROWS;
   const size_t last = first + ROWS < M ? first + ROWS : M;
   Scalar* part = M <= ROWS ? y : parts + number * N;
-  if (aligned(A, y, N)) {
+  const bool vectors = aligned(A, y, N);
+  if (vectors && N <= COVERED / 2) {
+    narrow_slab<Scalar, THREADS, UNROLL, true>(A, x, part, first, last, N);
+  } else if (N <= THREADS / 2) {
+    narrow_slab<Scalar, THREADS, UNROLL, false>(A, x, part, first, last, N);
+  } else if (vectors) {
     slab<Scalar, THREADS, UNROLL, true>(A, x, part, first, last, block, N);
   } else {
     slab<Scalar, THREADS, UNROLL, false>(A, x, part, first, last, block, N);
