@@ -1,8 +1,8 @@
 """Checks every gemv, gemv_t and atax on the GPU: all variants, default tiles and odd dimensions.
 
-`python benchmarks/gemv_right.py [--dtypes float32,float64,int32] [--device cuda]` takes a minute a
-dtype. Each point is verified as in a sweep; the few samples that follow are not looked at. Exits 1
-if a point is wrong or fails.
+`python benchmarks/gemv_right.py [--ops gemv,gemv_t,atax] [--dtypes float32,float64,int32]` takes
+half a minute a dtype. Each point is verified as in a sweep; the few samples that follow are not
+looked at. Exits 1 if a point is wrong or fails.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import time
 from collections import Counter
 
 from gpubench.library import Silent
-from gpubench.measure.session import open_backend, run
-from gpubench.model import Timing
+from gpubench.measure.executor import InProcess, open_backend
+from gpubench.measure.session import run
 from gpubench.plan.config import Sweep
 from gpubench.table import Row
+from gpubench.timing import Timing
 
 OPS = ("gemv", "gemv_t", "atax")
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12345)
@@ -28,15 +29,16 @@ def main() -> int:
     """All ops and dtypes, one after the other."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--dtypes", default="float32,float64,int32")
+    parser.add_argument("--ops", default=",".join(OPS))
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
-    backend = open_backend(arguments.device)
+    executor = InProcess(open_backend(arguments.device))
     sizes = tuple((m, n, 1) for m, n in itertools.product(DIMENSIONS, repeat=2))
     failed: list[Row] = []
-    for op, dtype in itertools.product(OPS, arguments.dtypes.split(",")):
+    for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):
         began = time.perf_counter()
         sweep = Sweep(op=op, sizes=sizes, dtypes=(dtype,), timing=QUICK)
-        rows = run(sweep, backend, Silent(), None).rows
+        rows = run(sweep, executor, Silent()).rows
         print(f"{op} {dtype}, {time.perf_counter() - began:.1f} s")
         for variant in dict.fromkeys(one.variant for one in rows):
             of_variant = [one for one in rows if one.variant == variant]
