@@ -8,6 +8,7 @@
 
 constexpr int SUM_COLUMNS = 32;  // a warp reads neighbours
 constexpr int SUM_GROUPS = 16;   // of threads, each with every SUM_GROUPS-th part
+constexpr int SUM_BATCH = 8;     // loads of a thread in flight
 
 // y[j] = Σ parts[p·N + j] over p < count. The grid covers N in steps of SUM_COLUMNS; a block has
 // SUM_COLUMNS × SUM_GROUPS threads.
@@ -20,9 +21,16 @@ __device__ void partial_sums(const Scalar* parts, Scalar* y, int N, int count) {
 
   Scalar sum = 0;
   if (column < N) {
-#pragma unroll 8
-    for (int part = group; part < count; part += SUM_GROUPS) {
-      sum += parts[static_cast<size_t>(part) * N + column];
+    for (int first = group; first < count; first += SUM_BATCH * SUM_GROUPS) {
+      // Few parts or many, their loads are on the way together.
+      Scalar batch[SUM_BATCH];
+#pragma unroll
+      for (int step = 0; step < SUM_BATCH; ++step) {
+        const int part = first + step * SUM_GROUPS;
+        batch[step] = part < count ? parts[static_cast<size_t>(part) * N + column] : Scalar(0);
+      }
+#pragma unroll
+      for (int step = 0; step < SUM_BATCH; ++step) sum += batch[step];
     }
   }
   sums[group][x] = sum;

@@ -21,7 +21,7 @@ VARIANT = CudaVariant(
     idea="gemv_block, then gemv_t_vectorized: A is read twice",
     tiles=tile_grid(
         {"threads": THREADS, "rows a slab": SLAB_ROWS, "unroll": range(1, 9)},
-        default=("128x64x8", "128x128x8", "128x512x8", "256x256x8"),
+        default=("256x64x4", "128x128x8", "128x512x8", "256x256x8"),
     ),
     launch=launch,
     reuse=lambda _tile: (1, 1),

@@ -14,7 +14,7 @@ VARIANT = CudaVariant(
     idea="16 bytes of columns a thread, rows cut into slabs: parallel however tall A is",
     tiles=tile_grid(
         {"threads": THREADS, "rows a slab": SLAB_ROWS, "unroll": range(1, 9)},
-        default=("64x64x8", "128x64x8", "128x128x8", "128x256x8", "128x512x8", "256x256x8"),
+        default=("256x32x8", "128x64x8", "128x128x8", "128x256x8", "128x512x8", "256x1024x8"),
     ),
     launch=launch,
     reuse=lambda _tile: (1, 1),
