@@ -81,7 +81,11 @@ def run(
     """
     began = time.perf_counter()
     device = executor.device
-    planned = {p: reason for p, reason in plan(sweep, device.backend).items() if wanted(p)}
+    planned = {
+        p: reason
+        for p, reason in plan(sweep, device.backend, device.compute_capability).items()
+        if wanted(p)
+    }
     hashes = {variant: source_hash(variant) for variant in {point.variant for point in planned}}
     rows: dict[Point, list[Row]] = {point: [] for point in planned}
     if file:

@@ -26,10 +26,12 @@ MOST_GRID_Y = 65_535
 """CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
 
 
-def plan(sweep: Sweep, backend: str) -> dict[Point, str | None]:
+def plan(
+    sweep: Sweep, backend: str, capability: tuple[int, int] | None = None
+) -> dict[Point, str | None]:
     """The points of a sweep on a backend, each with the reason why it cannot run, or None.
 
-    Raises UsageError when nothing at all could run.
+    `capability` is the GPU's compute capability; None leaves it open. Raises UsageError when nothing at all could run.
     """
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     if not sweep.variants:
@@ -48,7 +50,7 @@ def plan(sweep: Sweep, backend: str) -> dict[Point, str | None]:
         raise UsageError(f"the sweep has {count} points, more than {MOST_POINTS}; split it")
 
     planned = {
-        point: _why_not(point)
+        point: _why_not(point, capability)
         for point in _points(sweep, backend, variants)
         if sweep.variants or point.problem.dtype in point.variant.dtypes
     }
@@ -114,8 +116,12 @@ def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) ->
         raise UsageError(f"--tiles: no variant takes any of these: {'; '.join(reasons)}")
 
 
-def _why_not(point: Point) -> str | None:
+def _why_not(point: Point, capability: tuple[int, int] | None) -> str | None:
     """Why a point cannot run, or None."""
+    needed = point.variant.capability if isinstance(point.variant, CudaVariant) else (0, 0)
+    if capability is not None and needed > capability:
+        needs, has = (".".join(map(str, one)) for one in (needed, capability))
+        return f"needs compute capability {needs}, and this GPU has {has}"
     with described_by(point.variant.path):
         return _refused(point)
 

@@ -31,7 +31,7 @@ def print_plan(
         raise UsageError("--dry-run: a sweep that is resumed has its points in its file already")
     sweep = read_sweep(options, config)
     device = find(sweep.device)[0][0]
-    planned = plan(sweep, device.backend)
+    planned = plan(sweep, device.backend, device.compute_capability)
     points = [point for point, reason in planned.items() if reason is None]
     rounds = sweep.timing.rounds
     screen = console()

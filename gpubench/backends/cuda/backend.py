@@ -209,7 +209,7 @@ class CudaBackend:
             flush=operands.policy.flush,
             most_launches=operands.policy.most_launches,
             resources=resources,
-            launch=launch,
+            launch=launch and launch.main,
         )
 
     def _binder(
@@ -240,7 +240,8 @@ class CudaBackend:
             ]
             return runs[0] if len(runs) == 1 else partial(_one_after_the_other, runs)
 
-        return bind, built[0][0].resources, launch
+        main, _ = built[launch.sequence.index(launch.main)]
+        return bind, main.resources, launch
 
     def run(self, kernel: CudaKernel) -> None:
         """Launch on the first set and wait."""

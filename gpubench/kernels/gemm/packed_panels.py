@@ -43,7 +43,7 @@ def together(tile: Tile) -> str | None:
 
 
 VARIANT = CudaVariant(
-    idea="A packed once into panels; the copy engine brings tiles, threads only multiply",
+    idea="A packed once into transposed panels, tiles by bulk copies: threads do nothing but multiply",
     after="register_banks",
     dtypes=("float32", "int32"),
     capability=(9, 0),
