@@ -165,6 +165,23 @@ def edges(low: int, high: int, *, because: str) -> TileSpace:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TensorMap:
+    """A row-major matrix as the copy engine of compute capability 9.0 (TMA) is told of it."""
+
+    array: int
+    """Which of the kernel's arrays it lies in: operands, output and workspace, from 0."""
+
+    shape: tuple[int, int]
+    """Rows and columns; a row's bytes are a multiple of 16."""
+
+    box: tuple[int, int]
+    """Rows and columns of one copy, at most 256 each; past the matrix it brings zeros."""
+
+    offset_bytes: int = 0
+    """Where in the array it begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Launch:
     """A kernel launch: the grid in blocks, the block in threads, dynamic shared memory in bytes."""
 
@@ -180,6 +197,9 @@ class Launch:
     workspace_bytes: int = 0
     """Device memory for intermediate results, passed as a pointer after the output; it holds
     garbage at first."""
+
+    maps: tuple[TensorMap, ...] = ()
+    """Passed by value after all else, as 128-byte structures."""
 
     then: tuple[Launch, ...] = ()
     """Launches that complete the result, with the same workspace; they are timed with it."""

@@ -99,3 +99,16 @@ __device__ __forceinline__ Place place_in_bands(int index, int M, int N) {
   const int within = index % (BAND * across);
   return {(first + within % height) * BM, within / height * BN};
 }
+
+// C as the sum of SPLITS matrices that lie one behind the other, always added in the same order.
+template <int SPLITS, typename Scalar>
+__device__ __forceinline__ void sum_parts(const Scalar* parts, Scalar* C, size_t count) {
+  const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x;
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count;
+       i += stride) {
+    Scalar total = parts[i];
+#pragma unroll
+    for (int split = 1; split < SPLITS; ++split) total += parts[split * count + i];
+    C[i] = total;
+  }
+}

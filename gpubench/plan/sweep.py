@@ -31,7 +31,8 @@ def plan(
 ) -> dict[Point, str | None]:
     """The points of a sweep on a backend, each with the reason why it cannot run, or None.
 
-    `capability` is the GPU's compute capability; None leaves it open. Raises UsageError when nothing at all could run.
+    `capability` is the GPU's compute capability; None leaves it open. Raises UsageError when
+    nothing at all could run.
     """
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     if not sweep.variants:

@@ -24,6 +24,7 @@ from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream, bind_launch, load_function
+from gpubench.backends.cuda.tensor_map import encode
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, cut, set_policy
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
@@ -232,12 +233,14 @@ class CudaBackend:
 
         def bind(arrays: Sequence[Any]) -> Callable[[], None]:
             pointers = tuple(ctypes.c_void_p(array.data.ptr) for array in arrays)
-            runs = [
-                bind_launch(
-                    function, one, (*pointers, *map(ctypes.c_int, (*extents, *one.numbers)))
+            runs = []
+            for one, (_, function) in zip(launch.sequence, built, strict=True):
+                numbers = map(ctypes.c_int, (*extents, *one.numbers))
+                maps = (
+                    encode(wanted, arrays[wanted.array].data.ptr, problem.dtype)
+                    for wanted in one.maps
                 )
-                for one, (_, function) in zip(launch.sequence, built, strict=True)
-            ]
+                runs.append(bind_launch(function, one, (*pointers, *numbers, *maps)))
             return runs[0] if len(runs) == 1 else partial(_one_after_the_other, runs)
 
         main, _ = built[launch.sequence.index(launch.main)]

@@ -5,16 +5,19 @@
 // into a workspace, as panels of BM rows, each BK values of k one contiguous tile as shared memory
 // wants it. BLAS libraries on CPUs pack so. It costs one pass over A, for N / BN passes saved.
 //
-// Then a bulk copy moves kilobytes with one instruction and no register: one for a warp's part of
-// A's tile, one for each row of B's. The threads that multiply execute nothing else. A barrier in
-// shared memory counts the bytes that arrive; another barrier, the ordinary one, says that a stage
-// is free. With BK = 64 there are two stages, and few barriers.
+// Then the copy engine (TMA, the tensor memory accelerator) moves a whole tile with one instruction
+// and no register: A's as one piece of memory, B's as a box of a matrix, described by a map made on
+// the host. The threads that multiply execute nothing else. A barrier in shared memory counts the
+// bytes that arrive; another barrier, the ordinary one, says that a stage is free. With BK = 64
+// there are two stages, and few barriers.
 //
-// Zeros pad the panels where A ends, so the loop has no bounds. In the ragged step, the first, the
-// rows of B that K lacks are zeroed beforehand. Bulk copies want 16-byte alignment: where B's rows
-// have none, the first launch copies B too, to rows that have.
+// Zeros pad the panels where A ends, and the copy engine puts zeros where B ends, so no loop has
+// bounds. A map wants rows at multiples of 16 bytes: where B's are not, the first launch copies B
+// too, to rows that are.
 //
-// Bulk copies need compute capability 9.0.
+// With SPLITS, as in `splitk`, several blocks share K, and a third launch adds up.
+//
+// TMA needs compute capability 9.0.
 
 #include "../register_product.cuh"
 
@@ -22,7 +25,7 @@
 __host__ __device__ constexpr int padded(int N) { return (N + 3) / 4 * 4; }
 
 // One block for each BM×BK tile of A, then one for each row of B if its rows are not aligned.
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
   __shared__ Scalar tile[BK][BM + 1];
@@ -35,20 +38,33 @@ pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int 
     for (int col = t; col < padded(N); col += 256) to[col] = col < N ? B[k * N + col] : Scalar(0);
     return;
   }
-  const int panel = blockIdx.x / steps;
-  const int step = blockIdx.x % steps;
-  const int k0 = step * BK - (steps * BK - K);  // the first step lacks some
+  const int row0 = blockIdx.x / steps * BM;
+  const int k0 = blockIdx.x % steps * BK;
 #pragma unroll 8
   for (int i = t; i < BM * BK; i += 256) {
-    const int row = panel * BM + i / BK;
+    const int row = row0 + i / BK;
     const int k = k0 + i % BK;
-    tile[i % BK][i / BK] = row < M && k >= 0 ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
+    tile[i % BK][i / BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
   }
   __syncthreads();
   Scalar* const to = workspace + static_cast<size_t>(blockIdx.x) * BM * BK;
 #pragma unroll 8
   for (int i = t; i < BM * BK; i += 256) to[i] = tile[i / BM][i % BM];
 }
+
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
+__global__ void __launch_bounds__(256)
+add_up(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
+  const size_t panels = (M + BM - 1) / BM;
+  const size_t steps = (K + BK - 1) / BK;
+  const size_t packed = panels * steps * BM * BK + (N % 4 ? K * static_cast<size_t>(padded(N)) : 0);
+  sum_parts<SPLITS>(workspace + packed, C, static_cast<size_t>(M) * N);
+}
+
+// A tensor map: what the copy engine must know of B. Opaque, made by the driver.
+struct alignas(64) Map {
+  unsigned long long words[16];
+};
 
 // A barrier in shared memory whose phase ends when all have arrived and all bytes announced are in.
 struct Arrival {
@@ -71,6 +87,15 @@ struct Arrival {
         "l"(from), "r"(bytes), "r"(at())
         : "memory");
   }
+  // The box of a matrix that begins at (row, col), as the map describes matrix and box.
+  __device__ __forceinline__ void copy_box(void* to, const Map* map, int row, int col) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%2, %3}], [%4];" ::"r"(
+            static_cast<unsigned>(__cvta_generic_to_shared(to))),
+        "l"(map), "r"(col), "r"(row), "r"(at())
+        : "memory");
+  }
   __device__ __forceinline__ void await(unsigned parity) {
     asm volatile(
         "{\n.reg .pred done;\nagain%=:\n"
@@ -81,59 +106,47 @@ struct Arrival {
   }
 };
 
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
+packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
+              const __grid_constant__ Map b_map) {
   constexpr int WARPS = BM / TM * (BN / TN) / 32;
   constexpr int WARPS_X = BN / (8 * TN);
   constexpr int TURN = 8;  // values of k; see register_banks for why it stays a loop
   constexpr int STAGE = BK * (BM + BN);
-  constexpr int WARP_K = BK / WARPS;  // rows of a stage that a warp's first thread requests
   extern __shared__ __align__(128) unsigned char shared[];
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);  // each: BK rows of A, BK rows of B
   __shared__ Arrival arrived[STAGES];
 
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  const Place place = place_in_bands<BM, BN>(blockIdx.x, M, N);
+  const int split = blockIdx.x % SPLITS;
+  const Place place = place_in_bands<BM, BN>(blockIdx.x / SPLITS, M, N);
   const int warp_row = warp / WARPS_X * 4 * TM;
   const int warp_col = warp % WARPS_X * 8 * TN;
-  const int steps = (K + BK - 1) / BK;
-  const int missing = steps * BK - K;
 
-  const int panels = (M + BM - 1) / BM;
-  const size_t b_row = padded(N);
-  const Scalar* const b_rows =
-      N % 4 == 0 ? B : workspace + static_cast<size_t>(panels) * steps * BM * BK;
-  const Scalar* const a_from = workspace + static_cast<size_t>(place.row / BM) * steps * BM * BK +
-                               warp * WARP_K * BM;
-  const unsigned row_bytes = sizeof(Scalar) * min(BN, padded(N) - place.col);
+  // This block's steps; the last split may have fewer, or none.
+  const int all = (K + BK - 1) / BK;
+  const int most = (all + SPLITS - 1) / SPLITS;
+  const int first = min(split * most, all);
+  const int steps = min(most, all - first);
+  const Scalar* const panel = workspace + static_cast<size_t>(place.row / BM) * all * BM * BK;
 
-  // A warp's first thread requests its rows of a step: of A's tile in one piece, of B's each.
+  // One thread requests both tiles of a step.
   const auto request = [&](int step, int stage) {
-    Scalar* const to = stages + stage * STAGE + warp * WARP_K * BM;
-    Scalar* const b_to = stages + stage * STAGE + BK * BM + warp * WARP_K * BN;
-    const int k = step * BK - missing + warp * WARP_K;
-    const int first = max(0, -k);
-    const int rows = max(0, WARP_K - first);
-    arrived[stage].announce(sizeof(Scalar) * WARP_K * BM + rows * row_bytes);
-    arrived[stage].copy(to, a_from + static_cast<size_t>(step) * BM * BK,
-                        sizeof(Scalar) * WARP_K * BM);
-    const Scalar* b_from = b_rows + static_cast<ptrdiff_t>(k + first) * b_row + place.col;
-    for (int i = first; i < WARP_K; ++i, b_from += b_row) {
-      arrived[stage].copy(b_to + i * BN, b_from, row_bytes);
-    }
+    Scalar* const to = stages + stage * STAGE;
+    arrived[stage].announce(sizeof(Scalar) * STAGE);
+    arrived[stage].copy(to, panel + static_cast<size_t>(first + step) * BM * BK,
+                        sizeof(Scalar) * BM * BK);
+    arrived[stage].copy_box(to + BM * BK, &b_map, (first + step) * BK, place.col);
   };
 
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < STAGES; ++stage) arrived[stage].start(WARPS);
+    for (int stage = 0; stage < STAGES; ++stage) arrived[stage].start(1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  for (int i = threadIdx.x; i < missing * BN; i += WARPS * 32) stages[BK * BM + i] = 0;
-  // The copy engine will write there later, and must not be overtaken by these zeros.
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
-  if (lane == 0) {
+  if (threadIdx.x == 0) {
     for (int step = 0; step < STAGES && step < steps; ++step) request(step, step);
   }
 
@@ -145,13 +158,13 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   const Scalar* b = b_first;
   int stage = 0;
   unsigned parity = 0;
-  arrived[0].await(0);
+  if (steps > 0) arrived[0].await(0);
   fragments[0].load(a, b);
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     if (step > 0) {
       __syncthreads();  // all are through with the stage before
-      if (lane == 0 && step + STAGES - 1 < steps) {
+      if (threadIdx.x == 0 && step + STAGES - 1 < steps) {
         request(step + STAGES - 1, stage == 0 ? STAGES - 1 : stage - 1);
       }
     }
@@ -186,6 +199,12 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   }
 
   __syncthreads();  // the stages become scratch
-  store_tile(sum, stages + warp * (16 * 8 * TN + 4), C, place.row + warp_row, place.col + warp_col,
+  Scalar* to = C;
+  if (SPLITS > 1) {
+    const size_t b_copy = N % 4 ? K * static_cast<size_t>(padded(N)) : 0;
+    const size_t panels = (M + BM - 1) / BM;
+    to = workspace + panels * all * BM * BK + b_copy + split * static_cast<size_t>(M) * N;
+  }
+  store_tile(sum, stages + warp * (16 * 8 * TN + 4), to, place.row + warp_row, place.col + warp_col,
              M, N);
 }

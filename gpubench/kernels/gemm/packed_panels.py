@@ -1,10 +1,16 @@
 """A packed into panels by a first launch; tiles come by bulk copies."""
 
 from gpubench.kernels.block_tiles import MOST_SHARED_BYTES, blocks, threads_of, whole_warps
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import CudaVariant, Launch, Problem, TensorMap, Tile
 
 BYTES = 4
 """An element's: float32 and int32."""
+
+ADDERS = 1024
+"""Blocks that add up: some for each multiprocessor of any GPU."""
+
+B, WORKSPACE = 1, 3
+"""Places among the kernel's arrays."""
 
 
 def shared_bytes(tile: Tile) -> int:
@@ -16,22 +22,33 @@ def shared_bytes(tile: Tile) -> int:
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
-    """Packing: a block per tile of A, and per row of B if unaligned. Then a block per tile of C."""
+    """Packing, a block per tile of A and per unaligned row of B; the product; with splits, sums."""
     bm, bn, bk = tile.block
     m, n, k = problem.m, problem.n, problem.k
     tiles_of_a = -(-m // bm) * -(-k // bk)
     rows_of_b = k if n % 4 else 0
+    row = -(-n // 4) * 4
+    parts = m * n * tile.splits if tile.splits > 1 else 0
     product = Launch(
-        grid=(-(-n // bn) * -(-m // bm),),
+        grid=(tile.splits * -(-n // bn) * -(-m // bm),),
         block=(threads_of(tile),),
         shared_bytes=shared_bytes(tile),
+        maps=(
+            TensorMap(
+                array=WORKSPACE if rows_of_b else B,
+                offset_bytes=BYTES * tiles_of_a * bm * bk if rows_of_b else 0,
+                shape=(k, row),
+                box=(bk, bn),
+            ),
+        ),
     )
+    add_up = Launch(kernel="add_up", grid=(min(ADDERS, -(-m * n // 256)),), block=(256,))
     return Launch(
         kernel="pack",
         grid=(tiles_of_a + rows_of_b,),
         block=(256,),
-        workspace_bytes=BYTES * (tiles_of_a * bm * bk + rows_of_b * -(-n // 4) * 4),
-        then=(product,),
+        workspace_bytes=BYTES * (tiles_of_a * bm * bk + rows_of_b * row + parts),
+        then=(product, add_up) if parts else (product,),
     )
 
 
@@ -43,17 +60,18 @@ def together(tile: Tile) -> str | None:
 
 
 VARIANT = CudaVariant(
-    idea="A packed once into transposed panels, tiles by bulk copies: threads do nothing but multiply",
+    idea="A packed into transposed panels first, tiles brought by TMA: threads only multiply",
     after="register_banks",
     dtypes=("float32", "int32"),
     capability=(9, 0),
     tiles=blocks(
         rows=(64, 128),
         columns=(64, 128, 256),
-        depths=(32, 64),
+        depths=(64,),
         threads=("8x8", "16x8"),
-        stages=(2, 3, 4),
-        default=("128x256x64/16x8/s2", "64x64x64/8x8/s2"),
+        stages=(2,),
+        splits=(1, 2, 4),
+        default=("128x256x64/16x8/s2", "128x256x64/16x8/s2/k4", "64x64x64/8x8/s2"),
         together=together,
     ),
     launch=launch,
