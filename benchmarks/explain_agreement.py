@@ -27,10 +27,9 @@ from cupy_backends.cuda.api import driver
 
 from gpubench.analyze.explanation import launches
 from gpubench.analyze.occupancy import occupancy
-from gpubench.backends.cuda.backend import DEFAULT_SHARED_BYTES
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.devices import cuda_device
-from gpubench.backends.cuda.stream import load_function
+from gpubench.backends.cuda.stream import allow_shared_memory, load_function
 from gpubench.errors import CompileError
 from gpubench.measured import Device
 from gpubench.model import CudaVariant, Launch, Problem, Tile
@@ -89,12 +88,7 @@ def differences(
     """Figure, as `explain` has it, as the driver has it; where the two differ."""
     launch = case.launch
     function = load_function(compiled)
-    if launch.shared_bytes > DEFAULT_SHARED_BYTES:
-        driver.funcSetAttribute(
-            function.ptr,
-            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            launch.shared_bytes,
-        )
+    allow_shared_memory(function, launch)
     resources = compiled.resources
     resident = occupancy(capability, resources, launch)
 

@@ -16,14 +16,18 @@ from typing import Any
 import cupy
 import numpy as np
 from cupy.cuda import runtime
-from cupy_backends.cuda.api import driver
 
 from gpubench.backends.cpu import cpu_threads
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.nvml import Nvml
-from gpubench.backends.cuda.stream import CudaStream, bind_launch, load_function
+from gpubench.backends.cuda.stream import (
+    CudaStream,
+    allow_shared_memory,
+    bind_launch,
+    load_function,
+)
 from gpubench.backends.cuda.tensor_map import encode
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, cut, set_policy
@@ -43,9 +47,6 @@ from gpubench.model import (
 
 MOST_LOADED = 32
 """Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""
-
-DEFAULT_SHARED_BYTES = 48 * 1024
-"""Dynamic shared memory a kernel may use without asking (CUDA C++ Programming Guide)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,12 +224,7 @@ class CudaBackend:
         launch = self._launch(point, problem)
         built = [self._function(_key(point, one)) for one in launch.sequence]
         for one, (_, function) in zip(launch.sequence, built, strict=True):
-            if one.shared_bytes > DEFAULT_SHARED_BYTES:
-                driver.funcSetAttribute(
-                    function.ptr,
-                    driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    one.shared_bytes,
-                )
+            allow_shared_memory(function, one)
         extents = (problem.m, problem.n, *((problem.k,) if problem.operation.has_k else ()))
 
         def bind(arrays: Sequence[Any]) -> Callable[[], None]:

@@ -180,6 +180,19 @@ def load_function(compiled: Compiled) -> Any:
     return module.get_function(compiled.symbol)
 
 
+def allow_shared_memory(function: Any, launch: Launch) -> None:
+    """Let a function have the dynamic shared memory of a launch.
+
+    Unasked it gets what 48 KiB leave beside its static arrays (CUDA C++ Programming Guide).
+    """
+    if launch.shared_bytes:
+        driver.funcSetAttribute(
+            function.ptr,
+            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            launch.shared_bytes,
+        )
+
+
 def bind_launch(function: Any, launch: Launch, values: Sequence[Any]) -> Callable[[], None]:
     """A launch in the current stream with everything packed ahead, so that it enqueues quickly.
 
