@@ -254,6 +254,10 @@ class Variant:
     after: str = ""
     """The variant it changes one thing of: its predecessor on the ladder; empty: not a step."""
 
+    tunes: str = ""
+    """The BLAS variant that this is a tuned call of: the faster of both is what others are held
+    against; empty: none."""
+
     name: str = ""
     op: str = ""
     path: Path = field(default=Path(), compare=False)

@@ -148,7 +148,8 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith(f"// {path.stem}: ")
     operands = MATRICES if OPERATIONS[path.parent.name].has_k else VECTORS
-    assert re.search(rf"^{path.stem}\({operands}(, int \w+)*\) {{$", text, re.MULTILINE)
+    maps = r"(,\s+const __grid_constant__ Map \w+)*"
+    assert re.search(rf"^{path.stem}\({operands}(, int \w+)*{maps}\) {{$", text, re.MULTILINE)
 
 
 def test_folders_of_kernels_hold_kernels_alone() -> None:

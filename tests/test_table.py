@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpubench import table
 from gpubench.errors import UsageError
-from gpubench.measure.rows import merge_rounds, row, with_blas
+from gpubench.measure.rows import marks_of, merge_rounds, row, with_blas
 from gpubench.measured import Device, Health, Measurement, Resources
 from gpubench.model import Cache, CudaVariant, Launch, Status, Tile, edges
 from gpubench.table import KEY, NAMES, REQUIRED, Row, read, write
@@ -463,7 +463,7 @@ def test_percent_of_blas_is_held_against_the_baseline_of_the_same_problem() -> N
             measured(99.0, point(other, size=(9, 9, 9))),
             failed(Status.ERROR, "x", point(other, dtype="float64")),
         ],
-        {"blas": "blas", "other": "blas"},
+        marks_of([variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")]),
     )
     assert [one.percent_of_blas for one in rows] == [100, 25, 100, 100, None, None]
 
@@ -472,13 +472,30 @@ def test_a_baseline_that_failed_is_none() -> None:
     blas = variant(name="blas")
     rows = with_blas(
         [failed(Status.WRONG, "x", point(blas)), measured(10.0, point(variant(name="other")))],
-        {"blas": "blas", "other": "blas"},
+        marks_of([variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")]),
     )
     assert [one.percent_of_blas for one in rows] == [None, None]
 
 
+def test_the_faster_of_a_blas_and_its_tuned_call_is_the_mark() -> None:
+    blas, other = variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")
+    tuned = variant(name="tuned", baseline="blas", tunes="blas")
+    rows = with_blas(
+        [
+            measured(20.0, point(blas)),
+            measured(10.0, point(tuned)),
+            measured(40.0, point(other)),
+            measured(20.0, point(blas, cache=Cache.HOT)),
+            failed(Status.ERROR, "x", point(tuned, cache=Cache.HOT)),
+            measured(40.0, point(other, cache=Cache.HOT)),
+        ],
+        marks_of([blas, tuned, other]),
+    )
+    assert [one.percent_of_blas for one in rows] == [50, 100, 25, 100, None, 50]
+
+
 def test_a_variant_without_a_baseline_has_no_percentage() -> None:
-    assert with_blas([measured()], {"fake": ""})[0].percent_of_blas is None
+    assert with_blas([measured()], marks_of([FAKE]))[0].percent_of_blas is None
 
 
 def test_a_file_is_replaced_whole_under_the_eyes_of_its_reader(tmp_path: Path) -> None:

@@ -71,6 +71,9 @@ def compare_cublas(
     budget: option.Budget = None,
     launch_limit: option.LaunchLimit = None,
     point_limit: option.PointLimit = None,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="The steps in order, each with its gain.")
+    ] = False,
     resume: option.Resume = None,
     force: option.Force = False,
 ) -> None:
@@ -78,12 +81,12 @@ def compare_cublas(
     asked = _named(locals())
     from gpubench.show.commands import run_compare_cublas
 
-    raise typer.Exit(run_compare_cublas(asked, config, resume=resume, force=force))
+    raise typer.Exit(run_compare_cublas(asked, config, by_step=ladder, resume=resume, force=force))
 
 
 def _named(arguments: dict[str, object]) -> dict[str, str | None]:
     """A command's arguments as options of a sweep: each is named like its option there."""
-    own = {"config", "resume", "force", "dry_run"}
+    own = {"config", "resume", "force", "dry_run", "ladder"}
     return {
         name: None if value is None else str(value)
         for name, value in arguments.items()

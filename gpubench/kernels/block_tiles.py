@@ -81,6 +81,12 @@ def threads_of(tile: Tile) -> int:
     return bm * bn // (tm * tn)
 
 
+def rows_and_columns(tile: Tile) -> tuple[int, int]:
+    """A block's tile of C, whose rows and columns share each load from global memory."""
+    rows, columns, _ = tile.block
+    return rows, columns
+
+
 def at_most_1024_threads(tile: Tile) -> str | None:
     """Why a block cannot have the threads that a tile asks for, or None."""
     (bm, bn, _), (tm, tn) = tile.block, tile.thread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 import gpubench
@@ -11,7 +11,7 @@ from gpubench.analyze.metrics import arithmetic_intensity, cgma, gbytes_per_s, g
 from gpubench.analyze.occupancy import occupancy
 from gpubench.analyze.peaks import peak_gflops
 from gpubench.measured import Device, Measurement
-from gpubench.model import CudaVariant, Status
+from gpubench.model import CudaVariant, Status, Variant
 from gpubench.table import KEY, Row
 
 
@@ -156,23 +156,33 @@ def _scaled(rate: float | None, factor: float) -> float | None:
     return None if rate is None else rate * factor
 
 
-def with_blas(rows: Sequence[Row], baselines: dict[str, str]) -> list[Row]:
+def with_blas(rows: Sequence[Row], marks: Mapping[str, Sequence[str]]) -> list[Row]:
     """The rows with `percent_of_blas`, where the variant's baseline was measured in them too.
 
-    `baselines` maps a variant to the name of its baseline.
+    `marks` maps a variant to its baseline and whatever tunes that: the fastest of them counts.
     """
-    times = {
-        (one.variant, _problem_key(one)): one.median_us for one in rows if one.status == Status.OK
-    }
-    return [
-        replace(
-            one,
-            percent_of_blas=percent(
-                times.get((baselines.get(one.variant, ""), _problem_key(one))), one.median_us
-            ),
+    times: dict[tuple[object, ...], float] = {}
+    for one in rows:
+        if one.status == Status.OK and one.median_us is not None:
+            times[one.variant, _problem_key(one)] = one.median_us
+
+    def mark_us(one: Row) -> float | None:
+        measured = (times.get((name, _problem_key(one))) for name in marks.get(one.variant, ()))
+        return min((time for time in measured if time is not None), default=None)
+
+    return [replace(one, percent_of_blas=percent(mark_us(one), one.median_us)) for one in rows]
+
+
+def marks_of(variants: Iterable[Variant]) -> dict[str, tuple[str, ...]]:
+    """For each variant the names of its baseline, and of those among them that tune it."""
+    variants = tuple(variants)
+    return {
+        one.name: (
+            one.baseline,
+            *(other.name for other in variants if other.tunes and other.tunes == one.baseline),
         )
-        for one in rows
-    ]
+        for one in variants
+    }
 
 
 def _problem_key(one: Row) -> tuple[object, ...]:

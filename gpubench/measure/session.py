@@ -18,7 +18,7 @@ from gpubench.errors import UsageError
 from gpubench.measure.executor import Executor
 from gpubench.measure.forecast import Forecast
 from gpubench.measure.result_file import Context, ResultFile
-from gpubench.measure.rows import merge_rounds, row, with_blas
+from gpubench.measure.rows import marks_of, merge_rounds, row, with_blas
 from gpubench.measured import Device, Measurement
 from gpubench.model import CudaVariant, Point, Status, Variant
 from gpubench.operation import OPERATIONS
@@ -126,7 +126,7 @@ def run(
     finally:  # whatever ended it: what was measured is kept
         merged = with_blas(
             [merge_rounds(some) for some in rows.values() if some],
-            {variant.name: variant.baseline for variant in hashes},
+            marks_of(hashes),
         )
         if file:
             file.finish(merged, complete=complete)

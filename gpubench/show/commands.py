@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +18,10 @@ from gpubench.measure.worker import Worker
 from gpubench.model import Variant
 from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep, option_texts, read_sweep
-from gpubench.plan.registry import of_op, unknown, variants
+from gpubench.plan.registry import choose, of_op, unknown, variants
 from gpubench.show import device as device_view
 from gpubench.show.curve import curves
+from gpubench.show.ladder import ladder, steps
 from gpubench.show.progress import progress
 from gpubench.show.tables import comparison, console, gap_table, results, spans, table
 from gpubench.timing import Timing
@@ -67,26 +68,44 @@ def run_compare_cublas(
     options: Mapping[str, str | None],
     config: Path | None,
     *,
+    by_step: bool = False,
     resume: Path | None = None,
     force: bool = False,
 ) -> int:
-    """`gpubench compare-cublas`: the exit code."""
+    """`gpubench compare-cublas`: the exit code. `by_step` is `--ladder`."""
     if resume:
         options, config = _begun(resume, option_texts(options, config)), None
     sweep = read_sweep(options, config, COMPARE_DEFAULTS)
     if sweep.device == "cpu":
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
-    if sweep.variants:
-        sweep = replace(sweep, variants=tuple(dict.fromkeys((*sweep.variants, "cublas"))))
-    sweep = replace(sweep, device=sweep.device.replace("auto", "cuda"))
+    order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if by_step else {}
+    sweep = replace(
+        sweep,
+        variants=with_libraries(sweep, sweep.variants or tuple(order)),
+        device=sweep.device.replace("auto", "cuda"),
+    )
     try:
         outcome = _measure(sweep, resume=resume is not None, force=force)
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(
             f"compare-cublas needs an NVIDIA GPU: {error}; {WITHOUT_GPU}"
         ) from error
-    console().print(comparison(outcome.rows))
+    console().print(ladder(outcome.rows, order) if by_step else comparison(outcome.rows))
     return _conclude(outcome)
+
+
+def with_libraries(sweep: Sweep, asked: Sequence[str]) -> tuple[str, ...]:
+    """The variants asked for, or else the usual ones, and cuBLAS: the call, and the tuned one."""
+    named = choose(sweep.op, "cuda", asked, sweep.kernels)
+    libraries = [
+        one
+        for one in variants()
+        if (one.op, one.backend) == (sweep.op, "cuda") and "cublas" in {one.name, one.tunes}
+    ]
+    # Nobody asked for these by name, so what they lack is no news.
+    unnamed = libraries if asked else [*named, *libraries]
+    fitting = [one for one in unnamed if set(one.dtypes) & set(sweep.dtypes)]
+    return tuple(dict.fromkeys((*asked, *(one.name for one in fitting))))
 
 
 def _measure(sweep: Sweep, *, resume: bool, force: bool) -> Outcome:

@@ -25,9 +25,9 @@ BEST, TIED = "*", "="
 def results(rows: Sequence[Row]) -> RenderableType:
     """Per problem: the tile-size table, the best of each variant, and what was not measured."""
     parts: list[RenderableType] = []
-    for problem, group in groupby(sorted(rows, key=_problem), key=_problem):
+    for problem, group in groupby(sorted(rows, key=problem_of), key=problem_of):
         of_problem = list(group)
-        parts.append(Text(f"\n{_title(of_problem[0], problem)}", style="bold"))
+        parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
         measured = [one for one in of_problem if one.status == Status.OK]
         if any(one.tile for one in measured):
             parts.append(tile_table(measured))
@@ -88,11 +88,14 @@ def _rate_columns(of: Row) -> list[tuple[str, Callable[[Row], str]]]:
 
 
 def comparison(rows: Sequence[Row]) -> RenderableType:
-    """Per problem: the best tile of each variant beside cuBLAS, and what was not measured."""
+    """Per problem: the best tile of each variant beside cuBLAS, and what was not measured.
+
+    Where cuBLASLt was tuned too, the faster of the two libraries' products is the 100 %.
+    """
     parts: list[RenderableType] = []
-    for problem, group in groupby(sorted(rows, key=_problem), key=_problem):
+    for problem, group in groupby(sorted(rows, key=problem_of), key=problem_of):
         of_problem = list(group)
-        parts.append(Text(f"\n{_title(of_problem[0], problem)}", style="bold"))
+        parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
         if measured := [one for one in of_problem if one.status == Status.OK]:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
@@ -143,11 +146,13 @@ def number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
-def _problem(one: Row) -> tuple[object, ...]:
+def problem_of(one: Row) -> tuple[object, ...]:
+    """All of the key but variant and tile: rows of one problem may be compared."""
     return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})
 
 
-def _title(one: Row, _problem: object) -> str:
+def title(one: Row, _problem: object) -> str:
+    """A problem's headline: operation, size, dtype, device and what is not as usual."""
     cache = f", {one.cache} cache"
     scope = "" if one.scope == "kernel" else f", {one.scope}"
     timer = "" if one.timer in {"events", "host"} else f", {one.timer}"

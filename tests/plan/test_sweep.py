@@ -144,3 +144,56 @@ def test_the_cpu_is_timed_by_the_hosts_clock() -> None:
     (on_cpu,) = plan(Sweep(variants=("cpu_blas",)), "cpu")
     (on_gpu,) = plan(Sweep(variants=("cublas",), timer=Timer.CUPTI), "cuda")
     assert (on_cpu.timer, on_gpu.timer) == (Timer.HOST, Timer.CUPTI)
+
+
+def blocks(*texts: str) -> tuple[Tile, ...]:
+    return tuple(map(Tile.parse, texts))
+
+
+def test_edges_choose_among_edges_and_leave_block_tiles_their_own() -> None:
+    points = planned(
+        "cuda", variants=("shared_tile", "vectorized"), tiles=edges(8, 16), sizes=square(64)
+    )
+    assert [tile for name, tile, _, _ in points if name == "shared_tile"] == ["8", "16"]
+    assert [tile for name, tile, _, _ in points if name == "vectorized"] == ["128x128x8/8x8"]
+    assert not any(points.values())
+
+
+def test_block_tiles_choose_among_block_tiles_and_leave_edges_their_own() -> None:
+    points = planned(
+        "cuda",
+        variants=("shared_tile", "vectorized"),
+        tiles=blocks("64x64x16/4x4", "96x96x8/8x8"),
+        sizes=square(64),
+    )
+    assert [tile for name, tile, _, _ in points if name == "shared_tile"] == [
+        *("1", "2", "4", "8", "16", "32")
+    ]
+    assert points["vectorized", "64x64x16/4x4", "64", "float32"] is None
+    assert "BM 64 or 128" in str(points["vectorized", "96x96x8/8x8", "64", "float32"])
+
+
+def test_a_block_without_its_thread_tile_is_completed() -> None:
+    points = planned(
+        "cuda",
+        variants=("vectorized",),
+        tiles=blocks("128x128x8", "128x128x8/8x8"),
+        sizes=square(64),
+    )
+    assert list(points) == [("vectorized", "128x128x8/8x8", "64", "float32")]
+
+
+def test_tiles_of_no_named_variants_kind_are_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="shared_tile takes a single edge, not 128x128x8"):
+        plan(Sweep(variants=("shared_tile",), tiles=blocks("128x128x8")), "cuda")
+
+
+def test_a_gpu_without_what_a_kernel_needs_skips_it_with_the_reason() -> None:
+    sweep = Sweep(variants=("packed_panels", "naive"), sizes=square(64))
+    points = plan(sweep, "cuda", (8, 6))
+    reasons = {p.variant.name: reason for p, reason in points.items()}
+    assert reasons == {
+        "packed_panels": "needs compute capability 9.0, and this GPU has 8.6",
+        "naive": None,
+    }
+    assert not any(plan(sweep, "cuda", (9, 0)).values())

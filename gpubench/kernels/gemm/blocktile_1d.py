@@ -1,6 +1,6 @@
 """A BM×BN tile of C a block, TM elements of one column a thread."""
 
-from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, threads_of
+from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, rows_and_columns, threads_of
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
@@ -22,5 +22,5 @@ VARIANT = CudaVariant(
         together=at_most_1024_threads,
     ),
     launch=launch,
-    reuse=lambda tile: tile.block[:2],
+    reuse=rows_and_columns,
 )

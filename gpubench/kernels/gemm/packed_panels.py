@@ -1,6 +1,12 @@
 """A packed into panels by a first launch; tiles come by bulk copies."""
 
-from gpubench.kernels.block_tiles import MOST_SHARED_BYTES, blocks, threads_of, whole_warps
+from gpubench.kernels.block_tiles import (
+    MOST_SHARED_BYTES,
+    blocks,
+    rows_and_columns,
+    threads_of,
+    whole_warps,
+)
 from gpubench.model import CudaVariant, Launch, Problem, TensorMap, Tile
 
 BYTES = 4
@@ -75,5 +81,5 @@ VARIANT = CudaVariant(
         together=together,
     ),
     launch=launch,
-    reuse=lambda tile: tile.block[:2],
+    reuse=rows_and_columns,
 )

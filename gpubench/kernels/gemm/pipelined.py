@@ -1,6 +1,12 @@
 """Asynchronous copies: STAGES tiles of A and B in shared memory, the next ones under way."""
 
-from gpubench.kernels.block_tiles import MOST_SHARED_BYTES, blocks, threads_of, whole_warps
+from gpubench.kernels.block_tiles import (
+    MOST_SHARED_BYTES,
+    blocks,
+    rows_and_columns,
+    threads_of,
+    whole_warps,
+)
 from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile
 
 
@@ -41,5 +47,5 @@ VARIANT = CudaVariant(
         together=together,
     ),
     launch=launch,
-    reuse=lambda tile: tile.block[:2],
+    reuse=rows_and_columns,
 )

@@ -1,6 +1,12 @@
 """Several blocks share the work along K for one tile; a second launch adds up."""
 
-from gpubench.kernels.block_tiles import MOST_SHARED_BYTES, blocks, threads_of, whole_warps
+from gpubench.kernels.block_tiles import (
+    MOST_SHARED_BYTES,
+    blocks,
+    rows_and_columns,
+    threads_of,
+    whole_warps,
+)
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 BYTES = 4
@@ -51,5 +57,5 @@ VARIANT = CudaVariant(
         together=together,
     ),
     launch=launch,
-    reuse=lambda tile: tile.block[:2],
+    reuse=rows_and_columns,
 )

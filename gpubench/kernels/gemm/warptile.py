@@ -1,6 +1,6 @@
 """Warps of 4×8 threads that compute compact rectangles of C."""
 
-from gpubench.kernels.block_tiles import blocks, threads_of, whole_warps
+from gpubench.kernels.block_tiles import blocks, rows_and_columns, threads_of, whole_warps
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
@@ -22,5 +22,5 @@ VARIANT = CudaVariant(
         together=whole_warps,
     ),
     launch=launch,
-    reuse=lambda tile: tile.block[:2],
+    reuse=rows_and_columns,
 )

@@ -1,0 +1,23 @@
+"""cuBLASLt, tuned: the fastest of the algorithms that its heuristic proposes."""
+
+from collections.abc import Callable
+
+from gpubench.model import CallVariant, Tile
+
+
+def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
+    """`cublasLtMatmul` in full precision, its algorithm measured at the first call of a shape."""
+    from gpubench.backends.cuda.cublaslt import gemm
+
+    return gemm(dtype)
+
+
+VARIANT = CallVariant(
+    idea="cuBLASLt with the fastest of up to 32 algorithms, found by timing them",
+    dtypes=("float32", "float64"),
+    runs_on="cuda",
+    build=build,
+    baseline="cublas",
+    tunes="cublas",
+    default=False,
+)

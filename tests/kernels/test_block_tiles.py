@@ -1,0 +1,79 @@
+"""Spaces of block tiles: what is legal, what is meant, and why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpubench.kernels.block_tiles import (
+    at_most_1024_threads,
+    blocks,
+    rows_and_columns,
+    threads_of,
+    whole_warps,
+)
+from gpubench.model import Tile
+
+SPACE = blocks(
+    rows=(64, 128),
+    columns=(64, 128),
+    depths=(8,),
+    threads=("4x4", "8x8"),
+    stages=(2, 3),
+    splits=(1, 2),
+    default=("128x128x8/8x8/s3",),
+    together=lambda tile: "too odd" if tile.splits == 2 and tile.stages == 2 else None,
+)
+
+
+def test_legal_are_all_combinations_that_go_together() -> None:
+    assert len(SPACE.legal) == len(set(SPACE.legal)) == 2 * 2 * 2 * 3
+    assert not any(map(SPACE.refuse, SPACE.legal))
+    assert set(SPACE.default) <= set(SPACE.legal)
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ("16", "takes a block tile such as 128x128x8/8x8/s3, not 16"),
+        ("96x128x8/8x8/s3", "takes BM 64 or 128, not 96"),
+        ("128x96x8/8x8/s3", "takes BN 64 or 128, not 96"),
+        ("128x128x7/8x8/s3", "takes BK 8, not 7"),
+        ("128x128x8/16x8/s3", "takes a thread tile 4x4 or 8x8, not 16x8"),
+        ("128x128x8", "takes a thread tile 4x4 or 8x8, not none"),
+        ("128x128x8/8x8", "takes stages 2 or 3, not 1"),
+        ("128x128x8/8x8/s3/k5", "takes splits of K 1 or 2, not 5"),
+        ("128x128x8/8x8/s2/k2", "too odd"),
+    ],
+)
+def test_a_refusal_names_the_number_and_what_would_be_right(tile: str, reason: str) -> None:
+    assert SPACE.refuse(Tile.parse(tile)) == reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("128x128x8", "128x128x8/8x8/s3"),  # the default of that block
+        ("64x128x8", "64x128x8/4x4/s2"),  # the first legal one
+        ("64x128x8/8x8/s3", "64x128x8/8x8/s3"),
+        ("64x64x64", "64x64x64"),  # nothing like it: refused as it stands
+        ("16", "16"),
+    ],
+)
+def test_a_block_alone_means_its_default_or_first_tile(asked: str, meant: str) -> None:
+    assert str(SPACE.complete(Tile.parse(asked))) == meant
+
+
+def test_threads_follow_from_block_and_thread_tile() -> None:
+    assert threads_of(Tile.parse("128x64x8/8x4")) == 256
+    assert rows_and_columns(Tile.parse("128x64x8/8x4")) == (128, 64)
+
+
+def test_a_block_has_at_most_1024_threads_and_whole_elements() -> None:
+    assert at_most_1024_threads(Tile.parse("64x64x8/2x2")) is None
+    assert "2048 threads" in str(at_most_1024_threads(Tile.parse("64x64x8/2x1")))
+    assert "does not divide" in str(at_most_1024_threads(Tile.parse("64x64x8/24x1")))
+
+
+def test_warps_of_4_by_8_threads_tile_the_block() -> None:
+    assert whole_warps(Tile.parse("64x64x8/16x8")) is None
+    assert "covers 64x128" in str(whole_warps(Tile.parse("64x64x8/16x16")))
