@@ -50,7 +50,7 @@ def ladder(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
 
 
 def ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
-    """The best tile of each step, in order; what is no step, such as the libraries' products, last."""
+    """The best tile of each step, in order; what is no step, as a library's product, last."""
     best = {
         name: best_of(one for one in rows if one.variant == name)
         for name in dict.fromkeys(one.variant for one in rows)

@@ -59,7 +59,9 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 
 def together(tile: Tile) -> str | None:
-    """Whole warps that share a stage's rows, and stages that fit shared memory."""
+    """Large tiles with 16×8 elements a thread or small ones with 8×8, of whole warps."""
+    if tile.block[:2] + tile.thread not in {(128, 256, 16, 8), (64, 64, 8, 8)}:
+        return f"{tile}: takes 128x256 with 16x8 a thread, or 64x64 with 8x8"
     if shared_bytes(tile) > MOST_SHARED_BYTES - 1024:
         return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MOST_SHARED_BYTES}"
     return whole_warps(tile)
@@ -72,7 +74,7 @@ VARIANT = CudaVariant(
     capability=(9, 0),
     tiles=blocks(
         rows=(64, 128),
-        columns=(64, 128, 256),
+        columns=(64, 256),
         depths=(64,),
         threads=("8x8", "16x8"),
         stages=(2,),

@@ -24,7 +24,12 @@ from gpubench.measured import Resources
 from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem, Tile
 from gpubench.plan.registry import variants
 
-ON_GPU = {one.name: one for one in variants() if isinstance(one, CudaVariant) and one.op == "gemm"}
+ON_GPU = {
+    one.name: one
+    for one in variants()
+    if isinstance(one, CudaVariant) and one.op == "gemm" and one.tiles and one.tiles.kind == 1
+}
+"""Products whose tile is one number; test_compile_blocks.py has those of block tiles."""
 
 LARGEST_OF_ALL = 32
 SAMPLED = 40

@@ -1,0 +1,130 @@
+"""Every kernel with block tiles compiles at every legal tile without a GPU, and none spills."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.kernels.block_tiles import MOST_SHARED_BYTES
+from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.plan.registry import variants
+
+BLOCKS = {
+    one.name: one
+    for one in variants()
+    if isinstance(one, CudaVariant) and one.op == "gemm" and one.tiles and one.tiles.kind == 3
+}
+
+AMPERE, HOPPER = "sm_80", "sm_90"
+
+Key = tuple[str, Tile, str, str, str]
+"""Variant, tile, dtype, architecture, kernel (empty: the variant's own)."""
+
+
+def legal(one: CudaVariant) -> tuple[Tile, ...]:
+    assert one.tiles
+    return one.tiles.legal
+
+
+def default(one: CudaVariant) -> tuple[Tile, ...]:
+    assert one.tiles
+    return one.tiles.default
+
+
+def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+
+
+def launches(one: CudaVariant, tile: Tile, dtype: str) -> dict[str, Launch]:
+    """By kernel, at a size whose rows of B are not aligned."""
+    return {each.kernel: each for each in one.launch(tile, problem(333, 443, 155, dtype)).sequence}
+
+
+def keys() -> list[Key]:
+    """Every tile in float32 on Hopper, the usual ones in other dtypes and on Ampere."""
+    found: dict[Key, None] = {}
+    for one in BLOCKS.values():
+        for tile in legal(one):
+            found |= {
+                (one.name, tile, "float32", HOPPER, k): None for k in launches(one, tile, "float32")
+            }
+        for tile in default(one):
+            found |= {(one.name, tile, dtype, HOPPER, ""): None for dtype in one.dtypes}
+            if one.capability <= (8, 0):
+                found[one.name, tile, "float32", AMPERE, ""] = None
+    return list(found)
+
+
+def build(key: Key) -> Compiled:
+    name, tile, dtype, architecture, kernel = key
+    one = BLOCKS[name]
+    return compile_instance(one.source, instance(one, tile, dtype, kernel), architecture)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[Key, Compiled]:
+    """All at once, in as many threads as there are CPUs."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(keys(), pool.map(build, keys()), strict=True))
+
+
+def label(key: Key) -> str:
+    return "-".join(str(part) for part in key if str(part))
+
+
+def test_the_ladder_is_here() -> None:
+    assert set(BLOCKS) >= {"blocktile_1d", "vectorized", "pipelined", "packed_panels", "splitk"}
+
+
+@pytest.mark.parametrize("key", keys(), ids=label)
+def test_every_instance_fits_the_gpu_and_none_spills(
+    compiled: dict[Key, Compiled], key: Key
+) -> None:
+    name, tile, dtype, _, kernel = key
+    resources = compiled[key].resources
+    launch = launches(BLOCKS[name], tile, dtype)[kernel]
+    assert (resources.spill_bytes, resources.local_bytes) == (0, 0)
+    assert launch.threads_per_block <= 1024
+    assert resources.registers * launch.threads_per_block <= 65_536
+    assert resources.shared_bytes <= 48 * 1024
+    assert resources.shared_bytes + launch.shared_bytes <= MOST_SHARED_BYTES
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled], name: str) -> None:
+    codes = [kernel.cubin for key, kernel in compiled.items() if key[0] == name and not key[4]]
+    assert codes
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)])
+def test_blocks_cover_the_result_and_none_is_idle(name: str, m: int, n: int) -> None:
+    one = BLOCKS[name]
+    for tile in legal(one):
+        bm, bn, _ = tile.block
+        tiles = (-(-m // bm), -(-n // bn))
+        assert one.launch(tile, problem(m, n, 8)).main.blocks == tile.splits * tiles[0] * tiles[1]
+
+
+def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
+    tile = Tile.parse("128x256x64/16x8/s2/k4")
+    launch = BLOCKS["packed_panels"].launch(tile, problem(130, 10, 65))
+    panels = 2 * 2 * 128 * 64
+    rows_of_b = 65 * 12  # ten columns are no multiple of 16 bytes
+    assert launch.workspace_bytes == 4 * (panels + rows_of_b + 4 * 130 * 10)
+    (tensor_map,) = launch.main.maps
+    assert (tensor_map.array, tensor_map.offset_bytes) == (3, 4 * panels)
+    assert (tensor_map.shape, tensor_map.box) == ((65, 12), (64, 256))
+    (aligned,) = BLOCKS["packed_panels"].launch(tile, problem(130, 12, 65)).main.maps
+    assert (aligned.array, aligned.offset_bytes, aligned.shape) == (1, 0, (65, 12))
+
+
+def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
+    launch = BLOCKS["packed_panels"].launch(Tile.parse("128x256x64/16x8/s2"), problem(999, 999, 99))
+    assert launch.kernel == "pack"
+    assert launch.main is launch.then[0]
+    assert launch.main.shared_bytes == 2 * 64 * (128 + 256) * 4
