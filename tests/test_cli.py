@@ -114,7 +114,7 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     from gpubench.plan.config import _OPTIONS
 
     flags = {one.name for one in COMMANDS[name].params}
-    assert flags - {"config", "resume", "force", "dry_run", "help"} == set(_OPTIONS)
+    assert flags - {"config", "resume", "force", "dry_run", "ladder", "help"} == set(_OPTIONS)
 
 
 # ---- what is refused
