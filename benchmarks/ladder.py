@@ -127,11 +127,16 @@ def main() -> None:
     steps_csv, top_csv = asked.output / "ladder.csv", asked.output / "ladder_top.csv"
     if not asked.tables_only:
         asked.output.mkdir(parents=True, exist_ok=True)
-        measure(["--ladder", "--sizes", EVERY_STEP_AT, "--output", str(steps_csv)])
+        measure(
+            [
+                *("--ladder", "--sizes", EVERY_STEP_AT, "--budget", "45"),
+                *("--output", str(steps_csv)),
+            ]
+        )
         measure(
             [
                 *("--variants", ",".join(TOP), "--sizes", SIZES, "--cache", "both"),
-                *("--output", str(top_csv)),
+                *("--budget", "90", "--output", str(top_csv)),
             ]
         )
     every, top = read(steps_csv), read(top_csv)

@@ -157,23 +157,34 @@ __device__ __forceinline__ void banked_product(const Scalar* A, const Scalar* B,
   }
 }
 
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-register_banks(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+// A block's tile of C from beginning to end.
+template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, typename Scalar>
+__device__ __forceinline__ void banked_tile(const Scalar* A, const Scalar* B, Scalar* C, int M,
+                                            int N, int K, int depth, Place place) {
   extern __shared__ __align__(16) unsigned char shared[];
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);  // each: BK rows of A, BK rows of B
-  const Place place = place_in_bands<BM, BN>(blockIdx.x, M, N);
-
   Scalar sum[TM][TN] = {};
-  if (N % 4 == 0) {
-    banked_product<true, BM, BN, BK, STAGES>(A, B, M, N, K, K, place, stages, sum);
-  } else {
-    banked_product<false, BM, BN, BK, STAGES>(A, B, M, N, K, K, place, stages, sum);
-  }
+  banked_product<ALIGNED, BM, BN, BK, STAGES>(A, B, M, N, K, depth, place, stages, sum);
 
   __syncthreads();  // the stages become scratch
   const int warp = threadIdx.x / 32;
   const int row = place.row + warp / (BN / (8 * TN)) * 4 * TM;
   const int col = place.col + warp % (BN / (8 * TN)) * 8 * TN;
   store_tile(sum, stages + warp * (16 * 8 * TN + 4), C, row, col, M, N);
+}
+
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+register_banks(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  const Place place = place_in_bands<BM, BN>(blockIdx.x, M, N);
+  banked_tile<true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, place);
+}
+
+// For N that is no multiple of 4. A kernel of its own: a second loop beside the first would take
+// registers and the compiler's care from it.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  const Place place = place_in_bands<BM, BN>(blockIdx.x, M, N);
+  banked_tile<false, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, place);
 }

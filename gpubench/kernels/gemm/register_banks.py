@@ -20,6 +20,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
     """One block per tile of C, in one dimension: the kernel orders them in bands."""
     bm, bn, _ = tile.block
     return Launch(
+        kernel="unaligned" if problem.n % 4 else "",
         grid=(-(-problem.n // bn) * -(-problem.m // bm),),
         block=(threads_of(tile),),
         shared_bytes=shared_bytes(tile),

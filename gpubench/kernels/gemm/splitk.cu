@@ -21,32 +21,31 @@ add_up(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, in
   sum_parts<SPLITS>(workspace, C, static_cast<size_t>(M) * N);
 }
 
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
-__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
-splitk(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  Scalar* const stages = reinterpret_cast<Scalar*>(shared);
+template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS,
+          typename Scalar>
+__device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, Scalar* workspace,
+                                             int M, int N, int K) {
   const Place place = place_in_bands<BM, BN>(blockIdx.x / SPLITS, M, N);
-
   // Parts of whole steps; the last may be shorter, or empty.
   const int split = blockIdx.x % SPLITS;
   const int part = ((K + SPLITS - 1) / SPLITS + BK - 1) / BK * BK;
   const int from = min(split * part, K);
   const int depth = min(part, K - from);
+  Scalar* const to = workspace + split * static_cast<size_t>(M) * N;
+  banked_tile<ALIGNED, BM, BN, BK, TM, TN, STAGES>(
+      A + from, B + static_cast<size_t>(from) * N, to, M, N, K, depth, place);
+}
 
-  Scalar sum[TM][TN] = {};
-  const Scalar* const a = A + from;
-  const Scalar* const b = B + static_cast<size_t>(from) * N;
-  if (N % 4 == 0 && reinterpret_cast<size_t>(B) % 16 == 0) {
-    banked_product<true, BM, BN, BK, STAGES>(a, b, M, N, K, depth, place, stages, sum);
-  } else {
-    banked_product<false, BM, BN, BK, STAGES>(a, b, M, N, K, depth, place, stages, sum);
-  }
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+splitk(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
+  part_of_tile<true, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K);
+}
 
-  __syncthreads();  // the stages become scratch
-  const int warp = threadIdx.x / 32;
-  const int row = place.row + warp / (BN / (8 * TN)) * 4 * TM;
-  const int col = place.col + warp % (BN / (8 * TN)) * 8 * TN;
-  store_tile(sum, stages + warp * (16 * 8 * TN + 4), workspace + split * static_cast<size_t>(M) * N,
-             row, col, M, N);
+// For N that is no multiple of 4, as in `register_banks`.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+splitk_unaligned(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N,
+                 int K) {
+  part_of_tile<false, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K);
 }

@@ -27,6 +27,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
     bm, bn, _ = tile.block
     elements = problem.m * problem.n
     return Launch(
+        kernel="splitk_unaligned" if problem.n % 4 else "",
         grid=(tile.splits * -(-problem.n // bn) * -(-problem.m // bm),),
         block=(threads_of(tile),),
         shared_bytes=shared_bytes(tile),

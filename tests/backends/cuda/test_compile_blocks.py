@@ -39,8 +39,9 @@ def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
 
 
 def launches(one: CudaVariant, tile: Tile, dtype: str) -> dict[str, Launch]:
-    """By kernel, at a size whose rows of B are not aligned."""
-    return {each.kernel: each for each in one.launch(tile, problem(333, 443, 155, dtype)).sequence}
+    """By kernel: rows of B that are aligned, and that are not, may have kernels of their own."""
+    problems = (problem(333, n, 155, dtype) for n in (443, 444))
+    return {each.kernel: each for at in problems for each in one.launch(tile, at).sequence}
 
 
 def keys() -> list[Key]:
