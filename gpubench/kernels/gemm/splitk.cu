@@ -13,7 +13,7 @@
 // but one block a multiprocessor and four a cluster leave multiprocessors idle wherever their
 // groups are not multiples of four.
 
-#include "register_banks.cu"
+#include "../banked_product.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
 __global__ void __launch_bounds__(256)
@@ -24,7 +24,7 @@ add_up(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, in
 template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS,
           typename Scalar>
 __device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, Scalar* workspace,
-                                             int M, int N, int K) {
+                                             int M, int N, int K, unsigned char* shared) {
   const Place place = place_in_bands<BM, BN>(blockIdx.x / SPLITS, M, N);
   // Parts of whole steps; the last may be shorter, or empty.
   const int split = blockIdx.x % SPLITS;
@@ -33,13 +33,14 @@ __device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, S
   const int depth = min(part, K - from);
   Scalar* const to = workspace + split * static_cast<size_t>(M) * N;
   banked_tile<ALIGNED, BM, BN, BK, TM, TN, STAGES>(
-      A + from, B + static_cast<size_t>(from) * N, to, M, N, K, depth, place);
+      A + from, B + static_cast<size_t>(from) * N, to, M, N, K, depth, place, shared);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 splitk(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
-  part_of_tile<true, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K);
+  extern __shared__ __align__(16) unsigned char shared[];
+  part_of_tile<true, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K, shared);
 }
 
 // For N that is no multiple of 4, as in `register_banks`.
@@ -47,5 +48,6 @@ template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, i
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 splitk_unaligned(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N,
                  int K) {
-  part_of_tile<false, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K);
+  extern __shared__ __align__(16) unsigned char shared[];
+  part_of_tile<false, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K, shared);
 }
