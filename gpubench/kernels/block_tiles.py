@@ -68,7 +68,14 @@ def blocks(
         )
         return next(alike, tile)
 
-    return TileSpace(refuse=refuse, default=defaults, legal=legal, complete=complete)
+    summary = "; ".join(
+        f"{name.removeprefix('a ')} {', '.join(map(str, values))}"
+        for name, values, _ in axes
+        if values != (1,)
+    )
+    return TileSpace(
+        refuse=refuse, default=defaults, legal=legal, complete=complete, summary=summary
+    )
 
 
 def _pair(text: str) -> tuple[int, ...]:

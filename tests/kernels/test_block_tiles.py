@@ -31,6 +31,12 @@ def test_legal_are_all_combinations_that_go_together() -> None:
     assert set(SPACE.default) <= set(SPACE.legal)
 
 
+def test_a_space_says_in_words_what_its_numbers_may_be() -> None:
+    assert SPACE.summary == (
+        "BM 64, 128; BN 64, 128; BK 8; thread tile 4x4, 8x8; stages 2, 3; splits of K 1, 2"
+    )
+
+
 @pytest.mark.parametrize(
     ("tile", "reason"),
     [
