@@ -197,6 +197,8 @@ class CudaBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         bind, resources, launch = self._binder(point, problem)
         scratch = launch.workspace_bytes if launch else 0
+        if scratch > (free := self.bytes_free()):
+            raise DoesNotFitError(f"needs {scratch:,} bytes of workspace, {free:,} are free")
         with _faults():
             workspace = (cupy.empty(scratch, np.uint8),) if scratch else ()
         calls = [bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
@@ -237,7 +239,9 @@ class CudaBackend:
                     for wanted in one.maps
                 )
                 runs.append(bind_launch(function, one, (*pointers, *numbers, *maps)))
-            return runs[0] if len(runs) == 1 else partial(_one_after_the_other, runs)
+            # The launches know addresses alone: a workspace that nobody held would be handed out
+            # again, and whoever got it would find the kernel's sums in its array.
+            return partial(_one_after_the_other, runs, arrays)
 
         main, _ = built[launch.sequence.index(launch.main)]
         return bind, main.resources, launch
@@ -311,7 +315,7 @@ class CudaBackend:
         return compiled, self._functions[key]
 
 
-def _one_after_the_other(runs: Sequence[Callable[[], None]]) -> None:
+def _one_after_the_other(runs: Sequence[Callable[[], None]], _alive: Sequence[Any]) -> None:
     for run in runs:
         run()
 
