@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -29,8 +29,10 @@ def results(rows: Sequence[Row]) -> RenderableType:
         of_problem = list(group)
         parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
         measured = [one for one in of_problem if one.status == Status.OK]
-        if any(one.tile for one in measured):
-            parts.append(tile_table(measured))
+        if edges := [one for one in measured if one.tile.isdecimal()]:
+            parts.append(tile_table(edges))
+        if blocks := [one for one in measured if one.tile and not one.tile.isdecimal()]:
+            parts.append(tile_list(blocks))
         if measured:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
@@ -51,6 +53,18 @@ def tile_table(rows: Sequence[Row]) -> Table:
             tile,
             *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
         )
+    return grid
+
+
+def tile_list(rows: Sequence[Row]) -> Table:
+    """Milliseconds by variant and tile: tiles of several numbers are each variant's own."""
+    grid = table("variant", "tile", "ms", left={"variant", "tile"})
+    by_variant = sorted(rows, key=lambda one: (one.variant, Tile.parse(one.tile)))
+    for variant, group in groupby(by_variant, key=lambda one: one.variant):
+        of_variant = list(group)
+        best = best_of(of_variant)
+        for index, one in enumerate(of_variant):
+            grid.add_row(variant if index == 0 else "", one.tile, _time_cell(one, best))
     return grid
 
 
@@ -210,7 +224,8 @@ def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
     """An empty table; columns in `left` are text, None meaning all of them."""
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
-        grid.add_column(name, justify="left" if left is None or name in left else "right")
+        justify: JustifyMethod = "left" if left is None or name in left else "right"
+        grid.add_column(name, justify=justify, overflow="fold")  # a cut figure is a wrong figure
     return grid
 
 
