@@ -38,9 +38,17 @@ from gpubench.show.plot.style import (
 IMAGES = Path("docs/images")
 
 COMMANDS = (  # 4264 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo.json
-    "gpubench plot results/h200/sweep.csv --sizes 2048 -o docs/images/tile-sizes.svg",
+    (
+        "gpubench plot results/h200/sweep.csv --sizes 2048 "
+        "--variants naive_uncoalesced,naive,register_tile,shared_tile,cublas "
+        "-o docs/images/tile-sizes.svg"
+    ),
     "gpubench plot results/h200/compare.csv --dtypes float32 -o docs/images/sizes.svg",
-    "gpubench plot results/h200/compare.csv --kind blas -o docs/images/ladder.svg",
+    (
+        "gpubench plot results/h200/reproduce/reproduce.csv --experiments p100-tiles "
+        "-o docs/images/p100-tiles.svg"
+    ),
+    "gpubench plot results/h200/ladder.csv --kind blas -o docs/images/ladder.svg",
     (
         "gpubench plot results/h200/compare.csv --dtypes float32 --kind roofline --bandwidth 4264 "
         "-o docs/images/roofline.svg"

@@ -18,6 +18,9 @@ NORMAL_95 = 1.959964
 SHRINKING = 0.9
 """Twice the samples should shrink an interval to 0.71; above this it is not shrinking."""
 
+LONG = 10
+"""Times the least length of a sample: whatever such a launch takes exactly, it is a sample."""
+
 STEP_DEVICE_S = 0.02
 """The interval is looked at no more often than this."""
 
@@ -42,7 +45,9 @@ def collect(
     began = clock()
     times = sample(1, 1) if first_us is None else [first_us]
     if min(times[0], expected_us) / 1e6 <= timing.slow_launch_s:
-        warm_us = max(min(sample(1, 2)), 1e-3)
+        # One long launch has warmed everything up and needs no batch: spare two more.
+        long = min(times[0], expected_us) > LONG * timing.sample_us
+        warm_us = times[0] if long else max(min(sample(1, 2)), 1e-3)
         launches = max(1, min(most_launches, math.ceil(timing.sample_us / warm_us)))
         times, sample_s = [], warm_us * launches / 1e6
     else:

@@ -72,8 +72,16 @@ def test_a_long_kernel_is_launched_once_a_sample() -> None:
 
 
 def test_the_launches_that_warm_up_are_not_counted() -> None:
-    series = Script(itertools.chain([5_000.0, 900.0, 800.0], itertools.repeat(10.0))).collect()
+    script = Script(itertools.chain([5_000.0, 900.0, 800.0], itertools.repeat(10.0)))
+    series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
     assert series.max_us == 10.0
+
+
+def test_a_long_launch_warms_up_once() -> None:
+    script = Script(itertools.chain([5_000.0], itertools.repeat(4_000.0)))
+    series = collect(script.sample, ONE_ROUND, 256, 4_500.0, clock=lambda: script.now_s)
+    assert (series.max_us, series.launches_per_sample) == (4_000.0, 1)
+    assert script.now_s == pytest.approx((5_000 + 4_000 * series.samples) / 1e6)
 
 
 @pytest.mark.parametrize("launch_us", [0.3, 10.0, 1_000.0, 30_000.0])

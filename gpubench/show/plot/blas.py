@@ -47,7 +47,7 @@ def draw(of: Sequence[Source]) -> Picture:
     left = 0.25 + GLYPH_IN * max(len(short(name)) for name in names)
     figure, axes = sheet(f"Speed in percent of {library}, best tile", heights, 0.3, left)
     for panel, ax in zip(found, axes, strict=True):
-        _bars(ax, panel, labels)
+        _bars(ax, panel, labels, ax.get_position().width * figure.get_size_inches()[0])
     return figure
 
 
@@ -76,7 +76,17 @@ def _rated(panel: Panel) -> dict[str, dict[str, Row]]:
     return {name: best[name] for name in order}
 
 
-def _bars(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
+def _rows(rated: dict[str, dict[str, Row]]) -> list[Row]:
+    return [row for by_source in rated.values() for row in by_source.values()]
+
+
+def _beside(row: Row) -> str:
+    """What stands behind a bar."""
+    tile = f"  tile {row.tile}" if row.tile else ""
+    return f"{number(row.percent_of_blas, 1)} %{tile}"
+
+
+def _bars(axes: Axes, panel: Panel, labels: Sequence[str], width_in: float) -> None:
     rated = _rated(panel)
     thick = 0.8 / len(labels)
     for place, by_source in enumerate(rated.values()):
@@ -87,17 +97,17 @@ def _bars(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
             y = place + (number_of_source - (len(labels) - 1) / 2) * thick
             colour = ink_of(axes) if is_baseline(row) else COLOURS[0]
             axes.barh(y, _percent(row), thick * 0.9, color=colour, alpha=SHADES[number_of_source])
-            tile = f"  tile {row.tile}" if row.tile else ""
             axes.annotate(
-                f"{number(row.percent_of_blas, 1)} %{tile}",
+                _beside(row),
                 (_percent(row), y),
                 xytext=(4, 0),
                 textcoords="offset points",
                 va="center_baseline",
                 fontsize=axes.xaxis.label.get_fontsize(),
             )
-    high = max(100.0, *(_percent(row) for rows in rated.values() for row in rows.values()))
-    axes.set_xlim(0, high * 1.3)
+    high = max(100.0, *(_percent(row) for row in _rows(rated)))
+    texts = [(_percent(row), GLYPH_IN * (len(_beside(row)) + 1)) for row in _rows(rated)]
+    axes.set_xlim(0, max(high, *(end / (1 - min(0.8, text / width_in)) for end, text in texts)))
     axes.axvline(100, color=ink_of(axes), linewidth=1, linestyle=(0, (4, 2)))
     axes.set_ylim(len(rated) - 0.45, -0.55)
     axes.set_yticks(range(len(rated)), [short(name) for name in rated])

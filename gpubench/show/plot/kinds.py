@@ -56,10 +56,10 @@ def suitable(of: Sequence[Source]) -> str:
     rows = [row for source in of for row in source.rows]
     if {"cpu", "cuda"} <= {row.backend for row in rows}:
         return "speedup" if any(row.variant == speedup.BASELINE for row in rows) else "sizes"
-    if len({(row.m, row.n, row.k) for row in rows}) >= CURVE:
-        return "sizes"
-    if len({edge_of(row) for row in rows} - {None}) >= CURVE:
-        return "tiles"
+    sizes = len({(row.m, row.n, row.k) for row in rows})
+    edges = len({edge_of(row) for row in rows} - {None})
+    if max(sizes, edges) >= CURVE:
+        return "sizes" if sizes >= edges else "tiles"
     if any(row.percent_of_blas for row in rows):
         return "blas"
     return "tiles" if any(row.tile for row in rows) else "sizes"
