@@ -1,4 +1,4 @@
-"""`kill -9` at random moments of a sweep on the CPU, each resumed: is anything lost or doubled?
+"""A sweep on the CPU killed at random moments (`kill -9`), then resumed: nothing lost or doubled.
 
     python benchmarks/kill_resume.py [kills] [seed]
 
@@ -31,13 +31,14 @@ from gpubench.table import Row, read
 
 KILLS = 50
 SEED = 2006
+ROUNDS = 8
 AGAIN = 1 / 3
 """How likely a resumed sweep is killed, too."""
 
 SWEEP = (
     *("--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_tile,cpu_blas"),
-    *("--tiles", "4,8", "--rounds", "2", "--cache", "hot"),
-    *("--precision", "100%", "--budget", "1", "--output", "a.csv"),
+    *("--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot"),
+    *("--budget", "16", "--output", "a.csv"),
 )
 GONE_WITHIN_S = 5.0
 
@@ -121,7 +122,7 @@ def header_of(path: Path) -> str:
     return path.read_text().partition("\n")[0]
 
 
-def require(truth: bool, otherwise: str) -> None:  # noqa: FBT001 # reads like assert
+def require(truth: bool, otherwise: str) -> None:
     if not truth:
         sys.exit(f"FAILED: {otherwise}")
 
@@ -135,7 +136,7 @@ def check(folder: Path, whole: Path, kept: list[list[Row]], where: str) -> None:
         f"{where}: the points are not those of the uninterrupted sweep",
     )
     rounds = rounds_of(final)
-    require(all(len(of_point) == 2 for of_point in rounds.values()), f"{where}: rounds")  # noqa: PLR2004 # as SWEEP says
+    require(all(len(some) == ROUNDS for some in rounds.values()), f"{where}: rounds")
     for rows in kept:
         for key, medians in rounds_of(rows).items():
             require(rounds[key][: len(medians)] == medians, f"{where}: {key} was measured again")
@@ -144,7 +145,7 @@ def check(folder: Path, whole: Path, kept: list[list[Row]], where: str) -> None:
 
 
 def main(kills: int, seed: int) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311 # moments, not secrets
     seen: Counter[str] = Counter()
     lines: Counter[int] = Counter()
     with tempfile.TemporaryDirectory() as temporary:
@@ -186,12 +187,14 @@ def main(kills: int, seed: int) -> None:
             check(folder, whole, kept, f"sweep {seen['sweeps']}, kills at {moment:.3f} s")
             seen["sweeps"] += 1
     print(f"gpubench sweep {' '.join(SWEEP)}")
-    print(f"{points} points in 2 rounds; an uninterrupted sweep lasts {lasts_s:.1f} s; seed {seed}")
+    print(f"{points} points, {ROUNDS} rounds; uninterrupted it lasts {lasts_s:.1f} s; seed {seed}")
     for what, count in seen.items():
         print(f"{count:4}  {what}")
     counts = sorted(lines.elements())
     print(f"rows on disk when the kill came: {', '.join(map(str, counts))}")
-    print("every file complete: no row twice, none lost, none measured twice, form as without kills")
+    print(
+        "every file complete: no row twice, none lost, none measured again; form as if unkilled"
+    )
     print("no child outlived its parent")
 
 

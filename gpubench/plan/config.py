@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from gpubench.model import DTYPES, Cache, Fill, Scope, Tile, Timer
 from gpubench.operation import OPERATIONS
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
+from gpubench.plan.toml_file import read_toml
 from gpubench.timing import Timing
 
 
@@ -89,13 +89,7 @@ def _flag(name: str) -> str:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            values = tomllib.load(file)
-    except OSError as error:
-        raise UsageError(f"--config: cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config: {path} is not TOML: {error}") from error
+    values = read_toml(path, "--config")
     for name in values:
         if name not in _OPTIONS:
             raise UsageError(f"--config: {path}: {unknown('key', name, _OPTIONS)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from gpubench.errors import UsageError
 from gpubench.operation import OPERATIONS
 from gpubench.plan.ranges import parse_sizes, shown
 from gpubench.plan.registry import unknown
+from gpubench.plan.toml_file import read_toml
 from gpubench.table import KEY
 
 TOLERANCES = ("lower", "upper")
@@ -30,13 +31,7 @@ class Expected:
 
 def read_expected(path: Path) -> Expected:
     """Read the file. Raises UsageError naming what does not fit."""
-    try:
-        with path.open("rb") as file:
-            table = tomllib.load(file).get("expect")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
+    table = read_toml(path).get("expect")
     if not isinstance(table, dict) or not isinstance(table.get("point"), list):
         raise UsageError(f"{path}: has no [[expect.point]]")
     _known(table, ("device", "point", *TOLERANCES), path)
@@ -45,20 +40,21 @@ def read_expected(path: Path) -> Expected:
     if device is not None and not isinstance(device, str):
         raise UsageError(f'{path}: device is a name, such as "NVIDIA H200"')
     points = [
-        _point(defaults | one, f"{path}: [[expect.point]] {number}")
+        _point(one, defaults, f"{path}: [[expect.point]] {number}")
         for number, one in enumerate(table["point"], start=1)
     ]
     return Expected(path=path, points=tuple(points), device=device)
 
 
-def _point(fields: Any, place: str) -> Expectation:
-    _known(fields, (*WHERE, "size", "column", "value", *TOLERANCES), place)
+def _point(given: Any, defaults: Mapping[str, Any], place: str) -> Expectation:
+    _known(given, (*WHERE, "size", "column", "value", *TOLERANCES), place)
+    fields = {**defaults, **given}
     for name in ("variant", "size", "value", *TOLERANCES):
         if name not in fields:
             raise UsageError(f"{place}: '{name}' is missing")
-    column = fields.get("column", TIME)
+    column = str(fields.get("column", TIME))
     if column not in {TIME, *RATES}:
-        raise UsageError(f"{place}: {unknown('column', str(column), (TIME, *RATES))}")
+        raise UsageError(f"{place}: {unknown('column', column, (TIME, *RATES))}")
     op = str(fields.get("op", "gemm"))
     if op not in OPERATIONS:
         raise UsageError(f"{place}: {unknown('operation', op, OPERATIONS)}")

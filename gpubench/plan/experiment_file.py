@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gpubench.analyze.published import (
     TAKES_FACTOR,
@@ -33,6 +31,7 @@ from gpubench.plan.experiments import (
     check,
 )
 from gpubench.plan.registry import unknown
+from gpubench.plan.toml_file import read_toml
 from gpubench.plan.toml_table import TomlTable, is_fact, is_number
 from gpubench.table import NAMES
 
@@ -46,7 +45,7 @@ _IN_PACKAGE = Path(__file__).parents[1] / "configs"
 def shipped() -> dict[str, Path]:
     """The experiments that come with gpubench: name → file."""
     folder = _IN_PACKAGE if _IN_PACKAGE.is_dir() else _BESIDE_PACKAGE
-    return {path.stem: path for path in sorted(folder.glob("*.toml")) if "sweep" in _load(path)}
+    return {path.stem: path for path in sorted(folder.glob("*.toml")) if "sweep" in read_toml(path)}
 
 
 def find(names: Sequence[str]) -> list[Experiment]:
@@ -73,7 +72,7 @@ def find(names: Sequence[str]) -> list[Experiment]:
 
 def read_experiment(path: Path) -> Experiment:
     """An experiment's file. Raises UsageError saying where it does not fit."""
-    top = TomlTable(_load(path), str(path))
+    top = TomlTable(read_toml(path), str(path))
     devices = tuple(_device(one) for one in top.tables("device"))
     experiment = Experiment(
         name=path.stem,
@@ -93,16 +92,6 @@ def read_experiment(path: Path) -> Experiment:
     _check_rules(experiment)
     check(experiment)
     return experiment
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            raise UsageError(f"cannot read {path}: {error.strerror}") from error
-        raise UsageError(f"{path} is not TOML: {error}") from error
 
 
 def _device(one: TomlTable) -> PublishedDevice:

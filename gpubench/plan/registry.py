@@ -21,6 +21,9 @@ __all__ = ["KERNELS", "choose", "descriptors", "load", "of_op", "unknown", "vari
 ALIKE = 0.6
 """From here on two names are alike (`difflib`): one may be the other, misspelt."""
 
+MOST_KNOWN = 100
+"""Of what is known, as many are listed."""
+
 KERNELS = Path(__file__).parent.parent / "kernels"
 
 
@@ -111,12 +114,14 @@ def choose(
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
-    known = list(known)
+    known = [shown(one) for one in known]  # a file may have given them, too
+    name = shown(name)
 
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(a=other, b=name).ratio()
 
     nearest = max(known, key=likeness, default="")  # of equals the first
     near = likeness(nearest) >= ALIKE
-    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known)}"
-    return f"unknown {kind} '{shown(name)}'; {hint}"
+    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known[:MOST_KNOWN])}"
+    more = "" if near or len(known) <= MOST_KNOWN else f" and {len(known) - MOST_KNOWN} more"
+    return f"unknown {kind} '{name}'; {hint}{more}"

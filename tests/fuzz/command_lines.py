@@ -1,0 +1,191 @@
+"""Command lines of the real commands and options, with values that are right, odd or hostile."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import typer
+from contract import BrokenContractError, checked_message, contents, held
+from stub import nothing_measured
+
+from gpubench.cli import app, main
+
+COMMANDS = typer.main.get_command(app).commands
+SEPARATOR = b"\0"
+"""Between the words of a command line: what no word can hold."""
+
+WORDS = (
+    *("", " ", "-", "--", "-1", "0", "1", "8", "1024", "1e9", "nan", "inf", "9" * 30, "9" * 5000),
+    *("8,16", "1..32", "1..9999", "1..2147483647", "64..8", "1..64:x1", "8x8x8", "3x5", "x", ","),
+    *("16", "128x128x8", "0x0", "128x128x8/8x8/s3", "8/k4", "gemm", "gemv", "atax", "float32"),
+    *("int32", "float16", "cpu", "cuda", "cuda:7", "cuda:99999", "auto", "events", "cupti", "both"),
+    *("hot", "kernel", "index", "uniform", "0.5%", "101%", "-1%", "shared_tile", "cpu_blas"),
+    *("cpu_tile", "cublas", "naive", "quick", "p100-tiles", "tiles", "roofline", "json", "junit"),
+    *("a.csv", "b.csv", "empty.csv", "odd.csv", "a.toml", "odd.toml", "a.bin", "a.npz", "folder"),
+    *("missing.csv", "missing/a.csv", "a.csv/b.csv", ".", "..", "folder/", "n" * 300, "a\nb.csv"),
+    *("\x1b[2J", "\udc80\udcff", "\u202ecsv", "[red]", "%s", "~", "*", "$(x)", "new.svg", "new.csv"),
+    *("new.html", "new.toml", "new.bin", "new.npz", "new", "deep/er/new.csv", "sm_90", "sm_1", "16x16"),
+    *("circle", "circle/a.csv", "folder.svg", "folder.csv", "light", "dark", "0.001", "1e-400"),
+)
+"""What a word might be; files are those of `prepared`."""
+
+CODES = {0, 1, 2, 3, 4, 130}
+
+
+def prepared(folder: Path) -> None:
+    """The files that command lines name, good and bad."""
+    import readers
+
+    (folder / "a.csv").write_bytes(readers.READERS["csv"].seeds()[0])
+    (folder / "b.csv").write_bytes(readers.READERS["csv"].seeds()[0].replace(b"10.0", b"12.0"))
+    (folder / "empty.csv").write_bytes(b"")
+    (folder / "odd.csv").write_bytes(b"\xff\0,\n" * 9)
+    (folder / "a.toml").write_bytes(b'sizes = "8"\nvariants = "cpu_blas"\ndevice = "cpu"\n')
+    (folder / "odd.toml").write_bytes(b"a = [[[[")
+    for name, kind in (("a.bin", "operands"), ("a.npz", "archive")):
+        (folder / name).write_bytes(readers.READERS[kind].seeds()[0])
+    for name in ("folder", "folder.svg", "folder.csv"):
+        (folder / name).mkdir()
+    (folder / "circle").symlink_to("circle")
+
+
+def words(data: bytes, chance: Random) -> bytes:
+    """A command line changed: a word replaced, added, removed or repeated."""
+    given = data.split(SEPARATOR)
+    at = chance.randrange(len(given))
+    what = chance.randrange(5)
+    if what == 0 or at == 0:
+        return SEPARATOR.join(map(_bytes, command_line(chance)))
+    if what == 1:
+        given[at] = _bytes(chance.choice(WORDS))
+    elif what == 2:
+        given.insert(at, _bytes(chance.choice(WORDS)))
+    elif what == 3:
+        given.insert(at, chance.choice(given))
+    else:
+        del given[at]
+    return SEPARATOR.join(given)
+
+
+def _bytes(word: str) -> bytes:
+    return word.encode("utf-8", errors="surrogateescape")
+
+
+def command_line(chance: Random) -> list[str]:
+    """A command with some of its arguments and options, most of them with a word that is odd."""
+    name = chance.choice(sorted(COMMANDS))
+    line = [name]
+    parameters = list(COMMANDS[name].params)
+    chance.shuffle(parameters)
+    for parameter in parameters:
+        is_argument = parameter.param_type_name == "argument"
+        if chance.random() > (0.9 if is_argument else 0.25):
+            continue
+        if not is_argument:
+            line.append(chance.choice(parameter.opts))
+        if is_argument or not parameter.is_flag:
+            line.append(chance.choice(WORDS))
+    if chance.random() < 0.05:
+        line.append(chance.choice(("--help", "--no-such", "-x", "--out", "--output=")))
+    return line
+
+
+def seeds() -> list[bytes]:
+    """Command lines that work, or would with a GPU."""
+    lines: Iterable[Sequence[str]] = (
+        ("sweep", "--sizes", "8", "--variants", "cpu_blas", "--device", "cpu", "-o", "new.csv"),
+        ("sweep", "--config", "a.toml", "--rounds", "2", "--output", "deep/er/new.csv", "--force"),
+        ("sweep", "--sizes", "8,16", "--tiles", "8..16:8", "--device", "cpu", "--dry-run"),
+        ("sweep", "--resume", "a.csv"),
+        ("compare-cublas", "--sizes", "64", "--dtypes", "float32,float64", "--budget", "5"),
+        ("diff", "a.csv", "b.csv", "--threshold", "3%", "--only", "fake", "--format", "json"),
+        ("diff", "--base", "a.csv", "--new", "b.csv", "--output", "new.toml", "--strict"),
+        ("diff", "a.toml", "b.csv", "--rerun"),
+        ("explain", "shared_tile", "--tile", "16", "--size", "512", "--arch", "sm_80", "--json"),
+        ("generate", "new.bin", "--shape", "3x5", "--seed", "7"),
+        ("run", "a.bin", "--op", "atax", "--output", "new.bin", "--device", "cpu"),
+        ("run", "a.npz", "--op", "gemv", "-o", "new.npz", "--variant", "cpu_blas", "--force"),
+        ("new-kernel", "mine", "--like", "shared_tile", "--dir", "new"),
+        ("variants", "--op", "gemv", "--device", "cpu"),
+        ("reproduce", "--list"),
+        ("deviceinfo", "--device", "cpu", "--json"),
+        ("selfcheck", "--device", "cuda:1"),
+        ("report", "empty.csv", "-o", "new.html"),
+        ("plot", "odd.csv", "--kind", "tiles", "-o", "new.svg"),
+    )
+    return [SEPARATOR.join(map(_bytes, line)) for line in lines]
+
+
+def read(data: bytes, folder: Path) -> None:
+    """Run a command line in a folder of files, and look at what it did to them."""
+    argv = [word.decode("utf-8", errors="surrogateescape") for word in data.split(SEPARATOR)]
+    if not (folder / "a.csv").exists():
+        prepared(folder)
+    before = contents(folder)
+    with nothing_measured():
+        run(argv, folder)
+    after = contents(folder)
+    if "--force" not in argv and any(after.get(name) != was for name, was in before.items()):
+        # diff writes its report over an earlier one; the files it compares it refuses
+        changed = {name for name, was in before.items() if after.get(name) != was}
+        if argv[0] != "diff" or not changed <= set(argv):
+            raise BrokenContractError(f"changed: {changed}")
+    for name in after.keys() - before.keys():
+        if not _named(name, argv):
+            raise BrokenContractError(f"made, and not asked for: {name}")
+        (folder / name).unlink()
+    for name, was in before.items():
+        if after.get(name) != was:
+            (folder / name).write_bytes(was)
+
+
+def _named(name: str, argv: Sequence[str]) -> bool:
+    """Whether a file is one that the command line names, or lies where its help says."""
+    if name.startswith("results/") or (name == "report.html" and argv[0] == "report"):
+        return True
+    if argv[0] == "new-kernel":
+        return name.startswith(("kernels/", *(word.strip("/") for word in argv[1:] if word)))
+    if argv[0] == "plot" and name.endswith(".svg"):
+        return True
+    whole = Path(name.removesuffix(".partial"))
+    for word in argv[1:]:
+        value = word.partition("=")[2] if word.startswith("--") else word.removeprefix("-o")
+        path = Path(value)
+        if value and (path == whole or (argv[0] == "reproduce" and path in whole.parents)):
+            return True
+    return False
+
+
+def run(argv: Sequence[str], folder: Path) -> int:
+    """The exit code of a command line, run in this process; raises for anything but a clean end."""
+    out, err = io.StringIO(), io.StringIO()
+
+    def command() -> int:
+        with patch.object(sys, "argv", ["gpubench", *argv]):
+            try:
+                main()
+            except SystemExit as end:
+                return int(end.code or 0)
+        return 0
+
+    with redirect_stdout(out), redirect_stderr(err):
+        code: int = held(command, folder)
+    if code not in CODES:
+        raise BrokenContractError(f"exit code {code}")
+    said = err.getvalue()
+    if "Traceback" in said:
+        raise BrokenContractError(said)
+    if code == 2 and "Usage:" not in said:
+        last = said.splitlines()[-1:]
+        if not last or not last[0].startswith("gpubench: "):
+            raise BrokenContractError(f"exit code 2, and said: {said[:300]!r}")
+        checked_message(last[0])
+    return code
+
+

@@ -1,0 +1,224 @@
+"""Valid files made invalid: by bits, by fields, by lines, by what their format says of itself."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zipfile
+from collections.abc import Callable, Sequence
+from random import Random
+
+import numpy as np
+
+Mutation = Callable[[bytes, Random], bytes]
+
+CELLS = (
+    *(b"", b" ", b"nan", b"NaN", b"inf", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0"),
+    *(b"1e300", b"9" * 30, b"9" * 5000, b"0x10", b"1_0", b"1.5", "٣".encode(), b"true", b"ok"),
+    *(b"wrong", b"skipped", b"error", b"hot", b"host", b"gemm", b"atax", b"\0", b"\x1b[2J"),
+    *("\u202e".encode(), b"\xed\xa0\x80", b"\xff", b"\xef\xbb\xbf", b"=1+1", b"'=1", b'"', b'""'),
+    *(b'"\n', b"\r", b"\n", b",", b";", b"\t", b"1;2;nan", b"1;;2", b"<script>", b"x" * 140_000),
+    *(b"[red]", b"\xf0\x9f\x92\xa5", b"16", b"128x128x8/8x8/s3", b"%s", b"{0}", b"../../x"),
+)
+"""What a field of a CSV might hold."""
+
+VALUES = (
+    *(b"nan", b"inf", b"-inf", b"-1", b"0", b"1e400", b"1e-400", b"9" * 5000, b"0x" + b"f" * 5000),
+    *(b"0b1", b"true", b"[]", b"{}", b'""', b"''", b'"\\u0000"', b'"\\u001b[2J"', b'"x"', b"8"),
+    *(b'"\\n"', b"1979-05-27", b"07:32:00", b"[" * 3000, b"{ a = " * 900, b"[[[]]]", b"[1, 'a']"),
+    *(b"{ variant = [] }", b"[{}]", b"[1]", b'"../x"', b'"/nowhere/x"', b'"a/../../b"', b"'''"),
+    *(b'"' + b"x" * 100_000 + b'"', b'"1..2147483647"', b'"1..9999"', b'"3%"', b'"%"', b'"nan%"'),
+    *(b'"gemv"', b'"cuda"', b'"cpu"', b"['float32', 'int32']", b'"1..64:x2"', b'"both"'),
+)
+"""What a key of a TOML file might be set to."""
+
+KEYS = (b"x", b"expect", b"point", b"sweep", b"series", b"a.b.c", b'""', b'"\\u0000"', b"k" * 50_000)
+
+HEADERS = (
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
+    "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3), }",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (True, 6), }",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': 6, }",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "1, " * 70 + "), }",
+    "{'descr': '<f4', 'fortran_order': 1, 'shape': (6,), }",
+    "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
+    "{'descr': '|S0', 'fortran_order': False, 'shape': (0,), }",
+    "{'descr': '|V24', 'fortran_order': False, 'shape': (1,), }",
+    "{'descr': '(2,)<f4', 'fortran_order': False, 'shape': (3,), }",
+    "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }",
+    "{'descr': [], 'fortran_order': False, 'shape': (6,), }",
+    "{'descr': [()], 'fortran_order': False, 'shape': (6,), }",
+    "{'descr': (1, 2), 'fortran_order': False, 'shape': (6,), }",
+    "{'descr': {}, 'fortran_order': False, 'shape': (6,), }",
+    "{'descr': '<f4,<f4,', 'fortran_order': False, 'shape': (6,), }",
+    "{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (3,), }",
+    "{'descr': '>f4', 'fortran_order': False, 'shape': (6,), }",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }",
+    "{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }",
+    "{{}: 1}",
+    "{[]: 1}",
+    "(" * 900,
+    "{'descr': " + "(" * 150 + ")" * 150 + "}",
+    "-" * 9000 + "1",
+    "1" * 9000,
+    "'''",
+    "  x\n y",
+    "{'shape': (3L,), 'descr': '<f4', 'fortran_order': False}",
+    "\0",
+    "",
+)
+"""What the header of an array in an archive might say."""
+
+
+def bits(data: bytes, chance: Random) -> bytes:
+    """Some bits turned."""
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        if changed:
+            changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def cut(data: bytes, chance: Random) -> bytes:
+    """An end missing, or something in the middle."""
+    at, to = sorted((chance.randint(0, len(data)), chance.randint(0, len(data))))
+    return data[:at] if chance.random() < 0.5 else data[:at] + data[to:]
+
+
+def doubled(data: bytes, chance: Random) -> bytes:
+    """A part twice."""
+    at, to = sorted((chance.randint(0, len(data)), chance.randint(0, len(data))))
+    return data[:to] + data[at : min(to, at + 4096)] + data[to:]
+
+
+def inserted(data: bytes, chance: Random) -> bytes:
+    """Something foreign in the middle."""
+    at = chance.randint(0, len(data))
+    return data[:at] + chance.choice(CELLS) + data[at:]
+
+
+def zeros(data: bytes, chance: Random) -> bytes:
+    """Zeros in the place of the end, as a power cut leaves them."""
+    at = chance.randint(0, len(data))
+    return data[:at] + bytes(len(data) - at)
+
+
+BYTES = (bits, cut, doubled, inserted, zeros)
+
+
+def number(data: bytes, chance: Random) -> bytes:
+    """An item of a list replaced, repeated or joined with others."""
+    parts = data.split(b",")
+    item = b"".join(
+        chance.choice((b"1", b"16", b"..", b":", b"x", b"x2", b"/", b"/s3", b"/k4", b"9" * 30, b","))
+        for _ in range(chance.randint(1, 6))
+    )
+    parts[chance.randrange(len(parts))] = chance.choice((item, b"", b" 8 ", *CELLS))
+    return b",".join(parts * chance.choice((1, 1, 1, 2, 50)))
+
+
+def table(data: bytes, chance: Random) -> bytes:
+    """Fields and columns of a CSV replaced, removed, repeated, exchanged."""
+    lines = data.split(b"\n")
+    first = 1 if lines[0].startswith(b"#") else 0
+    rows = [line.split(b",") for line in lines[first:]]
+    if not rows:
+        return data
+    width = max(map(len, rows))
+    column, other = chance.randrange(width), chance.randrange(width)
+    what = chance.randrange(6)
+    for row in rows[chance.randrange(2) :] if what else [chance.choice(rows)]:
+        if column >= len(row) or other >= len(row):
+            continue
+        if what == 0 or (what == 1 and chance.random() < 0.5):
+            row[column] = chance.choice(CELLS)
+        elif what == 2:
+            del row[column]
+        elif what == 3:
+            row.insert(other, row[column])
+        elif what == 4:
+            row[column], row[other] = row[other], row[column]
+    if what == 5:
+        rows.insert(chance.randrange(len(rows)), list(chance.choice(rows)))
+    separator = chance.choice((b",", b",", b",", b";", b"\t"))
+    return b"\n".join((*lines[:first], *(separator.join(row) for row in rows)))
+
+
+def toml(data: bytes, chance: Random) -> bytes:
+    """Keys and values of a TOML file replaced, lines removed, repeated, exchanged."""
+    lines = data.split(b"\n")
+    at = chance.randrange(len(lines))
+    line = lines[at]
+    what = chance.randrange(6)
+    if what <= 2 and b"=" in line:
+        key, _, value = line.partition(b"=")
+        if what == 0:
+            key = chance.choice(KEYS)
+        else:
+            value = chance.choice(VALUES)
+        lines[at] = key + b"= " + value
+    elif what == 3:
+        del lines[at]
+    elif what == 4:
+        lines.insert(chance.randrange(len(lines)), line)
+    else:
+        lines.insert(at, chance.choice(KEYS) + b" = " + chance.choice(VALUES))
+    return b"\n".join(lines)
+
+
+def header(data: bytes, chance: Random) -> bytes:
+    """Another word on the size of a binary operand file, or numbers that are none in it."""
+    numbers = (0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 1, chance.randrange(2**32))
+    columns, rows = chance.choice(numbers), chance.choice(numbers)
+    body = data[16:]
+    if chance.random() < 0.3:
+        at = 4 * chance.randrange(1 + len(body) // 4)
+        value = chance.choice((float("nan"), float("inf"), -float("inf"), 1e-45))
+        return data[:16] + body[:at] + struct.pack("<f", value) + body[at + 4 :]
+    return struct.pack("<II8x", columns, rows) + body
+
+
+def archive(_data: bytes, chance: Random) -> bytes:
+    """A ZIP file whose members' headers, sizes, ways of packing and names are chosen at random."""
+    target = io.BytesIO()
+    packing = chance.choice(
+        (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    )
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(target, "w", packing) as members:
+        for name in ("A.npy", "v.npy"):
+            member = _array(chance)
+            names = (name, name, name, name, "B.npy", "../A.npy", "A", "\u202e.npy", "/A.npy")
+            members.writestr(chance.choice(names), member)
+    packed = bytearray(target.getvalue())
+    if chance.random() < 0.3:  # a field of a member's record, or of the directory's
+        for mark, length in ((b"PK\1\2", 46), (b"PK\3\4", 30), (b"PK\5\6", 22)):
+            at = packed.find(mark)
+            if at >= 0 and chance.random() < 0.5:
+                packed[at + chance.randrange(4, length)] = chance.randrange(256)
+    return bytes(packed)
+
+
+def _array(chance: Random) -> bytes:
+    if chance.random() < 0.1:  # packs a thousand to one
+        bomb = io.BytesIO()
+        np.lib.format.write_array(bomb, np.zeros(chance.choice((10, 2**20)), "<f4"))
+        return bomb.getvalue()
+    text = chance.choice(HEADERS).encode()
+    if chance.random() < 0.3:
+        text = chance.choice(BYTES)(text, chance)
+    version = chance.choice((b"\1\0", b"\1\0", b"\2\0", b"\3\0", b"\4\0", b"\0\0", b"\xff\xff"))
+    length = len(text) if chance.random() < 0.9 else chance.randrange(2**16)
+    length = min(length, 2**16 - 1)
+    size = struct.pack("<H" if version == b"\1\0" else "<I", length)
+    return b"\x93NUMPY" + version + size + text + bytes(chance.choice((24, 24, 0, 1, 7, 4096)))
+
+
+def mutated(data: bytes, chance: Random, own: Sequence[Mutation]) -> bytes:
+    """The data after one to three mutations, most of them such as its format knows."""
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        kinds = own if own and chance.random() < 0.7 else BYTES
+        data = chance.choice(kinds)(data, chance)
+    return data

@@ -1,0 +1,299 @@
+"""Everything that reads what a user gives, with valid examples of it and ways to spoil them."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import command_lines
+import mutations
+import numpy as np
+from contract import BrokenContractError, contents, held
+from fakes import measured, point
+from stub import nothing_measured
+
+from gpubench import table
+from gpubench.measure.operand_files import read_operands, write_operands
+from gpubench.measure.result_file import MARK, ResultFile, read_context
+from gpubench.model import Tile
+from gpubench.operation import OPERATIONS
+from gpubench.plan.config import read_sweep
+from gpubench.plan.expect import read_expected
+from gpubench.plan.experiment_file import read_experiment
+from gpubench.plan.ranges import LARGEST, MOST_ITEMS, parse_sizes, parse_tiles
+from gpubench.show.diff import FORMATS
+from gpubench.show.diff_input import read_table
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """One kind of input."""
+
+    read: Callable[[bytes, Path], None]
+    """Gives it to the package in an empty folder; raises whatever is a finding."""
+
+    seeds: Callable[[], Sequence[bytes]]
+    """Valid examples."""
+
+    own: Sequence[mutations.Mutation] = ()
+    """Mutations that know the format."""
+
+
+def as_argument(data: bytes) -> str:
+    """Bytes as Python hands them over from a command line."""
+    return data.decode("utf-8", errors="surrogateescape")
+
+
+def untouched(folder: Path, before: dict[str, bytes]) -> None:
+    if contents(folder) != before:
+        raise BrokenContractError("reading changed a file")
+
+
+# ---- lists
+
+
+def sizes(data: bytes, folder: Path) -> None:
+    for op in OPERATIONS:
+        found = held(lambda op=op: parse_sizes(as_argument(data), op), folder)
+        for size in found or ():
+            assert len(size) == 3
+            assert all(1 <= number <= LARGEST for number in size)
+        assert len(found or ()) <= MOST_ITEMS
+
+
+def tiles(data: bytes, folder: Path) -> None:
+    text = as_argument(data)
+    for tile in held(lambda: parse_tiles(text), folder) or ():
+        assert Tile.parse(str(tile)) == tile
+        assert all(1 <= number <= LARGEST for number in tile.numbers)
+    try:
+        tile = held(lambda: Tile.parse(text), folder)
+    except ValueError:
+        return
+    assert str(tile.parse(str(tile))) == str(tile)
+
+
+# ---- TOML
+
+
+def _in_file(name: str, data: bytes, folder: Path) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def config(data: bytes, folder: Path) -> None:
+    path = _in_file("a.toml", data, folder)
+    held(lambda: read_sweep({}, path), folder)
+    untouched(folder, {"a.toml": data})
+
+
+def experiment(data: bytes, folder: Path) -> None:
+    path = _in_file("a.toml", data, folder)
+    held(lambda: read_experiment(path), folder)
+    untouched(folder, {"a.toml": data})
+
+
+def expect(data: bytes, folder: Path) -> None:
+    path = _in_file("a.toml", data, folder)
+    held(lambda: read_expected(path), folder)
+    untouched(folder, {"a.toml": data})
+
+
+def _configs(*, experiments: bool) -> list[bytes]:
+    files = [path.read_bytes() for path in sorted((REPOSITORY / "configs").glob("*.toml"))]
+    return [text for text in files if (b"[[sweep]]" in text) == experiments]
+
+
+CONFIG = b"""op = "gemm"
+variants = ["naive", "shared_tile"]
+sizes = "64..512:64,320x640x320"
+tiles = [8, 16]
+dtypes = "float32,float64"
+device = "auto"
+kernels = "mine"
+output = "a.csv"
+seed = 7
+operands = "index"
+rounds = 5
+precision = "0.5%"
+cache = "both"
+scope = "kernel"
+timer = "events"
+point_limit = 60.5
+budget = 100
+launch_limit = 1
+"""
+
+EXPECT = b"""[expect]
+device = "NVIDIA H200"
+lower = "3%"
+upper = 0.5
+
+[[expect.point]]
+variant = "shared_tile"
+size = "1024"
+tile = "16"
+dtype = "float32"
+column = "gflops"
+value = 7000
+
+[[expect.point]]
+variant = "cublas"
+size = "320x640x320"
+value = 41.5
+upper = "100%"
+"""
+
+
+# ---- CSV
+
+
+@functools.cache
+def _rows() -> tuple[table.Row, ...]:
+    ok = [measured(10.0 + edge, point(tile=Tile((edge,)))) for edge in (8, 16)]
+    rounds = replace(ok[0], tile="4", rounds=3, round_medians_us="9.5;10.0;10.5")
+    return (*ok, rounds, replace(ok[1], tile="32", status="wrong", reason="off", median_us=None))
+
+
+def _csv() -> list[bytes]:
+    text = io.StringIO()
+    lines = [table.NAMES, *(table.fields_of(one) for one in _rows())]
+    text.write("\n".join(",".join(map(str, line)) for line in lines) + "\n")
+    return [text.getvalue().encode()]
+
+
+def csv(data: bytes, folder: Path) -> None:
+    path = _in_file("a.csv", data, folder)
+    rows = held(lambda: table.read(path), folder)
+    if rows:
+        held(lambda: read_table([path]), folder)
+        untouched(folder, {"a.csv": data})
+        copy = folder / "b.csv"
+        table.write(rows, copy)
+        assert [str(one) for one in table.read(copy)] == [str(one) for one in rows]  # NaN, too
+
+
+def diff(data: bytes, folder: Path) -> None:
+    """The whole comparison, in one of the formats."""
+    base = _in_file("base.csv", _csv()[0], folder)
+    _in_file("a.csv", data, folder)
+    name = tuple(FORMATS)[len(data) % len(FORMATS)]
+    command_lines.run(["diff", "base.csv", "a.csv", "--ignore-device", "--format", name], folder)
+    untouched(folder, {"base.csv": base.read_bytes(), "a.csv": data})
+
+
+# ---- a sweep in the making
+
+
+OPTIONS = '{"sizes": "8..24:8", "variants": "cpu_blas", "device": "cpu", "rounds": "2"}'
+BEGUN = ("sweep", "--device", "cpu", "--sizes", "8..24:8", "--variants", "cpu_blas")
+
+
+@functools.cache
+def _partial() -> tuple[bytes, ...]:
+    """As a sweep leaves it when it is killed, of the stand-in for the worker."""
+    from contract import empty_folder
+
+    with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
+        options = [*BEGUN, "--rounds", "30", "-o", "a.csv"]  # more than it measures
+        with redirect_stderr(io.StringIO()):
+            command_lines.run(options, folder)
+        text = (folder / "a.csv.partial").read_bytes()
+    lines = text.split(b"\n")
+    return b"\n".join([*lines[:12], b""]), b"\n".join([*lines[:7], lines[7][:40]])
+
+
+def partial(data: bytes, folder: Path) -> None:
+    path = folder / "a.csv"
+    _in_file("a.csv.partial", data, folder)
+    held(lambda: read_context(path), folder)
+    untouched(folder, {"a.csv.partial": data})
+    with nothing_measured():
+        command_lines.run(["sweep", "--resume", "a.csv"], folder)
+    left = contents(folder)
+    if not left.keys() <= {"a.csv", "a.csv.partial"}:
+        raise BrokenContractError(f"files: {sorted(left)}")
+    whole_lines = data[: data.rfind(b"\n") + 1]
+    if "a.csv" not in left and not left["a.csv.partial"].startswith(whole_lines):
+        raise BrokenContractError("what was measured is gone")
+
+
+# ---- operand files
+
+
+def _operands(name: str) -> Callable[[], list[bytes]]:
+    @functools.cache
+    def made() -> list[bytes]:
+        from contract import empty_folder
+
+        found = []
+        for m, n in ((2, 3), (1, 1), (7, 5)):
+            with empty_folder() as folder:
+                a, v = np.ones((m, n), np.float32), np.ones(n, np.float32)
+                write_operands(folder / name, a, v, overwrite=False)
+                found.append((folder / name).read_bytes())
+        return found
+
+    return made
+
+
+def _read_operands(name: str) -> Callable[[bytes, Path], None]:
+    def read(data: bytes, folder: Path) -> None:
+        path = _in_file(name, data, folder)
+        found = held(lambda: read_operands(path), folder)
+        if found:
+            a, v = found
+            assert a.ndim == 2
+            assert v.ndim == 1
+            assert np.isfinite(a).all()
+            assert np.isfinite(v).all()
+        untouched(folder, {name: data})
+
+    return read
+
+
+READERS = {
+    "sizes": Reader(
+        read=sizes,
+        seeds=lambda: (b"1024,2048", b"1..32", b"64..512:64", b"1..64:x2", b"320x640x320,7x9"),
+        own=(mutations.number,),
+    ),
+    "tiles": Reader(
+        read=tiles,
+        seeds=lambda: (b"8,16,32", b"1..32", b"128x128x8/8x8/s3", b"64x64/k4,1..64:x2"),
+        own=(mutations.number,),
+    ),
+    "config": Reader(
+        read=config,
+        seeds=lambda: (CONFIG, *_configs(experiments=False)),
+        own=(mutations.toml,),
+    ),
+    "experiment": Reader(
+        read=experiment, seeds=lambda: _configs(experiments=True), own=(mutations.toml,)
+    ),
+    "expect": Reader(
+        read=expect,
+        seeds=lambda: (EXPECT, (REPOSITORY / "results/h200/expect.toml").read_bytes()),
+        own=(mutations.toml,),
+    ),
+    "csv": Reader(read=csv, seeds=_csv, own=(mutations.table,)),
+    "diff": Reader(read=diff, seeds=_csv, own=(mutations.table,)),
+    "partial": Reader(read=partial, seeds=_partial, own=(mutations.table,)),
+    "operands": Reader(
+        read=_read_operands("a.bin"), seeds=_operands("a.bin"), own=(mutations.header,)
+    ),
+    "archive": Reader(
+        read=_read_operands("a.npz"), seeds=_operands("a.npz"), own=(mutations.archive,)
+    ),
+    "command": Reader(
+        read=command_lines.read, seeds=command_lines.seeds, own=(command_lines.words,)
+    ),
+}
+"""By what is read."""
