@@ -187,7 +187,10 @@ def main(kills: int, seed: int) -> None:
             check(folder, whole, kept, f"sweep {seen['sweeps']}, kills at {moment:.3f} s")
             seen["sweeps"] += 1
     print(f"gpubench sweep {' '.join(SWEEP)}")
-    print(f"{points} points, {ROUNDS} rounds; uninterrupted it lasts {lasts_s:.1f} s; seed {seed}")
+    print(
+        f"{points} points in {ROUNDS} rounds; an uninterrupted sweep lasts {lasts_s:.1f} s; "
+        f"seed {seed}"
+    )
     for what, count in seen.items():
         print(f"{count:4}  {what}")
     counts = sorted(lines.elements())

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import os
 import struct
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -20,12 +22,20 @@ import numpy as np
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES
+from gpubench.plan.ranges import SHOWN
 
 HEADER = struct.Struct("<II8x")
 ITEM = np.dtype("<f4")
 
 MOST_INFLATED = 1032
 """Bytes that one byte of a deflated stream can become (RFC 1951: 258 bytes from two bits)."""
+
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, LookupError, SyntaxError),
+    *(NotImplementedError, RuntimeError, OverflowError, struct.error, tokenize.TokenError),
+)
+"""What `zipfile` and NumPy's reading of a header raise at what is not theirs: of another version,
+encrypted, nested too deeply, or no literal of Python's."""
 
 LARGEST = 2**31 - 1
 """Kernels take M and N as 32-bit integers."""
@@ -47,7 +57,7 @@ def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise UsageError(f"{path} {problem}")
         a, v = _read_npz(path) if path.suffix == ".npz" else _read_binary(path)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
         raise UsageError(f"{path}: too little memory for {path.stat().st_size:,} bytes") from error
     for name, array in (("A", a), ("v", v)):
@@ -129,8 +139,8 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         with zipfile.ZipFile(path) as archive:
             a, v = (_read_member(path, archive, name) for name in ("A", "v"))
-    except (zipfile.BadZipFile, ValueError, EOFError, zlib.error) as error:
-        raise UsageError(f"{path}: not a NumPy archive: {error}") from error
+    except _UNREADABLE as error:
+        raise UsageError(f"{path}: not a NumPy archive: {str(error)[:SHOWN]}") from error
     if a.ndim != 2 or v.ndim != 1:  # noqa: PLR2004 # a matrix and a vector
         raise UsageError(
             f"{path}: A has {a.ndim} dimensions and v {v.ndim}; they must have 2 and 1"
@@ -148,11 +158,14 @@ def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
         info = archive.getinfo(f"{name}.npy")
     except KeyError:
         raise UsageError(f"{path}: holds no array '{name}'; it must hold A and v") from None
+    if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise UsageError(f"{path}: '{name}' is packed as NumPy packs nothing")
     if info.compress_size > path.stat().st_size or info.file_size > MOST_INFLATED * (
         info.compress_size + 1
     ):
         raise UsageError(f"{path}: '{name}' claims more bytes than the file can hold")
-    with archive.open(info) as member:
+    # A warning of NumPy's, on a header of Python 2, is no news to whoever gave the file.
+    with archive.open(info) as member, warnings.catch_warnings(action="ignore"):
         version = np.lib.format.read_magic(member)
         read_header: Callable[..., Any] = {
             (1, 0): np.lib.format.read_array_header_1_0,
