@@ -23,19 +23,19 @@ from pathlib import Path
 from random import Random
 
 RUNS = {
-    "sizes": 300_000,
-    "tiles": 400_000,
-    "config": 80_000,
-    "expect": 80_000,
-    "operands": 80_000,
-    "archive": 40_000,
-    "csv": 25_000,
-    "experiment": 5_000,
+    "sizes": 400_000,
+    "tiles": 450_000,
+    "config": 50_000,
+    "expect": 40_000,
+    "operands": 60_000,
+    "archive": 15_000,
+    "csv": 10_000,
+    "experiment": 2_000,
     "partial": 300,
     "diff": 500,
     "command": 500,
 }
-"""By how long one takes: together a million, in half an hour."""
+"""By how long one takes: together a million, in half an hour or less."""
 
 MOST_BYTES = 4 * 2**30
 """Address space, of which Python with NumPy, pandas and matplotlib takes most before it begins."""
@@ -109,7 +109,9 @@ def main(names: list[str], share: float) -> int:
         finding = "none"
         if done.returncode:
             failed += 1
-            errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Warning|Exception)\b.*$", said, re.MULTILINE)
+            errors = re.findall(
+                r"^(?:\w+\.)*\w*(?:Error|Warning|Exception)\b.*$", said, re.MULTILINE
+            )
             finding = (errors or said.splitlines()[-1:] or ["?"])[0][:200]
             (FINDINGS / f"{name}.log").write_text(said)
         total += inputs

@@ -195,9 +195,7 @@ def main(kills: int, seed: int) -> None:
         print(f"{count:4}  {what}")
     counts = sorted(lines.elements())
     print(f"rows on disk when the kill came: {', '.join(map(str, counts))}")
-    print(
-        "every file complete: no row twice, none lost, none measured again; form as if unkilled"
-    )
+    print("every file complete: no row twice, none lost, none measured again; form as if unkilled")
     print("no child outlived its parent")
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES
-from gpubench.plan.ranges import SHOWN
+from gpubench.plan.ranges import shown
 
 HEADER = struct.Struct("<II8x")
 ITEM = np.dtype("<f4")
@@ -140,7 +140,7 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             a, v = (_read_member(path, archive, name) for name in ("A", "v"))
     except _UNREADABLE as error:
-        raise UsageError(f"{path}: not a NumPy archive: {str(error)[:SHOWN]}") from error
+        raise UsageError(f"{path}: not a NumPy archive: {shown(str(error))}") from error
     if a.ndim != 2 or v.ndim != 1:  # noqa: PLR2004 # a matrix and a vector
         raise UsageError(
             f"{path}: A has {a.ndim} dimensions and v {v.ndim}; they must have 2 and 1"

@@ -19,6 +19,9 @@ SHOWN = 60
 MOST_ITEMS = 10_000
 """Longer lists are typing mistakes; they are refused before they are built."""
 
+MOST_REPEATED = 10 * MOST_ITEMS
+"""Items with their repeats, which take time to read, too."""
+
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)
 _SHAPE = re.compile(r"\d+(?:x\d+)+", re.ASCII)
@@ -80,7 +83,7 @@ def _items(
 ) -> tuple[Item, ...]:
     """All items of a list in order, repeats dropped."""
     items: dict[Item, None] = {}
-    count = 0  # with repeats: what is read takes time, too
+    count = 0
     for part in text.split(","):
         item = part.strip().lower()
         if not item:
@@ -88,7 +91,7 @@ def _items(
         for one in parse(item):
             items[one] = None
             count += 1
-        if count > MOST_ITEMS:
+        if len(items) > MOST_ITEMS or count > MOST_REPEATED:
             raise UsageError(f"{flag}: more than {MOST_ITEMS} items; widen the step")
     return tuple(items)
 

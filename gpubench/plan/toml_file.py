@@ -14,6 +14,9 @@ MOST_BYTES = 2**20
 MOST_DOTS = 200
 """In a line: the time that `tomllib` takes for a key grows with their square."""
 
+MOST_SAID = 200
+"""Of what `tomllib` says."""
+
 DEEPEST = 20
 """Tables and lists in each other."""
 
@@ -40,7 +43,7 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
     except RecursionError as error:
         raise UsageError(f"{at}{path} is nested too deeply") from error
     except ValueError as error:
-        raise UsageError(f"{at}{path} is not TOML: {str(error)[:200]}") from error
+        raise UsageError(f"{at}{path} is not TOML: {str(error)[:MOST_SAID]}") from error
     level: list[object] = [values]
     for _ in range(DEEPEST):
         for value in level:

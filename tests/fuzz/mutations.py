@@ -33,7 +33,17 @@ VALUES = (
 )
 """What a key of a TOML file might be set to."""
 
-KEYS = (b"x", b"expect", b"point", b"sweep", b"series", b"a.b.c", b'""', b'"\\u0000"', b"k" * 50_000)
+KEYS = (
+    b"x",
+    b"expect",
+    b"point",
+    b"sweep",
+    b"series",
+    b"a.b.c",
+    b'""',
+    b'"\\u0000"',
+    b"k" * 50_000,
+)
 
 HEADERS = (
     "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
@@ -113,7 +123,9 @@ def number(data: bytes, chance: Random) -> bytes:
     """An item of a list replaced, repeated or joined with others."""
     parts = data.split(b",")
     item = b"".join(
-        chance.choice((b"1", b"16", b"..", b":", b"x", b"x2", b"/", b"/s3", b"/k4", b"9" * 30, b","))
+        chance.choice(
+            (b"1", b"16", b"..", b":", b"x", b"x2", b"/", b"/s3", b"/k4", b"9" * 30, b",")
+        )
         for _ in range(chance.randint(1, 6))
     )
     parts[chance.randrange(len(parts))] = chance.choice((item, b"", b" 8 ", *CELLS))

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 from unittest.mock import patch
 
+import matplotlib.font_manager  # noqa: F401 # it looks for fonts, once, and not under watch
 from fakes import CPU, FakeBackend, series
 
 from gpubench.errors import CompileError
@@ -22,7 +23,7 @@ class StubWorker:
     """An `Executor` in the place of `Worker`."""
 
     notices: tuple[str, ...] = ()
-    spent_s: Mapping[str, float] = {}  # noqa: RUF012 # nothing is ever put in
+    spent_s: Mapping[str, float] = {}
 
     def __init__(self, _device: str, _timer: Timer) -> None:
         self._left = MOST_POINTS
@@ -49,7 +50,7 @@ class StubWorker:
     def copy_gbytes_per_s(self) -> float:
         return 50.0
 
-    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+    def measure(self, point: Point, _share_s: float | None = None) -> Measurement:
         if not self._left:
             raise KeyboardInterrupt
         self._left -= 1

@@ -39,7 +39,7 @@ def test_what_was_spoilt_is_used_or_refused(name: str) -> None:
     @given(index=st.integers(0, 99), seed=st.integers(0, 2**32 - 1))
     def one(index: int, seed: int) -> None:
         seeds = reader.seeds()
-        data = mutated(seeds[index % len(seeds)], Random(seed), reader.own)
+        data = mutated(seeds[index % len(seeds)], Random(seed), reader.own)  # noqa: S311 # no secret
         with empty_folder() as folder:
             reader.read(data, folder)
 

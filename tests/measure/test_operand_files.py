@@ -233,6 +233,46 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "not a NumPy archive" in refusal(path)
 
 
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_packed_as_numpy_packs_nothing_is_refused(tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "operands.npz"
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        archive.writestr("A.npy", npy("(2, 3)", b"\0" * 24))
+        archive.writestr("v.npy", npy("(3,)", b"\0" * 12))
+    assert "'A' is packed as NumPy packs nothing" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(b"(" * 900, b"'" * 3, b"  x\n y", b"{{}: 1}", b"{[]: 1}", b"1" * 9000, b"-" * 9001 + b"1"),
+        b"{'shape': (3L,), 'descr': '<f4', 'fortran_order': False}",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3" + b", 1" * 90 + b")}",
+    ],
+)
+def test_an_array_whose_header_is_no_literal_is_refused(tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / "operands.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        content = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + b"\0" * 24
+        archive.writestr("A.npy", content)
+        archive.writestr("v.npy", npy("(3,)", b"\0" * 12))
+    assert len(refusal(path)) < 400
+
+
+@pytest.mark.parametrize(("at", "value"), [(6, 247), (8, 1), (10, 99)])
+def test_a_member_of_another_version_or_encrypted_is_refused(
+    tmp_path: Path, at: int, value: int
+) -> None:
+    path = tmp_path / "operands.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("A.npy", npy("(2, 3)", b"\0" * 24))
+        archive.writestr("v.npy", npy("(3,)", b"\0" * 12))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + at] = value  # version needed, flags, way of packing
+    path.write_bytes(data)
+    assert "NumPy" in refusal(path)
+
+
 # ---- what is kept
 
 

@@ -219,3 +219,9 @@ def test_a_tile_reads_back_as_it_prints(tile: Tile) -> None:
 
 def test_names_lose_blanks_and_repeats_and_keep_their_order() -> None:
     assert parse_names(" b, a ,,b,c ") == ("b", "a", "c")
+
+
+def test_repeats_count_too_so_that_a_list_is_read_in_no_time() -> None:
+    with pytest.raises(UsageError, match="more than 10000 items"):
+        parse_tiles(",".join(["1..9999"] * 5000))
+    assert parse_tiles("8,8,8") == (Tile((8,)),)
