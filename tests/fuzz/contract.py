@@ -29,6 +29,9 @@ MOST_BYTES = 200 * 2**20
 MOST_S = 20
 """On a busy machine; what ends at all takes milliseconds."""
 
+LIMITED = True
+"""Off where something else ends what hangs: libFuzzer needs the alarm for itself."""
+
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
     *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
@@ -91,7 +94,10 @@ def watched(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raises TimeoutError where it takes longer than `MOST_S`."""
+    """Raises BrokenContractError where it takes longer than `MOST_S`."""
+    if not LIMITED:
+        yield
+        return
 
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise BrokenContractError(f"takes more than {MOST_S} s")

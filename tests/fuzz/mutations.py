@@ -13,6 +13,8 @@ import numpy as np
 
 Mutation = Callable[[bytes, Random], bytes]
 
+MOST_BYTES = 2**19
+
 CELLS = (
     *(b"", b" ", b"nan", b"NaN", b"inf", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0"),
     *(b"1e300", b"9" * 30, b"9" * 5000, b"0x10", b"1_0", b"1.5", "٣".encode(), b"true", b"ok"),
@@ -32,6 +34,9 @@ VALUES = (
     *(b'"gemv"', b'"cuda"', b'"cpu"', b"['float32', 'int32']", b'"1..64:x2"', b'"both"'),
 )
 """What a key of a TOML file might be set to."""
+
+LONG = 20
+"""Items of a list that is not repeated any more."""
 
 KEYS = (
     b"x",
@@ -129,7 +134,7 @@ def number(data: bytes, chance: Random) -> bytes:
         for _ in range(chance.randint(1, 6))
     )
     parts[chance.randrange(len(parts))] = chance.choice((item, b"", b" 8 ", *CELLS))
-    return b",".join(parts * chance.choice((1, 1, 1, 2, 50)))
+    return b",".join(parts * (chance.choice((1, 1, 1, 2, 50)) if len(parts) < LONG else 1))
 
 
 def table(data: bytes, chance: Random) -> bytes:
@@ -232,5 +237,5 @@ def mutated(data: bytes, chance: Random, own: Sequence[Mutation]) -> bytes:
     """The data after one to three mutations, most of them such as its format knows."""
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         kinds = own if own and chance.random() < 0.7 else BYTES
-        data = chance.choice(kinds)(data, chance)
+        data = chance.choice(kinds)(data, chance)[:MOST_BYTES]
     return data

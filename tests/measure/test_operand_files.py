@@ -245,7 +245,15 @@ def test_an_archive_packed_as_numpy_packs_nothing_is_refused(tmp_path: Path, kin
 @pytest.mark.parametrize(
     "header",
     [
-        *(b"(" * 900, b"'" * 3, b"  x\n y", b"{{}: 1}", b"{[]: 1}", b"1" * 9000, b"-" * 9001 + b"1"),
+        *(
+            b"(" * 900,
+            b"'" * 3,
+            b"  x\n y",
+            b"{{}: 1}",
+            b"{[]: 1}",
+            b"1" * 9000,
+            b"-" * 9001 + b"1",
+        ),
         b"{'shape': (3L,), 'descr': '<f4', 'fortran_order': False}",
         b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3" + b", 1" * 90 + b")}",
     ],
