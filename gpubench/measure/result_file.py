@@ -76,8 +76,9 @@ class ResultFile:
             text = file.read()
             whole = text[: text.rfind(b"\n") + 1]  # a line that was being written is measured again
             file.truncate(len(whole))
+        rows = parse(whole.decode(errors="replace"), self.partial)
         self._file = self.partial.open("ab")
-        return parse(whole.decode(errors="replace"), self.partial)
+        return rows
 
     def add(self, one: Row) -> None:
         """Append a row of one round; it is on disk when this returns."""

@@ -43,6 +43,10 @@ _LEAVES = {
 }
 
 
+_ASKED = ("ldconfig", "fc-list")
+"""Programs that libraries ask where others and fonts are."""
+
+
 class BrokenContractError(AssertionError):
     """Something was done that nothing a user gives may lead to."""
 
@@ -58,7 +62,7 @@ class _Watch:
     def _seen(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.folder is None:
             return
-        if event in _LEAVES:
+        if event in _LEAVES and not any(name in str(arguments[0]) for name in _ASKED):
             self.found.append(f"{event} {arguments!r}"[:300])
         elif event == "open":
             path, _, flags = arguments

@@ -78,6 +78,8 @@ def nothing_measured() -> Iterator[None]:
             stack.enter_context(patch(f"gpubench.measure.{module}.Worker", StubWorker))
         stack.enter_context(patch("gpubench.show.operand_files.open_backend", _backend))
         stack.enter_context(patch("gpubench.show.explain.compile_instance", _no_compiler))
+        # It asks programs where libraries are.
+        stack.enter_context(patch("ctypes.util.find_library", lambda _name: None))
         small = patch("gpubench.backends.cpu.CpuBackend.bytes_free", lambda _self: 2**20)
         stack.enter_context(small)  # for generate, whose file may be as large as memory
         yield

@@ -14,13 +14,15 @@ from readers import READERS
 
 from gpubench.errors import UsageError
 
+SLOW = ("diff", "partial", "command")
+
 EXAMPLES = {
     **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 400),
     "csv": 200,
     "experiment": 100,
-    "diff": 40,
-    "partial": 60,
-    "command": 250,
+    "diff": 30,
+    "partial": 30,
+    "command": 60,
 }
 
 
@@ -46,7 +48,7 @@ def test_what_was_spoilt_is_used_or_refused(name: str) -> None:
     one()
 
 
-@pytest.mark.parametrize("name", [name for name in READERS if name not in {"diff", "partial"}])
+@pytest.mark.parametrize("name", [name for name in READERS if name not in SLOW])
 def test_anything_at_all_is_used_or_refused(name: str) -> None:
     text = st.text(max_size=40).map(lambda some: some.encode("utf-8", errors="surrogatepass"))
 

@@ -209,3 +209,16 @@ def test_a_reason_of_several_lines_stays_one_row(tmp_path: Path) -> None:
     file.add(failed(Status.ERROR, 'first\nsecond, "third"'))
     file.close()
     assert [one.reason for one in read(file.partial)] == ['first second, "third"']
+
+
+def test_a_file_that_is_refused_is_not_held_open(tmp_path: Path) -> None:
+    partial = tmp_path / "a.csv.partial"
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT)
+    file.add(measured())
+    file.close()
+    partial.write_bytes(partial.read_bytes() + b"no row\n")
+    again = ResultFile(tmp_path / "a.csv", resume=True)
+    with pytest.raises(UsageError, match="line"):
+        again.open(CONTEXT)
+    assert again._file is None
