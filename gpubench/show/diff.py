@@ -17,7 +17,7 @@ from gpubench.plan.ranges import shown
 from gpubench.plan.registry import unknown, variants
 from gpubench.show.diff_expect import check_expected_device, expected_report
 from gpubench.show.diff_formats import as_json, junit, markdown
-from gpubench.show.diff_input import Key, Table, check_machines, read_table, selection
+from gpubench.show.diff_input import Key, Table, check_machines, read_table, real, selection
 from gpubench.show.diff_report import Report, make_report
 from gpubench.show.diff_rerun import rerun
 from gpubench.show.diff_text import plain_text, text
@@ -150,7 +150,7 @@ def _check_output(asked: Asked) -> None:
         return
     if asked.output.is_dir() or not asked.output.name:
         raise UsageError(f"--output: {asked.output} names no file")
-    if asked.output.resolve() in {path.resolve() for path in (*asked.base, *asked.new)}:
+    if real(asked.output) in {real(path) for path in (*asked.base, *asked.new)}:
         raise UsageError(f"--output: {asked.output} is one of the files compared")
 
 

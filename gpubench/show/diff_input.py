@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -74,7 +75,7 @@ def read_table(paths: Sequence[Path]) -> Table:
     rows: list[Row] = []
     files: list[Path] = []
     for number, path in enumerate(paths):
-        if path.resolve() in {other.resolve() for other in paths[:number]}:
+        if real(path) in {real(other) for other in paths[:number]}:
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
         of_file = read(path)
         if not of_file:
@@ -85,6 +86,11 @@ def read_table(paths: Sequence[Path]) -> Table:
         files += [path] * len(of_file)
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return Table(rows=tuple(rows), files=tuple(files), names=f"{paths[0]}{more}")
+
+
+def real(path: Path) -> str:
+    """Where a path leads. Links in a circle lead nowhere, and opening it will say so."""
+    return os.path.realpath(path)
 
 
 def _check(one: Row, path: Path) -> None:

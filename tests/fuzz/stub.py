@@ -78,6 +78,7 @@ def nothing_measured() -> Iterator[None]:
             stack.enter_context(patch(f"gpubench.measure.{module}.Worker", StubWorker))
         stack.enter_context(patch("gpubench.show.operand_files.open_backend", _backend))
         stack.enter_context(patch("gpubench.show.explain.compile_instance", _no_compiler))
+        stack.enter_context(patch("gpubench.show.device.measured", lambda one: one))
         # It asks programs where libraries are.
         stack.enter_context(patch("ctypes.util.find_library", lambda _name: None))
         small = patch("gpubench.backends.cpu.CpuBackend.bytes_free", lambda _self: 2**20)
