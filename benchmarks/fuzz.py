@@ -35,7 +35,7 @@ RUNS = {
     "command": 300,
     "partial": 200,
 }
-"""By how long one takes: together a million, in ten minutes."""
+"""By how long one takes: together a million, in twenty minutes of one core."""
 
 MOST_BYTES = 4 * 2**30
 """Address space, of which Python with NumPy, pandas and matplotlib takes most before it begins."""

@@ -13,5 +13,5 @@ from gpubench.show.diff_input import read_table
 def test_links_in_a_circle_are_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     circle = tmp_path / "circle.csv"
     circle.symlink_to(circle)
-    with pytest.raises(UsageError, match="cannot read .*circle"):
+    with pytest.raises(UsageError, match=r"cannot read .*circle"):
         read_table([circle, tmp_path / "b.csv"])
