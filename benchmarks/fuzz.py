@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,7 +78,9 @@ def fuzz(name: str, runs: int, corpus: Path) -> None:
 
     def one(data: bytes) -> None:
         for left in folder.iterdir():
-            if left.is_file():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            else:
                 left.unlink()
         reader.read(data, folder)
 
