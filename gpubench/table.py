@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 import types
 from collections.abc import Callable, Iterable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpubench.errors import UsageError
 from gpubench.operation import OPERATIONS
+from gpubench.output import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,18 +158,12 @@ _FORMULA = re.compile(r"'*[=+\-@]")
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """Write a whole file, or leave what was there: a temporary file takes its place at the end."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            lines = csv.writer(file, lineterminator="\n")
-            lines.writerow(NAMES)
-            lines.writerows(fields_of(one) for one in rows)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write a whole file, or leave what was there. Raises UsageError if it cannot be written."""
+    text = io.StringIO(newline="")
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(NAMES)
+    lines.writerows(fields_of(one) for one in rows)
+    write_whole(path, lambda file: file.write(text.getvalue().encode()))
 
 
 def fields_of(one: Row) -> list[object]:

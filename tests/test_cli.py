@@ -138,7 +138,6 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "generate of nonsense": (("generate", "a.bin", "--shape", "4x4x4"), "--shape"),
     "generate of two shapes": (("generate", "a.bin", "--shape", "4,5"), "one shape"),
     "generate of too much": (("generate", "a.bin", "--shape", "999999x999999"), "are free"),
-    "generate into no folder": (("generate", "none/a.bin", "--shape", "4"), "no folder"),
     "generate with a bad seed": (("generate", "a.bin", "--shape", "4", "--seed", "x"), "--seed"),
     "run without a file": (("run", "nowhere.bin", "-o", "c.bin"), "does not exist"),
     "run without an output": (("run", "nowhere.bin"), "--output"),

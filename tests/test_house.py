@@ -18,7 +18,7 @@ FILES = sorted(HOUSE.rglob("*.py"))
 SOURCES = sorted([*FILES, *HOUSE.rglob("*.cu")])
 
 FLOORS = (
-    {"operation", "model", "measured", "timing", "errors"},
+    {"operation", "model", "measured", "timing", "errors", "output"},
     {"analyze"},
     {"backends"},
     {"kernels"},

@@ -8,7 +8,6 @@ and `v` as NumPy arrays of float32, float64 or int32; its results hold `result`.
 from __future__ import annotations
 
 import math
-import os
 import struct
 import tokenize
 import warnings
@@ -22,6 +21,7 @@ import numpy as np
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES
+from gpubench.output import require_free, write_whole
 from gpubench.plan.ranges import shown
 
 HEADER = struct.Struct("<II8x")
@@ -71,7 +71,7 @@ def write_operands(path: Path, a: np.ndarray, v: np.ndarray, *, overwrite: bool)
     Raises UsageError if the file exists or cannot be written; then what was there stays.
     """
     if path.suffix == ".npz":
-        _replace(path, lambda file: np.savez(file, A=a, v=v), overwrite=overwrite)
+        _written(path, lambda file: np.savez(file, A=a, v=v), overwrite=overwrite)
         return
     rows, columns = a.shape
 
@@ -81,7 +81,7 @@ def write_operands(path: Path, a: np.ndarray, v: np.ndarray, *, overwrite: bool)
             file.write(a[start : start + CHUNK_ROWS].astype(ITEM, copy=False).tobytes())
         file.write(v.astype(ITEM, copy=False).tobytes())
 
-    _replace(path, write, overwrite=overwrite)
+    _written(path, write, overwrite=overwrite)
 
 
 def write_result(path: Path, result: np.ndarray, *, overwrite: bool) -> None:
@@ -90,28 +90,16 @@ def write_result(path: Path, result: np.ndarray, *, overwrite: bool) -> None:
     Raises UsageError as `write_operands` does, and for a binary file of another dtype than float32.
     """
     if path.suffix == ".npz":
-        _replace(path, lambda file: np.savez(file, result=result), overwrite=overwrite)
+        _written(path, lambda file: np.savez(file, result=result), overwrite=overwrite)
         return
     require_binary(path, str(result.dtype))
-    _replace(path, lambda file: file.write(result.astype(ITEM).tobytes()), overwrite=overwrite)
+    _written(path, lambda file: file.write(result.astype(ITEM).tobytes()), overwrite=overwrite)
 
 
 def require_binary(path: Path, dtype: str) -> None:
     """Raise UsageError where a binary file would hold another dtype than float32."""
     if path.suffix != ".npz" and dtype != "float32":
         raise UsageError(f"--output: {path} would hold float32, not {dtype}: name a file *.npz")
-
-
-def require_free(path: Path, *, overwrite: bool) -> None:
-    """Raise UsageError if a file may not be written: it exists, or its folder does not."""
-    if not path.name:
-        raise UsageError(f"'{path}' names no file")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; name a file in it")
-    if path.exists() and not overwrite:
-        raise UsageError(f"{path} exists; --force overwrites it")
-    if not path.parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -198,17 +186,6 @@ def _require_finite(path: Path, name: str, array: np.ndarray) -> None:
             raise UsageError(f"{path}: {name}{at} is {flat[first]}; operands must be finite")
 
 
-def _replace(path: Path, write: Callable[[IO[bytes]], object], *, overwrite: bool) -> None:
-    """Write a whole file, or leave what was there."""
+def _written(path: Path, write: Callable[[IO[bytes]], object], *, overwrite: bool) -> None:
     require_free(path, overwrite=overwrite)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, write)

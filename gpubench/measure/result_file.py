@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpubench.errors import UsageError
+from gpubench.output import require_free
 from gpubench.plan.ranges import shown
 from gpubench.table import NAMES, Row, fields_of, parse, write
 
@@ -58,15 +59,11 @@ class ResultFile:
         return []
 
     def _begin(self, context: Context) -> None:
-        for path in (self.path, self.partial):
-            if path.exists() and not self._overwrite:
-                hint = "--force overwrites it"
-                if path == self.partial:
-                    hint = f"--resume {self.path} goes on, --force begins again"
-                raise UsageError(f"--output: {path} exists; {hint}")
+        require_free(self.path, overwrite=self._overwrite)
+        if self.partial.exists() and not self._overwrite:
+            hint = f"--resume {self.path} goes on, --force begins again"
+            raise UsageError(f"--output: {self.partial} exists; {hint}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.is_dir():
-            raise UsageError(f"--output: {self.path} is a folder; name a file in it")
         self._file = self.partial.open("wb")
         self._append(f"{MARK}{json.dumps(context)}\n{','.join(NAMES)}\n".encode())
 

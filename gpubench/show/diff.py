@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from gpubench.analyze.compare import compare
 from gpubench.analyze.verdicts import Limits
 from gpubench.errors import UsageError
+from gpubench.output import require_free, write_whole
 from gpubench.plan.expect import Expected, read_expected
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import unknown, variants
@@ -61,7 +61,8 @@ def run_diff(asked: Asked) -> int:
         base, new, notes = rerun(report.comparison, base, new)
         report = _judge(base, new, limits, asked, notes)
     if asked.output:
-        _write(asked.output, FORMATS[asked.format](report))
+        content = FORMATS[asked.format](report).encode()
+        write_whole(asked.output, lambda file: file.write(content))
     if asked.output or asked.format == "text":
         console().print(text(report))
     else:
@@ -148,22 +149,9 @@ def _positive(written: str, flag: str, expects: str) -> float:
 def _check_output(asked: Asked) -> None:
     if not asked.output:
         return
-    if asked.output.is_dir() or not asked.output.name:
-        raise UsageError(f"--output: {asked.output} names no file")
+    require_free(asked.output, overwrite=True)
     if real(asked.output) in {real(path) for path in (*asked.base, *asked.new)}:
         raise UsageError(f"--output: {asked.output} is one of the files compared")
-
-
-def _write(path: Path, content: str) -> None:
-    """Write a whole file, or leave what was there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(content, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"--output: cannot write {path}: {error.strerror}") from error
 
 
 def _again(asked: Asked) -> str:

@@ -12,7 +12,6 @@ from gpubench.measure.executor import open_backend
 from gpubench.measure.operand_files import (
     read_operands,
     require_binary,
-    require_free,
     write_operands,
     write_result,
 )
@@ -21,6 +20,7 @@ from gpubench.measure.single import choose_point, compute
 from gpubench.measure.verify import tolerance
 from gpubench.model import Problem
 from gpubench.operation import OPERATIONS
+from gpubench.output import require_free
 from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import unknown
 from gpubench.show.tables import console

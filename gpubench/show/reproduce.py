@@ -18,6 +18,7 @@ from gpubench.measure.reproduce import Pace, Reproduction, reproduce
 from gpubench.measure.side_by_side import Compared, Line, side_by_side
 from gpubench.measure.worker import Worker
 from gpubench.model import Timer
+from gpubench.output import require_free
 from gpubench.plan.config import read_sweep
 from gpubench.plan.experiment_file import find
 from gpubench.plan.experiments import Experiment
@@ -130,8 +131,7 @@ def _require_free(folder: Path, experiments: Sequence[Experiment], *, force: boo
         raise UsageError(f"--output: cannot make the folder {folder}: {error.strerror}") from error
     names = [f"{SUMMARY}.md", f"{SUMMARY}.csv", *(f"{one.name}.csv" for one in experiments)]
     for name in names:
-        if (folder / name).exists() and not force:
-            raise UsageError(f"--output: {folder / name} exists; --force overwrites it")
+        require_free(folder / name, overwrite=force)
 
 
 def _left_out(experiment: Experiment, missing: str) -> str:

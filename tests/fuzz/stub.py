@@ -47,6 +47,9 @@ class StubWorker:
     def warm_up(self) -> None:
         pass
 
+    def next_round(self) -> None:
+        pass
+
     def copy_gbytes_per_s(self) -> float:
         return 50.0
 

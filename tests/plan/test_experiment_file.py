@@ -165,7 +165,7 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     "published nan": ("4 = 3.5", "4 = nan", "positive numbers"),
     "published infinity": ("4 = 3.5", "4 = inf", "positive numbers"),
     "published flag": ("4 = 3.5", "4 = true", "positive numbers"),
-    "a label that is too much": ("also = 8", f"also = {'9' * 500}", "no sweep measures"),
+    "a label that is too much": ("also = 8", f"also = {'9' * 500}", "beyond 64 bits"),
     "a label of a fraction": ("also = 8", "also = 8.5", "must be a label"),
     "a tile that no sweep has": ("also = 8", "also = 9", "at 9: no sweep measures"),
     "a size that is not said": (", size = 64 }", " }", "2 points have"),

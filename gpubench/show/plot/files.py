@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 from pathlib import Path
 
 import matplotlib as mpl
 
 from gpubench.errors import UsageError
+from gpubench.output import require_free, write_whole
 from gpubench.show.plot.style import Picture
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -25,10 +25,7 @@ def check(path: Path, *, force: bool) -> None:
     """Raises UsageError if the picture cannot or must not be written there."""
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--output: '{path}' ends in none of {', '.join(FORMATS)}")
-    if path.is_dir():
-        raise UsageError(f"--output: {path} is a folder; name a file in it")
-    if path.exists() and not force:
-        raise UsageError(f"--output: {path} exists; --force overwrites it")
+    require_free(path, overwrite=force)
 
 
 def save(picture: Picture, path: Path, description: str = "") -> None:
@@ -44,7 +41,7 @@ def save(picture: Picture, path: Path, description: str = "") -> None:
         dated = {"Software": None} if kind == "png" else {"CreationDate": None}
         picture.savefig(target, format=kind, dpi=DPI, metadata=dated)
         content = target.getvalue()
-    write_whole(path, content)
+    write_whole(path, lambda file: file.write(content))
 
 
 def svg(picture: Picture, description: str = "") -> str:
@@ -61,17 +58,3 @@ def svg(picture: Picture, description: str = "") -> str:
 def _shorter(tag: re.Match[str]) -> str:
     """A tag with its coordinates to a thousandth of a point; what is written stays as it is."""
     return re.sub(r"(\d\.\d{3})\d+", r"\1", tag[0])
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a whole file, or leave what was there. Raises UsageError if that fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output: cannot write {path}: {error.strerror}") from error

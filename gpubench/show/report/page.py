@@ -17,7 +17,7 @@ from rich.text import Text
 import gpubench
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.show.plot.files import write_whole
+from gpubench.output import require_free, write_whole
 from gpubench.show.plot.series import grouped
 from gpubench.show.report.listing import MEANINGS, best_table, failure_table, point_table
 from gpubench.show.report.pictures import Picture, pictures_of
@@ -53,10 +53,9 @@ def run_report(
     files: Sequence[Path], output: Path, *, bandwidth_gbytes_per_s: float | None, force: bool
 ) -> None:
     """`gpubench report`: write the page, print its name."""
-    if output.exists() and not force:
-        raise UsageError(f"--output: {output} exists; --force overwrites it")
+    require_free(output, overwrite=force)
     text = page([(path, read(path)) for path in files], bandwidth_gbytes_per_s)
-    write_whole(output, text.encode())
+    write_whole(output, lambda file: file.write(text.encode()))
     console().print(Text(str(output)), soft_wrap=True)
 
 
