@@ -20,7 +20,7 @@ OTHER_DTYPES_TILES = 8
 alignment) hardly depends on the tile."""
 
 RACE_TILES = 5
-RACE_THREADS = 256
+RACE_THREADS = 128
 """ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
 arrays are used alike in all, and its cost grows with the square of a block's threads."""
 
@@ -68,8 +68,9 @@ def tiles_to_run(variant: CudaVariant) -> tuple[Tile, ...]:
 def tiles_to_race(variant: CudaVariant) -> tuple[Tile, ...]:
     """About five tiles with small blocks, from the smallest to the largest of them."""
     assert variant.tiles
-    small = [tile for tile in variant.tiles.legal if threads(variant, tile) <= RACE_THREADS]
-    return evenly(small or variant.tiles.legal[:1], RACE_TILES)
+    by_threads = sorted(variant.tiles.legal, key=lambda tile: threads(variant, tile))
+    small = [tile for tile in by_threads if threads(variant, tile) <= RACE_THREADS]
+    return evenly(small or by_threads[:1], RACE_TILES)
 
 
 def evenly(tiles: Sequence[Tile], most: int) -> tuple[Tile, ...]:
