@@ -3,8 +3,8 @@
 From Python an event pair round a launch mostly times the host. Here a gate kernel keeps the stream
 busy while start event, launches and stop event are enqueued; then the device runs through them at
 its own pace, and (elapsed − what a sample takes beyond its launches) ÷ launches is the time per
-launch in a stream. Whether the gate held is
-checked: the start event must still be pending when the stop event has been enqueued.
+launch in a stream. Whether the gate held is checked: the start event must still be pending when the
+stop event has been enqueued.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gpubench.errors import LaunchError
 
 MOST_ATTEMPTS = 10
-"""Of a sample whose gate was too short; each doubles the gate."""
+"""Of a sample whose gate was too short; each is at least twice what enqueuing took."""
 
 MOST_IN_FLIGHT = 512
 """Launches enqueued at once: the driver's queue holds about 1024, and a full one blocks the host
