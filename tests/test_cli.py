@@ -577,6 +577,16 @@ def test_a_sweep_goes_on_only_as_it_was_begun(
     assert (tmp_path / "a.csv.partial").read_bytes() == before
 
 
+def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
+    head = '{"options": {"kernels": "own", "sizes": "8", "device": "cpu"}}'
+    (tmp_path / "a.csv.partial").write_text(f"# gpubench sweep in progress: {head}\n")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "planted.py").write_text("VARIANT = open('ran', 'w')\n")
+    refused = run(tmp_path, "sweep", "--resume", "a.csv")
+    assert (refused.code, refused.files) == (2, ["a.csv.partial", "own/planted.py"])
+    assert "add --kernels own" in refused.err
+
+
 def test_a_sweep_in_progress_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a.csv.partial").write_text("precious")
     refused = run(tmp_path, *FEW, "-o", "a.csv")

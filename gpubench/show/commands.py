@@ -18,6 +18,7 @@ from gpubench.measure.worker import Worker
 from gpubench.model import Variant
 from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep, option_texts, read_sweep
+from gpubench.plan.ranges import shown
 from gpubench.plan.registry import choose, of_op, unknown, variants
 from gpubench.show import device as device_view
 from gpubench.show.curve import curves
@@ -61,6 +62,11 @@ def _begun(path: Path, given: Mapping[str, str]) -> dict[str, str]:
                 f"--resume: {path} was begun with --{name.replace('_', '-')} {was}; "
                 "leave it out, or begin another file"
             )
+    if "kernels" in begun and "kernels" not in given:  # no file makes code run by itself
+        raise UsageError(
+            f"--resume: {path} sweeps kernels of a folder, which runs their code: "
+            f"add --kernels {shown(begun['kernels'])}"
+        )
     return begun
 
 
