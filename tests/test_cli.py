@@ -577,6 +577,14 @@ def test_a_sweep_goes_on_only_as_it_was_begun(
     assert (tmp_path / "a.csv.partial").read_bytes() == before
 
 
+def test_an_argument_of_any_length_is_refused_in_a_short_line(tmp_path: Path) -> None:
+    refused = run(tmp_path, "sweep", "9" * 50_000)
+    assert refused.code == 2
+    assert "unexpected extra argument" in refused.err
+    assert len(refused.err) < 1600
+    assert refused.err.endswith("9…\n")
+
+
 def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
     head = '{"options": {"kernels": "own", "sizes": "8", "device": "cpu"}}'
     (tmp_path / "a.csv.partial").write_text(f"# gpubench sweep in progress: {head}\n")

@@ -40,6 +40,9 @@ __all__ = [
     "sweep",
 ]
 
+LONGEST = 1500
+"""Signs of a message."""
+
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and an exit code."""
@@ -68,5 +71,7 @@ def main() -> None:
 def _fail(message: str, code: int) -> int:
     # A file's name in it may hold what steers a terminal.
     line = "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
+    if len(line) > LONGEST:  # Typer quotes an argument whole, whatever its length
+        line = f"{line[: LONGEST - 1]}…"
     typer.echo(f"gpubench: {line}", err=True)
     return code
