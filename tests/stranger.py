@@ -9,9 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import gpubench
-
-REPOSITORY = Path(gpubench.__file__).parent.parent
+REPOSITORY = Path(__file__).parent.parent
 PAGES = REPOSITORY / "docs"
 
 _BLOCK = re.compile(
