@@ -32,3 +32,8 @@ class LaunchError(Exception):
 
 class DoesNotFitError(Exception):
     """A point needs more memory than is free. The point becomes a `skipped` row."""
+
+
+def first_line(error: Exception) -> str:
+    """What a library's error says in one line; its type if it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -172,7 +172,8 @@ def accumulators(variant: CudaVariant, tile: Tile, problem: Problem) -> int | No
     """
     huge = replace(problem, m=PROBE_EXTENT, n=PROBE_EXTENT)
     launch = variant.launch(tile, huge)
-    blocks = launch.blocks // (launch.grid[2] if len(launch.grid) > 2 else 1)  # noqa: PLR2004
+    _, _, parts_of_k = (*launch.grid, 1, 1)[:3]
+    blocks = launch.blocks // parts_of_k
     exact = prod(huge.output_shape) / (blocks * launch.threads_per_block)
     whole = round(exact)
     # A fraction of an element is one that threads share.

@@ -232,9 +232,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+SHORT_US = 10
+"""Below this, milliseconds would begin with zeros."""
+
+
 def time(time_us: float) -> str:
     """Milliseconds; below ten microseconds those."""
-    return f"{time_us:.3g} µs" if time_us < 10 else f"{time_us / 1e3:.4g} ms"  # noqa: PLR2004
+    return f"{time_us:.3g} µs" if time_us < SHORT_US else f"{time_us / 1e3:.4g} ms"
 
 
 def _upper(text: str) -> str:

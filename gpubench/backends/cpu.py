@@ -17,7 +17,7 @@ import numpy as np
 import threadpoolctl
 
 from gpubench.backends.sets import SetPolicy, cut, set_policy
-from gpubench.errors import CompileError, LaunchError
+from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.measured import Device, Health, Resources
 from gpubench.model import CallVariant, Launch, Point, Problem, Scope, Tile
 
@@ -176,7 +176,7 @@ class CpuBackend:
             try:
                 self._built[key] = _call_variant(point).build(point.tile, point.problem.dtype)
             except Exception as error:  # whatever a kernel's author wrote
-                self._built[key] = f"does not compile: {_first_line(error)}"
+                self._built[key] = f"does not compile: {first_line(error)}"
         return self._built[key]
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
@@ -269,7 +269,7 @@ def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:
     try:
         kernel.call(*arrays)
     except Exception as error:
-        raise LaunchError(f"failed while running: {_first_line(error)}") from error
+        raise LaunchError(f"failed while running: {first_line(error)}") from error
 
 
 def _end_to_end(call: Callable[..., None], *arrays: np.ndarray) -> None:
@@ -296,10 +296,6 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 @cache

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpubench.errors import UsageError
-from gpubench.measure.rows import row
+from gpubench.measure.rows import key_of
 from gpubench.measure.session import Watcher, run, source_hash
 from gpubench.measure.worker import Worker
-from gpubench.measured import Measurement
-from gpubench.model import Point, Status, Timer
+from gpubench.model import Point, Timer
 from gpubench.plan.config import read_sweep
 from gpubench.plan.registry import variants
 from gpubench.table import Row
@@ -69,8 +68,7 @@ def _one_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
                 )
 
         def wanted(point: Point) -> bool:
-            unmeasured = Measurement(point=point, status=Status.SKIPPED)
-            return row(unmeasured, worker.device, "").key in keys
+            return key_of(point, worker.device) in keys
 
         outcome = run(sweep, worker, watcher, None, wanted)
     if outcome.interrupted:

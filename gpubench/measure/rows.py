@@ -11,7 +11,7 @@ from gpubench.analyze.metrics import arithmetic_intensity, cgma, gbytes_per_s, g
 from gpubench.analyze.occupancy import occupancy
 from gpubench.analyze.peaks import peak_gflops
 from gpubench.measured import Device, Measurement
-from gpubench.model import CudaVariant, Status, Variant
+from gpubench.model import CudaVariant, Point, Status, Variant
 from gpubench.table import KEY, Row
 
 
@@ -91,6 +91,11 @@ def row(
 
 def _highest(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def key_of(point: Point, device: Device) -> tuple[str | int, ...]:
+    """The key that the point's rows on a device have."""
+    return row(Measurement(point=point, status=Status.SKIPPED), device, "").key
 
 
 def merge_rounds(rows: Sequence[Row]) -> Row:

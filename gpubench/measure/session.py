@@ -18,7 +18,7 @@ from gpubench.errors import UsageError
 from gpubench.measure.executor import Executor
 from gpubench.measure.forecast import Forecast
 from gpubench.measure.result_file import Context, ResultFile
-from gpubench.measure.rows import marks_of, merge_rounds, row, with_blas
+from gpubench.measure.rows import key_of, marks_of, merge_rounds, row, with_blas
 from gpubench.measured import Device, Measurement
 from gpubench.model import CudaVariant, Point, Status, Variant
 from gpubench.operation import OPERATIONS
@@ -189,10 +189,7 @@ def _context(sweep: Sweep, device: Device, hashes: dict[Variant, str]) -> Contex
 
 def _sort_in(earlier: list[Row], rows: dict[Point, list[Row]], device: Device, path: Path) -> None:
     """Give the rows of a resumed sweep to their points."""
-    by_key = {
-        row(Measurement(point=point, status=Status.SKIPPED), device, "").key: some
-        for point, some in rows.items()
-    }
+    by_key = {key_of(point, device): some for point, some in rows.items()}
     for one in earlier:
         if one.key not in by_key:
             raise UsageError(f"--resume: {path}: {one.label} is no point of this sweep")
@@ -201,9 +198,14 @@ def _sort_in(earlier: list[Row], rows: dict[Point, list[Row]], device: Device, p
 
 def default_output(sweep: Sweep, device: str) -> Path:
     """`results/<utc time>-<device>-<op>.csv`."""
+    return default_place(device, f"{sweep.op}.csv")
+
+
+def default_place(device: str, ending: str) -> Path:
+    """`results/<utc time>-<device>-<ending>`."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     name = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    return Path("results") / f"{now}-{name[:40]}-{sweep.op}.csv"
+    return Path("results") / f"{now}-{name[:40]}-{ending}"
 
 
 def source_hash(variant: Variant) -> str:

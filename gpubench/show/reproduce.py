@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.text import Text
@@ -15,6 +13,7 @@ from rich.text import Text
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.measure.executor import Executor
 from gpubench.measure.reproduce import Pace, Reproduction, reproduce
+from gpubench.measure.session import default_place
 from gpubench.measure.side_by_side import Compared, Line, side_by_side
 from gpubench.measure.worker import Worker
 from gpubench.model import Timer
@@ -67,7 +66,7 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
     with ExitStack() as workers:
         executors, missing = _executors(asked.device, workers)
         first = next(iter(executors.values())).device
-        folder = asked.output or _default_folder(first.name)
+        folder = asked.output or default_place(first.name, SUMMARY)
         _require_free(folder, experiments, force=force)
 
         err, out = console(stderr=True), console()
@@ -114,13 +113,6 @@ def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], st
             raise
         return {"cpu": cpu}, str(error)
     return {"cuda": workers.enter_context(gpu), "cpu": cpu}, ""
-
-
-def _default_folder(device: str) -> Path:
-    """`results/<utc time>-<device>-reproduce`."""
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    return Path("results") / f"{now}-{name[:40]}-{SUMMARY}"
 
 
 def _require_free(folder: Path, experiments: Sequence[Experiment], *, force: bool) -> None:

@@ -31,7 +31,7 @@ from gpubench.backends.cuda.stream import (
 from gpubench.backends.cuda.tensor_map import encode
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, cut, set_policy
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.measured import Health, Resources
 from gpubench.model import (
     CallVariant,
@@ -238,10 +238,9 @@ class CudaBackend:
                     encode(wanted, arrays[wanted.array].data.ptr, problem.dtype)
                     for wanted in one.maps
                 )
-                runs.append(bind_launch(function, one, (*pointers, *numbers, *maps)))
-            # The launches know addresses alone: a workspace that nobody held would be handed out
-            # again, and whoever got it would find the kernel's sums in its array.
-            return partial(_one_after_the_other, runs, arrays)
+                values = (*pointers, *numbers, *maps)
+                runs.append(bind_launch(function, one, values, held=arrays))
+            return runs[0] if len(runs) == 1 else partial(_one_after_the_other, runs)
 
         main, _ = built[launch.sequence.index(launch.main)]
         return bind, main.resources, launch
@@ -315,7 +314,7 @@ class CudaBackend:
         return compiled, self._functions[key]
 
 
-def _one_after_the_other(runs: Sequence[Callable[[], None]], _alive: Sequence[Any]) -> None:
+def _one_after_the_other(runs: Sequence[Callable[[], None]]) -> None:
     for run in runs:
         run()
 
@@ -361,4 +360,4 @@ def _faults() -> Iterator[None]:
     except MemoryError as error:
         raise DoesNotFitError(f"out of device memory: {error}") from error
     except RuntimeError as error:  # CUDA's runtime, driver and cuBLAS errors derive from it
-        raise LaunchError(str(error).strip().partition("\n")[0]) from error
+        raise LaunchError(first_line(error)) from error

@@ -18,7 +18,7 @@ from typing import Any
 import platformdirs
 
 from gpubench.backends.sources import whole_source
-from gpubench.errors import CompileError
+from gpubench.errors import CompileError, first_line
 from gpubench.measured import Resources
 from gpubench.model import CudaVariant, Tile
 
@@ -88,14 +88,10 @@ def _nvrtc() -> Any:
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
         raise CompileError(
-            f"NVRTC is not available ({_first_line(error)}); "
+            f"NVRTC is not available ({first_line(error)}); "
             "install gpubench[cuda13], or gpubench[test] to compile without a GPU"
         ) from error
     return nvrtc
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _compile(text: str, source: Path, expression: str, architecture: str) -> Compiled:

@@ -193,10 +193,13 @@ def allow_shared_memory(function: Any, launch: Launch) -> None:
         )
 
 
-def bind_launch(function: Any, launch: Launch, values: Sequence[Any]) -> Callable[[], None]:
+def bind_launch(
+    function: Any, launch: Launch, values: Sequence[Any], held: object = None
+) -> Callable[[], None]:
     """A launch in the current stream with everything packed ahead, so that it enqueues quickly.
 
-    `values` are the kernel's arguments as ctypes objects.
+    `values` are the kernel's arguments as ctypes objects. `held` lives as long as the launch: it
+    knows addresses alone, and memory that nobody holds is handed out again.
     """
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     fixed = (
@@ -205,7 +208,7 @@ def bind_launch(function: Any, launch: Launch, values: Sequence[Any]) -> Callabl
     )
     enqueue = driver.launchKernel
 
-    def run(_alive: object = (function, values, pointers)) -> None:
+    def run(_alive: object = (function, values, pointers, held)) -> None:
         enqueue(*fixed)
 
     return run
