@@ -201,6 +201,10 @@ class Launch:
     maps: tuple[TensorMap, ...] = ()
     """Passed by value after all else, as 128-byte structures."""
 
+    early: bool = False
+    """May begin while the launch before it ends, as its kernel waits for that one itself
+    (programmatic dependent launch, from compute capability 9.0)."""
+
     then: tuple[Launch, ...] = ()
     """Launches that complete the result, with the same workspace; they are timed with it."""
 

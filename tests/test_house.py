@@ -149,7 +149,7 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
     assert text.startswith(f"// {path.stem}: ")
     operands = MATRICES if OPERATIONS[path.parent.name].has_k else VECTORS
     maps = r"(,\s+const __grid_constant__ Map \w+)*"
-    assert re.search(rf"^{path.stem}\({operands}(, int \w+)*{maps}\) {{$", text, re.MULTILINE)
+    assert re.search(rf"^{path.stem}\({operands}(,\s+int \w+)*{maps}\) {{$", text, re.MULTILINE)
 
 
 def test_folders_of_kernels_hold_kernels_alone() -> None:

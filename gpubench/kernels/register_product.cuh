@@ -33,8 +33,14 @@ struct Fragments {
   // Down one column of the tile and up the next: each multiply-add shares an operand with the one
   // before, which the register file then need not deliver again.
   __device__ __forceinline__ void multiply_into(Scalar (&sum)[TM][TN]) const {
+    multiply_columns<0, TN>(sum);
+  }
+
+  // Columns FROM to TO - 1 alone.
+  template <int FROM, int TO>
+  __device__ __forceinline__ void multiply_columns(Scalar (&sum)[TM][TN]) const {
 #pragma unroll
-    for (int j = 0; j < TN; ++j) {
+    for (int j = FROM; j < TO; ++j) {
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
         const int row = j % 2 ? TM - 1 - i : i;

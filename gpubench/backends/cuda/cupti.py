@@ -29,7 +29,10 @@ def load_cupti() -> Any:
 
 
 class CuptiTimer:
-    """Times launches by first to last instruction, the kernels of one call summed."""
+    """Times launches by first to last instruction, the kernels of one call summed.
+
+    Where one begins before the one before has ended, what they share counts once.
+    """
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
         self._cupti = load_cupti()
@@ -88,7 +91,10 @@ def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> 
     calls = launches * count
     if not kernels or len(kernels) % calls:
         raise LaunchError(f"CUPTI recorded {len(kernels)} kernels for {calls} launches")
-    durations = [end - start for start, end in sorted(kernels)]
+    durations, free_from = [], 0
+    for start, end in sorted(kernels):
+        durations.append(max(0, end - max(start, free_from)))
+        free_from = max(free_from, end)
     size = len(durations) // count
     return [
         sum(durations[first : first + size]) / launches / 1e3

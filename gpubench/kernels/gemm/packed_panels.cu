@@ -1,4 +1,4 @@
-// packed_panels: A is rearranged once, and the copy engine brings whole tiles.
+// packed_panels: A is rearranged once, the copy engine brings whole tiles, no multiprocessor idles.
 //
 // Against `register_banks`: its copies of A go element by element, because A's tile must lie
 // transposed, and every block of a row of tiles does this anew. Here a first launch writes A once
@@ -11,18 +11,36 @@
 // bytes that arrive; another barrier, the ordinary one, says that a stage is free. With BK = 64
 // there are two stages, and few barriers.
 //
-// Zeros pad the panels where A ends, and the copy engine puts zeros where B ends, so no loop has
-// bounds. A map wants rows at multiples of 16 bytes: where B's are not, the first launch copies B
-// too, to rows that are.
+// As many blocks as the GPU holds stay for the whole product, and take tile after tile. So the next
+// tile's first stages arrive while the last one's results leave. And where the tiles do not come
+// out even, the blocks begin with equal shares of some tiles' steps (stream-K; Osama et al., 2023),
+// so that all end together: a tile that two blocks share is completed by the one that has its first
+// step, with what the other left in the workspace.
 //
-// With SPLITS, as in `splitk`, several blocks share K, and a third launch adds up.
+// The first launch lets the second start early (programmatic dependent launch): it fetches B until
+// A is packed. Zeros pad the panels where A ends, and the copy engine puts zeros where B ends, so
+// no loop has bounds. A map wants rows at multiples of 16 bytes: where B's are not, the first
+// launch copies B too, to rows that are.
 //
-// TMA needs compute capability 9.0.
+// TMA and early starts need compute capability 9.0.
 
 #include "../register_product.cuh"
 
+// The workspace: a flag a block, then A's panels, B's copy, and what blocks leave for each other.
+constexpr int FLAGS = 1024;
+
 // Columns of B as the second launch reads it.
 __host__ __device__ constexpr int padded(int N) { return (N + 3) / 4 * 4; }
+
+// Lets the next launch start as soon as there is room.
+__device__ __forceinline__ void release_next_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Returns when the launch before has ended, and its results are there.
+__device__ __forceinline__ void await_previous_launch() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
 
 // One block for each BM×BK tile of A, then one for each row of B if its rows are not aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
@@ -32,33 +50,29 @@ pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int 
   const int steps = (K + BK - 1) / BK;
   const int panels = (M + BM - 1) / BM;
   const int t = threadIdx.x;
+  Scalar* const packed = workspace + FLAGS;
+  release_next_launch();
+  if (blockIdx.x == 0) {
+    for (int i = t; i < FLAGS; i += 256) workspace[i] = 0;
+  }
   if (blockIdx.x >= static_cast<unsigned>(panels) * steps) {
     const size_t k = blockIdx.x - static_cast<size_t>(panels) * steps;
-    Scalar* const to = workspace + static_cast<size_t>(panels) * steps * BM * BK + k * padded(N);
+    Scalar* const to = packed + static_cast<size_t>(panels) * steps * BM * BK + k * padded(N);
     for (int col = t; col < padded(N); col += 256) to[col] = col < N ? B[k * N + col] : Scalar(0);
     return;
   }
   const int row0 = blockIdx.x / steps * BM;
   const int k0 = blockIdx.x % steps * BK;
-#pragma unroll 8
+#pragma unroll  // all loads at once
   for (int i = t; i < BM * BK; i += 256) {
     const int row = row0 + i / BK;
     const int k = k0 + i % BK;
     tile[i % BK][i / BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
   }
   __syncthreads();
-  Scalar* const to = workspace + static_cast<size_t>(blockIdx.x) * BM * BK;
+  Scalar* const to = packed + static_cast<size_t>(blockIdx.x) * BM * BK;
 #pragma unroll 8
   for (int i = t; i < BM * BK; i += 256) to[i] = tile[i / BM][i % BM];
-}
-
-template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
-__global__ void __launch_bounds__(256)
-add_up(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
-  const size_t panels = (M + BM - 1) / BM;
-  const size_t steps = (K + BK - 1) / BK;
-  const size_t packed = panels * steps * BM * BK + (N % 4 ? K * static_cast<size_t>(padded(N)) : 0);
-  sum_parts<SPLITS>(workspace + packed, C, static_cast<size_t>(M) * N);
 }
 
 // A tensor map: what the copy engine must know of B. Opaque, made by the driver.
@@ -106,13 +120,82 @@ struct Arrival {
   }
 };
 
+// Consecutive steps of one tile of C, each over BK values of k.
+struct Work {
+  Place place;
+  int first;
+  int steps;  // 0: nothing left
+};
+
+// Who does what: the steps of the first `streamed` tiles are dealt evenly to all blocks, one share
+// each; of the other tiles a block takes every gridDim.x-th, whole.
+template <int BM, int BN>
+struct Deal {
+  int M;
+  int N;
+  int streamed;
+  int steps;  // of a tile
+
+  // A block waits for shares after its own. The last block has the first, so that these belong to
+  // blocks that started before it.
+  __device__ __forceinline__ int share() const { return gridDim.x - 1 - blockIdx.x; }
+  __device__ __forceinline__ int begin(int share) const {
+    return static_cast<long long>(streamed) * steps * share / gridDim.x;
+  }
+  // This block's work, from 0.
+  __device__ __forceinline__ Work work(int index) const {
+    const int from = begin(share());
+    const int to = begin(share() + 1);
+    const int count = from < to ? (to - 1) / steps - from / steps + 1 : 0;
+    if (index < count) {
+      const int tile = from / steps + index;
+      const int low = max(from - tile * steps, 0);
+      return {place_in_bands<BM, BN>(tile, M, N), low, min(to - tile * steps, steps) - low};
+    }
+    const long long tiles = static_cast<long long>((M + BM - 1) / BM) * ((N + BN - 1) / BN);
+    const long long tile =
+        streamed + blockIdx.x + (index - count) * static_cast<long long>(gridDim.x);
+    if (tile >= tiles) return {};
+    return {place_in_bands<BM, BN>(tile, M, N), 0, steps};
+  }
+};
+
+// A block's steps in order, whatever tiles they belong to.
+struct Cursor {
+  int index;
+  int step;
+  Work work;
+
+  template <typename Deal>
+  __device__ __forceinline__ void advance(const Deal& deal) {
+    if (++step == work.steps) {
+      step = 0;
+      work = deal.work(++index);
+    }
+  }
+};
+
+__device__ __forceinline__ void raise(unsigned* flag) {
+  asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
+}
+
+__device__ __forceinline__ void await(const unsigned* flag) {
+  unsigned raised;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(raised) : "l"(flag) : "memory");
+  } while (!raised);
+}
+
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
-              const __grid_constant__ Map b_map) {
-  constexpr int WARPS = BM / TM * (BN / TN) / 32;
+              int streamed, const __grid_constant__ Map b_map) {
+  constexpr int THREADS = BM / TM * (BN / TN);
   constexpr int WARPS_X = BN / (8 * TN);
-  constexpr int TURN = 8;  // values of k; see register_banks for why it stays a loop
+  constexpr int TURN = 4;  // values of k; see register_banks for why it stays a loop
+  // The loop turns amid the multiply-adds of one k, with the next one's operands under way. Were it
+  // to turn between two values of k, the compiler would load operands right before their use.
+  constexpr int HALF = TN / 2;
   constexpr int STAGE = BK * (BM + BN);
   extern __shared__ __align__(128) unsigned char shared[];
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);  // each: BK rows of A, BK rows of B
@@ -120,25 +203,27 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
 
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  const int split = blockIdx.x % SPLITS;
-  const Place place = place_in_bands<BM, BN>(blockIdx.x / SPLITS, M, N);
   const int warp_row = warp / WARPS_X * 4 * TM;
   const int warp_col = warp % WARPS_X * 8 * TN;
+  Scalar* const scratch = stages + STAGES * STAGE + warp * (16 * 8 * TN + 4);
 
-  // This block's steps; the last split may have fewer, or none.
-  const int all = (K + BK - 1) / BK;
-  const int most = (all + SPLITS - 1) / SPLITS;
-  const int first = min(split * most, all);
-  const int steps = min(most, all - first);
-  const Scalar* const panel = workspace + static_cast<size_t>(place.row / BM) * all * BM * BK;
+  const int steps = (K + BK - 1) / BK;
+  const int panels = (M + BM - 1) / BM;
+  const Deal<BM, BN> deal = {M, N, streamed, steps};
+  unsigned* const flags = reinterpret_cast<unsigned*>(workspace);
+  const Scalar* const packed = workspace + FLAGS;
 
-  // One thread requests both tiles of a step.
-  const auto request = [&](int step, int stage) {
-    Scalar* const to = stages + stage * STAGE;
-    arrived[stage].announce(sizeof(Scalar) * STAGE);
-    arrived[stage].copy(to, panel + static_cast<size_t>(first + step) * BM * BK,
+  // One thread requests both tiles of a step, B's first: it announces the bytes of both.
+  const auto request_a = [&](const Cursor& at, int stage) {
+    const size_t panel = at.work.place.row / BM;
+    arrived[stage].copy(stages + stage * STAGE,
+                        packed + (panel * steps + at.work.first + at.step) * BM * BK,
                         sizeof(Scalar) * BM * BK);
-    arrived[stage].copy_box(to + BM * BK, &b_map, (first + step) * BK, place.col);
+  };
+  const auto request_b = [&](const Cursor& at, int stage) {
+    arrived[stage].announce(sizeof(Scalar) * STAGE);
+    arrived[stage].copy_box(stages + stage * STAGE + BM * BK, &b_map,
+                            (at.work.first + at.step) * BK, at.work.place.col);
   };
 
   if (threadIdx.x == 0) {
@@ -146,8 +231,17 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
+  Cursor ahead = {0, 0, deal.work(0)};  // the next step to request
   if (threadIdx.x == 0) {
-    for (int step = 0; step < STAGES && step < steps; ++step) request(step, step);
+    if (N % 4) await_previous_launch();  // it copies B
+    Cursor at = ahead;
+    for (int stage = 0; stage < STAGES && at.work.steps; ++stage, at.advance(deal)) {
+      request_b(at, stage);
+    }
+    await_previous_launch();
+    for (int stage = 0; stage < STAGES && ahead.work.steps; ++stage, ahead.advance(deal)) {
+      request_a(ahead, stage);
+    }
   }
 
   Scalar sum[TM][TN] = {};
@@ -158,53 +252,87 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   const Scalar* b = b_first;
   int stage = 0;
   unsigned parity = 0;
-  if (steps > 0) arrived[0].await(0);
-  fragments[0].load(a, b);
+  Work now = deal.work(0);
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-    if (step > 0) {
-      __syncthreads();  // all are through with the stage before
-      if (threadIdx.x == 0 && step + STAGES - 1 < steps) {
-        request(step + STAGES - 1, stage == 0 ? STAGES - 1 : stage - 1);
-      }
-    }
+  for (int index = 0; now.steps; ++index) {
+    arrived[stage].await(parity);
+    fragments[0].load(a, b);
+    fragments[0].template multiply_columns<0, HALF>(sum);
 #pragma unroll 1
-    for (int turn = 0; turn < BK / TURN - 1; ++turn) {
-#pragma unroll
-      for (int k = 0; k < TURN; ++k) {
-        fragments[(k + 1) % 2].load(a + (k + 1) * BM, b + (k + 1) * BN);
-        fragments[k % 2].multiply_into(sum);
+    for (int step = 0; step < now.steps; ++step) {
+      if (index + step > 0) {
+        __syncthreads();  // all are through with the stage before
+        if (threadIdx.x == 0 && ahead.work.steps) {
+          const int free = stage == 0 ? STAGES - 1 : stage - 1;
+          request_b(ahead, free);
+          request_a(ahead, free);
+          ahead.advance(deal);
+        }
       }
-      a += TURN * BM;
-      b += TURN * BN;
-    }
-    if (++stage == STAGES) {
-      stage = 0;
-      parity ^= 1;
-    }
-    if (step + 1 < steps) arrived[stage].await(parity);
-    const Scalar* const a_next = a_first + stage * STAGE;
-    const Scalar* const b_next = b_first + stage * STAGE;
+#pragma unroll 1
+      for (int turn = 0; turn < BK / TURN - 1; ++turn) {
 #pragma unroll
-    for (int k = 0; k < TURN; ++k) {
-      if (k < TURN - 1) {
+        for (int k = 0; k < TURN; ++k) {
+          fragments[(k + 1) % 2].load(a + (k + 1) * BM, b + (k + 1) * BN);
+          fragments[k % 2].template multiply_columns<HALF, TN>(sum);
+          fragments[(k + 1) % 2].template multiply_columns<0, HALF>(sum);
+        }
+        a += TURN * BM;
+        b += TURN * BN;
+      }
+      if (++stage == STAGES) {
+        stage = 0;
+        parity ^= 1;
+      }
+#pragma unroll
+      for (int k = 0; k < TURN - 1; ++k) {
         fragments[(k + 1) % 2].load(a + (k + 1) * BM, b + (k + 1) * BN);
+        fragments[k % 2].template multiply_columns<HALF, TN>(sum);
+        fragments[(k + 1) % 2].template multiply_columns<0, HALF>(sum);
+      }
+      a = a_first + stage * STAGE;
+      b = b_first + stage * STAGE;
+      if (step + 1 < now.steps) {
+        arrived[stage].await(parity);
+        fragments[0].load(a, b);
+        fragments[1].template multiply_columns<HALF, TN>(sum);
+        fragments[0].template multiply_columns<0, HALF>(sum);
       } else {
-        fragments[(k + 1) % 2].load(a_next, b_next);
+        fragments[1].template multiply_columns<HALF, TN>(sum);
       }
-      fragments[k % 2].multiply_into(sum);
     }
-    a = a_next;
-    b = b_next;
-  }
 
-  __syncthreads();  // the stages become scratch
-  Scalar* to = C;
-  if (SPLITS > 1) {
-    const size_t b_copy = N % 4 ? K * static_cast<size_t>(padded(N)) : 0;
-    const size_t panels = (M + BM - 1) / BM;
-    to = workspace + panels * all * BM * BK + b_copy + split * static_cast<size_t>(M) * N;
+    // Opaque to the compiler, or the loops above would hold what is derived from them in registers.
+    int rows = M, cols = N, depth = K;
+    asm volatile("" : "+r"(rows), "+r"(cols), "+r"(depth));
+    Scalar* const left = workspace + FLAGS + static_cast<size_t>(panels) * steps * BM * BK +
+                         (cols % 4 ? depth * static_cast<size_t>(padded(cols)) : 0);
+    if (now.first > 0) {
+      // Another block has this tile's first step.
+      Scalar* const to = left + static_cast<size_t>(deal.share()) * BM * BN + threadIdx.x;
+#pragma unroll
+      for (int i = 0; i < TM * TN; ++i) to[i * THREADS] = sum[i / TN][i % TN];
+      __threadfence();
+      __syncthreads();
+      if (threadIdx.x == 0) raise(flags + deal.share());
+    } else {
+      int done = now.steps;
+#pragma unroll 1
+      for (int other = deal.share() + 1; done < steps; ++other) {
+        await(flags + other);
+        const Scalar* const from = left + static_cast<size_t>(other) * BM * BN + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+#pragma unroll
+          for (int j = 0; j < TN; ++j) sum[i][j] += from[(i * TN + j) * THREADS];
+          asm volatile("" ::: "memory");  // a few loads at a time: the sums take the registers
+        }
+        done += deal.begin(other + 1) - deal.begin(other);
+      }
+      store_tile(sum, scratch, C, now.place.row + warp_row, now.place.col + warp_col, rows, cols);
+    }
+#pragma unroll
+    for (int i = 0; i < TM * TN; ++i) sum[i / TN][i % TN] = 0;
+    now = deal.work(index + 1);
   }
-  store_tile(sum, stages + warp * (16 * 8 * TN + 4), to, place.row + warp_row, place.col + warp_col,
-             M, N);
 }

@@ -9,6 +9,7 @@ import pytest
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.kernels.block_tiles import MOST_SHARED_BYTES
+from gpubench.kernels.gemm.packed_panels import deal
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import variants
 
@@ -106,19 +107,23 @@ def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled], n
 def test_blocks_cover_the_result_and_none_is_idle(name: str, m: int, n: int) -> None:
     one = BLOCKS[name]
     for tile in legal(one):
-        bm, bn, _ = tile.block
+        bm, bn, bk = tile.block
         tiles = (-(-m // bm), -(-n // bn))
-        assert one.launch(tile, problem(m, n, 8)).main.blocks == tile.splits * tiles[0] * tiles[1]
+        splits = tile.splits
+        if name == "packed_panels":  # a block has a step at the least
+            splits = min(splits, -(-8 // bk))
+        assert one.launch(tile, problem(m, n, 8)).main.blocks == splits * tiles[0] * tiles[1]
 
 
 def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
     tile = Tile.parse("128x256x64/16x8/s2/k4")
     launch = BLOCKS["packed_panels"].launch(tile, problem(130, 10, 65))
-    panels = 2 * 2 * 128 * 64
+    flags_and_panels = 1024 + 2 * 2 * 128 * 64
     rows_of_b = 65 * 12  # ten columns are no multiple of 16 bytes
-    assert launch.workspace_bytes == 4 * (panels + rows_of_b + 4 * 130 * 10)
+    parts = 4 * 128 * 256  # two tiles of two steps: four blocks, each with a place for a tile
+    assert launch.workspace_bytes == 4 * (flags_and_panels + rows_of_b + parts)
     (tensor_map,) = launch.main.maps
-    assert (tensor_map.array, tensor_map.offset_bytes) == (3, 4 * panels)
+    assert (tensor_map.array, tensor_map.offset_bytes) == (3, 4 * flags_and_panels)
     assert (tensor_map.shape, tensor_map.box) == ((65, 12), (64, 256))
     (aligned,) = BLOCKS["packed_panels"].launch(tile, problem(130, 12, 65)).main.maps
     assert (aligned.array, aligned.offset_bytes, aligned.shape) == (1, 0, (65, 12))
@@ -128,4 +133,24 @@ def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
     launch = BLOCKS["packed_panels"].launch(Tile.parse("128x256x64/16x8/s2"), problem(999, 999, 99))
     assert launch.kernel == "pack"
     assert launch.main is launch.then[0]
-    assert launch.main.shared_bytes == 2 * 64 * (128 + 256) * 4
+    assert launch.main.shared_bytes == 4 * (2 * 64 * (128 + 256) + 8 * (16 * 64 + 4))
+
+
+@pytest.mark.parametrize("tiles", [1, 31, 131, 132, 133, 200, 263, 264, 265, 512, 8192])
+@pytest.mark.parametrize("steps", [1, 2, 7, 64])
+@pytest.mark.parametrize("splits", [1, 2, 4])
+def test_blocks_that_stay_share_the_steps_of_what_does_not_come_out_even(
+    tiles: int, steps: int, splits: int
+) -> None:
+    blocks, streamed = deal(tiles=tiles, steps=steps, splits=splits, resident_blocks=132)
+    assert 1 <= blocks <= 132
+    assert 0 <= streamed <= tiles
+    # The others are whole, as many for each block.
+    assert (tiles - streamed) % blocks == 0
+    if tiles > 132:
+        # A share is more than a tile, so that a tile has two blocks at the most.
+        assert blocks == 132
+        assert streamed == 0 or blocks < streamed < 2 * blocks
+    else:
+        assert blocks <= tiles * splits
+        assert streamed * steps >= blocks or streamed == 0

@@ -20,6 +20,11 @@ def test_the_kernels_of_one_launch_are_summed() -> None:
     assert per_launch_us(kernels, launches=1, count=2) == [1.5, 1.7]
 
 
+def test_kernels_that_overlap_count_once() -> None:
+    kernels = [(0, 1000), (800, 1500), (2000, 3000), (2100, 2900)]
+    assert per_launch_us(kernels, launches=1, count=2) == [1.5, 1.0]
+
+
 def test_records_may_arrive_in_any_order() -> None:
     kernels = [(6000, 7000), (0, 3000)]
     assert per_launch_us(kernels, launches=1, count=2) == [3.0, 1.0]
