@@ -53,11 +53,12 @@ def build(folder: Path, reads: int, every: int) -> Path:
 
 def sweep(package: Path, output: Path, *options: str) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
+    path = (str(package), os.environ.get("PYTHONPATH"))
     # -P: not the package in the folder where this is run, but the one PYTHONPATH names.
     command = [sys.executable, "-P", "-m", "gpubench", "sweep", *options, "--output", str(output)]
     done = subprocess.run(
         [*command, "--force"],
-        env=os.environ | {"PYTHONPATH": str(package)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
         capture_output=True,
         text=True,
         check=False,

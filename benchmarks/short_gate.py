@@ -27,7 +27,9 @@ class ForgetfulTimer(GatedTimer):
 
     def forget(self) -> None:
         """The next gate will be too short."""
-        self._enqueue_us = dict.fromkeys(self._enqueue_us, 1e-3)
+        for recent_us in self._enqueue_us.values():
+            recent_us.clear()
+            recent_us.append(1e-3)
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from gpubench.errors import LaunchError
 
 MOST_ATTEMPTS = 10
-"""Of a sample whose gate was too short; each is at least twice what enqueuing took."""
+"""Of a sample whose gate was too short; each next one is twice as long."""
 
 MOST_IN_FLIGHT = 512
 """Launches enqueued at once: the driver's queue holds about 1024, and a full one blocks the host
@@ -28,7 +29,10 @@ GROUP_US = 50_000.0
 """Samples enqueued together take about this long, so that progress and Ctrl-C come through."""
 
 MARGIN = 1.5
-"""Gate over the enqueuing time seen so far."""
+"""Gate over the enqueuing time: the lower median of the last `RECENT` samples. Not their largest: a
+kernel's first launch loads it, which takes milliseconds, and gates of that length add up."""
+
+RECENT = 9
 
 FIRST_ENQUEUE_US = 100.0
 """Enqueuing a sample, before any was seen."""
@@ -51,7 +55,11 @@ class GatedTimer:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._enqueue_us: dict[int, float] = {}
+        self._enqueue_us: defaultdict[int, deque[float]] = defaultdict(
+            lambda: deque([FIRST_ENQUEUE_US], maxlen=RECENT)
+        )
+        """What enqueuing so many launches took, lately."""
+
         self._clocks_mhz: list[float] = []
         self.overhead_us = 0.0
         """What a sample takes beyond its launches, between its two events."""
@@ -93,7 +101,7 @@ class GatedTimer:
         while len(times) < count:
             group = self._group_size(launches, sample_us, count - len(times))
             samples = [
-                self._enqueue(turns, launches, before, behind_us=sample_us * (index > 0))
+                self._enqueue(turns, launches, before, sample_us * (index > 0), failures)
                 for index in range(group)
             ]
             self._stream.synchronize()
@@ -123,9 +131,14 @@ class GatedTimer:
         launches: int,
         before: Callable[[], None] | None,
         behind_us: float,
+        failures: int,
     ) -> Sample:
-        """Enqueue a sample behind a gate, or behind `behind_us` of work that is as good as one."""
-        needed_us = MARGIN * self._enqueue_us.get(launches, FIRST_ENQUEUE_US)
+        """Enqueue a sample behind a gate, or behind `behind_us` of work that is as good as one.
+
+        The gate is doubled for each of the failures before.
+        """
+        recent_us = self._enqueue_us[launches]
+        needed_us = MARGIN * statistics.median_low(recent_us) * 2**failures
         if before:
             before()
         if needed_us > behind_us:
@@ -136,8 +149,5 @@ class GatedTimer:
             launch()
         stop = self._stream.end()
         held = not start.done
-        took_us = (time.perf_counter_ns() - began) / 1e3
-        # A gate that did not hold is doubled; one that did follows what enqueuing takes, slowly.
-        seen = self._enqueue_us.get(launches, took_us)
-        self._enqueue_us[launches] = max(took_us, 0.9 * seen) if held else 2 * max(took_us, seen)
+        recent_us.append((time.perf_counter_ns() - began) / 1e3)
         return Sample(start, stop, held)

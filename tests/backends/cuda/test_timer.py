@@ -137,6 +137,16 @@ def test_the_next_sample_knows_how_long_the_gate_must_be(on: Timer) -> None:
     assert timer.void_samples == void
 
 
+def test_a_first_launch_that_loads_its_kernel_does_not_make_later_gates_long(on: Timer) -> None:
+    stream = FakeStream(launch_us=10.0, enqueue_us=[1.0, 1.0, 20_000.0])
+    timer = on(stream)
+    for _ in range(20):
+        timer.sample(endless(stream), 1, 6)
+    assert timer.void_samples == 1
+    assert max(stream.gates_us) <= 2 * module.MARGIN * module.FIRST_ENQUEUE_US
+    assert stream.gates_us[-1] < 10.0
+
+
 def test_a_hiccup_of_the_host_voids_one_sample(on: Timer) -> None:
     calm, hiccup = [1.0] * 40, [10_000.0]
     stream = FakeStream(launch_us=10.0, enqueue_us=[*calm, *hiccup])
