@@ -24,7 +24,8 @@ from gpubench.model import CudaVariant, Tile
 
 SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
 
-OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache")
+"""NVRTC's own cache gives a cubin without ptxas' report, and so without its registers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +136,9 @@ def _first_error(log: str) -> str:
 
 
 def parse_resources(log: str) -> Resources:
-    """Read ptxas' report on one kernel (`--ptxas-options=-v`)."""
+    """Read ptxas' report on one kernel (`--ptxas-options=-v`). Raises CompileError without one."""
+    if "Used " not in log:
+        raise CompileError("the compiler did not report the kernel's registers")
 
     def number(pattern: str) -> int:
         match = re.search(pattern, log)

@@ -21,6 +21,9 @@ STATIC = 256
 SHAPES = {(128, 256, 16, 8), (128, 128, 16, 8), (128, 128, 8, 8), (64, 64, 8, 8)}
 """A block's rows and columns, and a thread's, that were worth it."""
 
+MOST_MULTIPROCESSORS = 256
+"""More than any GPU has."""
+
 B, WORKSPACE = 1, 3
 """Places among the kernel's arrays."""
 
@@ -41,6 +44,16 @@ def shared_bytes(tile: Tile) -> int:
 def resident(tile: Tile) -> int:
     """Blocks a multiprocessor holds."""
     return 2 if tile.block[:2] == (64, 64) else 1
+
+
+def refuse(tile: Tile, problem: Problem) -> str | None:
+    """Splits where there is nothing to split for: they would change nothing."""
+    bm, bn, _ = tile.block
+    tiles = -(-problem.m // bm) * -(-problem.n // bn)
+    most = resident(tile) * MOST_MULTIPROCESSORS
+    if tile.splits > 1 and tiles > most:
+        return f"splits are for up to {most} tiles of C, and {problem.size} has {tiles}"
+    return None
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
@@ -137,5 +150,6 @@ VARIANT = CudaVariant(
     ),
     launch=launch,
     fit=fit,
+    refuse=refuse,
     reuse=rows_and_columns,
 )

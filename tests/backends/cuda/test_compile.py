@@ -365,6 +365,12 @@ def test_without_nvrtc_the_message_says_what_to_install(monkeypatch: pytest.Monk
         module._nvrtc.cache_clear()
 
 
+def test_a_kernel_without_the_compilers_report_is_an_error() -> None:
+    # As NVRTC's cache gives it; with --no-cache there is always one.
+    with pytest.raises(CompileError, match="did not report the kernel's registers"):
+        parse_resources("")
+
+
 def test_the_compilers_report_is_read() -> None:
     log = (
         "ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90'\n"

@@ -129,6 +129,14 @@ def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
     assert (aligned.array, aligned.offset_bytes, aligned.shape) == (1, 0, (65, 12))
 
 
+def test_splits_are_refused_where_they_would_change_nothing() -> None:
+    one, tile = BLOCKS["packed_panels"], Tile.parse("128x256x64/16x8/s2/k4")
+    assert one.refuse(tile, problem(2048, 2048, 64)) is None
+    reason = "splits are for up to 256 tiles of C, and 4096 has 512"
+    assert one.refuse(tile, problem(4096, 4096, 4096)) == reason
+    assert one.refuse(Tile.parse("128x256x64/16x8/s2"), problem(4096, 4096, 4096)) is None
+
+
 def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
     launch = BLOCKS["packed_panels"].launch(Tile.parse("128x256x64/16x8/s2"), problem(999, 999, 99))
     assert launch.kernel == "pack"
