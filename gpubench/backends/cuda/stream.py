@@ -223,7 +223,7 @@ def _bind_early(
 ) -> Callable[[], None]:
     """Likewise, a launch that may begin while the one before it in the stream still runs.
 
-    CuPy's launch takes no attributes. A call takes some microseconds more than CuPy's, on the host.
+    By cuda-bindings, as CuPy's launch takes no attributes.
     """
     attribute = bindings.CUlaunchAttribute()
     attribute.id = (

@@ -16,7 +16,7 @@ FLAGS = 1024
 """Elements of the workspace before the panels, as in the source: a flag for each block."""
 
 STATIC = 256
-"""Bytes of shared memory with a fixed size: barriers, and what is requested next."""
+"""Bytes of shared memory with a fixed size, at the most: the stages' barriers."""
 
 SHAPES = {(128, 256, 16, 8), (128, 128, 16, 8), (128, 128, 8, 8), (64, 64, 8, 8)}
 """A block's rows and columns, and a thread's, that were worth it."""

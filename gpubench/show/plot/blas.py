@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
@@ -89,6 +90,7 @@ def _beside(row: Row) -> str:
 def _bars(axes: Axes, panel: Panel, labels: Sequence[str], width_in: float) -> None:
     rated = _rated(panel)
     thick = 0.8 / len(labels)
+    page = mpl.rcParams["figure.facecolor"]  # behind a bar's text no line shows
     for place, by_source in enumerate(rated.values()):
         for number_of_source, label in enumerate(labels):
             if label not in by_source:
@@ -104,6 +106,7 @@ def _bars(axes: Axes, panel: Panel, labels: Sequence[str], width_in: float) -> N
                 textcoords="offset points",
                 va="center_baseline",
                 fontsize=axes.xaxis.label.get_fontsize(),
+                bbox={"facecolor": page, "edgecolor": "none", "pad": 0.5},
             )
     high = max(100.0, *(_percent(row) for row in _rows(rated)))
     texts = [(_percent(row), GLYPH_IN * (len(_beside(row)) + 1)) for row in _rows(rated)]
