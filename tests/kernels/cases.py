@@ -181,9 +181,9 @@ def covered(variant: CudaVariant, tile: Tile, problem: Callable[[int], Problem])
     """The largest extent, up to `WIDEST`, for which there is no second block."""
 
     def more_blocks(extent: int) -> bool:
-        return variant.launch(tile, problem(extent)).blocks > one_block
+        return variant.launch(tile, problem(extent)).main.blocks > one_block
 
-    one_block = variant.launch(tile, problem(1)).blocks
+    one_block = variant.launch(tile, problem(1)).main.blocks
     return max(1, bisect.bisect_left(range(1, WIDEST + 1), x=True, key=more_blocks))
 
 

@@ -87,6 +87,7 @@ class Case:
     variant: CudaVariant
     tile: Tile
     problem: Problem
+    gpu: Gpu = ONE_MULTIPROCESSOR
 
     @property
     def label(self) -> str:
@@ -95,8 +96,8 @@ class Case:
 
     @property
     def launch(self) -> Launch:
-        """The variant's own launch, on the smallest GPU."""
-        return self.variant.launch_on(ONE_MULTIPROCESSOR, self.tile, self.problem)
+        """The variant's own launch, on the GPU."""
+        return self.variant.launch_on(self.gpu, self.tile, self.problem)
 
     @property
     def instances(self) -> list[str]:
@@ -242,6 +243,10 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
         grid, block = ((*size, 1, 1)[:3] for size in (one.grid, one.block))
         parts.append(_words(names.index(name), *grid, *block, one.shared_bytes))
         parts.append(_words(len(buffers), *range(len(buffers)), len(numbers), *numbers))
+        parts.append(_words(len(one.maps)))
+        for wanted in one.maps:
+            place = (wanted.array, wanted.offset_bytes, *wanted.shape, *wanted.box)
+            parts.append(_words(*place, output.itemsize))
     return b"".join(parts)
 
 

@@ -29,7 +29,7 @@ from on_cpu import Case, Sanitizer, run_on_cpu
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import KERNELS, variants
 
-CANNOT_RUN: dict[str, str] = {"packed_panels": "TMA"}
+CANNOT_RUN: dict[str, str] = {}
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
 compute-sanitizer watches them on a GPU instead."""
 

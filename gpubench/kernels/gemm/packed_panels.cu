@@ -24,6 +24,7 @@
 //
 // TMA and early starts need compute capability 9.0.
 
+#include "../copy_engine.cuh"
 #include "../register_product.cuh"
 
 // The workspace: a flag a block, then A's panels, B's copy, and what blocks leave for each other.
@@ -31,16 +32,6 @@ constexpr int FLAGS = 1024;
 
 // Columns of B as the second launch reads it.
 __host__ __device__ constexpr int padded(int N) { return (N + 3) / 4 * 4; }
-
-// Lets the next launch start as soon as there is room.
-__device__ __forceinline__ void release_next_launch() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-// Returns when the launch before has ended, and its results are there.
-__device__ __forceinline__ void await_previous_launch() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
 
 // One block for each BM×BK tile of A, then one for each row of B if its rows are not aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
@@ -74,51 +65,6 @@ pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int 
 #pragma unroll 8
   for (int i = t; i < BM * BK; i += 256) to[i] = tile[i / BM][i % BM];
 }
-
-// A tensor map: what the copy engine must know of B. Opaque, made by the driver.
-struct alignas(64) Map {
-  unsigned long long words[16];
-};
-
-// A barrier in shared memory whose phase ends when all have arrived and all bytes announced are in.
-struct Arrival {
-  unsigned long long state;
-
-  __device__ __forceinline__ unsigned at() const {
-    return static_cast<unsigned>(__cvta_generic_to_shared(this));
-  }
-  __device__ __forceinline__ void start(int parties) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at()), "r"(parties) : "memory");
-  }
-  __device__ __forceinline__ void announce(unsigned bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at()), "r"(bytes)
-                 : "memory");
-  }
-  __device__ __forceinline__ void copy(void* to, const void* from, unsigned bytes) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
-        "l"(from), "r"(bytes), "r"(at())
-        : "memory");
-  }
-  // The box of a matrix that begins at (row, col), as the map describes matrix and box.
-  __device__ __forceinline__ void copy_box(void* to, const Map* map, int row, int col) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-        " [%0], [%1, {%2, %3}], [%4];" ::"r"(
-            static_cast<unsigned>(__cvta_generic_to_shared(to))),
-        "l"(map), "r"(col), "r"(row), "r"(at())
-        : "memory");
-  }
-  __device__ __forceinline__ void await(unsigned parity) {
-    asm volatile(
-        "{\n.reg .pred done;\nagain%=:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again%=;\n}" ::"r"(
-            at()),
-        "r"(parity)
-        : "memory");
-  }
-};
 
 // Consecutive steps of one tile of C, each over BK values of k.
 struct Work {
@@ -175,17 +121,6 @@ struct Cursor {
   }
 };
 
-__device__ __forceinline__ void raise(unsigned* flag) {
-  asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
-}
-
-__device__ __forceinline__ void await(const unsigned* flag) {
-  unsigned raised;
-  do {
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(raised) : "l"(flag) : "memory");
-  } while (!raised);
-}
-
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
@@ -228,7 +163,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) arrived[stage].start(1);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    publish_arrivals();
   }
   __syncthreads();
   Cursor ahead = {0, 0, deal.work(0)};  // the next step to request

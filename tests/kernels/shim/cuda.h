@@ -1,7 +1,7 @@
 // CUDA C++ for g++: a kernel file compiles unchanged against this header, and runs on the CPU.
 //
 // Only what the kernels use. A name that is missing here is a compile error in the kernel's test,
-// never a silent difference. Tensor cores, inline PTX and TMA cannot be had this way.
+// never a silent difference. Tensor cores and inline PTX cannot be had this way.
 #pragma once
 
 #include <cmath>
@@ -21,6 +21,7 @@ using std::size_t;
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
+#define __grid_constant__
 // As CUDA's compilers take it: also between `__shared__` and the type.
 #define alignas(bytes) __attribute__((aligned(bytes)))
 
@@ -145,12 +146,68 @@ inline void __pipeline_wait_prior(size_t groups) {
   }
 }
 
+// Blocks run one after another, and what orders them is in the flags that they raise and await.
+inline void __threadfence() {}
+
+// What `copy_engine.cuh` asks for in the place of PTX.
 namespace on_cpu {
 
-// Takes the next argument of type P: pointers and integers each from their own list.
+inline void start_arrival(const void* barrier, int parties, ON_CPU_PLACE) {
+  start_arrival(barrier, parties, Place{file, line});
+}
+inline void announce(const void* barrier, unsigned bytes, ON_CPU_PLACE) {
+  announce(barrier, bytes, Place{file, line});
+}
+// Until a copy lands its target holds 0xFF: whoever reads too early is found out.
+inline void bulk_copy(const void* barrier, const BulkCopy& copy, Place place) {
+  bulk_copy_later(barrier, copy, place);
+  for (size_t i = 0; i < copy.rows * copy.bytes; ++i) copy.target[i] = 0xFF;
+}
+inline void bulk_copy(const void* barrier, void* to, const void* from, unsigned bytes, ON_CPU_PLACE) {
+  bulk_copy(barrier,
+            BulkCopy{static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), 1,
+                     bytes, bytes, 1, bytes},
+            {file, line});
+}
+inline void bulk_copy_box(const void* barrier, void* to, const void* map, int row, int col, ON_CPU_PLACE) {
+  const Matrix& of = *static_cast<const Matrix*>(map);
+  const auto inside = [](long long from, long long extent, long long box) {
+    return static_cast<size_t>(max(0ll, min(extent - from, box)));
+  };
+  const size_t stride = of.columns * of.item_bytes;
+  bulk_copy(barrier,
+            BulkCopy{static_cast<unsigned char*>(to),
+                     of.address + row * stride + col * of.item_bytes,
+                     static_cast<size_t>(of.box_rows),
+                     static_cast<size_t>(of.box_columns * of.item_bytes), stride,
+                     inside(row, of.rows, of.box_rows),
+                     inside(col, of.columns, of.box_columns) * of.item_bytes},
+            {file, line});
+}
+inline void await_arrival(const void* barrier, unsigned parity, ON_CPU_PLACE) {
+  while (!has_arrived(barrier, parity, {file, line})) {
+    while (const BulkCopy* copy = next_bulk_copy(barrier, {file, line})) {
+      for (size_t row = 0; row < copy->rows; ++row) {
+        unsigned char* const target = copy->target + row * copy->bytes;
+        const unsigned char* const source = copy->source + row * copy->stride;
+        const size_t bytes = row < copy->inside_rows ? copy->inside_bytes : 0;
+        for (size_t i = 0; i < copy->bytes; ++i) target[i] = i < bytes ? source[i] : 0;
+      }
+    }
+  }
+}
+inline void await_flag(const unsigned* flag, ON_CPU_PLACE) {
+  for (long times = 0; !__atomic_load_n(flag, __ATOMIC_ACQUIRE);) {
+    pause(times, "a flag that no block before this one raised", {file, line});
+  }
+}
+
+// Takes the next argument of type P: pointers, integers and structures each from their own list.
 template <typename P>
 P next(Arguments& rest) {
-  if constexpr (std::is_pointer_v<P>) {
+  if constexpr (std::is_class_v<P>) {
+    return *static_cast<const P*>(*rest.structures++);
+  } else if constexpr (std::is_pointer_v<P>) {
     return static_cast<P>(*rest.pointers++);
   } else {
     return static_cast<P>(*rest.numbers++);

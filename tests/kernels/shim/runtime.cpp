@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <vector>
 
 // Present when the kernel is linked with AddressSanitizer or ThreadSanitizer, otherwise null.
@@ -122,6 +123,19 @@ struct Fiber {
   size_t committed = 0;
 };
 
+constexpr size_t MOST_ARRIVALS = 16, MOST_COPIES = 16;
+
+// A barrier for bulk copies: who must arrive, who has, what was announced, and the copies requested.
+// Nothing in it is allocated: ThreadSanitizer watches that too.
+struct Arrivals {
+  const void* barrier;
+  int parties, arrived;
+  size_t announced, requested, count;
+  unsigned phase;
+  BulkCopy copies[MOST_COPIES];
+  long* order;  // ThreadSanitizer's address, of this block alone: blocks are ordered for no one
+};
+
 struct Launch {
   const Instance* instance;
   Index grid, block;
@@ -130,6 +144,10 @@ struct Launch {
 };
 
 std::deque<Fiber> pool;
+Arrivals arrivals[MOST_ARRIVALS];  // of the running block
+size_t arrivals_started;
+long arrival_orders[1 << 16];
+size_t arrivals_ever;
 std::vector<Fiber*> threads;  // of the running block
 Fiber* current;
 Fiber scheduler;
@@ -140,7 +158,14 @@ Index block;
 void* dynamic_shared;
 
 // Addresses by which ThreadSanitizer knows what orders what.
-long block_starts, launch_ends, block_barrier, warp_barrier[1024 / WARP];
+long block_starts, launch_ends;
+
+// Barriers of the running block. Each has its own, so that barriers order no block behind another.
+struct Barriers {
+  long block, warp[1024 / WARP];
+} barriers_of[4096];
+size_t blocks_ever;
+Barriers* barriers;
 
 Index thread_of(unsigned linear) {
   const Index size = launch->block;
@@ -331,6 +356,8 @@ void run_block() {
     auto* bytes = static_cast<unsigned char*>(dynamic_shared);
     fill(bytes, bytes + launch->shared_bytes);
   }
+  arrivals_started = 0;
+  barriers = &barriers_of[blocks_ever++ % std::size(barriers_of)];
   for (Fiber* fiber : threads) fiber->state = State::READY;
   release(&block_starts);
   for (bool runs = true; runs;) {
@@ -355,9 +382,10 @@ void run_block() {
 void run(const Launch& one) {
   launch = &one;
   const size_t count = size_t{one.block.x} * one.block.y * one.block.z;
-  // One fiber more than threads, and each block takes them one further on: the same thread of
-  // neighbouring blocks is not one thread to ThreadSanitizer.
-  while (pool.size() < count + 1) make_fiber();
+  // Neighbouring blocks have other fibers: what a barrier told those of one, those of the next would
+  // know, and ThreadSanitizer would take it for an order between blocks.
+  constexpr size_t SETS = 3;
+  while (pool.size() < SETS * count) make_fiber();
   threads.resize(count);
   std::vector<void*> used;
   size_t number = 0;
@@ -365,7 +393,7 @@ void run(const Launch& one) {
     for (unsigned y = 0; y < one.grid.y; ++y) {
       for (unsigned x = 0; x < one.grid.x; ++x, ++number) {
         for (size_t t = 0; t < count; ++t) {
-          threads[t] = &pool[(t + number) % (count + 1)];
+          threads[t] = &pool[number % SETS * count + t];
           threads[t]->thread = static_cast<unsigned>(t);
         }
         block = {x, y, z};
@@ -417,7 +445,22 @@ void run_case(std::FILE* in, std::FILE* out) {
     for (void*& pointer : pointers) pointer = buffers[number(in)];
     std::vector<long long> numbers(number(in));
     for (long long& value : numbers) value = number(in);
-    one.arguments = {pointers.data(), numbers.data()};
+    std::vector<Matrix> matrices;
+    for (auto maps = number(in); maps > 0; --maps) {
+      const auto* const address = static_cast<unsigned char*>(buffers[number(in)]) + number(in);
+      const auto rows = number(in), columns = number(in);
+      const auto box_rows = number(in), box_columns = number(in);
+      matrices.push_back({address, rows, columns, box_rows, box_columns, number(in)});
+    }
+    // Room for a tensor map each, with its alignment.
+    struct alignas(64) Room { Matrix matrix; unsigned char rest[128 - sizeof(Matrix)]; };
+    std::vector<Room> rooms(matrices.size());
+    std::vector<void*> structures;
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      rooms[i].matrix = matrices[i];
+      structures.push_back(&rooms[i]);
+    }
+    one.arguments = {pointers.data(), numbers.data(), structures.data()};
     run(one);
   }
   std::fwrite(buffers[output], 1, output_bytes, out);
@@ -432,13 +475,13 @@ Index block_dimensions() { return launch->block; }
 Index grid_dimensions() { return launch->grid; }
 void* dynamic_shared_memory() { return dynamic_shared; }
 
-void wait_for_block(Place place) { wait(State::AT_BLOCK, place, 0, &block_barrier); }
+void wait_for_block(Place place) { wait(State::AT_BLOCK, place, 0, &barriers->block); }
 
 void wait_for_warp(unsigned mask, Place place) {
   if (!(mask >> current->thread % WARP & 1)) {
     fault(place, "lane not in its own mask", *current, *current);
   }
-  wait(State::AT_WARP, place, mask, &warp_barrier[current->thread / WARP]);
+  wait(State::AT_WARP, place, mask, &barriers->warp[current->thread / WARP]);
 }
 
 // Orders no memory between the lanes, as on the GPU: that takes a __syncwarp.
@@ -468,6 +511,73 @@ unsigned char* copy_later(void* to, const void* from, size_t bytes, Place place)
 }
 
 void commit_copies() { ++current->committed; }
+
+namespace {
+Arrivals& started(const void* barrier, Place place) {
+  for (size_t i = 0; i < arrivals_started; ++i) {
+    if (arrivals[i].barrier == barrier) return arrivals[i];
+  }
+  fault(place, "barrier for copies used before its start", *current, *current);
+}
+}  // namespace
+
+void start_arrival(const void* barrier, int parties, Place place) {
+  if (arrivals_started == MOST_ARRIVALS) fault(place, "too many barriers", *current, *current);
+  Arrivals& one = arrivals[arrivals_started++];
+  one.barrier = barrier;
+  one.parties = parties;
+  one.arrived = 0;
+  one.announced = one.requested = one.count = 0;
+  one.phase = 0;
+  one.order = &arrival_orders[arrivals_ever++ % std::size(arrival_orders)];
+}
+
+void announce(const void* barrier, unsigned bytes, Place place) {
+  Arrivals& one = started(barrier, place);
+  ++one.arrived;
+  one.announced += bytes;
+}
+
+void bulk_copy_later(const void* barrier, const BulkCopy& copy, Place place) {
+  Arrivals& one = started(barrier, place);
+  const auto target = reinterpret_cast<uintptr_t>(copy.target);
+  const auto source = reinterpret_cast<uintptr_t>(copy.source);
+  if (copy.rows == 1 ? (target | source | copy.bytes) % 16 : target % 128 || copy.stride % 16) {
+    fault(place, "bulk copy that is not aligned", *current, *current);
+  }
+  if (one.count == MOST_COPIES) fault(place, "too many bulk copies", *current, *current);
+  one.copies[one.count++] = copy;
+  one.requested += copy.rows * copy.bytes;
+  release(one.order);
+}
+
+bool has_arrived(const void* barrier, unsigned parity, Place place) {
+  Arrivals& one = started(barrier, place);
+  for (long times = 0; one.phase % 2 == parity; pause(times, "copies that never arrive", place)) {
+    if (one.arrived == one.parties && one.announced == one.requested) {
+      acquire(one.order);
+      return false;  // now they land
+    }
+  }
+  acquire(one.order);
+  return true;
+}
+
+const BulkCopy* next_bulk_copy(const void* barrier, Place place) {
+  Arrivals& one = started(barrier, place);
+  if (one.count > 0) return &one.copies[--one.count];
+  one.arrived = 0;
+  one.announced = one.requested = 0;
+  ++one.phase;
+  release(one.order);
+  return nullptr;
+}
+
+void pause(long& times, const char* what, Place place) {
+  constexpr long MOST = 100'000;
+  if (++times == MOST) fault(place, what, *current, *current);
+  yield();
+}
 
 const Copy* next_copy(size_t groups) {
   static Copy copy;

@@ -18,10 +18,11 @@ struct Place {
   int line;
 };
 
-// The kernel's arguments: its pointers in order, and its integers in order.
+// The kernel's arguments: its pointers in order, its integers in order, and where its structures lie.
 struct Arguments {
   void* const* pointers;
   const long long* numbers;
+  void* const* structures;
 };
 
 struct Instance {
@@ -54,5 +55,29 @@ struct Copy {
 unsigned char* copy_later(void* to, const void* from, size_t bytes, Place place);
 void commit_copies();
 const Copy* next_copy(size_t groups);
+
+// What a tensor map says of a matrix here; on a GPU that is the driver's secret.
+struct Matrix {
+  const unsigned char* address;
+  long long rows, columns, box_rows, box_columns, item_bytes;
+};
+
+// A bulk copy: `rows` pieces of `bytes`, which lie one behind the other at the target. Those from
+// `inside_rows` on are zeros, and so is what lies behind `inside_bytes` in each.
+struct BulkCopy {
+  unsigned char* target;
+  const unsigned char* source;
+  size_t rows, bytes, stride, inside_rows, inside_bytes;
+};
+
+// Barriers for bulk copies. Copies land when somebody awaits their arrival, and not before:
+// `bulk_copy_later` keeps one, `next_bulk_copy` gives those that must land now, until there is none.
+void start_arrival(const void* barrier, int parties, Place place);
+void announce(const void* barrier, unsigned bytes, Place place);
+void bulk_copy_later(const void* barrier, const BulkCopy& copy, Place place);
+bool has_arrived(const void* barrier, unsigned parity, Place place);
+const BulkCopy* next_bulk_copy(const void* barrier, Place place);
+// Lets others run; a fault once that has happened too often since `times` was 0.
+void pause(long& times, const char* what, Place place);
 
 }  // namespace on_cpu
