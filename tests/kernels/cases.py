@@ -12,14 +12,14 @@ from on_cpu import Case, operands
 
 from gpubench.model import CudaVariant, Problem, Tile
 
-MOST_TILES = 24
+MOST_TILES = 16
 """Of a larger space of tiles with several numbers: its defaults, and so many evenly from it all."""
 
-OTHER_DTYPES_TILES = 8
+OTHER_DTYPES_TILES = 4
 """In dtypes but the first: the source is the same, and what depends on a dtype (vector widths,
 alignment) hardly depends on the tile."""
 
-RACE_TILES = 5
+RACE_TILES = 4
 RACE_THREADS = 128
 """ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
 arrays are used alike in all, and its cost grows with the square of a block's threads."""
@@ -66,7 +66,7 @@ def tiles_to_run(variant: CudaVariant) -> tuple[Tile, ...]:
 
 
 def tiles_to_race(variant: CudaVariant) -> tuple[Tile, ...]:
-    """About five tiles with small blocks, from the smallest to the largest of them."""
+    """A few tiles with small blocks, from the smallest to the largest of them."""
     assert variant.tiles
     by_threads = sorted(variant.tiles.legal, key=lambda tile: threads(variant, tile))
     small = [tile for tile in by_threads if threads(variant, tile) <= RACE_THREADS]
@@ -87,7 +87,7 @@ def threads(variant: CudaVariant, tile: Tile) -> int:
 
 
 def all_cases(variant: CudaVariant) -> list[Case]:
-    """Every tile to run in the first dtype, and about eight of them in the others too."""
+    """Every tile to run in the first dtype, and a few of them in the others too."""
     first, *others = variant.dtypes
     tiles = tiles_to_run(variant)
     found = cases(variant, tiles, first)

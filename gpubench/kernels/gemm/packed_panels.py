@@ -18,7 +18,7 @@ FLAGS = 1024
 STATIC = 256
 """Bytes of shared memory with a fixed size, at the most: the stages' barriers."""
 
-SHAPES = {(128, 256, 16, 8), (128, 128, 16, 8), (128, 128, 8, 8), (64, 64, 8, 8)}
+SHAPES = {(128, 256, 16, 8), (128, 128, 8, 8), (64, 64, 8, 8)}
 """A block's rows and columns, and a thread's, that were worth it."""
 
 MOST_MULTIPROCESSORS = 256
@@ -122,7 +122,7 @@ def deal(*, tiles: int, steps: int, splits: int, resident_blocks: int) -> tuple[
 def together(tile: Tile) -> str | None:
     """One of the shapes, of whole warps, and with room for its stages."""
     if tile.block[:2] + tile.thread not in SHAPES:
-        return f"{tile}: takes 128x256 or 128x128 with 16x8 a thread, 128x128 or 64x64 with 8x8"
+        return f"{tile}: takes 128x256 with 16x8 a thread, 128x128 or 64x64 with 8x8"
     if shared_bytes(tile) > MOST_SHARED_BYTES - STATIC:
         return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MOST_SHARED_BYTES}"
     return whole_warps(tile)
