@@ -27,7 +27,7 @@ def run_cell(text: str, names: dict[str, Any]) -> object:
     exec(compile(tree, NOTEBOOK.name, "exec"), names)  # noqa: S102 - our own page
     if last is None:
         return None
-    return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)  # noqa: S307
+    return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)  # noqa: S307 - our own page
 
 
 def test_the_notebook_runs_and_every_cell_shows_something(

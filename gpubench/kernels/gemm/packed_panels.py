@@ -46,10 +46,15 @@ def resident(tile: Tile) -> int:
     return 2 if tile.block[:2] == (64, 64) else 1
 
 
+def tiles_of_c(tile: Tile, problem: Problem) -> int:
+    """Whole and ragged ones."""
+    bm, bn, _ = tile.block
+    return -(-problem.m // bm) * -(-problem.n // bn)
+
+
 def refuse(tile: Tile, problem: Problem) -> str | None:
     """Splits where there is nothing to split for: they would change nothing."""
-    bm, bn, _ = tile.block
-    tiles = -(-problem.m // bm) * -(-problem.n // bn)
+    tiles = tiles_of_c(tile, problem)
     most = resident(tile) * MOST_MULTIPROCESSORS
     if tile.splits > 1 and tiles > most:
         return f"splits are for up to {most} tiles of C, and {problem.size} has {tiles}"
@@ -75,7 +80,7 @@ def launches(tile: Tile, problem: Problem, resident_blocks: int) -> Launch:
     row = -(-n // 4) * 4
     b_copy = FLAGS + tiles_of_a * bm * bk
     blocks, streamed = deal(
-        tiles=-(-m // bm) * -(-n // bn),
+        tiles=tiles_of_c(tile, problem),
         steps=-(-k // bk),
         splits=tile.splits,
         resident_blocks=min(resident_blocks, FLAGS),

@@ -163,13 +163,15 @@ inline void bulk_copy(const void* barrier, const BulkCopy& copy, Place place) {
   bulk_copy_later(barrier, copy, place);
   for (size_t i = 0; i < copy.rows * copy.bytes; ++i) copy.target[i] = 0xFF;
 }
-inline void bulk_copy(const void* barrier, void* to, const void* from, unsigned bytes, ON_CPU_PLACE) {
+inline void bulk_copy(const void* barrier, void* to, const void* from, unsigned bytes,
+                      ON_CPU_PLACE) {
   bulk_copy(barrier,
             BulkCopy{static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), 1,
                      bytes, bytes, 1, bytes},
             {file, line});
 }
-inline void bulk_copy_box(const void* barrier, void* to, const void* map, int row, int col, ON_CPU_PLACE) {
+inline void bulk_copy_box(const void* barrier, void* to, const void* map, int row, int col,
+                          ON_CPU_PLACE) {
   const Matrix& of = *static_cast<const Matrix*>(map);
   const auto inside = [](long long from, long long extent, long long box) {
     return static_cast<size_t>(max(0ll, min(extent - from, box)));
