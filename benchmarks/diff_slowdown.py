@@ -7,7 +7,8 @@ Copies the package, lets `shared_tile` read one more element of shared memory, v
 purpose, in one of every so many steps, and measures by how much that slows it down (tile 16 at
 1024, beside the kernel as it is). The two copies nearest to 5 % and to 2 % then make COUNT sweeps
 each, into FOLDER/slowed-5 and FOLDER/slowed-2; what follows goes to `gpubench sweep`. The copies
-stay in FOLDER/builds for whoever wants to see what was changed.
+stay in FOLDER/builds for whoever wants to see what was changed. Sweeps that are there already are
+kept, so an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gpubench
@@ -30,7 +32,7 @@ WASTE = (
     "        (void)*static_cast<volatile Scalar*>(&a_tile[y][(x + w) % TILE]);\n"
 )
 TRIED = ((1, 4), (1, 3), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
-"""Wasted reads, in one of so many steps."""
+"""Wasted reads, in one of so many steps: `4-in-1` and so on in what is printed."""
 
 WANTED = (5, 2)
 CALIBRATION = ("--sizes", "1024", "--tiles", "16", "--variants", KERNEL, "--rounds", "5")
@@ -52,12 +54,14 @@ def build(folder: Path, reads: int, every: int) -> Path:
 
 
 def sweep(package: Path, output: Path, *options: str) -> None:
+    if output.exists():
+        return
     output.parent.mkdir(parents=True, exist_ok=True)
     path = (str(package), os.environ.get("PYTHONPATH"))
     # -P: not the package in the folder where this is run, but the one PYTHONPATH names.
     command = [sys.executable, "-P", "-m", "gpubench", "sweep", *options, "--output", str(output)]
     done = subprocess.run(
-        [*command, "--force"],
+        [*command, "--force"],  # over what an interrupted sweep left
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
         capture_output=True,
         text=True,
@@ -85,13 +89,16 @@ def main(folder_name: str, count: str, *options: str) -> int:
         package = build(builds / f"{reads}-in-{every}", reads, every)
         sweep(package, package.with_suffix(".csv"), *CALIBRATION)
         slower[package] = time_us(package.with_suffix(".csv")) / whole_us
-        print(f"{reads} wasted reads in one of {every} steps: {slower[package]:.4f} times")
+        print(f"{package.name}: {slower[package]:.4f} times as long", flush=True)
     for percent in WANTED:
         wanted = math.log1p(percent / 100)
         package = min(slower, key=lambda one: abs(math.log(slower[one]) - wanted))
         print(f"slowed-{percent}: {package.name}, {100 * (slower[package] - 1):.2f} % slower")
         for number in range(1, int(count) + 1):
-            sweep(package, folder / f"slowed-{percent}" / f"{number:02}.csv", *options)
+            path = folder / f"slowed-{percent}" / f"{number:02}.csv"
+            began = time.monotonic()
+            sweep(package, path, *options)
+            print(f"{path}: {time.monotonic() - began:.1f} s", flush=True)
     return 0
 
 

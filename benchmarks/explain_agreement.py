@@ -29,12 +29,13 @@ from gpubench.analyze.explanation import launches
 from gpubench.analyze.occupancy import occupancy
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.devices import cuda_device
-from gpubench.backends.cuda.stream import allow_shared_memory, load_function
+from gpubench.backends.cuda.launching import allow_shared_memory, load_function
 from gpubench.errors import CompileError
 from gpubench.measured import Device
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import CudaVariant, Launch, Problem
 from gpubench.operation import OPERATIONS
 from gpubench.plan.registry import variants
+from gpubench.tile import Tile
 
 PROBLEM = {"m": 1024, "n": 1024, "k": 1024}
 

@@ -19,11 +19,11 @@ from collections import Counter
 from gpubench.library import Silent
 from gpubench.measure.executor import InProcess, open_backend
 from gpubench.measure.session import run
-from gpubench.model import Tile
 from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep
 from gpubench.plan.registry import choose
 from gpubench.table import Row
+from gpubench.tile import Tile
 from gpubench.timing import Timing
 
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12345)

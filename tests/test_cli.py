@@ -395,7 +395,8 @@ def test_a_config_is_read_and_flags_win(tmp_path: Path) -> None:
 
 OWN = """
 import numpy as np
-from gpubench.model import CallVariant, edges
+from gpubench.model import CallVariant
+from gpubench.tile import edges
 
 VARIANT = CallVariant(
     idea="NumPy's product, whatever [the] tile",

@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile, edges
+from gpubench.model import CudaVariant, Gpu, Launch, Problem
+from gpubench.tile import Tile, edges
 
 
 def test_a_product_makes_two_operations_for_each_of_its_multiply_adds() -> None:

@@ -18,8 +18,9 @@ from gpubench import table
 from gpubench.errors import UsageError
 from gpubench.measure.rows import marks_of, merge_rounds, row, with_blas
 from gpubench.measured import Device, Health, Measurement, Resources
-from gpubench.model import Cache, CudaVariant, Launch, Status, Tile, edges
+from gpubench.model import Cache, CudaVariant, Launch, Status
 from gpubench.table import KEY, NAMES, REQUIRED, Row, read, write
+from gpubench.tile import Tile, edges
 
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 

@@ -19,7 +19,8 @@ from gpubench.analyze.peaks import OPERATIONS_PER_CLOCK
 from gpubench.analyze.roofline import Roofline, roofline
 from gpubench.analyze.sass import InnerLoop
 from gpubench.measured import Device, Resources
-from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem
+from gpubench.tile import Tile
 
 PROBE_EXTENT = 2**28
 """A result so large that a grid's rounding up does not show: it tells a thread's part of it."""

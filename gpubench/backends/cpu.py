@@ -19,7 +19,8 @@ import threadpoolctl
 from gpubench.backends.sets import SetPolicy, cut, set_policy
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.measured import Device, Health, Resources
-from gpubench.model import CallVariant, Launch, Point, Problem, Scope, Tile
+from gpubench.model import CallVariant, Launch, Point, Problem, Scope
+from gpubench.tile import Tile
 
 UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpubench.model import ITEM_BYTES, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Launch, Problem
+from gpubench.tile import Tile
 
 SUM_COLUMNS = 32
 SUM_GROUPS = 16

@@ -10,8 +10,9 @@ from gpubench.backends import Backend
 from gpubench.errors import DoesNotFitError, UsageError
 from gpubench.measure.operands import make_reference, verifying_bytes
 from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Tile, Timer, Variant
+from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose, variants
+from gpubench.tile import Tile
 
 
 class Computed(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.model import Tile
 from gpubench.operation import OPERATIONS
+from gpubench.tile import Tile
 
 LARGEST = 2**31 - 1
 """Kernels take M, N and K as 32-bit integers."""

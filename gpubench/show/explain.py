@@ -19,7 +19,7 @@ from gpubench.errors import CompileError, UsageError
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
 from gpubench.measured import Device
-from gpubench.model import CudaVariant, Problem, Scope, Status, Tile
+from gpubench.model import CudaVariant, Problem, Scope, Status
 from gpubench.operation import OPERATIONS
 from gpubench.plan.config import Sweep, read_sweep
 from gpubench.plan.descriptor import described_by
@@ -30,6 +30,7 @@ from gpubench.show.explain_view import as_json, page, tile_table
 from gpubench.show.progress import progress
 from gpubench.show.tables import console
 from gpubench.table import Row, read
+from gpubench.tile import Tile
 
 SIZE = "1024"
 

@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubench.analyze.gaps import Gap, odd_ones
-from gpubench.model import Status, Tile
+from gpubench.model import Status
 from gpubench.operation import OPERATIONS
 from gpubench.table import KEY, Row
+from gpubench.tile import Tile
 
 PIPED_WIDTH = 160
 

@@ -13,8 +13,9 @@ from gpubench.analyze.architectures import example
 from gpubench.analyze.explanation import Explanation, accumulators, explain, launches
 from gpubench.analyze.sass import InnerLoop
 from gpubench.measured import Resources
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile, edges
+from gpubench.model import CudaVariant, Gpu, Launch, Problem
 from gpubench.plan.registry import variants
+from gpubench.tile import Tile, edges
 
 KERNELS = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
 

@@ -19,7 +19,6 @@ from stub import nothing_measured
 from gpubench import table
 from gpubench.measure.operand_files import read_operands, write_operands
 from gpubench.measure.result_file import read_context
-from gpubench.model import Tile
 from gpubench.operation import OPERATIONS
 from gpubench.plan.config import read_sweep
 from gpubench.plan.expect import read_expected
@@ -27,6 +26,7 @@ from gpubench.plan.experiment_file import read_experiment
 from gpubench.plan.ranges import LARGEST, MOST_ITEMS, parse_sizes, parse_tiles
 from gpubench.show.diff import FORMATS
 from gpubench.show.diff_input import read_table
+from gpubench.tile import Tile
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -13,9 +13,10 @@ from gpubench.library import Silent
 from gpubench.measure import again
 from gpubench.measure.again import covering, measure_again
 from gpubench.measure.executor import InProcess
-from gpubench.model import Cache, Timer, Variant, edges
+from gpubench.model import Cache, Timer, Variant
 from gpubench.plan import sweep as plan
 from gpubench.table import Row
+from gpubench.tile import edges
 
 TILED = variant(name="tiled", tiles=edges(1, 32, because="of a test"))
 OTHER = variant(name="other")

@@ -17,11 +17,12 @@ from gpubench.measure.executor import Executor, InProcess, open_backend
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import default_output, run, source_hash
 from gpubench.measured import Measurement
-from gpubench.model import DTYPES, CudaVariant, Fill, Launch, Point, Status, Timer, edges
+from gpubench.model import DTYPES, CudaVariant, Fill, Launch, Point, Status, Timer
 from gpubench.plan import sweep as plan
 from gpubench.plan.config import Sweep
 from gpubench.plan.registry import variants
 from gpubench.table import Row
+from gpubench.tile import edges
 from gpubench.timing import Timing
 
 SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))

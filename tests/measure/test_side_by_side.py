@@ -9,9 +9,10 @@ import pytest
 from fakes import failed, measured, point, variant
 
 from gpubench.measure.side_by_side import Compared, side_by_side
-from gpubench.model import Scope, Status, Tile
+from gpubench.model import Scope, Status
 from gpubench.plan.experiment_file import read_experiment
 from gpubench.table import Row
+from gpubench.tile import Tile
 
 TEXT = """
 title = "Tiles"

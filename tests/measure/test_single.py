@@ -8,7 +8,8 @@ from fakes import FakeBackend, point, variant
 
 from gpubench.errors import DoesNotFitError, UsageError
 from gpubench.measure.single import choose_point, compute
-from gpubench.model import Problem, Tile
+from gpubench.model import Problem
+from gpubench.tile import Tile
 
 
 def problem(n: int = 16_384, dtype: str = "float32") -> Problem:

@@ -18,8 +18,9 @@ from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import MOST_FAULTS, Worker
-from gpubench.model import Fill, Point, Status, Tile, Timer
+from gpubench.model import Fill, Point, Status, Timer
 from gpubench.plan.registry import load
+from gpubench.tile import Tile
 from gpubench.timing import Timing
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
@@ -28,7 +29,8 @@ FAULTY = '''
 """Right, but for what its tile asks it to do."""
 import ctypes, os, sys, time
 import numpy as np
-from gpubench.model import CallVariant, edges
+from gpubench.model import CallVariant
+from gpubench.tile import edges
 
 def build(tile, dtype):
     def call(a, b, c):
@@ -185,7 +187,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from gpubench.measure.worker import Worker
-from gpubench.model import Fill, Tile, Timer
+from gpubench.model import Fill, Timer
+from gpubench.tile import Tile
 from gpubench.plan.registry import load
 from gpubench.timing import Timing
 from fakes import point

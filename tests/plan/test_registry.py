@@ -11,7 +11,8 @@ from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
 from gpubench.plan.registry import KERNELS, choose, of_op, unknown, variants
 
 ON_CUDA = """
-from gpubench.model import CudaVariant, Launch, edges
+from gpubench.model import CudaVariant, Launch
+from gpubench.tile import edges
 
 VARIANT = CudaVariant(
     idea="a user's own",

@@ -19,7 +19,7 @@ from gpubench.backends.cuda.compile import architectures, nvrtc_version
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
 from gpubench.measure.session import Outcome
 from gpubench.measured import Resources
-from gpubench.model import Cache, CudaVariant, Launch, Problem, Tile
+from gpubench.model import Cache, CudaVariant, Launch, Problem
 from gpubench.plan.registry import variants
 from gpubench.show import explain as module
 from gpubench.show import explain_target
@@ -27,6 +27,7 @@ from gpubench.show.explain import Question, run_explain
 from gpubench.show.explain_view import tile_table
 from gpubench.show.tables import console
 from gpubench.table import Row, write
+from gpubench.tile import Tile
 
 KERNELS = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
 H200 = example("sm_90")

@@ -9,9 +9,10 @@ import pytest
 
 from gpubench.backends.cuda.compile import compile_instance, instance
 from gpubench.errors import UsageError
-from gpubench.model import CudaVariant, Problem, Tile, Variant
+from gpubench.model import CudaVariant, Problem, Variant
 from gpubench.plan.registry import choose, of_op, variants
 from gpubench.show.new_kernel import is_whole, write_pair
+from gpubench.tile import Tile
 
 SOURCES = [variant for variant in variants() if isinstance(variant, CudaVariant)]
 PROBLEM = Problem(op="gemm", m=100, n=70, k=30, dtype="float32")

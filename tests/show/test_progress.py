@@ -11,9 +11,10 @@ from fakes import FakeBackend, failed, measured, point, variant
 from rich.console import Console
 
 from gpubench.measured import Device
-from gpubench.model import Status, Tile
+from gpubench.model import Status
 from gpubench.show import progress as module
 from gpubench.show.progress import LiveProgress, PlainProgress, duration, heading, progress
+from gpubench.tile import Tile
 
 
 @pytest.fixture

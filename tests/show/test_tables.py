@@ -11,7 +11,7 @@ from fakes import failed, measured, point, variant
 from rich.console import Console, RenderableType
 
 from gpubench.analyze.gaps import Gap
-from gpubench.model import Cache, Point, Scope, Status, Tile, edges
+from gpubench.model import Cache, Point, Scope, Status
 from gpubench.show.tables import (
     PIPED_WIDTH,
     best_table,
@@ -27,6 +27,7 @@ from gpubench.show.tables import (
     tile_table,
 )
 from gpubench.table import Row
+from gpubench.tile import Tile, edges
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
 OTHER = variant(name="other", tiles=edges(1, 64, because="of a test"))

@@ -1,6 +1,7 @@
 """The naive product, which stores to an odd address at EDGE 16: a misaligned address."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem
+from gpubench.tile import Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from gpubench.backends.cpu import cpu_threads
-from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
+from gpubench.backends.cuda.faults import faults
+from gpubench.backends.cuda.instances import Instances, Routine
 from gpubench.backends.cuda.nvml import Nvml
-from gpubench.backends.cuda.stream import (
-    CudaStream,
-    allow_shared_memory,
-    bind_launch,
-    load_function,
-)
-from gpubench.backends.cuda.tensor_map import encode
+from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, cut, set_policy
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
+from gpubench.errors import DoesNotFitError
 from gpubench.measured import Health, Resources
-from gpubench.model import (
-    CallVariant,
-    CudaVariant,
-    Gpu,
-    Launch,
-    Point,
-    Problem,
-    Scope,
-    Tile,
-    Timer,
-)
-
-MOST_LOADED = 32
-"""Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""
+from gpubench.model import Launch, Point, Problem, Scope, Timer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +74,10 @@ class CudaBackend:
         self.device = cuda_device(index)
         cupy.cuda.Device(index).use()
         major, minor = self.device.compute_capability or (0, 0)
-        self._architecture = f"sm_{major}{minor}"
-        self._gpu = Gpu(
-            multiprocessors=self.device.multiprocessors,
-            threads_per_multiprocessor=self.device.facts["threads_per_multiprocessor"],
-        )
-        self._compiled: dict[tuple[Path, str], Compiled | str] = {}
-        self._functions: OrderedDict[tuple[Path, str], Any] = OrderedDict()
+        architecture = f"sm_{major}{minor}"
+        self._instances = Instances(self.device, architecture)
         self._flush_buffer: Any = None
-        self.stream = CudaStream(self.device, self._architecture)
+        self.stream = CudaStream(self.device, architecture)
         self.timer = GatedTimer(self.stream)
         self._cupti: CuptiTimer | None = None
         self._nvml: Nvml | None = None
@@ -122,13 +92,13 @@ class CudaBackend:
 
     def warm_up(self) -> None:
         """Multiply-add until the clock has settled, then calibrate the timer at that clock."""
-        with _faults():
+        with faults():
             self.stream.warm_up()
             self.timer.calibrate(self.stream.nothing)
 
     def ceilings(self) -> dict[str, float]:
         """What the device does at the most, measured: rates that kernels may be held against."""
-        with _faults():
+        with faults():
             self.stream.warm_up()
             return {
                 "measured_copy_gbytes_per_s": self.stream.copy_gbytes_per_s(),
@@ -137,7 +107,7 @@ class CudaBackend:
 
     def copy_gbytes_per_s(self) -> float:
         """A copy in device memory: bytes read plus bytes written."""
-        with _faults():
+        with faults():
             return self.stream.copy_gbytes_per_s()
 
     def health(self) -> Health:
@@ -156,17 +126,7 @@ class CudaBackend:
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile in as many threads as there are CPUs: NVRTC works outside Python's lock."""
-        wanted = {
-            _key(point, one): None
-            for point in points
-            if isinstance(point.variant, CudaVariant)
-            for one in self._launch(point, point.problem).sequence
-        }
-        with ThreadPoolExecutor(cpu_threads()) as pool:
-            # The slowest instances, those of the largest tiles, tend to stand last: start there.
-            builds = [pool.submit(self._build, key) for key in reversed(wanted)]
-            for count, _ in enumerate(as_completed(builds), 1):
-                on_built(count)
+        self._instances.compile(points, on_built)
 
     def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
         """All sets of operands, and the buffer that flushes the cache."""
@@ -180,7 +140,7 @@ class CudaBackend:
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CudaOperands:
         """One pool of memory an operand, holding all sets."""
         policy = self._policy(problem, cold=cold)
-        with _faults():
+        with faults():
             pools = []
             for array in inputs:
                 pool = cupy.empty((policy.count, *array.shape), array.dtype)
@@ -195,16 +155,16 @@ class CudaBackend:
     def bind(self, point: Point, operands: CudaOperands, rows: int | None = None) -> CudaKernel:
         """The compiled instance, or the library routine, on the operands."""
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
-        bind, resources, launch = self._binder(point, problem)
-        scratch = launch.workspace_bytes if launch else 0
-        if scratch > (free := self.bytes_free()):
-            raise DoesNotFitError(f"needs {scratch:,} bytes of workspace, {free:,} are free")
-        with _faults():
+        with faults():
+            routine = self._instances.routine(point, problem)
+            scratch = routine.workspace_bytes
+            if scratch > (free := self.bytes_free()):
+                raise DoesNotFitError(f"needs {scratch:,} bytes of workspace, {free:,} are free")
             workspace = (cupy.empty(scratch, np.uint8),) if scratch else ()
-        calls = [bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
+            calls = [routine.bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
         first = calls[0]
         if point.scope == Scope.END_TO_END:
-            calls = [_end_to_end(bind, cut(operands.hosts, problem), scratch)]
+            calls = [_end_to_end(routine, cut(operands.hosts, problem))]
         return CudaKernel(
             first=first,
             turns=cycle(calls),
@@ -212,49 +172,20 @@ class CudaBackend:
             scope=point.scope,
             flush=operands.policy.flush,
             most_launches=operands.policy.most_launches,
-            resources=resources,
-            launch=launch and launch.main,
+            resources=routine.resources,
+            launch=routine.launch and routine.launch.main,
         )
-
-    def _binder(
-        self, point: Point, problem: Problem
-    ) -> tuple[Callable[[Sequence[Any]], Callable[[], None]], Resources | None, Launch | None]:
-        """A function from arrays to a launch on them; the kernel's resources, and its shape."""
-        if isinstance(point.variant, CallVariant):
-            call = point.variant.build(point.tile, problem.dtype)
-            return lambda arrays: partial(call, *arrays), None, None
-        launch = self._launch(point, problem)
-        built = [self._function(_key(point, one)) for one in launch.sequence]
-        for one, (_, function) in zip(launch.sequence, built, strict=True):
-            allow_shared_memory(function, one)
-        extents = (problem.m, problem.n, *((problem.k,) if problem.operation.has_k else ()))
-
-        def bind(arrays: Sequence[Any]) -> Callable[[], None]:
-            pointers = tuple(ctypes.c_void_p(array.data.ptr) for array in arrays)
-            runs = []
-            for one, (_, function) in zip(launch.sequence, built, strict=True):
-                numbers = map(ctypes.c_int, (*extents, *one.numbers))
-                maps = (
-                    encode(wanted, arrays[wanted.array].data.ptr, problem.dtype)
-                    for wanted in one.maps
-                )
-                values = (*pointers, *numbers, *maps)
-                runs.append(bind_launch(function, one, values, held=arrays))
-            return runs[0] if len(runs) == 1 else partial(_one_after_the_other, runs)
-
-        main, _ = built[launch.sequence.index(launch.main)]
-        return bind, main.resources, launch
 
     def run(self, kernel: CudaKernel) -> None:
         """Launch on the first set and wait."""
-        with _faults():
+        with faults():
             kernel.first()
             cupy.cuda.get_current_stream().synchronize()
 
     def sample(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
         """Time by the gated batch, or by CUPTI; end to end by events alone."""
         before = self._flush if kernel.flush else None
-        with _faults():
+        with faults():
             if kernel.scope == Scope.END_TO_END:
                 return self._sample_end_to_end(kernel, launches, count)
             if kernel.timer == Timer.CUPTI:
@@ -275,10 +206,6 @@ class CudaBackend:
             times.append(self.stream.elapsed_us(start, stop) / launches)
         return times
 
-    def _launch(self, point: Point, problem: Problem) -> Launch:
-        variant, tile = _cuda_parts(point)
-        return variant.launch_on(self._gpu, tile, problem)
-
     @property
     def _flush_bytes(self) -> int:
         return CACHES_TO_OUTGROW * self.device.l2_bytes
@@ -292,38 +219,8 @@ class CudaBackend:
             self._flush_buffer.data.ptr, 0, self._flush_bytes, cupy.cuda.get_current_stream().ptr
         )
 
-    def _build(self, key: tuple[Path, str]) -> Compiled | str:
-        if key not in self._compiled:
-            try:
-                self._compiled[key] = compile_instance(*key, self._architecture)
-            except CompileError as error:
-                self._compiled[key] = str(error)
-        return self._compiled[key]
 
-    def _function(self, key: tuple[Path, str]) -> tuple[Compiled, Any]:
-        """A compiled instance and its function on the device."""
-        compiled = self._build(key)
-        if isinstance(compiled, str):
-            raise CompileError(compiled)
-        if key not in self._functions:
-            with _faults():
-                self._functions[key] = load_function(compiled)
-            if len(self._functions) > MOST_LOADED:
-                self._functions.popitem(last=False)
-        self._functions.move_to_end(key)
-        return compiled, self._functions[key]
-
-
-def _one_after_the_other(runs: Sequence[Callable[[], None]]) -> None:
-    for run in runs:
-        run()
-
-
-def _end_to_end(
-    bind: Callable[[Sequence[Any]], Callable[[], None]],
-    hosts: Sequence[np.ndarray],
-    workspace_bytes: int,
-) -> Callable[[], None]:
+def _end_to_end(routine: Routine, hosts: Sequence[np.ndarray]) -> Callable[[], None]:
     """Allocate, copy in, launch, copy out, free: `cudaMalloc` and `cudaFree`, not CuPy's pool."""
     *inputs, output = hosts
 
@@ -332,32 +229,9 @@ def _end_to_end(
             arrays = [cupy.empty(array.shape, array.dtype) for array in hosts]
             for array, host in zip(arrays, inputs, strict=False):
                 array.set(host)
-            workspace = [cupy.empty(workspace_bytes, np.uint8)] if workspace_bytes else []
-            bind((*arrays, *workspace))()
+            scratch = routine.workspace_bytes
+            workspace = [cupy.empty(scratch, np.uint8)] if scratch else []
+            routine.bind((*arrays, *workspace))()
             arrays[-1].get(out=output)
 
     return run
-
-
-def _key(point: Point, launch: Launch) -> tuple[Path, str]:
-    """The source and the instance of a launch."""
-    variant, tile = _cuda_parts(point)
-    return variant.source, instance(variant, tile, point.problem.dtype, launch.kernel)
-
-
-def _cuda_parts(point: Point) -> tuple[CudaVariant, Tile]:
-    """The point's variant and tile, which a CUDA variant always has."""
-    if not isinstance(point.variant, CudaVariant) or point.tile is None:
-        raise TypeError(f"{point.label} is not a CUDA source with a tile")
-    return point.variant, point.tile
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    """CuPy's errors as ours."""
-    try:
-        yield
-    except MemoryError as error:
-        raise DoesNotFitError(f"out of device memory: {error}") from error
-    except RuntimeError as error:  # CUDA's runtime, driver and cuBLAS errors derive from it
-        raise LaunchError(first_line(error)) from error

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ctypes
 import statistics
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
-from cuda.bindings import driver as bindings
 from cupy.cuda import runtime
-from cupy_backends.cuda.api import driver
 
-from gpubench.backends.cuda.compile import Compiled, compile_instance
-from gpubench.errors import LaunchError
+from gpubench.backends.cuda.compile import compile_instance
+from gpubench.backends.cuda.launching import bind_launch, load_function
 from gpubench.measured import Device
 from gpubench.model import Launch
 
@@ -173,75 +171,3 @@ class CudaStream:
         mark = Mark(self._events[self._used], self._used)
         self._used += 1
         return mark
-
-
-def load_function(compiled: Compiled) -> Any:
-    """A cubin's kernel, loaded on the current device."""
-    module = cupy.cuda.Module()
-    module.load(compiled.cubin)
-    return module.get_function(compiled.symbol)
-
-
-def allow_shared_memory(function: Any, launch: Launch) -> None:
-    """Let a function have the dynamic shared memory of a launch.
-
-    Unasked it gets what 48 KiB leave beside its static arrays (CUDA C++ Programming Guide).
-    """
-    if launch.shared_bytes:
-        driver.funcSetAttribute(
-            function.ptr,
-            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            launch.shared_bytes,
-        )
-
-
-def bind_launch(
-    function: Any, launch: Launch, values: Sequence[Any], held: object = None
-) -> Callable[[], None]:
-    """A launch in the current stream with everything packed ahead, so that it enqueues quickly.
-
-    `values` are the kernel's arguments as ctypes objects. `held` lives as long as the launch: it
-    knows addresses alone, and memory that nobody holds is handed out again.
-    """
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    if launch.early:
-        return _bind_early(function, launch, pointers, (values, held))
-    fixed = (
-        *(function.ptr, *(*launch.grid, 1, 1)[:3], *(*launch.block, 1, 1)[:3]),
-        *(launch.shared_bytes, cupy.cuda.get_current_stream().ptr, ctypes.addressof(pointers), 0),
-    )
-    enqueue = driver.launchKernel
-
-    def run(_alive: object = (function, values, pointers, held)) -> None:
-        enqueue(*fixed)
-
-    return run
-
-
-def _bind_early(
-    function: Any, launch: Launch, pointers: ctypes.Array[ctypes.c_void_p], held: object
-) -> Callable[[], None]:
-    """Likewise, a launch that may begin while the one before it in the stream still runs.
-
-    By cuda-bindings, as CuPy's launch takes no attributes.
-    """
-    attribute = bindings.CUlaunchAttribute()
-    attribute.id = (
-        bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    )
-    attribute.value.programmaticStreamSerializationAllowed = 1
-    config = bindings.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = (*launch.grid, 1, 1)[:3]
-    config.blockDimX, config.blockDimY, config.blockDimZ = (*launch.block, 1, 1)[:3]
-    config.sharedMemBytes = launch.shared_bytes
-    config.hStream = bindings.CUstream(cupy.cuda.get_current_stream().ptr)
-    config.attrs, config.numAttrs = [attribute], 1
-    fixed = (config, bindings.CUfunction(function.ptr), ctypes.addressof(pointers), 0)
-    enqueue = bindings.cuLaunchKernelEx
-
-    def run(_alive: object = (function, pointers, held)) -> None:
-        (status,) = enqueue(*fixed)
-        if status:
-            raise LaunchError(f"cuLaunchKernelEx: {status.name}")
-
-    return run

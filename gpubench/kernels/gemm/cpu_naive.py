@@ -7,7 +7,8 @@ at a neighbouring size: a speed-up over it at 1024 or 2048 flatters the GPU.
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant, Tile
+from gpubench.model import CallVariant
+from gpubench.tile import Tile
 
 
 def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:

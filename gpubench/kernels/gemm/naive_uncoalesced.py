@@ -1,6 +1,7 @@
 """One thread per element; a warp walks down a column of C."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem
+from gpubench.tile import Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

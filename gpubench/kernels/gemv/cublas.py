@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant, Tile
+from gpubench.model import CallVariant
+from gpubench.tile import Tile
 
 
 def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from gpubench.kernels.staged_shares import STAGED_TILES, shares
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import CudaVariant, Gpu, Launch, Problem
+from gpubench.tile import Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

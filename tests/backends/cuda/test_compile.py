@@ -21,8 +21,9 @@ from gpubench.backends.cuda.compile import (
 )
 from gpubench.errors import CompileError
 from gpubench.measured import Resources
-from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem, Tile
+from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem
 from gpubench.plan.registry import variants
+from gpubench.tile import Tile
 
 ON_GPU = {
     one.name: one

@@ -1,6 +1,7 @@
 """Wrong on purpose: shared_tile without the barrier between loading and using the tiles."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem
+from gpubench.tile import Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

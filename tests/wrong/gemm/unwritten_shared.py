@@ -1,6 +1,7 @@
 """Wrong on purpose: shared_tile that leaves what is outside the matrices as it was."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem
+from gpubench.tile import Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
