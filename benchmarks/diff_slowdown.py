@@ -13,7 +13,6 @@ kept, so an interrupted run goes on where it stopped.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import subprocess
@@ -91,8 +90,9 @@ def main(folder_name: str, count: str, *options: str) -> int:
         slower[package] = time_us(package.with_suffix(".csv")) / whole_us
         print(f"{package.name}: {slower[package]:.4f} times as long", flush=True)
     for percent in WANTED:
-        wanted = math.log1p(percent / 100)
-        package = min(slower, key=lambda one: abs(math.log(slower[one]) - wanted))
+        package = min(
+            (one for one in slower if slower[one] >= 1 + percent / 100), key=slower.__getitem__
+        )
         print(f"slowed-{percent}: {package.name}, {100 * (slower[package] - 1):.2f} % slower")
         for number in range(1, int(count) + 1):
             path = folder / f"slowed-{percent}" / f"{number:02}.csv"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,14 +113,29 @@ def _describe(runtime: Any, index: int) -> Device:
             "threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
             "warp_size": properties["warpSize"],
             "ecc": bool(properties["ECCEnabled"]),
-            "uuid": _uuid(properties.get("uuid", b"")),
+            "uuid": _uuid(index),
         },
     )
 
 
-def _uuid(raw: bytes) -> str:
-    text = raw.hex()
-    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if text else ""
+def _uuid(index: int) -> str:
+    """As nvidia-smi prints it; empty if the driver has none to tell.
+
+    From the driver: CuPy's properties end it at its first zero byte, which one GPU in 16 has.
+    """
+    status, raw = _driver_uuid(index)
+    return "" if status else f"GPU-{uuid.UUID(bytes=raw)}"
+
+
+def _driver_uuid(index: int) -> tuple[int, bytes]:
+    """The driver's status, 0 for success, and the 16 bytes."""
+    from cuda.bindings import driver
+
+    driver.cuInit(0)
+    status, device = driver.cuDeviceGet(index)
+    if not status:
+        status, found = driver.cuDeviceGetUuid(device)
+    return (int(status), b"") if status else (0, found.bytes)
 
 
 @cache

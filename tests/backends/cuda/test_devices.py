@@ -86,7 +86,7 @@ H200 = {
     "maxThreadsPerMultiProcessor": 2048,
     "warpSize": 32,
     "ECCEnabled": 1,
-    "uuid": bytes(range(16)),
+    "uuid": b"",  # a zero byte ends it here
 }
 
 
@@ -103,6 +103,7 @@ def with_h200(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> None:
         setattr(runtime, f"cudaDevAttr{name}", name)
     monkeypatch.setattr(devices, "_runtime", lambda: runtime)
     monkeypatch.setattr(devices, "_versions", lambda _runtime: {"cuda": "13.0"})
+    monkeypatch.setattr(devices, "_driver_uuid", lambda _index: (0, bytes(range(16))))
 
 
 def test_a_device_is_described_in_our_units(monkeypatch: pytest.MonkeyPatch) -> None:
