@@ -5,15 +5,16 @@
 SWEEPS is a folder of sweeps of one build (`benchmarks/diff_sweeps.py`). Three tables are written,
 to OUTPUT.md and OUTPUT.csv:
 
-1. Wolf: pairs of sweeps of the same build, and how many exit 1. None should.
-2. Injected: each sweep against another one in which the rounds of one variant take 5 % or 2 %
-   longer, and in how many the variant is found slower. By default the threshold is 2 % for the
-   first and 1 % for the second, so that the second is looked for at all.
+1. Wolf: pairs of sweeps of the same build, and how many exit 1. None should. Those of two GPUs of
+   one kind have a line of their own.
+2. Injected: each sweep against another one of its GPU in which the rounds of one variant take 5 %
+   or 2 % longer, and in how many the variant is found slower. By default the threshold is 2 % for
+   the first and 1 % for the second, so that the second is looked for at all.
 3. Slowed: sweeps of a build with a kernel that really is slower (`benchmarks/diff_slowdown.py`)
-   against sweeps of the build without.
+   against sweeps of the build without, on the same GPU.
 
-A point counts where the slowdown exceeds the floor of 0.5 µs; the others cannot be found, and need
-not be. With `--sweeps-a-side 5`, a side is five sweeps, the sides' sweeps in turns.
+A point counts where the slowdown is twice the floor of 0.5 µs; the others need not be found. With
+`--sweeps-a-side 5`, a side is five sweeps, the sides' sweeps in turns.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import argparse
 import csv
 import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class Result:
     """Points found slower among those."""
 
     others: int
-    """Points found slower beside those."""
+    """Points of other variants that are called slower."""
 
     ambiguous: int
 
@@ -96,10 +97,11 @@ def result(
     kind: str,
     names: tuple[str, str],
     comparison: Comparison[Key],
-    wanted: set[Key] | None,
+    wanted: set[Key] | None = None,
     slowdown: str = "",
 ) -> Result:
     slower = set(comparison.of(Verdict.SLOWER))
+    slowed = {variant_of(key) for key in wanted or ()}
     return Result(
         kind=kind,
         slowdown=slowdown,
@@ -109,7 +111,7 @@ def result(
         exit_1=bool(slower),
         points=len(comparison.findings if wanted is None else wanted),
         found=len(slower if wanted is None else slower & wanted),
-        others=0 if wanted is None else len(slower - wanted),
+        others=0 if wanted is None else sum(variant_of(key) not in slowed for key in slower),
         ambiguous=comparison.counts[Verdict.AMBIGUOUS],
     )
 
@@ -127,6 +129,14 @@ def sides_of(
         yield from (([base], [new]) for base, new in itertools.combinations(files, 2))
 
 
+def by_gpu(files: Iterable[Path]) -> dict[str, list[Path]]:
+    """The files of each GPU, in order."""
+    groups: dict[str, list[Path]] = {}
+    for path in files:
+        groups.setdefault(read_table([path]).rows[0].device_uuid or "", []).append(path)
+    return groups
+
+
 def name(paths: list[Path]) -> str:
     return "+".join(path.stem for path in paths)
 
@@ -136,13 +146,20 @@ def same_build(
 ) -> Iterator[Result]:
     """Every pair for wolves; and for each sweep, or several, an injection."""
     for limits in (Limits(), Limits(threshold=0.01)):
+        results = []
         for base, new in sides_of(files, a_side, neighbours=neighbours):
+            kind = "wolf" if len(by_gpu([*base, *new])) == 1 else "wolf, two GPUs"
             comparison = judged(read_table(base).sides, read_table(new).sides, limits)
-            yield result("wolf", (name(base), name(new)), comparison, None)
+            results.append(result(kind, (name(base), name(new)), comparison))
+        yield from sorted(results, key=lambda one: one.kind)
     # A file is slowed once, each time against another one.
-    chosen = list(sides_of(files, a_side, neighbours=True))
-    if a_side == 1:
-        chosen.append((files[:1], files[-1:]))
+    chosen = [
+        ([group[number - 1]], [path])
+        for group in by_gpu(files).values()
+        for number, path in enumerate(group)
+    ]
+    if a_side > 1:
+        chosen = list(sides_of(files, a_side, neighbours=True))
     for slowdown, limits in SLOWDOWNS:
         for base, new in chosen:
             before, after = read_table(base).sides, read_table(new).sides
@@ -156,18 +173,19 @@ def real(folder: Path, files: list[Path], variant: str) -> Iterator[Result]:
     """A build that is slower; the folder's name says by how much: `slowed-5`, `slowed-2`."""
     percent = float(folder.name.rpartition("-")[2])
     limits = Limits(threshold=0.01) if percent < 3 else Limits()  # noqa: PLR2004 # as SLOWDOWNS
-    new = [read_table([path]) for path in sorted(folder.glob("*.csv"))]
-    for number, path in enumerate(files):
-        base, other = read_table([path]), new[number % len(new)]
-        wanted = worth_finding(base.sides, variant, percent / 100, limits)
-        comparison = judged(base.sides, other.sides, limits)
-        names = (path.stem, f"{folder.name}/{Path(other.names).stem}")
-        yield result("slowed", names, comparison, wanted, f"about {percent:g} %")
+    slow = by_gpu(sorted(folder.glob("*.csv")))
+    for gpu, group in by_gpu(files).items():
+        for path, other in zip(group, itertools.cycle(slow[gpu]), strict=False):
+            base, new = read_table([path]).sides, read_table([other]).sides
+            wanted = worth_finding(base, variant, percent / 100, limits)
+            comparison = judged(base, new, limits)
+            names = (path.stem, f"{folder.name}/{other.stem}")
+            yield result("slowed", names, comparison, wanted, f"about {percent:g} %")
 
 
 def summary(results: Sequence[Result]) -> str:
     lines = [
-        "| comparisons | slowdown | threshold | exit 1 | points slower | of | beside them |",
+        "| comparisons | slowdown | threshold | exit 1 | points slower | of | of other kernels |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
     for (kind, slowdown, threshold), group in itertools.groupby(

@@ -111,6 +111,10 @@ class Row:
     )
 
     device: str | None = _column("context", "GPU or CPU that ran it")
+    device_uuid: str | None = _column(
+        "context",
+        "which GPU of its kind, as nvidia-smi -L has it; of rounds on several, joined by ;",
+    )
     compute_capability: str | None = _column("context", "of the GPU")
     driver: str | None = _column("context", "version of the GPU driver")
     cuda: str | None = _column("context", "CUDA version the driver supports")

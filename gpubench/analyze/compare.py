@@ -21,6 +21,9 @@ ABSENT = "not in the file"
 TOO_NOISY = "the machine is too noisy for so few sweeps"
 """Reason of points on a CPU that seem to have moved."""
 
+OTHER_GPU = "the other side's GPU is another one"
+"""Reason of points whose shift two GPUs of one kind may have between them."""
+
 ROUNDING = 1 + 1e-9
 """SciPy's p-value of complete separation may differ from ours in its last digits."""
 
@@ -217,8 +220,8 @@ class _Effect:
             return Verdict.AMBIGUOUS, "its sweeps disagree"
         if self._clock_explains():
             return Verdict.CLOCK, ""
-        if self._way(self.drift, self.p_beside_drift, limits) != way:
-            return Verdict.AMBIGUOUS, "moved with the machine"
+        if machine := self._machine_explains(way, limits):
+            return Verdict.AMBIGUOUS, machine
         return (Verdict.SLOWER if way > 0 else Verdict.FASTER), ""
 
     def _way(self, drift: float, p: float | None, limits: Limits) -> int:
@@ -229,6 +232,16 @@ class _Effect:
         if p is not None and p > limits.q:
             return 0
         return (self.low - drift > self.margin) - (self.high - drift < -self.margin)
+
+    def _machine_explains(self, way: int, limits: Limits) -> str:
+        """What about the machine may have moved the point so far; empty: nothing."""
+        if self._way(self.drift, self.p_beside_drift, limits) != way:
+            return "moved with the machine"
+        before, after = self.before.gpus, self.after.gpus
+        least = self.low if way > 0 else -self.high
+        if before and after and before != after and least <= math.log1p(limits.between_gpus):
+            return OTHER_GPU
+        return ""
 
     @property
     def _log_cycles(self) -> float | None:

@@ -53,6 +53,10 @@ class Limits:
     q: float = 0.01
     """False discovery rate over all points; 1 - q is the confidence of the intervals."""
 
+    between_gpus: float = 0.10
+    """Relative difference that two GPUs of one kind may have at a point; docs/diff.md has the
+    measurement. 0: none is allowed for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
@@ -65,6 +69,9 @@ class Side:
 
     cycles: tuple[float, ...] = ()
     """All rounds in cycles of the multiprocessors (time × clock); empty: no clock is known."""
+
+    gpus: frozenset[str] = frozenset()
+    """UUIDs of the GPUs that measured it; empty: not known."""
 
     on_cpu: bool = False
     """Whether a CPU's clock timed it: its times shift from process to process."""

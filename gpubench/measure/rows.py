@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 
 import gpubench
 from gpubench.analyze.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
@@ -78,6 +79,7 @@ def row(
         power_w=_highest(before.power_w, after.power_w),
         throttle=";".join(dict.fromkeys((*before.throttle, *after.throttle))) or None,
         device=device.name,
+        device_uuid=device.facts.get("uuid") or None,
         compute_capability=".".join(map(str, device.compute_capability or ())) or None,
         driver=device.versions.get("driver"),
         cuda=device.versions.get("cuda"),
@@ -139,10 +141,8 @@ def merge_rounds(rows: Sequence[Row]) -> Row:
         memory_mhz=_middle(rows, "memory_mhz"),
         temperature_c=_highest(*_values(rows, "temperature_c")),
         power_w=_highest(*_values(rows, "power_w")),
-        throttle=";".join(
-            dict.fromkeys(r for one in rows if one.throttle for r in one.throttle.split(";"))
-        )
-        or None,
+        throttle=_joined(rows, "throttle"),
+        device_uuid=_joined(rows, "device_uuid"),
         max_relative_error=first.max_relative_error,
         started_utc=first.started_utc,
     )
@@ -150,6 +150,12 @@ def merge_rounds(rows: Sequence[Row]) -> Row:
 
 def _values(rows: Sequence[Row], name: str) -> list[float]:
     return [value for one in rows if (value := getattr(one, name)) is not None]
+
+
+def _joined(rows: Sequence[Row], name: str) -> str | None:
+    """What the rows list under a column, each once."""
+    lists = (text.split(";") for one in rows if (text := getattr(one, name)))
+    return ";".join(dict.fromkeys(chain.from_iterable(lists))) or None
 
 
 def _middle(rows: Sequence[Row], name: str) -> float | None:

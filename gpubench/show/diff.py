@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpubench.analyze.compare import compare
@@ -52,6 +52,8 @@ class Asked:
 def run_diff(asked: Asked) -> int:
     """Compare, print, and give the exit code. Raises UsageError for what cannot be compared."""
     limits = Limits(threshold=_threshold(asked.threshold), floor_us=_floor(asked.floor_us))
+    if asked.ignore_device:
+        limits = replace(limits, between_gpus=0.0)
     if asked.format not in FORMATS:
         raise UsageError(f"--format: {unknown('format', asked.format, FORMATS)}")
     _check_output(asked)

@@ -119,6 +119,7 @@ def as_json(report: Report) -> str:
                 "threshold": limits.threshold,
                 "floor_us": limits.floor_us,
                 "q": limits.q,
+                "between_gpus": limits.between_gpus,
             },
             "counts": {str(verdict): comparison.counts[verdict] for verdict in Verdict},
             "drift": comparison.drift,

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from gpubench.analyze.verdicts import Side
@@ -137,8 +138,15 @@ def pooled(rows: Sequence[Row], files: Sequence[Path]) -> Side:
         sweeps_us=tuple(map(tuple, sweeps.values())),
         # A row keeps one clock for all its rounds.
         cycles=tuple(cycles) if all(one.sm_mhz for one, _ in timed) else (),
+        gpus=gpus_of(one for one, _ in timed),
         on_cpu=on_cpu,
     )
+
+
+def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
+    """UUIDs of the GPUs that measured the rows; empty where not all of them say."""
+    named = [(one.device_uuid or "").split(";") for one in rows]
+    return frozenset(chain.from_iterable(named)) if all(map(all, named)) else frozenset()
 
 
 def check_machines(base: Table, new: Table) -> None:

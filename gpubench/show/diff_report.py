@@ -12,7 +12,7 @@ from gpubench.analyze.shift import rounds_needed
 from gpubench.analyze.verdicts import Comparison, Finding, Verdict
 from gpubench.measure.again import covering
 from gpubench.model import Timer
-from gpubench.show.diff_input import Key, Table
+from gpubench.show.diff_input import Key, Table, gpus_of
 from gpubench.table import KEY, Row
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
@@ -129,6 +129,7 @@ def make_report(
             *_notes_on_rounds(comparison),
             *_notes_on_noise(comparison),
             *_notes_on_drift(comparison, is_blas),
+            *_notes_on_gpus(comparison, base, new),
             *_notes_on_context(base, new),
             *notes,
         ),
@@ -179,6 +180,19 @@ def _notes_on_drift(comparison: Comparison[Key], is_blas: Callable[[Key], bool])
     note = (
         f"most points moved together by {change(shared)}. Whether it was the machine, no row of "
         "a BLAS tells: sweep cublas (or cpu_blas) with them."
+    )
+    return [note]
+
+
+def _notes_on_gpus(comparison: Comparison[Key], base: Table, new: Table) -> list[str]:
+    allowed = comparison.limits.between_gpus
+    sides = [gpus_of(one for one in side.rows if one.median_us) for side in (base, new)]
+    if not allowed or not all(sides) or sides[0] == sides[1]:
+        return []
+    note = (
+        f"the sides ran on different GPUs of one kind. Such differ by up to {100 * allowed:g} % at "
+        "some points, so a point that moved by less is ambiguous. Measure both sides on one GPU; "
+        "--ignore-device compares without this allowance"
     )
     return [note]
 
