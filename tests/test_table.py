@@ -310,6 +310,7 @@ H200 = Device(
     multiprocessors=132,
     sm_clock_mhz=1980.0,
     versions={"driver": "580.1", "cuda": "13.0", "cupy": "14.2.0", "blas": "cuBLAS 13.1.0"},
+    facts={"uuid": "GPU-1"},
 )
 
 TILED = CudaVariant(
@@ -370,7 +371,7 @@ def test_a_row_says_on_what_it_ran() -> None:
     one = on_gpu()
     assert (one.device, one.compute_capability, one.driver) == ("NVIDIA H200", "9.0", "580.1")
     assert (one.cuda, one.cupy, one.library) == ("13.0", "14.2.0", "cuBLAS 13.1.0")
-    assert one.source_hash == "abc"
+    assert (one.device_uuid, one.source_hash) == ("GPU-1", "abc")
     assert one.gpubench
 
 
@@ -442,6 +443,11 @@ def test_clocks_of_rounds_are_the_median_and_heat_the_highest() -> None:
     assert (merged.sm_mhz, merged.temperature_c) == (1900.0, 70)
     assert merged.throttle == "power cap;thermal slowdown"
     assert merged.nvml_sm_mhz is None
+
+
+def test_rounds_on_several_gpus_name_them_all() -> None:
+    rounds = [replace(on_gpu(), device_uuid=uuid) for uuid in ("GPU-1", "GPU-2", "GPU-1")]
+    assert merge_rounds(rounds).device_uuid == "GPU-1;GPU-2"
 
 
 def test_one_round_merges_into_itself() -> None:

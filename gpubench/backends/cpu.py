@@ -6,10 +6,11 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ class CpuOperands:
     sets: tuple[tuple[np.ndarray, ...], ...]
     """Each set: the inputs, then the output."""
 
+    rotation: Iterator[int]
+    """Which set is next."""
+
     policy: SetPolicy
 
     @property
@@ -64,6 +68,7 @@ class CpuKernel:
 
     call: Callable[..., None]
     sets: tuple[tuple[np.ndarray, ...], ...]
+    rotation: Iterator[int]
     flush: bool
     threads: int
     most_launches: int
@@ -82,7 +87,6 @@ class CpuBackend:
         self._blas = threadpoolctl.ThreadpoolController()
         self._threads = 0
         self._built: dict[tuple[str, str, Tile | None, str], Callable[..., None] | str] = {}
-        self._turn = 0
         self._flush_buffer: np.ndarray | None = None
 
     def warm_up(self) -> None:
@@ -127,7 +131,7 @@ class CpuBackend:
         sets = tuple(
             tuple(_aligned_copy(array) for array in (*inputs, output)) for _ in range(policy.count)
         )
-        return CpuOperands(sets=sets, policy=policy)
+        return CpuOperands(sets=sets, rotation=policy.rotation(), policy=policy)
 
     def bind(self, point: Point, operands: CpuOperands, rows: int | None = None) -> CpuKernel:
         """The compiled function on the operands."""
@@ -141,6 +145,7 @@ class CpuBackend:
         return CpuKernel(
             call=call,
             sets=sets,
+            rotation=operands.rotation,
             flush=operands.policy.flush,
             threads=_call_variant(point).threads or cpu_threads(),
             most_launches=operands.policy.most_launches,
@@ -160,10 +165,7 @@ class CpuBackend:
         for _ in range(count):
             if kernel.flush:
                 self._flush()
-            sets = [
-                kernel.sets[(self._turn + launch) % len(kernel.sets)] for launch in range(launches)
-            ]
-            self._turn += launches
+            sets = [kernel.sets[number] for number in islice(kernel.rotation, launches)]
             start = time.perf_counter_ns()
             for arrays in sets:
                 _call(kernel, arrays)

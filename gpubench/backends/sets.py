@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 from gpubench.model import Problem
@@ -24,6 +25,14 @@ class SetPolicy:
 
     flush: bool
     """Whether the sets fit into the cache together, so that it must be flushed between samples."""
+
+    def rotation(self) -> Iterator[int]:
+        """The next set, over and over: one rotation for all kernels on the same operands.
+
+        Were each kernel to begin with the first set, it would find in the cache what the one before
+        it used last, unless that one went through all sets.
+        """
+        return cycle(range(self.count))
 
     @property
     def most_launches(self) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpubench.analyze.compare import compare
+from gpubench.analyze.compare import OTHER_GPU, compare
 from gpubench.analyze.verdicts import Comparison, Finding, Limits, Side, Verdict
 from gpubench.model import Status
 
@@ -75,6 +76,38 @@ def test_a_shift_below_the_floor_does_not_matter_however_large_it_is_relatively(
     short = [time / 50 for time in QUIET]  # 2 µs: ten percent are 0.2 µs
     assert finding(side(short), side(short, 1.1)).verdict == Verdict.SAME
     assert finding(side(short), side(short, 1.1), Limits(floor_us=0)).verdict == Verdict.SLOWER
+
+
+ONE, OTHER = frozenset({"GPU-1"}), frozenset({"GPU-2"})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "factor", "verdict"),
+    [
+        ((ONE, OTHER), 1.05, Verdict.AMBIGUOUS),
+        ((ONE, OTHER), 1 / 1.05, Verdict.AMBIGUOUS),
+        ((ONE, OTHER), 1.0, Verdict.SAME),
+        ((ONE, OTHER), 1.2, Verdict.SLOWER),
+        ((ONE, OTHER), 1 / 1.2, Verdict.FASTER),
+        ((ONE, ONE | OTHER), 1.05, Verdict.AMBIGUOUS),
+        ((ONE | OTHER, ONE | OTHER), 1.05, Verdict.SLOWER),
+        ((ONE, ONE), 1.05, Verdict.SLOWER),
+        ((ONE, frozenset[str]()), 1.05, Verdict.SLOWER),
+    ],
+)
+def test_between_two_gpus_of_one_kind_a_shift_must_exceed_what_such_differ_by(
+    gpus: tuple[frozenset[str], frozenset[str]], factor: float, verdict: Verdict
+) -> None:
+    before, after = replace(side(), gpus=gpus[0]), replace(side(factor=factor), gpus=gpus[1])
+    found = finding(before, after)
+    assert found.verdict == verdict
+    assert found.reason == (OTHER_GPU if verdict == Verdict.AMBIGUOUS else "")
+
+
+def test_what_two_gpus_may_differ_by_is_a_limit() -> None:
+    before, after = replace(side(), gpus=ONE), replace(side(factor=1.05), gpus=OTHER)
+    assert finding(before, after, Limits(between_gpus=0.0)).verdict == Verdict.SLOWER
+    assert finding(before, after, Limits(between_gpus=0.03)).verdict == Verdict.SLOWER
 
 
 def test_rounds_that_scatter_show_neither_a_shift_nor_sameness() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import fakes
@@ -83,7 +83,7 @@ def on_cpu(one: CallVariant, **facts: Any) -> Point:
 def sets_seen_by(
     backend: CpuBackend, point: Point, samples: list[tuple[int, int]]
 ) -> list[list[int]]:
-    """Which operand set each launch of each `sample` call got, by number."""
+    """Which set each launch of each `sample` call got, by number; two kernels take turns."""
     seen: list[int] = []
     call = point.variant.build(None, "float32")
 
@@ -94,9 +94,9 @@ def sets_seen_by(
     remembering = replace(point, variant=fakes.variant(remember, "remembering"))
     operands = load(backend, point)
     numbers = {arrays[0].ctypes.data: number for number, arrays in enumerate(operands.sets)}
-    kernel = backend.bind(remembering, operands)
+    kernels = [backend.bind(remembering, operands) for _ in range(2)]
     taken = []
-    for launches, count in samples:
+    for kernel, (launches, count) in zip(cycle(kernels), samples, strict=False):
         seen.clear()
         times = backend.sample(kernel, launches, count)
         assert len(times) == count
@@ -184,7 +184,7 @@ def test_operands_begin_at_cache_lines() -> None:
     assert {array.ctypes.data % ALIGNMENT for arrays in operands.sets for array in arrays} == {0}
 
 
-def test_launches_take_the_sets_in_turn_from_sample_to_sample() -> None:
+def test_launches_take_the_sets_in_turn_from_sample_to_sample_and_kernel_to_kernel() -> None:
     backend = small_cache(2**16)
     point = on_cpu(ON_CPU["cpu_blas"], size=(64, 64, 64), cache=Cache.COLD)
     count = len(load(backend, point).sets)

@@ -161,6 +161,30 @@ def test_another_gpu_is_exit_2_unless_it_is_ignored(file: Write, run: Run) -> No
     assert run(base, other, "--ignore-device")[0] == 0
 
 
+def on_gpu(uuid: str, some: list[Row]) -> list[Row]:
+    return [replace(one, device_uuid=uuid) for one in some]
+
+
+def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) -> None:
+    base = file("base.csv", on_gpu("GPU-1", rows()))
+    slow, slower = on_gpu("GPU-2", rows(own=1.05)), on_gpu("GPU-2", rows(own=1.2))
+    code, out, err = run(base, file("new.csv", slow))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "no confirmed regression: of 9 points 6 same, 3 ambiguous"
+    assert "the sides ran on different GPUs of one kind" in out
+    assert run(base, file("slower.csv", slower))[0] == 1
+    code, out, _ = run(base, file("new.csv", slow), "--ignore-device")
+    assert code == 1
+    assert "GPUs of one kind" not in out
+
+
+def test_on_one_gpu_nothing_is_allowed_for_nor_said(file: Write, run: Run) -> None:
+    base = file("base.csv", on_gpu("GPU-1;GPU-2", rows()))
+    code, out, _ = run(base, file("new.csv", on_gpu("GPU-2;GPU-1", rows(own=1.05))))
+    assert code == 1
+    assert "GPUs of one kind" not in out
+
+
 @pytest.mark.parametrize(
     ("column", "value", "named"),
     [("driver", "590.9", "driver 590.9"), ("cuda", "12.9", "CUDA 12.9")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from itertools import islice, repeat
 from typing import Any
 
 import cupy
@@ -34,6 +34,9 @@ class CudaOperands:
     hosts: tuple[np.ndarray, ...]
     """The inputs and a place for the output, in pageable host memory."""
 
+    rotation: Iterator[int]
+    """Which set is next."""
+
     policy: SetPolicy
 
     @property
@@ -55,7 +58,7 @@ class CudaKernel:
     """A launch on the first set of operands, which enqueues and does not wait."""
 
     turns: Iterator[Callable[[], None]]
-    """Launches on set after set, over and over: each sample goes on where the last one stopped."""
+    """Launches on set after set: each goes on where the last one on these operands stopped."""
 
     timer: Timer
     scope: Scope
@@ -150,7 +153,12 @@ class CudaBackend:
             if policy.flush and self._flush_buffer is None:
                 self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
         hosts = (*inputs, np.empty(problem.output_shape, problem.dtype))
-        return CudaOperands(sets=tuple(zip(*pools, strict=True)), hosts=hosts, policy=policy)
+        return CudaOperands(
+            sets=tuple(zip(*pools, strict=True)),
+            hosts=hosts,
+            rotation=policy.rotation(),
+            policy=policy,
+        )
 
     def bind(self, point: Point, operands: CudaOperands, rows: int | None = None) -> CudaKernel:
         """The compiled instance, or the library routine, on the operands."""
@@ -162,12 +170,12 @@ class CudaBackend:
                 raise DoesNotFitError(f"needs {scratch:,} bytes of workspace, {free:,} are free")
             workspace = (cupy.empty(scratch, np.uint8),) if scratch else ()
             calls = [routine.bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
-        first = calls[0]
+        turns: Iterator[Callable[[], None]] = map(calls.__getitem__, operands.rotation)
         if point.scope == Scope.END_TO_END:
-            calls = [_end_to_end(routine, cut(operands.hosts, problem))]
+            turns = repeat(_end_to_end(routine, cut(operands.hosts, problem)))
         return CudaKernel(
-            first=first,
-            turns=cycle(calls),
+            first=calls[0],
+            turns=turns,
             timer=point.timer,
             scope=point.scope,
             flush=operands.policy.flush,

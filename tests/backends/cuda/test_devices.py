@@ -118,6 +118,19 @@ def test_a_device_is_described_in_our_units(monkeypatch: pytest.MonkeyPatch) -> 
     assert device.facts["ecc"] is True
 
 
+def test_a_uuid_is_whole_though_it_has_zero_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_h200(monkeypatch)
+    raw = bytes(4) + bytes(range(1, 12)) + bytes(1)
+    monkeypatch.setattr(devices, "_driver_uuid", lambda _index: (0, raw))
+    assert devices.cuda_device(0).facts["uuid"] == "GPU-00000000-0102-0304-0506-0708090a0b00"
+
+
+def test_a_driver_that_tells_no_uuid_leaves_it_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_h200(monkeypatch)
+    monkeypatch.setattr(devices, "_driver_uuid", lambda _index: (999, b""))
+    assert devices.cuda_device(0).facts["uuid"] == ""
+
+
 def test_an_index_too_high_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     with_h200(monkeypatch)
     with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
