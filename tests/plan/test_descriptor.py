@@ -124,7 +124,7 @@ def test_every_name_of_ours_is_one() -> None:
         (GOOD.replace("reuse=", "dtypes='float32', reuse="), ": VARIANT: dtypes is a tuple of "),
         (GOOD.replace("reuse=", "dtypes=(), reuse="), ": VARIANT: dtypes is a tuple of "),
         (GOOD.replace("reuse=", "baseline=None, reuse="), ": VARIANT: baseline is the name of"),
-        (GOOD.replace("reuse=", "speed=9, reuse="), ", line 4: TypeError: "),
+        (GOOD.replace("reuse=", "speed=9, reuse="), ", line 5: TypeError: "),
         (GOOD.replace("lambda tile: (1, 1)", "(1, 1)"), ": VARIANT: reuse is a function"),
         (GOOD.replace("launch=lambda", "launch=None and (lambda").replace("),\n    re", ")),\n re"),
          ": VARIANT: launch is a function"),
