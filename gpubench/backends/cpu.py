@@ -6,18 +6,17 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import threadpoolctl
 
-from gpubench.backends.sets import SetPolicy, cut, set_policy
+from gpubench.backends.sets import Rotation, SetPolicy, cut, set_policy
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.measured import Device, Health, Resources
 from gpubench.model import CallVariant, Launch, Point, Problem, Scope
@@ -27,7 +26,7 @@ UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""
 
 MOST_SETS = 4096
-"""Of operands: flushing the cache takes ten milliseconds and is left to the smallest problems."""
+"""Of operands: flushing the cache takes tens of milliseconds, so it is left to small problems."""
 
 WARM_UP_S = 0.05
 
@@ -46,9 +45,7 @@ class CpuOperands:
     sets: tuple[tuple[np.ndarray, ...], ...]
     """Each set: the inputs, then the output."""
 
-    rotation: Iterator[int]
-    """Which set is next."""
-
+    rotation: Rotation
     policy: SetPolicy
 
     @property
@@ -68,7 +65,7 @@ class CpuKernel:
 
     call: Callable[..., None]
     sets: tuple[tuple[np.ndarray, ...], ...]
-    rotation: Iterator[int]
+    rotation: Rotation
     flush: bool
     threads: int
     most_launches: int
@@ -131,7 +128,7 @@ class CpuBackend:
         sets = tuple(
             tuple(_aligned_copy(array) for array in (*inputs, output)) for _ in range(policy.count)
         )
-        return CpuOperands(sets=sets, rotation=policy.rotation(), policy=policy)
+        return CpuOperands(sets=sets, rotation=Rotation(policy.count), policy=policy)
 
     def bind(self, point: Point, operands: CpuOperands, rows: int | None = None) -> CpuKernel:
         """The compiled function on the operands."""
@@ -154,6 +151,7 @@ class CpuBackend:
     def run(self, kernel: CpuKernel) -> float:
         """Call once on the first set: its time in microseconds."""
         self._limit_threads(kernel.threads)
+        kernel.rotation.used_out_of_turn()
         start = time.perf_counter_ns()
         _call(kernel, kernel.sets[0])
         return (time.perf_counter_ns() - start) / 1e3
@@ -162,10 +160,9 @@ class CpuBackend:
         """Time batches of calls with the host's monotonic clock."""
         self._limit_threads(kernel.threads)
         times = []
+        flush = self._flush if kernel.flush else None
         for _ in range(count):
-            if kernel.flush:
-                self._flush()
-            sets = [kernel.sets[number] for number in islice(kernel.rotation, launches)]
+            sets = [kernel.sets[number] for number in kernel.rotation.take(launches, flush)]
             start = time.perf_counter_ns()
             for arrays in sets:
                 _call(kernel, arrays)

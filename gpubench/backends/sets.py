@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from typing import Any
 
 from gpubench.model import Problem
@@ -26,18 +26,37 @@ class SetPolicy:
     flush: bool
     """Whether the sets fit into the cache together, so that it must be flushed between samples."""
 
-    def rotation(self) -> Iterator[int]:
-        """The next set, over and over: one rotation for all kernels on the same operands.
-
-        Were each kernel to begin with the first set, it would find in the cache what the one before
-        it used last, unless that one went through all sets.
-        """
-        return cycle(range(self.count))
-
     @property
     def most_launches(self) -> int:
         """Launches a sample may have before it meets a set that is warm by now."""
         return min(self.count, MOST_LAUNCHES) if self.flush else MOST_LAUNCHES
+
+
+class Rotation:
+    """Whose turn it is among the sets: one rotation for all kernels on the same operands.
+
+    Were each kernel to begin with the first set, it would find in the cache what the one before it
+    used last, unless that one went through all sets.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.turns: Iterator[int] = cycle(range(count))
+        """The numbers of the sets, over and over."""
+
+        self._count = count
+        self._untouched = 0
+
+    def take(self, launches: int, flush: Callable[[], None] | None = None) -> list[int]:
+        """The next sets; `flush` is called first unless none of them was used since it was."""
+        if flush and self._untouched < launches:
+            flush()
+            self._untouched = self._count
+        self._untouched -= launches
+        return list(islice(self.turns, launches))
+
+    def used_out_of_turn(self) -> None:
+        """A set was used that `take` did not give."""
+        self._untouched = 0
 
 
 def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, most_sets: int) -> SetPolicy:

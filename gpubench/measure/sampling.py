@@ -54,7 +54,7 @@ def collect(
         launches, sample_s = 1, times[0] / 1e6
     widths: list[tuple[int, float]] = []
     while not (reason := _why_stop(times, sample_s, widths, clock() - began, timing)):
-        times += sample(launches, _next_batch(len(times), sample_s, timing))
+        times += sample(launches, _next_batch(len(times), sample_s, clock() - began, timing))
     return summarize(times, launches, reason)
 
 
@@ -64,11 +64,17 @@ def _least(sample_s: float, timing: Timing) -> int:
     return timing.round_few_samples if slow else timing.round_samples
 
 
-def _next_batch(have: int, sample_s: float, timing: Timing) -> int:
-    """How many samples to take before looking again: the least, then what makes up a step."""
+def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> int:
+    """How many samples to take before looking again: the least, then what makes up a step.
+
+    But no more than the wall time left has room for: flushing a large cache takes far longer than
+    the sample behind it.
+    """
     if have < (least := _least(sample_s, timing)):
         return least - have
-    return math.ceil(STEP_DEVICE_S / sample_s)
+    step = math.ceil(STEP_DEVICE_S / sample_s)
+    room = (timing.round_wall_s - wall_s) * have / wall_s if wall_s > 0 else step
+    return max(1, min(step, math.ceil(room)))
 
 
 def _why_stop(

@@ -200,7 +200,7 @@ def test_hot_launches_take_the_same_set() -> None:
     assert taken == [0] * 12
 
 
-def test_the_smallest_problems_are_flushed_before_each_sample(
+def test_the_smallest_problems_are_flushed_before_a_set_is_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gpubench.backends.cpu.MOST_SETS", 16)
@@ -213,6 +213,11 @@ def test_the_smallest_problems_are_flushed_before_each_sample(
     monkeypatch.setattr(backend, "_flush", lambda: flushes.append(1))
     backend.sample(kernel, 16, 5)
     assert len(flushes) == 5
+    backend.sample(kernel, 4, 9)  # sets that nothing has touched since are left for four samples
+    assert len(flushes) == 8
+    backend.run(kernel)  # on the first set, whose turn it may not be
+    backend.sample(kernel, 1, 1)
+    assert len(flushes) == 9
 
 
 def test_a_time_is_of_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,3 +228,11 @@ def test_one_stray_sample_is_an_outlier_and_moves_no_quartile() -> None:
     assert (series.outliers_tukey, series.outliers_mad) == (1, 1)
     assert (series.max_us, series.samples) == (100.0, 11)
     assert series.q3_us < 10.2
+
+
+def test_a_batch_has_room_in_the_wall_time_left_however_long_what_lies_between_samples() -> None:
+    script = Script(100.0, waiting_s=0.07)  # a cache of hundreds of megabytes is flushed
+    series = script.collect()
+    assert series.stop_reason == "time limit"
+    assert script.now_s < ONE_ROUND.max_wall_s + 0.1
+    assert 15 <= series.samples <= ONE_ROUND.max_wall_s / 0.07

@@ -18,7 +18,14 @@ from gpubench.backends.cuda.instances import Instances, Routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.timer import GatedTimer
-from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, SetPolicy, cut, set_policy
+from gpubench.backends.sets import (
+    CACHES_TO_OUTGROW,
+    MOST_LAUNCHES,
+    Rotation,
+    SetPolicy,
+    cut,
+    set_policy,
+)
 from gpubench.errors import DoesNotFitError
 from gpubench.measured import Health, Resources
 from gpubench.model import Launch, Point, Problem, Scope, Timer
@@ -34,9 +41,7 @@ class CudaOperands:
     hosts: tuple[np.ndarray, ...]
     """The inputs and a place for the output, in pageable host memory."""
 
-    rotation: Iterator[int]
-    """Which set is next."""
-
+    rotation: Rotation
     policy: SetPolicy
 
     @property
@@ -156,7 +161,7 @@ class CudaBackend:
         return CudaOperands(
             sets=tuple(zip(*pools, strict=True)),
             hosts=hosts,
-            rotation=policy.rotation(),
+            rotation=Rotation(policy.count),
             policy=policy,
         )
 
@@ -170,7 +175,7 @@ class CudaBackend:
                 raise DoesNotFitError(f"needs {scratch:,} bytes of workspace, {free:,} are free")
             workspace = (cupy.empty(scratch, np.uint8),) if scratch else ()
             calls = [routine.bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
-        turns: Iterator[Callable[[], None]] = map(calls.__getitem__, operands.rotation)
+        turns: Iterator[Callable[[], None]] = map(calls.__getitem__, operands.rotation.turns)
         if point.scope == Scope.END_TO_END:
             turns = repeat(_end_to_end(routine, cut(operands.hosts, problem)))
         return CudaKernel(
