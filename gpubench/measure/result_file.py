@@ -72,6 +72,12 @@ class ResultFile:
             _require_same(read_context(self.path), json.loads(json.dumps(context)), self.path)
             text = file.read()
             whole = text[: text.rfind(b"\n") + 1]  # a line that was being written is measured again
+            _, columns, *rest = whole.split(b"\n", 2)
+            if rest and columns != ",".join(NAMES).encode():  # new rows would not fit below them
+                raise UsageError(
+                    f"--resume: {self.path} was begun by a gpubench with other columns; "
+                    "--force begins again"
+                )
             file.truncate(len(whole))
         rows = parse(whole.decode(errors="replace"), self.partial)
         self._file = self.partial.open("ab")

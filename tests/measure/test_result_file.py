@@ -203,6 +203,17 @@ def test_changed_circumstances_are_refused_by_name(
     assert partial.read_bytes() == before
 
 
+def test_a_file_with_the_columns_of_another_version_is_refused_and_left_alone(
+    tmp_path: Path,
+) -> None:
+    partial = begun(tmp_path, 1.0)
+    partial.write_text(partial.read_text().replace(",device_uuid,", ","))
+    before = partial.read_bytes()
+    with pytest.raises(UsageError, match="with other columns; --force"):
+        go_on(tmp_path)
+    assert partial.read_bytes() == before
+
+
 def test_a_reason_of_several_lines_stays_one_row(tmp_path: Path) -> None:
     file = ResultFile(tmp_path / "a.csv")
     file.open(CONTEXT)
