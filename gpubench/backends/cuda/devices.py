@@ -119,11 +119,14 @@ def _describe(runtime: Any, index: int) -> Device:
 
 
 def _uuid(index: int) -> str:
-    """As nvidia-smi prints it; empty if the driver has none to tell.
+    """As nvidia-smi prints it; empty if the driver has none to tell, or cannot be asked.
 
     From the driver: CuPy's properties end it at its first zero byte, which one GPU in 16 has.
     """
-    status, raw = _driver_uuid(index)
+    try:
+        status, raw = _driver_uuid(index)
+    except ImportError:  # without cuda-bindings nothing compiles, and that is said where it matters
+        return ""
     return "" if status else f"GPU-{uuid.UUID(bytes=raw)}"
 
 

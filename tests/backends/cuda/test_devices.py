@@ -131,6 +131,14 @@ def test_a_driver_that_tells_no_uuid_leaves_it_empty(monkeypatch: pytest.MonkeyP
     assert devices.cuda_device(0).facts["uuid"] == ""
 
 
+def test_a_device_is_described_without_cuda_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = devices._driver_uuid
+    with_h200(monkeypatch)
+    monkeypatch.setattr(devices, "_driver_uuid", asking)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    assert devices.cuda_device(0).facts["uuid"] == ""
+
+
 def test_an_index_too_high_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     with_h200(monkeypatch)
     with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
