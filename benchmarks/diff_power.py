@@ -25,12 +25,13 @@ import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from gpubench.analyze.compare import compare
 from gpubench.analyze.verdicts import Comparison, Limits, Side, Verdict
 from gpubench.plan.registry import variants
-from gpubench.show.diff_input import Key, read_table
+from gpubench.show.diff_input import Key, Table, read_table
 from gpubench.table import KEY
 
 BLAS = {variant.baseline for variant in variants() if variant.baseline}
@@ -129,12 +130,30 @@ def sides_of(
         yield from (([base], [new]) for base, new in itertools.combinations(files, 2))
 
 
+@cache
+def table(*paths: Path) -> Table:
+    """A side, read once: each file is in many pairs."""
+    return read_table(paths)
+
+
 def by_gpu(files: Iterable[Path]) -> dict[str, list[Path]]:
     """The files of each GPU, in order."""
     groups: dict[str, list[Path]] = {}
     for path in files:
-        groups.setdefault(read_table([path]).rows[0].device_uuid or "", []).append(path)
+        groups.setdefault(table(path).rows[0].device_uuid or "", []).append(path)
     return groups
+
+
+def sides_to_slow(files: list[Path], a_side: int) -> list[tuple[list[Path], list[Path]]]:
+    """Pairs whose second side is to be slowed: each file once, against another one of its GPU."""
+    if a_side > 1:
+        return list(sides_of(files, a_side, neighbours=True))
+    return [
+        ([group[number - 1]], [path])
+        for group in by_gpu(files).values()
+        if len(group) > 1
+        for number, path in enumerate(group)
+    ]
 
 
 def name(paths: list[Path]) -> str:
@@ -149,20 +168,13 @@ def same_build(
         results = []
         for base, new in sides_of(files, a_side, neighbours=neighbours):
             kind = "wolf" if len(by_gpu([*base, *new])) == 1 else "wolf, two GPUs"
-            comparison = judged(read_table(base).sides, read_table(new).sides, limits)
+            comparison = judged(table(*base).sides, table(*new).sides, limits)
             results.append(result(kind, (name(base), name(new)), comparison))
         yield from sorted(results, key=lambda one: one.kind)
-    # A file is slowed once, each time against another one.
-    chosen = [
-        ([group[number - 1]], [path])
-        for group in by_gpu(files).values()
-        for number, path in enumerate(group)
-    ]
-    if a_side > 1:
-        chosen = list(sides_of(files, a_side, neighbours=True))
+    chosen = sides_to_slow(files, a_side)
     for slowdown, limits in SLOWDOWNS:
         for base, new in chosen:
-            before, after = read_table(base).sides, read_table(new).sides
+            before, after = table(*base).sides, table(*new).sides
             wanted = worth_finding(before, variant, slowdown, limits)
             comparison = judged(before, slowed(after, variant, slowdown), limits)
             share = f"{100 * slowdown:g} %"
@@ -176,7 +188,7 @@ def real(folder: Path, files: list[Path], variant: str) -> Iterator[Result]:
     slow = by_gpu(sorted(folder.glob("*.csv")))
     for gpu, group in by_gpu(files).items():
         for path, other in zip(group, itertools.cycle(slow[gpu]), strict=False):
-            base, new = read_table([path]).sides, read_table([other]).sides
+            base, new = table(path).sides, table(other).sides
             wanted = worth_finding(base, variant, percent / 100, limits)
             comparison = judged(base, new, limits)
             names = (path.stem, f"{folder.name}/{other.stem}")

@@ -5,10 +5,10 @@
 
 Copies the package, lets `shared_tile` read one more element of shared memory, volatile and to no
 purpose, in one of every so many steps, and measures by how much that slows it down (tile 16 at
-1024, beside the kernel as it is). The two copies nearest to 5 % and to 2 % then make COUNT sweeps
-each, into FOLDER/slowed-5 and FOLDER/slowed-2; what follows goes to `gpubench sweep`. The copies
-stay in FOLDER/builds for whoever wants to see what was changed. Sweeps that are there already are
-kept, so an interrupted run goes on where it stopped.
+1024, beside the kernel as it is). The copies that are least slower than by 5 % and by 2 % then make
+COUNT sweeps each, into FOLDER/slowed-5 and FOLDER/slowed-2; what follows goes to `gpubench sweep`.
+The copies stay in FOLDER/builds for whoever wants to see what was changed. Sweeps that are there
+already are kept, so an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations

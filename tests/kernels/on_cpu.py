@@ -241,8 +241,7 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     parts.append(_words(len(launch.sequence)))
     for one, name in zip(launch.sequence, case.instances, strict=True):
         numbers = (*extents, *one.numbers)
-        grid, block = ((*size, 1, 1)[:3] for size in (one.grid, one.block))
-        parts.append(_words(names.index(name), *grid, *block, one.shared_bytes))
+        parts.append(_words(names.index(name), *one.dimensions, one.shared_bytes))
         parts.append(_words(len(buffers), *range(len(buffers)), len(numbers), *numbers))
         parts.append(_words(len(one.maps)))
         for wanted in one.maps:

@@ -170,10 +170,10 @@ class CudaBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         with faults():
             routine = self._instances.routine(point, problem)
-            scratch = routine.workspace_bytes
-            if scratch > (free := self.bytes_free()):
-                raise DoesNotFitError(f"needs {scratch:,} bytes of workspace, {free:,} are free")
-            workspace = (cupy.empty(scratch, np.uint8),) if scratch else ()
+            needed = routine.workspace_bytes
+            if needed and needed > (free := self.bytes_free()):
+                raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")
+            workspace = _workspace(routine)
             calls = [routine.bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
         turns: Iterator[Callable[[], None]] = map(calls.__getitem__, operands.rotation.turns)
         if point.scope == Scope.END_TO_END:
@@ -233,6 +233,12 @@ class CudaBackend:
         )
 
 
+def _workspace(routine: Routine) -> tuple[Any, ...]:
+    """The array that a routine wants as its last, if it wants one."""
+    size = routine.workspace_bytes
+    return (cupy.empty(size, np.uint8),) if size else ()
+
+
 def _end_to_end(routine: Routine, hosts: Sequence[np.ndarray]) -> Callable[[], None]:
     """Allocate, copy in, launch, copy out, free: `cudaMalloc` and `cudaFree`, not CuPy's pool."""
     *inputs, output = hosts
@@ -242,9 +248,7 @@ def _end_to_end(routine: Routine, hosts: Sequence[np.ndarray]) -> Callable[[], N
             arrays = [cupy.empty(array.shape, array.dtype) for array in hosts]
             for array, host in zip(arrays, inputs, strict=False):
                 array.set(host)
-            scratch = routine.workspace_bytes
-            workspace = [cupy.empty(scratch, np.uint8)] if scratch else []
-            routine.bind((*arrays, *workspace))()
+            routine.bind((*arrays, *_workspace(routine)))()
             arrays[-1].get(out=output)
 
     return run
