@@ -91,9 +91,8 @@ class Bench:
     def call(self, case: Case) -> Call:
         """The case's launch, warmed up."""
         from gpubench.measure.operands import make_inputs
-        from gpubench.model import Cache, Point, Problem, Scope, Timer
+        from gpubench.model import Cache, Point, Problem, Scope, Tile, Timer
         from gpubench.plan.registry import choose
-        from gpubench.tile import Tile
 
         n = case.size
         problem = Problem(op="gemm", m=n, n=n, k=n, dtype="float32")

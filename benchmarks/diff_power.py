@@ -28,11 +28,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from gpubench.analyze.compare import compare
-from gpubench.analyze.verdicts import Comparison, Limits, Side, Verdict
+from gpubench.commands.diff.compare import compare
+from gpubench.commands.diff.input import Key, Table, read_table
+from gpubench.commands.diff.verdicts import Comparison, Limits, Side, Verdict
 from gpubench.plan.registry import variants
-from gpubench.show.diff_input import Key, Table, read_table
-from gpubench.table import KEY
+from gpubench.row import KEY
 
 BLAS = {variant.baseline for variant in variants() if variant.baseline}
 SLOWDOWNS = ((0.05, Limits()), (0.02, Limits(threshold=0.01)))

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import gpubench
-from gpubench.table import read
+from gpubench.row import read
 
 KERNEL = "shared_tile"
 LOOP = "for (int k = 0; k < TILE; ++k) sum += a_tile[y][k] * b_tile[k][x];\n"

@@ -25,17 +25,14 @@ from dataclasses import dataclass
 import cupy
 from cupy_backends.cuda.api import driver
 
-from gpubench.analyze.explanation import launches
-from gpubench.analyze.occupancy import occupancy
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.launching import allow_shared_memory, load_function
+from gpubench.commands.explain.explanation import launches
 from gpubench.errors import CompileError
-from gpubench.measured import Device
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.operation import OPERATIONS
+from gpubench.hardware.occupancy import occupancy
+from gpubench.model import OPERATIONS, CudaVariant, Device, Launch, Problem, Tile
 from gpubench.plan.registry import variants
-from gpubench.tile import Tile
 
 PROBLEM = {"m": 1024, "n": 1024, "k": 1024}
 

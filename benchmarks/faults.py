@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpubench.table import Row, read
+from gpubench.row import Row, read
 
 FAULTS = Path(__file__).with_name("faults")
 GOOD = ("naive", "shared_tile", "cublas")

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from gpubench.plan.registry import KERNELS
-from gpubench.table import read
+from gpubench.row import read
 
 SIZES = (1024, 2048)
 TILES = list(range(1, 33))

@@ -27,7 +27,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from gpubench.table import Row, read
+from gpubench.row import Row, read
 
 KILLS = 50
 SEED = 2006

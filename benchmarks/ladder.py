@@ -15,15 +15,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from gpubench.analyze.occupancy import Occupancy, occupancy
 from gpubench.cli import main as gpubench
-from gpubench.measured import Resources
-from gpubench.model import CudaVariant, Problem, Status
+from gpubench.commands.compare_cublas.ladder import steps
+from gpubench.hardware.occupancy import Occupancy, occupancy
+from gpubench.model import CudaVariant, Problem, Resources, Status, Tile
 from gpubench.plan.registry import choose
-from gpubench.show.ladder import steps
-from gpubench.show.tables import best_of, milliseconds, problem_of
-from gpubench.table import Row, read
-from gpubench.tile import Tile
+from gpubench.row import Row, read
+from gpubench.view.tables import best_of, milliseconds, problem_of
 
 EVERY_STEP_AT = "4096"
 SIZES = "1024,2048,4096,8192,16384,4096x4096x1000,1000,128x8192x8192"

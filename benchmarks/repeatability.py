@@ -14,7 +14,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from gpubench.table import Row, read
+from gpubench.row import Row, read
 
 FROM_US = 10.0
 SMALL = 0.01

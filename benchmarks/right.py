@@ -16,15 +16,13 @@ import sys
 import time
 from collections import Counter
 
-from gpubench.library import Silent
+from gpubench.api import Silent
 from gpubench.measure.executor import InProcess, open_backend
 from gpubench.measure.session import run
-from gpubench.operation import OPERATIONS
+from gpubench.model import OPERATIONS, Tile, Timing
 from gpubench.plan.config import Sweep
 from gpubench.plan.registry import choose
-from gpubench.table import Row
-from gpubench.tile import Tile
-from gpubench.timing import Timing
+from gpubench.row import Row
 
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12345)
 GEMM_SIZES = (

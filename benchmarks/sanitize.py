@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpubench.model import CudaVariant
 from gpubench.plan.registry import choose
-from gpubench.table import read
+from gpubench.row import read
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 SIZES = "129x261x77,130x260x68"

@@ -15,9 +15,8 @@ import sys
 from gpubench.backends.cuda.backend import CudaBackend
 from gpubench.backends.cuda.timer import GatedTimer
 from gpubench.measure.operands import make_inputs
-from gpubench.model import Cache, Point, Problem, Scope, Timer
+from gpubench.model import Cache, Point, Problem, Scope, Tile, Timer
 from gpubench.plan.registry import choose
-from gpubench.tile import Tile
 
 LAUNCHES, SAMPLES, REPEATS = 32, 20, 10
 SAME = 0.02

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the package beside it, 
 import matplotlib as mpl
 
 from gpubench.cli import app
-from gpubench.show.plot.command import provenance
-from gpubench.show.plot.files import save
-from gpubench.show.plot.style import (
+from gpubench.commands.plot.run import provenance
+from gpubench.view.pictures.files import save
+from gpubench.view.pictures.style import (
     Picture,
     fixed_ticks,
     head,

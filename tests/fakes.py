@@ -12,10 +12,22 @@ import numpy as np
 
 from gpubench.measure.rows import row
 from gpubench.measure.session import source_hash
-from gpubench.measured import Device, Health, Measurement, Series
-from gpubench.model import Cache, CallVariant, Point, Problem, Scope, Status, Timer, Variant
-from gpubench.table import Row
-from gpubench.tile import Tile
+from gpubench.model import (
+    Cache,
+    CallVariant,
+    Device,
+    Health,
+    Measurement,
+    Point,
+    Problem,
+    Scope,
+    Series,
+    Status,
+    Tile,
+    Timer,
+    Variant,
+)
+from gpubench.row import Row
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 

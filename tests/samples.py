@@ -9,8 +9,8 @@ from typing import Any
 
 from fakes import measured
 
-from gpubench.show.plot.series import Source, sources
-from gpubench.table import Row, read
+from gpubench.row import Row, read
+from gpubench.view.pictures.series import Source, sources
 
 RESULTS = Path(__file__).parent.parent / "results" / "h200"
 SWEEP, COMPARE = RESULTS / "sweep.csv", RESULTS / "compare.csv"

@@ -21,7 +21,7 @@ import typer
 
 import gpubench
 from gpubench.cli import app
-from gpubench.table import NAMES, read
+from gpubench.row import NAMES, read
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
 
@@ -396,7 +396,7 @@ def test_a_config_is_read_and_flags_win(tmp_path: Path) -> None:
 OWN = """
 import numpy as np
 from gpubench.model import CallVariant
-from gpubench.tile import edges
+from gpubench.model import edges
 
 VARIANT = CallVariant(
     idea="NumPy's product, whatever [the] tile",

@@ -11,23 +11,25 @@ from pathlib import Path
 import pytest
 
 import gpubench
-from gpubench.operation import OPERATIONS
+from gpubench.model import OPERATIONS
 
 HOUSE = Path(gpubench.__file__).parent
 FILES = sorted(HOUSE.rglob("*.py"))
 SOURCES = sorted([*FILES, *HOUSE.rglob("*.cu")])
 
-FLOORS = (
-    {"operation", "tile", "model", "measured", "timing", "errors", "output"},
-    {"analyze"},
-    {"backends"},
-    {"kernels"},
-    {"plan", "measure", "table"},
-    {"show", "library"},
-    {"cli"},
+LAYERS = (
+    {"model", "errors", "output"},
+    {"hardware", "row"},
+    {"kernels", "backends"},
+    {"plan"},
+    {"measure"},
+    {"view"},
+    {"completion", "options"},
+    {"commands"},
+    {"cli", "api"},
     {"__main__"},
 )
-"""From the ground up: a module imports from its own floor and those below."""
+"""From the bottom up: a module imports from its own layer and those below."""
 
 LONGEST = 350
 
@@ -77,9 +79,9 @@ def imported_when_loaded(path: Path) -> set[str]:
     return found
 
 
-def floor_of(room: str) -> int:
-    (floor,) = (number for number, rooms in enumerate(FLOORS) if room in rooms)
-    return floor
+def layer_of(room: str) -> int:
+    (layer,) = (number for number, parts in enumerate(LAYERS) if room in parts)
+    return layer
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
@@ -88,13 +90,13 @@ def test_imports_run_one_way(path: Path) -> None:
     if not room:  # the package itself gives the library's calls, when they are first used
         return
     own = {one for one in imports(path) if one.startswith("gpubench.")}
-    above = {one for one in own if floor_of(room_of(one)) > floor_of(room)}
+    above = {one for one in own if layer_of(room_of(one)) > layer_of(room)}
     assert above == set()
 
 
-def test_every_room_stands_on_one_floor() -> None:
+def test_every_part_has_one_layer() -> None:
     rooms = {room_of(module) for module in MODULES} - {""}
-    assert rooms == set().union(*FLOORS)
+    assert rooms == set().union(*LAYERS)
 
 
 def test_no_imports_go_in_circles() -> None:
@@ -107,10 +109,21 @@ def test_no_imports_go_in_circles() -> None:
     assert set(order) >= set(graph)
 
 
-@pytest.mark.parametrize("name", ["operation.py", "model.py", "errors.py"])
-def test_the_ground_floor_imports_the_standard_library_only(name: str) -> None:
-    outside = {one.partition(".")[0] for one in imports(HOUSE / name)}
+@pytest.mark.parametrize("path", sorted((HOUSE / "model").glob("*.py")), ids=module_of)
+def test_the_nouns_import_the_standard_library_only(path: Path) -> None:
+    outside = {name.partition(".")[0] for name in imports(path)}
     assert outside <= {*sys.stdlib_module_names, "gpubench"}
+
+
+def test_commands_do_not_import_one_another() -> None:
+    for path in (HOUSE / "commands").rglob("*.py"):
+        command = module_of(path).split(".")[2:3]
+        others = {
+            name.split(".")[2]
+            for name in imports(path)
+            if name.count(".") > 1 and name.startswith("gpubench.commands.")
+        }
+        assert others <= set(command), path
 
 
 def test_only_the_cuda_backend_imports_cupy_and_its_company() -> None:
@@ -127,14 +140,15 @@ def test_planning_needs_no_arrays(path: Path) -> None:
 
 
 def test_the_command_line_loads_nothing_heavy_by_itself() -> None:
-    files = [HOUSE / "__init__.py", *(HOUSE / "cli").glob("*.py")]
+    commands = (HOUSE / "commands").rglob("__init__.py")
+    files = [HOUSE / "__init__.py", HOUSE / "cli.py", HOUSE / "options.py", *commands]
     loaded = {package for path in files for package in imported_when_loaded(path)}
     assert loaded <= {*sys.stdlib_module_names, "typer", "gpubench"}
 
 
 def test_nothing_but_the_command_line_ends_the_process() -> None:
     for path in FILES:
-        if path.parent.name != "cli" and path.name != "__main__.py":
+        if path.name not in {"cli.py", "__main__.py"}:
             text = path.read_text(encoding="utf-8")
             assert "sys.exit" not in text, path
             assert "SystemExit" not in text, path

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from gpubench.measured import Device, Health, Resources
-from gpubench.model import Launch, Point, Problem
+from gpubench.model import Device, Health, Launch, Point, Problem, Resources
 
 
 class Kernel(Protocol):

@@ -18,9 +18,17 @@ import threadpoolctl
 
 from gpubench.backends.sets import Rotation, SetPolicy, cut, set_policy
 from gpubench.errors import CompileError, LaunchError, first_line
-from gpubench.measured import Device, Health, Resources
-from gpubench.model import CallVariant, Launch, Point, Problem, Scope
-from gpubench.tile import Tile
+from gpubench.model import (
+    CallVariant,
+    Device,
+    Health,
+    Launch,
+    Point,
+    Problem,
+    Resources,
+    Scope,
+    Tile,
+)
 
 UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from gpubench.tile import Tile, TileSpace
+from gpubench.model import Tile, TileSpace
 
 STATIC_SHARED_BYTES = 48 * 1024
 """Shared memory that a kernel may declare with a fixed size (CUDA C++ Programming Guide)."""

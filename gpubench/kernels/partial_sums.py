@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpubench.model import ITEM_BYTES, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import ITEM_BYTES, Launch, Problem, Tile
 
 SUM_COLUMNS = 32
 SUM_GROUPS = 16

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import Gpu
-from gpubench.tile import Tile
+from gpubench.model import Gpu, Tile
 
 MOST_SHARED = 6144
 """Elements in shared memory, of 8 bytes at the most: 48 KB."""

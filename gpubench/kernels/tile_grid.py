@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 
-from gpubench.tile import Tile, TileSpace
+from gpubench.model import Tile, TileSpace
 
 THREADS = (32, 64, 128, 256, 512, 1024)
 """In a block: whole warps, and halves all the way down for trees."""

@@ -15,8 +15,7 @@ from typing import Any
 
 from gpubench.errors import GpubenchError
 from gpubench.measure.executor import InProcess, open_backend
-from gpubench.measured import Device, Measurement
-from gpubench.model import Status, Timer
+from gpubench.model import Device, Measurement, Status, Timer
 
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal this process gets when its parent dies."""

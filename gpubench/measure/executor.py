@@ -8,9 +8,7 @@ from typing import Protocol
 from gpubench.backends import Backend
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.measure.runner import Runner
-from gpubench.measured import Device, Measurement
-from gpubench.model import Fill, Point, Timer
-from gpubench.timing import Timing
+from gpubench.model import Device, Fill, Measurement, Point, Timer, Timing
 
 
 class Executor(Protocol):

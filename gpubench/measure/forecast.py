@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from gpubench.timing import Timing
+from gpubench.model import Timing
 
 
 class Forecast:

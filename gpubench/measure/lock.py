@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpubench.errors import DeviceBusyError
-from gpubench.measured import Device
+from gpubench.model import Device
 
 LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
 """One place for every user and session of the machine, whatever their TMPDIR."""

@@ -12,7 +12,7 @@ from typing import IO, Any
 from gpubench.errors import UsageError
 from gpubench.output import require_free
 from gpubench.plan.ranges import shown
-from gpubench.table import NAMES, Row, fields_of, parse, write
+from gpubench.row import NAMES, Row, fields_of, parse, write
 
 MARK = "# gpubench sweep in progress: "
 """Before the JSON of the circumstances, on the first line of a partial file."""

@@ -8,12 +8,11 @@ from dataclasses import asdict, replace
 from itertools import chain
 
 import gpubench
-from gpubench.analyze.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
-from gpubench.analyze.occupancy import occupancy
-from gpubench.analyze.peaks import peak_gflops
-from gpubench.measured import Device, Measurement
-from gpubench.model import CudaVariant, Point, Status, Variant
-from gpubench.table import KEY, Row
+from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
+from gpubench.hardware.occupancy import occupancy
+from gpubench.hardware.peaks import peak_gflops
+from gpubench.model import CudaVariant, Device, Measurement, Point, Status, Variant
+from gpubench.row import KEY, Row
 
 
 def row(

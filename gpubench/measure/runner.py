@@ -14,9 +14,7 @@ from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import Reference, make_inputs, make_reference, verifying_bytes
 from gpubench.measure.sampling import collect
 from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.measured import Measurement
-from gpubench.model import Cache, Fill, Point, Problem, Status
-from gpubench.timing import Timing
+from gpubench.model import Cache, Fill, Measurement, Point, Problem, Status, Timing
 
 PROBES = (64, 16, 4)
 """A slow launch is foreseen by launches on 1/64, 1/16, 1/4 of the rows."""

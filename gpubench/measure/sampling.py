@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpubench.measured import Series
-from gpubench.timing import Timing
+from gpubench.model import Series, Timing
 
 Sample = Callable[[int, int], list[float]]
 """(launches per sample, samples) → the time of each sample, in microseconds per launch."""

@@ -19,12 +19,10 @@ from gpubench.measure.executor import Executor
 from gpubench.measure.forecast import Forecast
 from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import key_of, marks_of, merge_rounds, row, with_blas
-from gpubench.measured import Device, Measurement
-from gpubench.model import CudaVariant, Point, Status, Variant
-from gpubench.operation import OPERATIONS
+from gpubench.model import OPERATIONS, CudaVariant, Device, Measurement, Point, Status, Variant
 from gpubench.plan.config import Sweep
 from gpubench.plan.sweep import plan
-from gpubench.table import Row
+from gpubench.row import Row
 
 
 class Watcher(Protocol):

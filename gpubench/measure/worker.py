@@ -19,9 +19,7 @@ from typing import Self
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError
 from gpubench.measure.child import Built, Done, Opened, Raised
 from gpubench.measure.lock import DeviceLock
-from gpubench.measured import Device, Measurement
-from gpubench.model import Fill, Point, Status, Timer
-from gpubench.timing import Timing
+from gpubench.model import Device, Fill, Measurement, Point, Status, Timer, Timing
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "

@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, Cache, Fill, Scope, Timer
-from gpubench.operation import OPERATIONS
+from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, Tile, Timer, Timing
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
 from gpubench.plan.toml_file import read_toml
-from gpubench.tile import Tile
-from gpubench.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,8 @@ from pathlib import Path
 from types import CodeType
 
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
+from gpubench.model import DTYPES, CallVariant, CudaVariant, TileSpace, Variant
 from gpubench.plan.ranges import shown
-from gpubench.tile import TileSpace
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
 NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"

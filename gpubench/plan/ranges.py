@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.operation import OPERATIONS
-from gpubench.tile import Tile
+from gpubench.model import OPERATIONS, Tile
 
 LARGEST = 2**31 - 1
 """Kernels take M, N and K as 32-bit integers."""

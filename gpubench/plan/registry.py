@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import Variant
-from gpubench.operation import OPERATIONS
+from gpubench.model import OPERATIONS, Variant
 from gpubench.plan.descriptor import load
 from gpubench.plan.ranges import shown
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Timer, Variant
+from gpubench.model import (
+    Cache,
+    CudaVariant,
+    Point,
+    Problem,
+    Scope,
+    Tile,
+    TileSpace,
+    Timer,
+    Variant,
+)
 from gpubench.plan.config import Sweep
 from gpubench.plan.descriptor import NAME_RULE, described_by, is_name
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import choose
-from gpubench.tile import Tile, TileSpace
 
 MOST_POINTS = 100_000
 MOST_GRID_Y = 65_535

@@ -17,9 +17,8 @@ from gpubench.backends.cpu import ALIGNMENT, CpuBackend, cpu_threads, describe_c
 from gpubench.errors import CompileError, LaunchError
 from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import Cache, CallVariant, Point, Scope
+from gpubench.model import Cache, CallVariant, Point, Scope, Tile
 from gpubench.plan.registry import variants
-from gpubench.tile import Tile
 
 TILES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 48, 49, 64)
 FEW = ((7, "float32"), (7, "int32"), (49, "float64"))

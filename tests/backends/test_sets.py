@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, cut, set_policy
-from gpubench.model import DTYPES, Problem
-from gpubench.operation import OPERATIONS
+from gpubench.model import DTYPES, OPERATIONS, Problem
 
 extents = st.integers(1, 10_000)
 problems = st.builds(

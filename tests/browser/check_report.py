@@ -15,8 +15,8 @@ from pathlib import Path
 
 from chromium import Chromium
 
-from gpubench.show.report.page import page
-from gpubench.table import Row, read
+from gpubench.commands.report.page import page
+from gpubench.row import Row, read
 
 MOST_BYTES = 2_000_000
 LEAST_CONTRAST = 4.5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpubench.analyze.verdicts import Verdict
-from gpubench.plan.expect import read_expected
+from gpubench.commands.diff.expect_file import read_expected
+from gpubench.commands.diff.verdicts import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "diff.md"
 

@@ -11,7 +11,7 @@ import typer
 from stranger import Block, Stranger, blocks
 
 from gpubench.cli import app
-from gpubench.table import read
+from gpubench.row import read
 
 COMMANDS = typer.main.get_command(app).commands
 INSTALL, *STEPS = blocks("first-steps.md")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from stranger import PAGES
 
-from gpubench.show.plot.style import Picture
+from gpubench.view.pictures.style import Picture
 
 NOTEBOOK = PAGES / "notebook.ipynb"
 

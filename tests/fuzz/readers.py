@@ -16,17 +16,16 @@ from contract import BrokenContractError, contents, held
 from fakes import measured, point
 from stub import nothing_measured
 
-from gpubench import table
-from gpubench.measure.operand_files import read_operands, write_operands
+from gpubench import row as table
+from gpubench.commands.diff.expect_file import read_expected
+from gpubench.commands.diff.input import read_table
+from gpubench.commands.diff.run import FORMATS
+from gpubench.commands.operand_files.files import read_operands, write_operands
+from gpubench.commands.reproduce.experiment_file import read_experiment
 from gpubench.measure.result_file import read_context
-from gpubench.operation import OPERATIONS
+from gpubench.model import OPERATIONS, Tile
 from gpubench.plan.config import read_sweep
-from gpubench.plan.expect import read_expected
-from gpubench.plan.experiment_file import read_experiment
 from gpubench.plan.ranges import LARGEST, MOST_ITEMS, parse_sizes, parse_tiles
-from gpubench.show.diff import FORMATS
-from gpubench.show.diff_input import read_table
-from gpubench.tile import Tile
 
 REPOSITORY = Path(__file__).parents[2]
 

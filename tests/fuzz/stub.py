@@ -11,9 +11,7 @@ import matplotlib.font_manager  # noqa: F401 # it looks for fonts, once, and not
 from fakes import CPU, FakeBackend, series
 
 from gpubench.errors import CompileError
-from gpubench.measured import Device, Measurement
-from gpubench.model import Fill, Point, Status, Timer
-from gpubench.timing import Timing
+from gpubench.model import Device, Fill, Measurement, Point, Status, Timer, Timing
 
 MOST_POINTS = 40
 """Then somebody presses Ctrl-C: a sweep may have a hundred thousand points."""
@@ -73,15 +71,15 @@ def _no_compiler(*_: Any, **__: Any) -> None:
 @contextmanager
 def nothing_measured() -> Iterator[None]:
     """Commands plan, read, write and print as ever; what would measure or compile is a stand-in."""
-    workers = ("commands", "explain", "reproduce")
     with ExitStack() as stack:
-        for module in workers:
-            stack.enter_context(patch(f"gpubench.show.{module}.Worker", StubWorker))
-        for module in ("again", "selfcheck"):
-            stack.enter_context(patch(f"gpubench.measure.{module}.Worker", StubWorker))
-        stack.enter_context(patch("gpubench.show.operand_files.open_backend", _backend))
-        stack.enter_context(patch("gpubench.show.explain.compile_instance", _no_compiler))
-        stack.enter_context(patch("gpubench.show.device.measured", lambda one: one))
+        for module in (
+            *("api", "view.running", "commands.reproduce.run", "commands.explain.run"),
+            *("commands.selfcheck.measure", "commands.diff.again"),
+        ):
+            stack.enter_context(patch(f"gpubench.{module}.Worker", StubWorker))
+        stack.enter_context(patch("gpubench.commands.operand_files.run.open_backend", _backend))
+        stack.enter_context(patch("gpubench.commands.explain.run.compile_instance", _no_compiler))
+        stack.enter_context(patch("gpubench.commands.deviceinfo.view.measured", lambda one: one))
         # It asks programs where libraries are.
         stack.enter_context(patch("ctypes.util.find_library", lambda _name: None))
         small = patch("gpubench.backends.cpu.CpuBackend.bytes_free", lambda _self: 2**20)

@@ -10,8 +10,7 @@ from itertools import count
 import numpy as np
 from on_cpu import Case, operands
 
-from gpubench.model import CudaVariant, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Problem, Tile
 
 MOST_TILES = 16
 """Of a larger space of tiles with several numbers: its defaults, and so many evenly from it all."""

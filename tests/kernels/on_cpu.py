@@ -20,8 +20,7 @@ import numpy as np
 
 from gpubench.backends.cuda.compile import instance
 from gpubench.measure.verify import poison
-from gpubench.model import CudaVariant, Gpu, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
 
 SHIM = Path(__file__).parent / "shim"
 

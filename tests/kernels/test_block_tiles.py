@@ -11,7 +11,7 @@ from gpubench.kernels.block_tiles import (
     threads_of,
     whole_warps,
 )
-from gpubench.tile import Tile
+from gpubench.model import Tile
 
 SPACE = blocks(
     rows=(64, 128),

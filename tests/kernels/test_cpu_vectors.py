@@ -11,8 +11,7 @@ import threadpoolctl
 
 from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import CallVariant, Problem
-from gpubench.operation import OPERATIONS
+from gpubench.model import OPERATIONS, CallVariant, Problem
 from gpubench.plan.registry import variants
 
 OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_k)

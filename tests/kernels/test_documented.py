@@ -10,10 +10,9 @@ from cases import cases, expected
 from on_cpu import Sanitizer, run_on_cpu
 from stranger import blocks
 
-from gpubench.model import CudaVariant
+from gpubench.commands.new_kernel.run import write_pair
+from gpubench.model import CudaVariant, Tile
 from gpubench.plan.registry import load
-from gpubench.show.new_kernel import write_pair
-from gpubench.tile import Tile
 
 TILES = {Sanitizer.ADDRESS: (1, 3, 8, 16), Sanitizer.THREAD: (2, 4)}
 

@@ -26,9 +26,8 @@ from cases import (
 )
 from on_cpu import Case, Sanitizer, run_on_cpu
 
-from gpubench.model import CudaVariant, Launch, Problem
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import KERNELS, variants
-from gpubench.tile import Tile
 
 CANNOT_RUN: dict[str, str] = {}
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.

@@ -12,9 +12,8 @@ import pytest
 from cases import expected
 from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu
 
-from gpubench.model import CudaVariant, Gpu, Problem
+from gpubench.model import CudaVariant, Gpu, Problem, Tile
 from gpubench.plan.registry import choose
-from gpubench.tile import Tile
 
 THREE = Gpu(multiprocessors=3, threads_per_multiprocessor=2048)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.tile import Tile
+from gpubench.model import Tile
 
 GRID = tile_grid(
     {"threads": (32, 64, 128), "unroll": range(1, 5), "depth": (1, 3, 7)},

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.kernels.staged_shares import shares
-from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem
-from gpubench.operation import OPERATIONS
+from gpubench.model import ITEM_BYTES, OPERATIONS, CudaVariant, Gpu, Launch, Problem, Tile
 from gpubench.plan.registry import variants
-from gpubench.tile import Tile
 
 H200 = Gpu(multiprocessors=132, threads_per_multiprocessor=2048)
 TITAN_RTX = Gpu(multiprocessors=72, threads_per_multiprocessor=1024)

@@ -22,9 +22,8 @@ import pytest
 from cases import cases, expected
 from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
 
-from gpubench.model import CudaVariant
+from gpubench.model import CudaVariant, Tile
 from gpubench.plan.registry import descriptors, load
-from gpubench.tile import Tile
 
 FOLDER = Path(__file__).parent.parent / "wrong"
 TILE = Tile((4,))

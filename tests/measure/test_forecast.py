@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.measure.forecast import Forecast, sampling_s
-from gpubench.timing import Timing
+from gpubench.model import Timing
 
 
 def test_nothing_is_known_before_the_first_visit() -> None:

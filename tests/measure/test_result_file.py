@@ -11,7 +11,7 @@ from fakes import failed, measured
 from gpubench.errors import UsageError
 from gpubench.measure.result_file import ResultFile
 from gpubench.model import Status
-from gpubench.table import read
+from gpubench.row import read
 
 CONTEXT = {"gpubench": "1", "options": {"sizes": "8"}, "sources": {"naive": "abc"}}
 

@@ -12,9 +12,7 @@ from fakes import FakeBackend, matmul, point, variant
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import verifying_bytes
 from gpubench.measure.runner import COOLING_S, Runner
-from gpubench.measured import Health
-from gpubench.model import DTYPES, Cache, Status
-from gpubench.timing import Timing
+from gpubench.model import DTYPES, Cache, Health, Status, Timing
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 

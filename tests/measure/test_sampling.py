@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.measure.sampling import collect, median_interval, summarize
-from gpubench.measured import Series
-from gpubench.timing import Timing
+from gpubench.model import Series, Timing
 
 ONE_ROUND = Timing(rounds=1)
 

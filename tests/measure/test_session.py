@@ -10,20 +10,28 @@ from typing import Any
 import pytest
 from fakes import COPY_GBYTES_PER_S, FakeBackend, FakeKernel, matmul, variant
 
-from gpubench import table
+from gpubench import row as table
 from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
 from gpubench.measure import session
 from gpubench.measure.executor import Executor, InProcess, open_backend
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import default_output, run, source_hash
-from gpubench.measured import Measurement
-from gpubench.model import DTYPES, CudaVariant, Fill, Launch, Point, Status, Timer
+from gpubench.model import (
+    DTYPES,
+    CudaVariant,
+    Fill,
+    Launch,
+    Measurement,
+    Point,
+    Status,
+    Timer,
+    Timing,
+    edges,
+)
 from gpubench.plan import sweep as plan
 from gpubench.plan.config import Sweep
 from gpubench.plan.registry import variants
-from gpubench.table import Row
-from gpubench.tile import edges
-from gpubench.timing import Timing
+from gpubench.row import Row
 
 SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
 

@@ -18,10 +18,8 @@ from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import MOST_FAULTS, Worker
-from gpubench.model import Fill, Point, Status, Timer
+from gpubench.model import Fill, Point, Status, Tile, Timer, Timing
 from gpubench.plan.registry import load
-from gpubench.tile import Tile
-from gpubench.timing import Timing
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
 
@@ -30,7 +28,7 @@ FAULTY = '''
 import ctypes, os, sys, time
 import numpy as np
 from gpubench.model import CallVariant
-from gpubench.tile import edges
+from gpubench.model import edges
 
 def build(tile, dtype):
     def call(a, b, c):
@@ -197,9 +195,9 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from gpubench.measure.worker import Worker
 from gpubench.model import Fill, Timer
-from gpubench.tile import Tile
+from gpubench.model import Tile
 from gpubench.plan.registry import load
-from gpubench.timing import Timing
+from gpubench.model import Timing
 from fakes import point
 with Worker("cpu", Timer.EVENTS) as worker:
     worker.begin(Timing(rounds=1), 1, Fill.UNIFORM)
@@ -284,7 +282,7 @@ def test_a_lock_ends_with_its_process(locks: Path) -> None:
         "from pathlib import Path\n"
         "from gpubench.measure import lock\n"
         f"lock.LOCKS = Path({str(locks)!r})\n"
-        "from gpubench.measured import Device\n"
+        "from gpubench.model import Device\n"
         "gpu = Device(backend='cuda', name='x', facts={'uuid': 'GPU-test-0001'})\n"
         "lock.DeviceLock(gpu).take()\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Scope, Timer
+from gpubench.model import Cache, Scope, Tile, Timer
 from gpubench.plan.config import Sweep, read_sweep
-from gpubench.tile import Tile
 
 
 @pytest.fixture

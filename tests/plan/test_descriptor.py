@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import CudaVariant
+from gpubench.model import CudaVariant, Tile
 from gpubench.plan.config import Sweep
 from gpubench.plan.descriptor import described_by, is_name
 from gpubench.plan.registry import KERNELS, load
 from gpubench.plan.sweep import plan
-from gpubench.tile import Tile
 
 GOOD = """
 from gpubench.model import CudaVariant, Launch
-from gpubench.tile import edges
+from gpubench.model import edges
 
 VARIANT = CudaVariant(
     idea="a user's own",

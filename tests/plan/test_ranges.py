@@ -9,9 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpubench.errors import UsageError
-from gpubench.model import Problem
+from gpubench.model import Problem, Tile
 from gpubench.plan.ranges import LARGEST, MOST_ITEMS, parse_names, parse_sizes, parse_tiles
-from gpubench.tile import Tile
 
 SPANS = [
     ("16", [16]),

@@ -12,7 +12,7 @@ from gpubench.plan.registry import KERNELS, choose, of_op, unknown, variants
 
 ON_CUDA = """
 from gpubench.model import CudaVariant, Launch
-from gpubench.tile import edges
+from gpubench.model import edges
 
 VARIANT = CudaVariant(
     idea="a user's own",

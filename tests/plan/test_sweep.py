@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Point, Scope, Timer
+from gpubench.model import Cache, Point, Scope, Tile, Timer
 from gpubench.plan.config import Sweep
 from gpubench.plan.sweep import MOST_GRID_Y, plan
-from gpubench.tile import Tile
 
 
 def square(*extents: int) -> tuple[tuple[int, int, int], ...]:

@@ -1,7 +1,6 @@
 """The naive product, which asserts what does not hold at EDGE 16: a device-side assertion."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

@@ -1,7 +1,6 @@
 """The naive product, which reads far outside its matrices at EDGE 16: an illegal memory access."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

@@ -1,7 +1,6 @@
 """The naive product, which stores to an odd address at EDGE 16: a misaligned address."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

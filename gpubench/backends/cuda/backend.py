@@ -27,8 +27,7 @@ from gpubench.backends.sets import (
     set_policy,
 )
 from gpubench.errors import DoesNotFitError
-from gpubench.measured import Health, Resources
-from gpubench.model import Launch, Point, Problem, Scope, Timer
+from gpubench.model import Health, Launch, Point, Problem, Resources, Scope, Timer
 
 
 @dataclass(frozen=True, kw_only=True)

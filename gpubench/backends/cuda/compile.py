@@ -19,9 +19,7 @@ import platformdirs
 
 from gpubench.backends.sources import whole_source
 from gpubench.errors import CompileError, first_line
-from gpubench.measured import Resources
-from gpubench.model import CudaVariant
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Resources, Tile
 
 SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
 

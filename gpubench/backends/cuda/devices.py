@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import DeviceUnavailableError
-from gpubench.measured import Device
+from gpubench.model import Device
 
 INSTALL = "pip install 'gpubench[cuda13]' (or cuda12, as the driver needs)"
 

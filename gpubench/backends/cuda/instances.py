@@ -16,9 +16,17 @@ from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.launching import allow_shared_memory, bind_launch, load_function
 from gpubench.backends.cuda.tensor_map import encode
 from gpubench.errors import CompileError
-from gpubench.measured import Device, Resources
-from gpubench.model import CallVariant, CudaVariant, Gpu, Launch, Point, Problem
-from gpubench.tile import Tile
+from gpubench.model import (
+    CallVariant,
+    CudaVariant,
+    Device,
+    Gpu,
+    Launch,
+    Point,
+    Problem,
+    Resources,
+    Tile,
+)
 
 MOST_LOADED = 32
 """Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpubench.measured import Health
+from gpubench.model import Health
 
 THROTTLES = {
     0x4: "power cap",

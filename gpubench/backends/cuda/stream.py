@@ -15,8 +15,7 @@ from cupy.cuda import runtime
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.launching import bind_launch, load_function
-from gpubench.measured import Device
-from gpubench.model import Launch
+from gpubench.model import Device, Launch
 
 SOURCE = Path(__file__).with_name("stream.cu")
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from gpubench.kernels.partial_sums import sum_launch
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
 
 MULTIPROCESSOR_REGISTERS = 65_536
 MULTIPROCESSOR_SHARED_BYTES = 227 * 1024

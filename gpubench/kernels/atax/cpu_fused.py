@@ -5,8 +5,7 @@ The row is in a cache the second time, so A comes from memory once: PolyBench's 
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant
-from gpubench.tile import Tile
+from gpubench.model import CallVariant, Tile
 
 
 def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:

@@ -1,8 +1,7 @@
 """A BM×BN tile of C a block, TM elements of one column a thread."""
 
 from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, rows_and_columns, threads_of
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

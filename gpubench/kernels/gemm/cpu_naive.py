@@ -7,8 +7,7 @@ at a neighbouring size: a speed-up over it at 1024 or 2048 flatters the GPU.
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant
-from gpubench.tile import Tile
+from gpubench.model import CallVariant, Tile
 
 
 def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:

@@ -9,8 +9,7 @@ compiler keeps rows of the accumulator in vector registers.
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant
-from gpubench.tile import Tile, edges
+from gpubench.model import CallVariant, Tile, edges
 
 VECTOR = 8
 """Rows of scratch are padded to whole vectors: float32 lanes of AVX."""

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from gpubench.kernels.gemm import cpu_tile
-from gpubench.model import CallVariant
-from gpubench.tile import Tile
+from gpubench.model import CallVariant, Tile
 
 
 def build(tile: Tile | None, dtype: str) -> Callable[..., None]:

@@ -7,8 +7,7 @@ from gpubench.kernels.block_tiles import (
     threads_of,
     whole_warps,
 )
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
 def shared_bytes(tile: Tile) -> int:

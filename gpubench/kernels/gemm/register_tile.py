@@ -1,7 +1,6 @@
 """A TILE×TILE piece of C per thread, in registers, straight from global memory."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 THREADS = 8
 """Along each edge of the block, as in the published kernel."""

@@ -1,8 +1,7 @@
 """Warps of 4×8 threads that compute compact rectangles of C."""
 
 from gpubench.kernels.block_tiles import blocks, rows_and_columns, threads_of, whole_warps
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

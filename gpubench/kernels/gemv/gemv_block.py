@@ -1,8 +1,7 @@
 """One block per row of A, by loads of 16 bytes."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

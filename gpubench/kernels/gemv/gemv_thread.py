@@ -1,8 +1,7 @@
 """One thread per row of A."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

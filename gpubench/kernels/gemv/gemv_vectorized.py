@@ -1,8 +1,7 @@
 """One warp per ROWS rows of A, by loads of 16 bytes, UNROLL of them in flight for each row."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 MOST_IN_FLIGHT = 16
 """Loads of 16 bytes a thread, rows × unroll: each holds four registers."""

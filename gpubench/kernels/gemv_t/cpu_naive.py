@@ -6,8 +6,7 @@ what gemv_t costs whoever takes the transposed product at its word. `cpu_rows` r
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant
-from gpubench.tile import Tile
+from gpubench.model import CallVariant, Tile
 
 
 def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:

@@ -5,8 +5,7 @@ A is read along memory; y is read and written once a row, and stays in a cache.
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant
-from gpubench.tile import Tile
+from gpubench.model import CallVariant, Tile
 
 
 def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:

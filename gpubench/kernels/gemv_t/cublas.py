@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant
-from gpubench.tile import Tile
+from gpubench.model import CallVariant, Tile
 
 
 def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from gpubench.kernels.staged_shares import STAGED_TILES, shares
-from gpubench.model import CudaVariant, Gpu, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

@@ -2,8 +2,7 @@
 
 from gpubench.kernels.partial_sums import slab_launch
 from gpubench.kernels.tile_grid import SLAB_ROWS, THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

@@ -20,10 +20,8 @@ from gpubench.backends.cuda.compile import (
     parse_resources,
 )
 from gpubench.errors import CompileError
-from gpubench.measured import Resources
-from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem
+from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem, Resources, Tile
 from gpubench.plan.registry import variants
-from gpubench.tile import Tile
 
 ON_GPU = {
     one.name: one

@@ -10,9 +10,8 @@ import pytest
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.kernels.block_tiles import MOST_SHARED_BYTES
 from gpubench.kernels.gemm.packed_panels import deal
-from gpubench.model import CudaVariant, Launch, Problem
+from gpubench.model import CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import variants
-from gpubench.tile import Tile
 
 BLOCKS = {
     one.name: one

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpubench.backends.cuda.nvml import Nvml
-from gpubench.measured import Health
+from gpubench.model import Health
 
 
 class FakeNvmlError(Exception):

@@ -1,7 +1,6 @@
 """Wrong on purpose: shared_tile with asynchronous copies that nobody waits for."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

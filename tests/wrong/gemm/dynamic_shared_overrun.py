@@ -1,7 +1,6 @@
 """Wrong on purpose: shared_tile in dynamic shared memory, with rows one longer than asked for."""
 
-from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

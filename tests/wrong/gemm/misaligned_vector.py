@@ -1,7 +1,6 @@
 """Wrong on purpose: naive with 128-bit loads of A's rows, whatever K is."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

@@ -1,7 +1,6 @@
 """Wrong on purpose: naive launched with two layers of blocks that do the same work."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

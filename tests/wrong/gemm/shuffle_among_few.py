@@ -1,7 +1,6 @@
 """Wrong on purpose: a warp an element, whose lanes skip the steps in which nobody needs them."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

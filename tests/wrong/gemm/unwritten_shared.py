@@ -1,7 +1,6 @@
 """Wrong on purpose: shared_tile that leaves what is outside the matrices as it was."""
 
-from gpubench.model import CudaVariant, Launch, Problem
-from gpubench.tile import Tile, edges
+from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:

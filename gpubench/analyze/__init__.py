@@ -1,1 +1,0 @@
-"""What the figures say: rates, peaks. Pure."""

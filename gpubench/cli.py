@@ -1,0 +1,97 @@
+"""The command line: registers the commands. `main` is the only place that catches errors.
+
+Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from gpubench.commands import (
+    compare_cublas,
+    deviceinfo,
+    diff,
+    explain,
+    new_kernel,
+    operand_files,
+    plot,
+    report,
+    reproduce,
+    selfcheck,
+    sweep,
+    variants,
+)
+from gpubench.errors import INTERRUPTED, GpubenchError
+
+LONGEST = 1500
+"""Signs of a message."""
+
+
+app = typer.Typer(
+    name="gpubench",
+    epilog="Try: gpubench sweep --sizes 1024,2048 --tiles 1..32",
+    rich_markup_mode=None,  # Rich's help costs twice the time of the rest
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=True,
+)
+
+
+# As `--help` lists them: measure, look, know the machine and the kernels, single runs.
+for command in (
+    *(sweep, compare_cublas, reproduce),
+    *(diff, explain, plot, report),
+    *(deviceinfo, selfcheck, variants, new_kernel),
+    operand_files,
+):
+    app.add_typer(command.app)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Time matrix kernels over tile sizes and matrix sizes, against the hardware and cuBLAS."""
+    if version:
+        from gpubench import __version__
+
+        typer.echo(f"gpubench {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; every expected failure is one line on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without × is no reason to fail
+    try:
+        code = app(standalone_mode=False)
+    except GpubenchError as error:
+        code = _fail(str(error), error.exit_code)
+    except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            typer.echo(error.format_message(), err=True)
+            code = 2
+        else:
+            code = _fail(error.format_message(), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output (head, less) has gone; Python must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code or 0)
+
+
+def _fail(message: str, code: int) -> int:
+    # A file's name in it may hold what steers a terminal.
+    line = "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
+    if len(line) > LONGEST:  # Typer quotes an argument whole, whatever its length
+        line = f"{line[: LONGEST - 1]}…"
+    typer.echo(f"gpubench: {line}", err=True)
+    return code

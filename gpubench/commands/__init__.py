@@ -1,0 +1,1 @@
+"""One folder a command; core imports none of them, and they do not import one another."""

@@ -1,0 +1,25 @@
+"""`gpubench deviceinfo`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: gpubench deviceinfo --json")
+def deviceinfo(
+    device: option.DeviceName = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure copy bandwidth and arithmetic rate.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Properties and theoretical peaks of every GPU, and of the CPU."""
+    from gpubench.commands.deviceinfo.view import print_deviceinfo
+
+    print_deviceinfo(device or "auto", measure=measure, as_json=as_json)

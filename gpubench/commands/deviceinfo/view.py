@@ -1,0 +1,113 @@
+"""What `gpubench deviceinfo` prints: a device as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gpubench.backends.cpu import measure_cpu
+from gpubench.backends.find import find_devices
+from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
+from gpubench.model import DTYPES, Device
+from gpubench.plan.config import read_sweep
+from gpubench.view.tables import console, number, table
+
+
+def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
+    """`gpubench deviceinfo`."""
+    devices, missing = find_devices(read_sweep({"device": device}).device)
+    if measure:
+        devices = [measured(one) for one in devices]
+    if as_json:
+        print(json.dumps(device_json(devices, missing), indent=2))
+        return
+    screen = console()
+    for one in devices:
+        screen.print(as_tables(one))
+    if missing:
+        screen.print(f"\nCUDA: {missing}", markup=False)
+
+
+def measured(device: Device) -> Device:
+    """The device with its measured ceilings among its facts."""
+    if device.backend == "cpu":
+        return replace(device, facts=device.facts | measure_cpu())
+    from gpubench.backends.cuda.backend import CudaBackend
+
+    return replace(device, facts=device.facts | CudaBackend(device.index).ceilings())
+
+
+def device_json(devices: list[Device], missing: str) -> dict[str, Any]:
+    """Everything known, under the names of the fields, with their units."""
+    return {
+        "devices": [
+            asdict(device)
+            | {
+                "peaks": [asdict(peak) for peak in _known_peaks(device)],
+                "ridge_flop_per_byte": {
+                    dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
+                },
+            }
+            for device in devices
+        ],
+        "cuda_missing": missing or None,
+    }
+
+
+def as_tables(device: Device) -> RenderableType:
+    """Properties, then peaks with their derivation."""
+    return Group(*([_properties(device)] + ([_peaks(device)] if device.compute_capability else [])))
+
+
+def _properties(device: Device) -> RenderableType:
+    where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
+    listing = table("property", "value", left=None)
+    for name, value in _facts(device):
+        listing.add_row(name, value)
+    return Group(Text(f"\n{device.name} ({where})", style="bold"), listing)
+
+
+def _facts(device: Device) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if device.compute_capability:
+        facts += [
+            ("compute capability", ".".join(map(str, device.compute_capability))),
+            ("multiprocessors", str(device.multiprocessors)),
+            ("SM clock, MHz", number(device.sm_clock_mhz, 0)),
+            ("bandwidth, GB/s", number(device.memory_bandwidth_gbytes_per_s, 0)),
+            ("L2 cache, bytes", number(device.l2_bytes, 0)),
+        ]
+    facts += [(name.replace("_", " "), _plain(value)) for name, value in device.facts.items()]
+    facts += [(f"version of {name.replace('_', ' ')}", v) for name, v in device.versions.items()]
+    return facts
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value, 0)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return "; ".join(_plain(item) for item in value)
+    return str(value)
+
+
+def _known_peaks(device: Device) -> list[Any]:
+    return peaks(device) if device.compute_capability else []
+
+
+def _peaks(device: Device) -> RenderableType:
+    listing = table("arithmetic", "unit", "GFLOP/s", "ridge, FLOP/byte", "from", left=None)
+    bandwidth = device.memory_bandwidth_gbytes_per_s
+    for peak in _known_peaks(device):
+        ridge = peak.gflops / bandwidth if peak.gflops and bandwidth else None
+        listing.add_row(
+            peak.arithmetic, peak.unit, number(peak.gflops, 0), number(ridge, 1), peak.derivation
+        )
+    return listing

@@ -1,0 +1,135 @@
+"""`gpubench diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from gpubench import completion
+
+app = typer.Typer()
+
+SIDES = ("--base", "--new")
+
+
+class _FilesOfASide(TyperCommand):
+    """`--base a.csv b.csv` for `--base a.csv --base b.csv`, as a shell expands `--base base-*`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each further file."""
+        spread: list[str] = []
+        side = ""
+        for word in args:
+            if word.startswith("-"):
+                side = ""
+            elif side and spread[-1] != side:
+                spread.append(side)
+            spread.append(word)
+            if word in SIDES:
+                side = word
+        return super().parse_args(ctx, spread)
+
+
+@app.command(
+    cls=_FilesOfASide,
+    epilog="Example: gpubench diff base.csv new.csv. Exit codes: 0 no confirmed regression; "
+    "1 a point is slower; 2 not comparable; 3 ambiguous or missing under --strict; "
+    "4 a point is broken.",
+)
+def diff(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="BASE NEW",
+            help="Result files; BASE may be a TOML of [expect].",
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    base: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Files of the base side, pooled, such as a1.csv a2.csv; instead of BASE.",
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    new: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Files of the new side, pooled, such as b1.csv b2.csv; instead of NEW.",
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    threshold: Annotated[
+        str, typer.Option(help="Smallest relative difference of medians that matters.")
+    ] = "2%",
+    floor_us: Annotated[
+        str, typer.Option(help="Smallest difference that matters, in microseconds.")
+    ] = "0.5",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 3 if a point is ambiguous or missing.")
+    ] = False,
+    ignore_device: Annotated[
+        bool, typer.Option("--ignore-device", help="Compare different GPUs, drivers or CUDA.")
+    ] = False,
+    only: Annotated[
+        str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")
+    ] = None,
+    exclude: Annotated[
+        str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")
+    ] = None,
+    format: Annotated[  # noqa: A002 # the option's name
+        str,
+        typer.Option(
+            help="text, markdown, json or junit.",
+            autocompletion=completion.words("text", "markdown", "json", "junit"),
+        ),
+    ] = "text",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write --format there, such as to diff.md; the terminal gets the text.",
+        ),
+    ] = None,
+    rerun: Annotated[
+        bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")
+    ] = False,
+) -> None:
+    """Has it changed? Compare result files statistically; the exit code is for CI."""
+    from gpubench.commands.diff.run import Asked, run_diff
+
+    base, new = _two_sides(files or [], base or [], new or [])
+    asked = Asked(
+        base=base,
+        new=new,
+        threshold=threshold,
+        floor_us=floor_us,
+        strict=strict,
+        ignore_device=ignore_device,
+        only=only,
+        exclude=exclude,
+        format=format,
+        output=output,
+        rerun=rerun,
+    )
+    raise typer.Exit(run_diff(asked))
+
+
+def _two_sides(
+    files: list[Path], base: list[Path], new: list[Path]
+) -> tuple[list[Path], list[Path]]:
+    """BASE and NEW where no option names a side."""
+    rest = list(files)
+    if not base and rest:
+        base = [rest.pop(0)]
+    if not new and rest:
+        new = [rest.pop(0)]
+    if rest:
+        raise typer.BadParameter(
+            f"'{rest[0]}' is one file too many; several a side: --base a.csv b.csv --new c.csv"
+        )
+    return base, new

@@ -1,0 +1,72 @@
+"""`gpubench explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: gpubench explain register_tile --tile 16 --size 512x512x1024")
+def explain(
+    variant: Annotated[
+        str,
+        typer.Argument(
+            help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
+        ),
+    ],
+    tile: Annotated[
+        str | None,
+        typer.Option(help="Tile: 16 or 128x128x8; a list or 1..32 gives a table."),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, float64 or int32. Default: float32.")
+    ] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option(help="Architecture, such as sm_80; no GPU is needed. Default: the GPU's."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cuda or cuda:1. Default: the first GPU, or else sm_90.")
+    ] = None,
+    op: option.Op = None,
+    kernels: option.Kernels = None,
+    every: Annotated[bool, typer.Option("--all", help="A table of every legal tile.")] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results of a sweep, such as a.csv: how far its times are from the bound.",
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Time it here, to say how far from the bound it is.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Why a kernel is as fast as it is: registers, occupancy, waves, roofline, inner loop."""
+    from gpubench.commands.explain.run import Question, run_explain
+
+    question = Question(
+        variant=variant,
+        op=op,
+        kernels=kernels,
+        tile=tile,
+        size=size,
+        dtype=dtype,
+        arch=arch,
+        device=device,
+        every=every,
+        csv=csv,
+        measure=measure,
+    )
+    raise typer.Exit(run_explain(question, as_json=as_json))

@@ -1,0 +1,194 @@
+"""Why a kernel is as fast as it is: all that `gpubench explain` knows of one. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isclose, prod
+
+from gpubench.commands.explain.sass import InnerLoop
+from gpubench.hardware.metrics import cgma
+from gpubench.hardware.occupancy import (
+    LIMITS,
+    WARP,
+    Occupancy,
+    Waves,
+    occupancy,
+    registers_allowed,
+    waves,
+)
+from gpubench.hardware.peaks import OPERATIONS_PER_CLOCK
+from gpubench.hardware.roofline import Roofline, roofline
+from gpubench.model import ITEM_BYTES, CudaVariant, Device, Gpu, Launch, Problem, Resources, Tile
+
+PROBE_EXTENT = 2**28
+"""A result so large that a grid's rounding up does not show: it tells a thread's part of it."""
+
+MOST_ACCUMULATORS = 2**14
+"""More than any thread has: such a grid does not grow with the result (a persistent kernel's)."""
+
+FIRST_OF_FOUR_SCHEDULERS = (7, 0)
+"""From this capability on a multiprocessor issues four instructions a clock, each for a warp (CUDA
+Programming Guide, compute capabilities); so 128 threads advance by one."""
+
+ISSUED_PER_CLOCK = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One launch of a kernel, compiled for one architecture, at one size.
+
+    Parts that are not known are None. What speaks of the whole problem stands with its first
+    launch.
+    """
+
+    variant: CudaVariant
+    tile: Tile
+    problem: Problem
+    architecture: str
+    device: Device
+    """The GPU whose multiprocessors, clock and bandwidth count; the name is empty if there is none
+    to take."""
+
+    resources: Resources
+    launch: Launch
+    step: int
+    """0 for the first of the variant's launches."""
+
+    steps: int
+    """How many launches compute the result."""
+
+    registers_allowed: int | None
+    """The most registers a thread can have with so many threads a block."""
+
+    accumulators: int | None
+    """Elements of the result that a thread computes."""
+
+    occupancy: Occupancy | None
+    waves: Waves | None
+    cgma: float | None
+    """Operations per element the kernel loads from or stores to global memory."""
+
+    cgma_flop_per_byte: float | None
+    """The same per byte: the intensity that the caches see."""
+
+    roofline: Roofline | None
+    inner_loop: InnerLoop | None
+    issue_bound: float | None
+    """The share of the roofline's peak that the inner loop can reach at the most, as each scheduler
+    issues one instruction a clock, whatever it is; 0 to 1."""
+
+    measured_us: float | None
+    """Median time per launch, if it was measured."""
+
+    @property
+    def label(self) -> str:
+        """What a person calls it: `shared_tile 16 at 1024 float32`."""
+        whole = f"{self.variant.name} {self.tile} at {self.problem.size} {self.problem.dtype}"
+        if self.steps == 1:
+            return whole
+        return f"{whole}, launch {self.step + 1} of {self.steps}: {self.kernel}"
+
+    @property
+    def kernel(self) -> str:
+        """The template that is launched."""
+        return self.launch.kernel or self.variant.name
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, static and dynamic."""
+        return self.resources.shared_bytes + self.launch.shared_bytes
+
+    @property
+    def roofline_share(self) -> float | None:
+        """The least time over the measured one, 0 to 1."""
+        if not self.roofline or not self.measured_us:
+            return None
+        return self.roofline.bound_us / self.measured_us
+
+
+def launches(
+    variant: CudaVariant, tile: Tile, problem: Problem, device: Device
+) -> tuple[Launch, ...]:
+    """The launches that compute a problem, fitted to the device where it is known."""
+    limits = LIMITS.get(device.compute_capability) if device.compute_capability else None
+    if limits is None or not device.multiprocessors:
+        return variant.launch(tile, problem).sequence
+    gpu = Gpu(
+        multiprocessors=device.multiprocessors, threads_per_multiprocessor=limits.warps * WARP
+    )
+    return variant.launch_on(gpu, tile, problem).sequence
+
+
+def explain(
+    variant: CudaVariant,
+    tile: Tile,
+    problem: Problem,
+    *,
+    architecture: str,
+    device: Device,
+    resources: Resources,
+    step: int = 0,
+    inner_loop: InnerLoop | None = None,
+    measured_us: float | None = None,
+) -> Explanation:
+    """Put together what is known of a variant's launch number `step`, built for `architecture`."""
+    sequence = launches(variant, tile, problem, device)
+    launch, first = sequence[step], step == 0
+    capability = device.compute_capability
+    resident = occupancy(capability, resources, launch)
+    ratio = cgma(problem, variant.reuse(tile)) if first else None
+    roof = roofline(problem, device, variant.compute_mode(problem.dtype)) if first else None
+    return Explanation(
+        variant=variant,
+        tile=tile,
+        problem=problem,
+        architecture=architecture,
+        device=device,
+        resources=resources,
+        launch=launch,
+        step=step,
+        steps=len(sequence),
+        registers_allowed=registers_allowed(capability, launch.threads_per_block)
+        if capability and resident
+        else None,
+        accumulators=accumulators(variant, tile, problem) if first else None,
+        occupancy=resident,
+        waves=waves(launch.blocks, device.multiprocessors, resident) if resident else None,
+        cgma=ratio,
+        cgma_flop_per_byte=ratio / ITEM_BYTES[problem.dtype] if ratio else None,
+        roofline=roof,
+        inner_loop=inner_loop,
+        issue_bound=_issue_bound(inner_loop, device, problem.dtype, roof),
+        measured_us=measured_us if first else None,
+    )
+
+
+def accumulators(variant: CudaVariant, tile: Tile, problem: Problem) -> int | None:
+    """Elements of the result that one thread computes, from the grid that a huge one would get.
+
+    The grid's x and y are taken to run over the result, and its z over parts of K. None where the
+    grid does not grow with the result, and where threads share an element.
+    """
+    huge = replace(problem, m=PROBE_EXTENT, n=PROBE_EXTENT)
+    launch = variant.launch(tile, huge)
+    _, _, parts_of_k = (*launch.grid, 1, 1)[:3]
+    blocks = launch.blocks // parts_of_k
+    exact = prod(huge.output_shape) / (blocks * launch.threads_per_block)
+    whole = round(exact)
+    # A fraction of an element is one that threads share.
+    return (
+        whole if 1 <= whole <= MOST_ACCUMULATORS and isclose(exact, whole, rel_tol=1e-3) else None
+    )
+
+
+def _issue_bound(
+    loop: InnerLoop | None, device: Device, dtype: str, roof: Roofline | None
+) -> float | None:
+    capability = device.compute_capability
+    if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
+        return None
+    per_clock = OPERATIONS_PER_CLOCK[dtype, "cores"].get(capability)
+    if not per_clock or not roof or not roof.cores_share:
+        return None
+    lanes = per_clock / 2
+    return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share

@@ -1,0 +1,43 @@
+"""`gpubench new-kernel`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+@app.command("new-kernel", epilog="Example: gpubench new-kernel my_tile --like shared_tile")
+def new_kernel(
+    name: Annotated[str, typer.Argument(help="Name of the kernel and its files, as my_tile.")],
+    op: option.Op = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            help="Kernel to start from, such as shared_tile. Default: naive.",
+            autocompletion=completion.variants,
+        ),
+    ] = None,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="Folder of your kernels, for --kernels; the files go into DIR/gemm.",
+            autocompletion=completion.folders,
+        ),
+    ] = Path("kernels"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite the two files if they exist.")
+    ] = False,
+) -> None:
+    """Write a kernel of your own to change: a pair that compiles and is right already."""
+    from gpubench.commands.new_kernel.run import write_pair
+
+    write_pair(name, op, like, folder, force=force)

@@ -1,0 +1,58 @@
+"""`gpubench generate` and `gpubench run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: gpubench generate operands.bin --shape 4096x8192")
+def generate(
+    file: Annotated[
+        Path, typer.Argument(help="File to write: *.npz, or any other name for the binary form.")
+    ],
+    shape: Annotated[str, typer.Option(help="Rows and columns of A: 4096x8192, or 4096.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the operands.")] = 2006,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a random matrix A and vector v, float32, for 'gpubench run'."""
+    from gpubench.commands.operand_files.run import generate as write
+
+    write(file, shape, seed, force=force)
+
+
+@app.command(epilog="Example: gpubench run operands.bin --op atax --output c.bin")
+def run(
+    file: Annotated[Path, typer.Argument(help="Operand file, as 'gpubench generate' writes it.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the result, such as c.bin.")
+    ],
+    op: Annotated[
+        str,
+        typer.Option(help="Operation: atax, gemv or gemv_t.", autocompletion=completion.operations),
+    ] = "atax",
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            help="Kernel, such as atax_fused; see 'gpubench variants'. Default: the device's BLAS.",
+            autocompletion=completion.variants,
+        ),
+    ] = None,
+    tile: Annotated[
+        str | None,
+        typer.Option(help="Tile, such as 128x14. Default: the kernel's first that fits."),
+    ] = None,
+    device: option.DeviceName = None,
+    force: option.Force = False,
+) -> None:
+    """Compute from an operand file once, verify the result and write it."""
+    from gpubench.commands.operand_files.run import run as compute
+
+    raise typer.Exit(compute(file, op, output, variant, tile, device or "auto", force=force))

@@ -1,0 +1,80 @@
+"""`gpubench plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: gpubench plot sweep.csv --sizes 2048 -o tiles.svg")
+def plot(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CSV...",
+            help="Results; several are overlaid.",
+            autocompletion=completion.results,
+        ),
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="tiles, sizes, blas, roofline, speedup or published. Default: what suits them.",
+            autocompletion=completion.words(
+                "tiles", "sizes", "blas", "roofline", "speedup", "published"
+            ),
+        ),
+    ] = "auto",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Picture to write, such as a.svg, a.png or a.pdf. Default: "
+            "<file>-<kind>.svg here.",
+        ),
+    ] = None,
+    sizes: Annotated[str | None, typer.Option(help="Only these sizes, such as 1024,2048.")] = None,
+    dtypes: Annotated[str | None, typer.Option(help="Only these, such as float32.")] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these, such as shared_tile,cublas.", autocompletion=completion.variants
+        ),
+    ] = None,
+    experiments: Annotated[
+        str | None,
+        typer.Option(help="Only these of a CSV of 'gpubench reproduce', such as p100-tiles."),
+    ] = None,
+    theme: Annotated[
+        str | None,
+        typer.Option(
+            help="light, dark, or both: grey on no page. Default: both for SVG, else light.",
+            autocompletion=completion.words("light", "dark", "both"),
+        ),
+    ] = None,
+    bandwidth: option.Bandwidth = None,
+    force: option.Force = False,
+) -> None:
+    """Draw results: time against tile size, speed against size, percent of cuBLAS, roofline."""
+    from gpubench.commands.plot.run import run_plot
+
+    run_plot(
+        files,
+        kind,
+        output,
+        sizes=sizes,
+        dtypes=dtypes,
+        variants=variants,
+        experiments=experiments,
+        theme=theme,
+        bandwidth_gbytes_per_s=bandwidth,
+        force=force,
+    )

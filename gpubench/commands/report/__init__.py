@@ -1,0 +1,33 @@
+"""`gpubench report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: gpubench report sweep.csv -o report.html")
+def report(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CSV...", help="Results to show.", autocompletion=completion.results
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="HTML page to write. Default: report.html.")
+    ] = Path("report.html"),
+    bandwidth: option.Bandwidth = None,
+    force: option.Force = False,
+) -> None:
+    """Make one HTML page of results: tables to sort and filter, pictures, the environment."""
+    from gpubench.commands.report.page import run_report
+
+    run_report(files, output, bandwidth_gbytes_per_s=bandwidth, force=force)

@@ -1,0 +1,87 @@
+"""The tile curves after a sweep, small enough for a terminal of 80 columns: a line a variant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpubench.model import Status
+from gpubench.row import KEY, Row
+from gpubench.view.tables import best_of, milliseconds
+
+BARS = "▁▂▃▄▅▆▇█"
+
+FEWEST = 4
+"""Tiles from which on there is a curve to see."""
+
+WIDEST = 36
+"""Tiles side by side; of more, every second or third is shown, and the best always."""
+
+LONGEST_NAME = 20
+
+
+def curves(rows: Sequence[Row]) -> RenderableType | None:
+    """A bar a tile, higher for slower on a logarithmic scale that the variants of a size share.
+
+    None if no variant has enough tiles given by an edge.
+    """
+    tiled = [one for one in rows if one.status == Status.OK and one.tile.isdecimal()]
+    parts: list[RenderableType] = []
+    for _, group in groupby(sorted(tiled, key=_problem), key=_problem):
+        of_problem = list(group)
+        edges = sorted({int(one.tile) for one in of_problem})
+        if len(edges) >= FEWEST:
+            first = of_problem[0]
+            title = f"\n{first.op} {first.size} {first.dtype}, {first.cache} cache: time by tile"
+            parts += [Text(title, style="bold"), _grid(of_problem, edges)]
+    return Group(*parts) if parts else None
+
+
+def _grid(rows: Sequence[Row], edges: Sequence[int]) -> Table:
+    times = [math.log(one.median_us) for one in rows if one.median_us]
+    low, high = min(times), max(times)
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    for variant in dict.fromkeys(one.variant for one in rows):
+        by_edge = {int(one.tile): one for one in rows if one.variant == variant}
+        best = best_of(by_edge.values())
+        shown = _shown(edges, int(best.tile))
+        bars = Text("".join(_bar(by_edge.get(edge), low, high) for edge in shown), style="cyan")
+        place = shown.index(int(best.tile))
+        bars.stylize("bold green", place, place + 1)
+        grid.add_row(variant, bars, f"best {best.tile}: {milliseconds(best.median_us)} ms")
+    grid.add_row("", _axis(edges[0], edges[-1], len(_shown(edges, edges[0]))), "")
+    return grid
+
+
+def _axis(first: int, last: int, width: int) -> Text:
+    """The first and the last tile under the first and the last bar."""
+    left, right = str(first), str(last)
+    return Text(left + right.rjust(max(width - len(left), len(right) + 1)), style="dim")
+
+
+def _shown(edges: Sequence[int], best: int) -> list[int]:
+    """The tiles that fit: where not all do, the best takes its neighbour's place."""
+    step = math.ceil(len(edges) / WIDEST)
+    chosen = list(edges[::step])
+    if best not in chosen:
+        chosen[list(edges).index(best) // step] = best
+    return chosen
+
+
+def _bar(one: Row | None, low: float, high: float) -> str:
+    if one is None or not one.median_us:
+        return " "
+    share = (math.log(one.median_us) - low) / (high - low) if high > low else 0.0
+    return BARS[round(share * (len(BARS) - 1))]
+
+
+def _problem(one: Row) -> tuple[object, ...]:
+    return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})

@@ -1,0 +1,40 @@
+"""`gpubench variants`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: gpubench variants --device cpu")
+def variants(
+    op: Annotated[
+        str | None,
+        typer.Option(
+            help="Only this operation, such as gemm.", autocompletion=completion.operations
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Only cuda or cpu.", autocompletion=completion.words("cuda", "cpu")),
+    ] = None,
+    kernels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="List your own of --op (default: gemm) too: mine.py in DIR, or in DIR/gemm. "
+            "This runs the code of every .py there, as you.",
+            autocompletion=completion.folders,
+        ),
+    ] = None,
+) -> None:
+    """What can be swept: dtypes, legal tiles and the idea of each kernel."""
+    from gpubench.commands.variants.listing import print_variants
+
+    print_variants(op, device, kernels)

@@ -1,0 +1,38 @@
+"""The variants as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS, Variant
+from gpubench.plan.config import Sweep
+from gpubench.plan.registry import of_op, unknown, variants
+from gpubench.view.tables import console, spans, table
+
+
+def print_variants(op: str | None, backend: str | None, kernels: Path | None = None) -> None:
+    """`gpubench variants`."""
+    if op is not None and op not in OPERATIONS:
+        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    if backend not in {None, "cuda", "cpu"}:
+        raise UsageError(f"--device: '{backend}' is no backend; write cuda or cpu")
+    found = of_op(op or Sweep().op, kernels).values() if op or kernels else variants()
+    shown = [variant for variant in found if variant.backend == (backend or variant.backend)]
+    listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
+    for variant in shown:
+        listing.add_row(
+            variant.op,
+            variant.name,
+            variant.backend,
+            ", ".join(variant.dtypes),
+            _tiles(variant),
+            variant.idea,
+        )
+    console().print(listing)
+
+
+def _tiles(variant: Variant) -> str:
+    if not variant.tiles:
+        return ""
+    return variant.tiles.summary or spans([str(tile) for tile in variant.tiles.legal])

@@ -1,0 +1,93 @@
+"""What the shell offers on TAB. Looks at names alone: nothing heavy is loaded, no kernel is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer
+
+Completer = Callable[[str], list[str]]
+
+
+def words(*known: str) -> Completer:
+    """One of a few words."""
+    return lambda incomplete: [word for word in known if word.startswith(incomplete)]
+
+
+def variants(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Variants of the operation named so far, the user's own too; a list goes on at commas."""
+    from gpubench.plan.config import Sweep
+    from gpubench.plan.registry import KERNELS, descriptors
+
+    op = ctx.params.get("op") or Sweep().op
+    folders = [KERNELS / op]
+    if own := ctx.params.get("kernels"):
+        folders += [Path(own), Path(own) / op]
+    return _next_item((path.stem for folder in folders for path in descriptors(folder)), incomplete)
+
+
+def dtypes(incomplete: str) -> list[str]:
+    """Element types; a list goes on at commas."""
+    from gpubench.model import DTYPES
+
+    return _next_item(DTYPES, incomplete)
+
+
+def operations(incomplete: str) -> list[str]:
+    """Operations."""
+    from gpubench.model import OPERATIONS
+
+    return words(*OPERATIONS)(incomplete)
+
+
+def devices(incomplete: str) -> list[str]:
+    """The CPU, and a GPU for each device node of the driver."""
+    found = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))
+    return words("auto", "cpu", "cuda", *(f"cuda:{index}" for index in found))(incomplete)
+
+
+def folders(incomplete: str) -> list[str]:
+    """Folders, with a slash behind them."""
+    return [path for path in _below(incomplete) if path.endswith("/")]
+
+
+def configs(incomplete: str) -> list[str]:
+    """TOML files, and the folders on the way to them."""
+    return _files(".toml", incomplete)
+
+
+def results(incomplete: str) -> list[str]:
+    """CSV files, and the folders on the way to them."""
+    return _files(".csv", incomplete)
+
+
+def _files(suffix: str, incomplete: str) -> list[str]:
+    found = [path for path in _below(incomplete) if path.endswith(("/", suffix))]
+    # A shell sets a blank behind the only answer, so a lone folder is opened instead of offered.
+    while len(found) == 1 and found[0].endswith("/") and found[0] != incomplete:
+        incomplete = found[0]
+        found = _files(suffix, incomplete) or found
+    return found
+
+
+def _below(incomplete: str) -> list[str]:
+    """Paths that go on from what is typed, written as it is typed; hidden ones when asked for."""
+    folder, _, name = incomplete.rpartition("/")
+    base = f"{folder}/" if "/" in incomplete else ""
+    try:
+        paths = sorted(Path(base or ".").iterdir())
+    except OSError:
+        return []
+    return [
+        f"{base}{path.name}{'/' * path.is_dir()}"
+        for path in paths
+        if path.name.startswith(name) and (name or not path.name.startswith("."))
+    ]
+
+
+def _next_item(known: Iterable[str], incomplete: str) -> list[str]:
+    """The list so far with each name that its last item may become."""
+    done, comma, item = incomplete.rpartition(",")
+    taken = done.split(",")
+    return [f"{done}{comma}{name}" for name in known if name.startswith(item) and name not in taken]

@@ -1,0 +1,1 @@
+"""What silicon can do: architectures, peaks, occupancy, the roofline."""

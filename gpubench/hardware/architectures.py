@@ -1,0 +1,66 @@
+"""A GPU for each architecture, for when none is here: how many multiprocessors, how fast. Pure.
+
+Occupancy follows from the compute capability; waves and the roofline need a product. These are
+named wherever their figures are shown. Figures are from NVIDIA's datasheets and architecture white
+papers; a clock that they do not give is None, and an architecture without a product in them is not
+listed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpubench.model import Device
+
+DEFAULT = "sm_90"
+"""Explained where no architecture is named and no GPU is here."""
+
+
+def _gpu(
+    capability: tuple[int, int],
+    name: str,
+    multiprocessors: int,
+    clock_mhz: float | None,
+    gbytes_per_s: float,
+) -> Device:
+    return Device(
+        backend="cuda",
+        name=name,
+        compute_capability=capability,
+        multiprocessors=multiprocessors,
+        sm_clock_mhz=clock_mhz,
+        memory_bandwidth_gbytes_per_s=gbytes_per_s,
+    )
+
+
+EXAMPLES = {
+    device.compute_capability: device
+    for device in (
+        _gpu((7, 0), "Tesla V100", 80, 1530, 900),
+        _gpu((7, 5), "Tesla T4", 40, 1590, 320),
+        _gpu((8, 0), "NVIDIA A100", 108, 1410, 2039),
+        _gpu((8, 6), "NVIDIA GeForce RTX 3090", 82, 1695, 936),
+        _gpu((8, 7), "NVIDIA Jetson AGX Orin", 16, 1300, 204.8),
+        _gpu((8, 9), "NVIDIA GeForce RTX 4090", 128, 2520, 1008),
+        _gpu((9, 0), "NVIDIA H200", 132, 1980, 4800),
+        _gpu((10, 0), "NVIDIA B200", 148, 1965, 8000),
+        _gpu((11, 0), "NVIDIA Jetson AGX Thor", 20, 1575, 273),
+        _gpu((12, 0), "NVIDIA GeForce RTX 5090", 170, 2407, 1792),
+        _gpu((12, 1), "NVIDIA GB10", 48, None, 273),
+    )
+}
+"""By compute capability."""
+
+
+def capability(architecture: str) -> tuple[int, int]:
+    """`sm_90` and `sm_90a` are (9, 0), `sm_121` is (12, 1); ValueError for anything else."""
+    match = re.fullmatch(r"sm_(\d{1,2})(\d)[af]?", architecture, re.ASCII)
+    if not match:
+        raise ValueError(f"'{architecture}' is no architecture; write sm_90")
+    return int(match[1]), int(match[2])
+
+
+def example(architecture: str) -> Device:
+    """The GPU that stands for an architecture; one without name and figures if none is listed."""
+    of = capability(architecture)
+    return EXAMPLES.get(of) or Device(backend="cuda", name="", compute_capability=of)

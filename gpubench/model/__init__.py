@@ -1,0 +1,41 @@
+"""The nouns: what is measured, how, and what came out. Standard library only."""
+
+from __future__ import annotations
+
+from gpubench.model.measurement import Device, Health, Measurement, Resources, Series
+from gpubench.model.operation import OPERATIONS, Operation, Shape
+from gpubench.model.point import Cache, Fill, Point, Scope, Status, Timer
+from gpubench.model.problem import DTYPES, ITEM_BYTES, Problem
+from gpubench.model.tile import Tile, TileSpace, edges
+from gpubench.model.timing import Timing
+from gpubench.model.variant import CallVariant, CudaVariant, Gpu, Launch, TensorMap, Variant
+
+__all__ = [
+    "DTYPES",
+    "ITEM_BYTES",
+    "OPERATIONS",
+    "Cache",
+    "CallVariant",
+    "CudaVariant",
+    "Device",
+    "Fill",
+    "Gpu",
+    "Health",
+    "Launch",
+    "Measurement",
+    "Operation",
+    "Point",
+    "Problem",
+    "Resources",
+    "Scope",
+    "Series",
+    "Shape",
+    "Status",
+    "TensorMap",
+    "Tile",
+    "TileSpace",
+    "Timer",
+    "Timing",
+    "Variant",
+    "edges",
+]

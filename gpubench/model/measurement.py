@@ -1,0 +1,102 @@
+"""The nouns of an outcome: the device, and what came out. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpubench.model.point import Point, Status
+from gpubench.model.variant import Launch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """What runs the kernels, as far as figures depend on it."""
+
+    backend: str
+    name: str
+    """As the driver or the operating system names it."""
+
+    index: int = 0
+    compute_capability: tuple[int, int] | None = None
+    multiprocessors: int = 0
+    """Streaming multiprocessors; cores on a CPU."""
+
+    sm_clock_mhz: float | None = None
+    """Highest clock of the multiprocessors, the nominal one for peaks."""
+
+    memory_bandwidth_gbytes_per_s: float | None = None
+    l2_bytes: int = 0
+    """Last-level cache."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of driver, CUDA, CuPy and the BLAS."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Everything else `deviceinfo` shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What the compiler gave a kernel, per thread and per block."""
+
+    registers: int
+    local_bytes: int
+    """Stack frame: spilled registers, and arrays the compiler could not keep in registers."""
+
+    spill_bytes: int
+    """Bytes of spill stores: registers that did not fit."""
+
+    shared_bytes: int
+    """Static shared memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Statistics of the samples of one point and round. Times per launch, in microseconds."""
+
+    median_us: float
+    q1_us: float
+    q3_us: float
+    min_us: float
+    max_us: float
+    ci_low_us: float
+    ci_high_us: float
+    samples: int
+    launches_per_sample: int
+    outliers_tukey: int
+    outliers_mad: int
+    stop_reason: str
+    device_s: float
+    """Sum of all samples: time the device worked for this figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The state of a device at a moment; None where nothing says."""
+
+    sm_mhz: float | None = None
+    """Multiprocessor clock during the samples since the last look: cycles over time, in-stream."""
+
+    nvml_sm_mhz: float | None = None
+    memory_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    throttle: tuple[str, ...] = ()
+    """What holds the clock down, such as `power cap`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What came of one point in one round."""
+
+    point: Point
+    status: Status
+    reason: str = ""
+    max_relative_error: float | None = None
+    series: Series | None = None
+    resources: Resources | None = None
+    launch: Launch | None = None
+    before: Health = Health()
+    after: Health = Health()
+    started_utc: str = ""

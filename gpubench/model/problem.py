@@ -1,0 +1,60 @@
+"""What is computed: an operation at one size, in one dtype. Standard library only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gpubench.model.operation import OPERATIONS, Operation, Shape
+
+ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4}
+DTYPES = tuple(ITEM_BYTES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One operation at one size, such as C (M×N) = A (M×K) · B (K×N), row-major, in one dtype."""
+
+    op: str
+    m: int
+    n: int
+    k: int = 1
+    """1 for operations on a matrix and a vector."""
+
+    dtype: str
+
+    @property
+    def operation(self) -> Operation:
+        """The operation's shapes and work."""
+        return OPERATIONS[self.op]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point (or integer) operations, a multiply-add counted as two."""
+        return self.operation.flops(self.m, self.n, self.k)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at the least: each operand once, the result once."""
+        shapes = (*self.operation.inputs(self.m, self.n, self.k), self.output_shape)
+        return ITEM_BYTES[self.dtype] * sum(math.prod(shape) for shape in shapes)
+
+    @property
+    def input_shapes(self) -> tuple[Shape, ...]:
+        """Shapes of the operands, in the kernels' argument order."""
+        return self.operation.inputs(self.m, self.n, self.k)
+
+    @property
+    def output_shape(self) -> Shape:
+        """Shape of the result."""
+        return self.operation.output(self.m, self.n, self.k)
+
+    @property
+    def terms(self) -> int:
+        """Products summed for an element of the result."""
+        return self.operation.terms(self.m, self.n, self.k)
+
+    @property
+    def size(self) -> str:
+        """The size as `--sizes` takes it."""
+        return self.operation.size(self.m, self.n, self.k)

@@ -1,0 +1,320 @@
+"""`Row`, the one owner of the CSV: columns, types, units; reading and writing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS
+from gpubench.output import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _column(group: str, meaning: str) -> Any:
+    """A column with its group and meaning; key columns must be given, others may be missing."""
+    metadata = {"group": group, "meaning": meaning}
+    return field(default=MISSING if group == "key" else None, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
+
+    Text is one printable line: what would end the line, move a terminal's cursor or turn the
+    direction of writing becomes a blank, wherever it came from (a compiler's message, a file).
+    """
+
+    op: str = _column("key", "operation, such as gemm")
+    variant: str = _column("key", "kernel or library routine")
+    backend: str = _column("key", "cuda or cpu")
+    tile: str = _column("key", "tile as --tiles takes it; empty for variants without one")
+    dtype: str = _column("key", "element type")
+    compute_mode: str = _column("key", "arithmetic used; float32 means without TF32")
+    m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
+    n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")
+    k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
+    cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
+    scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
+    timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
+
+    status: str | None = _column("outcome", "ok, skipped, wrong or error")
+    reason: str | None = _column("outcome", "why the status is not ok")
+    max_relative_error: float | None = _column(
+        "outcome",
+        "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact; "
+        "for atax the errors that A·v may have are in the divisor too",
+    )
+
+    median_us: float | None = _column("time", "time per launch: median of the round medians")
+    q1_us: float | None = _column("time", "first quartile (median over rounds)")
+    q3_us: float | None = _column("time", "third quartile (median over rounds)")
+    min_us: float | None = _column("time", "fastest sample")
+    max_us: float | None = _column("time", "slowest sample")
+    ci_low_us: float | None = _column(
+        "time", "95 % interval of the median: within a round or between rounds, the wider"
+    )
+    ci_high_us: float | None = _column("time", "its upper end")
+    samples: int | None = _column("time", "samples in all rounds")
+    launches_per_sample: int | None = _column("time", "launches timed together as one sample")
+    rounds: int | None = _column("time", "rounds in which the point was measured")
+    round_medians_us: str | None = _column("time", "median of each round, joined by ;")
+    outliers_tukey: int | None = _column("time", "samples beyond 1.5 interquartile ranges, kept")
+    outliers_mad: int | None = _column("time", "samples beyond 3.5 scaled MADs, kept")
+    stop_reason: str | None = _column("time", "why sampling stopped in the last round")
+    device_s: float | None = _column("time", "sum of all samples, in seconds")
+
+    gflops: float | None = _column("rates", "10⁹ operations a second; a multiply-add counts 2")
+    gbytes_per_s: float | None = _column("rates", "10⁹ bytes a second, each operand moved once")
+    percent_of_peak: float | None = _column("rates", "of the theoretical peak at nominal clock")
+    percent_of_peak_at_clock: float | None = _column(
+        "rates", "of the theoretical peak at the clock seen while sampling, sm_mhz"
+    )
+    percent_of_blas: float | None = _column(
+        "rates", "speed relative to the BLAS of the same backend, threads and dtype in this sweep"
+    )
+    percent_of_copy: float | None = _column(
+        "rates",
+        "gbytes_per_s relative to a copy in the device's memory (bytes read and written), measured "
+        "in this sweep; for gemv, gemv_t and atax",
+    )
+
+    registers: int | None = _column("why", "registers per thread")
+    local_bytes: int | None = _column("why", "stack frame per thread: spills and local arrays")
+    spill_bytes: int | None = _column("why", "bytes of spill stores per thread")
+    shared_bytes: int | None = _column("why", "shared memory per block, static and dynamic")
+    threads_per_block: int | None = _column("why", "threads in a block")
+    blocks: int | None = _column("why", "blocks in the grid")
+    occupancy: float | None = _column(
+        "why", "warps a multiprocessor can hold of this kernel over the most it can hold, 0 to 1"
+    )
+    arithmetic_intensity: float | None = _column("why", "operations per byte that must move")
+    cgma: float | None = _column("why", "operations per element the kernel loads or stores")
+
+    sm_mhz: float | None = _column(
+        "clocks", "multiprocessor clock while sampling: cycles over time, read in the stream"
+    )
+    nvml_sm_mhz: float | None = _column("clocks", "multiprocessor clock after the point, by NVML")
+    memory_mhz: float | None = _column("clocks", "memory clock after the point, by NVML")
+    temperature_c: float | None = _column("clocks", "hottest of before and after the point")
+    power_w: float | None = _column("clocks", "highest of before and after the point")
+    throttle: str | None = _column(
+        "clocks", "what held the clock down before or after the point, joined by ;"
+    )
+
+    device: str | None = _column("context", "GPU or CPU that ran it")
+    device_uuid: str | None = _column(
+        "context",
+        "which GPU of its kind, as nvidia-smi -L has it; of rounds on several, joined by ;",
+    )
+    compute_capability: str | None = _column("context", "of the GPU")
+    driver: str | None = _column("context", "version of the GPU driver")
+    cuda: str | None = _column("context", "CUDA version the driver supports")
+    cupy: str | None = _column("context", "version of CuPy")
+    library: str | None = _column("context", "BLAS that percent_of_blas refers to")
+    source_hash: str | None = _column("context", "of the variant's files")
+    gpubench: str | None = _column("context", "version of gpubench")
+    started_utc: str | None = _column("context", "when the point's first round began")
+
+    def __post_init__(self) -> None:
+        for name in _TEXT_COLUMNS:
+            text = getattr(self, name)
+            if text and not text.isprintable():
+                object.__setattr__(self, name, _UNPRINTABLE.sub(" ", text))
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What identifies the point, within a file and across files."""
+        return tuple(getattr(self, name) for name in KEY)
+
+    @property
+    def label(self) -> str:
+        """What a person calls the point: `shared_tile 16 at 1024 float32`."""
+        return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
+
+    @property
+    def size(self) -> str:
+        """The size as `--sizes` takes it."""
+        return OPERATIONS.get(self.op, OPERATIONS["gemm"]).size(self.m, self.n, self.k)
+
+
+COLUMNS: tuple[Field[Any], ...] = fields(Row)
+NAMES = tuple(column.name for column in COLUMNS)
+KEY = tuple(column.name for column in COLUMNS if column.metadata["group"] == "key")
+REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
+"""What no file can do without. Other columns came with a version of gpubench, or will."""
+
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, line ends, marks that turn the direction of writing, halves of surrogates."""
+
+_FORMULA = re.compile(r"'*[=+\-@]")
+"""How a text begins that a spreadsheet would compute, or that an apostrophe already guards."""
+
+
+def write(rows: Iterable[Row], path: Path) -> None:
+    """Write a whole file, or leave what was there. Raises UsageError if it cannot be written."""
+    text = io.StringIO(newline="")
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(NAMES)
+    lines.writerows(fields_of(one) for one in rows)
+    write_whole(path, lambda file: file.write(text.getvalue().encode()))
+
+
+def fields_of(one: Row) -> list[object]:
+    """The row as csv.writer takes it."""
+    return [_field(getattr(one, name)) for name in NAMES]
+
+
+def _field(value: object) -> object:
+    if value is None:
+        return ""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _unguarded(text: str) -> str:
+    """The text that `_field` wrote."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file, in any column order, also after pandas or a spreadsheet rewrote it.
+
+    Columns that are not `REQUIRED` may be missing, as in files of other versions, and unknown ones
+    are passed over. Fields may be separated by commas, semicolons or tabs, but the decimal sign is
+    a point. Raises UsageError naming the line and column that does not fit.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return parse(file.read(), path)  # whole: a pipe cannot be read from its start again
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+
+
+def parse(text: str, path: Path) -> list[Row]:
+    """The rows of a file's text; `path` is for errors. Raises UsageError like `read`."""
+    if text.startswith("#"):  # the circumstances of a sweep in progress
+        _, _, text = text.partition("\n")
+    try:
+        lines = csv.DictReader(
+            io.StringIO(text, newline=""), delimiter=_delimiter(text.partition("\n")[0])
+        )
+        names = lines.fieldnames or ()
+        for name in REQUIRED:
+            if name not in names:
+                raise UsageError(f"{path}: not a gpubench CSV: column '{name}' is missing")
+        return [_parse(line, path, lines.line_num) for line in lines]
+    except csv.Error as error:
+        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+
+
+def _delimiter(header: str) -> str:
+    """What stands between the names of the columns; they hold none of these themselves."""
+    return max(",;\t", key=header.count)
+
+
+def frame(rows: Iterable[Row]) -> pd.DataFrame:
+    """The rows as pandas would read them from the CSV."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [[getattr(one, name) for name in NAMES] for one in rows], columns=list(NAMES)
+    )
+
+
+def rows(of: pd.DataFrame) -> list[Row]:
+    """The rows of a frame that has the CSV's columns, in any order; others are passed over.
+
+    Raises UsageError naming the one of `REQUIRED` that is missing.
+    """
+    for name in REQUIRED:
+        if name not in of.columns:
+            raise UsageError(f"not a gpubench frame: column '{name}' is missing")
+    names = [name for name in NAMES if name in of.columns]
+    return [
+        Row(**{name: _plain(name, value) for name, value in zip(names, line, strict=True)})
+        for line in of[names].itertuples(index=False, name=None)
+    ]
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value of a frame as a row holds it: pandas has NaN, and floats where integers are few."""
+    kind = _KINDS[name]
+    if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
+        return "" if name in KEY else None
+    return f"{value:g}" if kind is str and isinstance(value, float) else kind(value)
+
+
+def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:
+    values: dict[str, Any] = {}
+    if None in line:  # where DictReader puts what no column claims
+        raise UsageError(f"{path}, line {number}: more fields than columns")
+    for name, kind in _KINDS.items():
+        if name not in line:
+            continue
+        text = line[name]
+        if text is None:
+            raise UsageError(f"{path}, line {number}: the line ends before column '{name}'")
+        if name not in KEY and (text == "" or (kind is not str and text.lower() == "nan")):
+            continue  # NaN is how pandas may write that there is no number
+        try:
+            values[name] = _PARSERS.get(name, _PARSERS[kind])(text)
+        except (ValueError, OverflowError):
+            raise UsageError(
+                f"{path}, line {number}: '{text[:60]}' in column '{name}' is no {kind.__name__}"
+            ) from None
+    return Row(**values)
+
+
+def _whole(text: str) -> int:
+    """`1024`; also `1024.0` and `1.024e+03`, as pandas and spreadsheets write it."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
+def _tile(text: str) -> str:
+    """`16`; also `16.0` and `NaN`: with empty fields among them, edges are floats to pandas."""
+    if text.lower() == "nan":
+        return ""
+    return str(_whole(text)) if re.fullmatch(r"\d+\.\d*(e[+-]\d+)?", text, re.ASCII) else text
+
+
+_PARSERS: dict[type | str, Callable[[str], Any]] = {
+    str: _unguarded,
+    int: _whole,
+    float: float,
+    "tile": _tile,
+}
+"""By the column's name, or else by its type."""
+
+
+def _kinds() -> dict[str, type]:
+    """Each column's type without its None."""
+    hints = get_type_hints(Row)
+    return {
+        name: next(kind for kind in get_args(hint) if kind is not types.NoneType)
+        if get_args(hint)
+        else hint
+        for name, hint in hints.items()
+        if name in NAMES
+    }
+
+
+_KINDS = _kinds()
+_TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)

@@ -1,1 +1,0 @@
-"""Pictures of rows, one module a kind. `draw` loads matplotlib; nothing else here does."""

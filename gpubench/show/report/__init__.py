@@ -1,1 +1,0 @@
-"""Results as one HTML page that needs nothing else: no network, no server, no installed font."""

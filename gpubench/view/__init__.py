@@ -1,0 +1,1 @@
+"""What views share: console, tables, progress, pictures."""

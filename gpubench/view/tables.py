@@ -1,0 +1,228 @@
+"""Rows as tables for the terminal. Reads rows and nothing else, so an old file looks the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gpubench.model import OPERATIONS, Status, Tile
+from gpubench.row import KEY, Row
+
+PIPED_WIDTH = 160
+
+BEST, TIED = "*", "="
+"""Marks behind a time: the fastest tile of its variant, and those that may be as fast."""
+
+
+def results(rows: Sequence[Row]) -> RenderableType:
+    """Per problem: the tile-size table, the best of each variant, and what was not measured."""
+    parts: list[RenderableType] = []
+    for problem, group in groupby(sorted(rows, key=problem_of), key=problem_of):
+        of_problem = list(group)
+        parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
+        measured = [one for one in of_problem if one.status == Status.OK]
+        if edges := [one for one in measured if one.tile.isdecimal()]:
+            parts.append(tile_table(edges))
+        if blocks := [one for one in measured if one.tile and not one.tile.isdecimal()]:
+            parts.append(tile_list(blocks))
+        if measured:
+            parts.append(best_table(measured))
+        parts.extend(_not_measured(of_problem))
+    return Group(*parts)
+
+
+def tile_table(rows: Sequence[Row]) -> Table:
+    """Milliseconds: tiles down, variants across; the best of each column marked, and its ties."""
+    tiled = [one for one in rows if one.tile]
+    variants = list(dict.fromkeys(one.variant for one in tiled))
+    best = {
+        variant: best_of(one for one in tiled if one.variant == variant) for variant in variants
+    }
+    cells = {(one.tile, one.variant): one for one in tiled}
+    grid = table("tile", *(f"{variant}, ms" for variant in variants))
+    for tile in sorted({one.tile for one in tiled}, key=Tile.parse):
+        grid.add_row(
+            tile,
+            *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
+        )
+    return grid
+
+
+def tile_list(rows: Sequence[Row]) -> Table:
+    """Milliseconds by variant and tile: tiles of several numbers are each variant's own."""
+    grid = table("variant", "tile", "ms", left={"variant", "tile"})
+    by_variant = sorted(rows, key=lambda one: (one.variant, Tile.parse(one.tile)))
+    for variant, group in groupby(by_variant, key=lambda one: one.variant):
+        of_variant = list(group)
+        best = best_of(of_variant)
+        for index, one in enumerate(of_variant):
+            grid.add_row(variant if index == 0 else "", one.tile, _time_cell(one, best))
+    return grid
+
+
+def best_table(rows: Sequence[Row]) -> Table:
+    """The best tile of each variant, fastest first."""
+    variants = dict.fromkeys(one.variant for one in rows)
+    best = [best_of(one for one in rows if one.variant == variant) for variant in variants]
+    blas = "cuBLAS" if rows[0].backend == "cuda" else "BLAS"
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("variant", lambda one: one.variant),
+        ("best tile", lambda one: ", ".join(tied_tiles(rows, one))),
+        ("ms", lambda one: milliseconds(one.median_us)),
+        *_rate_columns(rows[0]),
+        (f"% of {blas}", lambda one: number(one.percent_of_blas, 1)),
+    ]
+    # A column that says nothing about any row is left out: a CPU has no known peak.
+    columns = [column for column in columns if any(column[1](one) for one in best)]
+    grid = table(*(name for name, _ in columns), left={"variant"})
+    for one in sorted(best, key=lambda one: one.median_us or 0.0):
+        grid.add_row(*(value(one) for _, value in columns))
+    return grid
+
+
+def _rate_columns(of: Row) -> list[tuple[str, Callable[[Row], str]]]:
+    """The figure of merit: bytes a second and the share of a copy where memory sets the pace."""
+    if of.op in OPERATIONS and OPERATIONS[of.op].bandwidth_bound:
+        return [
+            ("GB/s", lambda one: number(one.gbytes_per_s, 1)),
+            ("% of copy", lambda one: number(one.percent_of_copy, 1)),
+        ]
+    return [
+        (f"G{_unit(of)}/s", lambda one: number(one.gflops, 1)),
+        ("% of peak", lambda one: number(one.percent_of_peak, 1)),
+    ]
+
+
+def comparison(rows: Sequence[Row]) -> RenderableType:
+    """Per problem: the best tile of each variant beside cuBLAS, and what was not measured.
+
+    Where cuBLASLt was tuned too, the faster of the two libraries' products is the 100 %.
+    """
+    parts: list[RenderableType] = []
+    for problem, group in groupby(sorted(rows, key=problem_of), key=problem_of):
+        of_problem = list(group)
+        parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
+        if measured := [one for one in of_problem if one.status == Status.OK]:
+            parts.append(best_table(measured))
+        parts.extend(_not_measured(of_problem))
+    return Group(*parts)
+
+
+def best_of(rows: Iterable[Row]) -> Row:
+    """The fastest row."""
+    return min(rows, key=lambda one: one.median_us or 0.0)
+
+
+def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
+    """Tiles of the best row's variant whose intervals overlap with its own, the best first."""
+    ties = [
+        one.tile
+        for one in rows
+        if one.variant == best.variant and one.tile != best.tile and _tied(one, best)
+    ]
+    return [tile for tile in (best.tile, *sorted(ties, key=Tile.parse)) if tile]
+
+
+def milliseconds(time_us: float | None) -> str:
+    """Four significant digits: `0.2753`, `57.10`, `1204`."""
+    if time_us is None:
+        return ""
+    time_ms = time_us / 1e3
+    if time_ms < 1:
+        return f"{time_ms:.4f}"
+    return f"{time_ms:#.4g}".rstrip(".")
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number with so many decimals, or nothing."""
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def problem_of(one: Row) -> tuple[object, ...]:
+    """All of the key but variant and tile: rows of one problem may be compared."""
+    return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})
+
+
+def title(one: Row, _problem: object) -> str:
+    """A problem's headline: operation, size, dtype, device and what is not as usual."""
+    cache = f", {one.cache} cache"
+    scope = "" if one.scope == "kernel" else f", {one.scope}"
+    timer = "" if one.timer in {"events", "host"} else f", {one.timer}"
+    return f"{one.op} {one.size} {one.dtype} on {one.device}{cache}{scope}{timer}"
+
+
+def _unit(one: Row) -> str:
+    return "op" if one.dtype.startswith("int") else "FLOP"
+
+
+def _tied(one: Row, best: Row) -> bool:
+    return (one.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
+
+
+def _time_cell(one: Row | None, best: Row) -> Text:
+    if one is None:
+        return Text("")
+    mark = BEST if one is best else TIED if _tied(one, best) else " "
+    style = "bold green" if one is best else "green" if mark == TIED else ""
+    return Text(f"{milliseconds(one.median_us)} {mark}", style=style)
+
+
+def _not_measured(rows: Sequence[Row]) -> list[Text]:
+    """One line a status and reason: which variants and tiles."""
+    lines = []
+    failed = [one for one in rows if one.status != Status.OK]
+    reasons = dict.fromkeys((one.status, one.variant, one.reason) for one in failed)
+    for status, variant, reason in reasons:
+        tiles = [
+            one.tile
+            for one in failed
+            if (one.status, one.variant, one.reason) == (status, variant, reason) and one.tile
+        ]
+        style = "yellow" if status == Status.SKIPPED else "red"
+        which = f"{variant} {spans(tiles)}".strip()
+        lines.append(Text(f"{status}: {which}: {reason}", style=style))
+    return lines
+
+
+def spans(tiles: Sequence[str]) -> str:
+    """`33..64` for consecutive edges, others listed."""
+    groups: list[list[str]] = []
+    for tile in tiles:
+        last = groups[-1][-1] if groups else ""
+        if tile.isdecimal() and last.isdecimal() and int(tile) == int(last) + 1:
+            groups[-1].append(tile)
+        else:
+            groups.append([tile])
+    return ", ".join(
+        group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}" for group in groups
+    )
+
+
+def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
+    """An empty table; columns in `left` are text, None meaning all of them."""
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        justify: JustifyMethod = "left" if left is None or name in left else "right"
+        grid.add_column(name, justify=justify, overflow="fold")  # a cut figure is a wrong figure
+    return grid
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `cli.main`, instead of Rich's exit status 1."""
+        raise BrokenPipeError
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console; elsewhere than in a terminal without colour, and wide, as nothing must fit."""
+    # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is no markup.
+    screen = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = PIPED_WIDTH
+    return screen

@@ -1,0 +1,78 @@
+"""The ladder: order from what each kernel says it follows, gains from the rows."""
+
+from __future__ import annotations
+
+from fakes import measured, point, variant
+from rich.console import Console
+
+from gpubench.commands.compare_cublas.ladder import ladder, steps
+from gpubench.plan.registry import choose
+from gpubench.row import Row
+
+ORDER = {"first": "", "second": "first", "third": "second"}
+
+
+def printed(rows: list[Row], order: dict[str, str] = ORDER) -> list[list[str]]:
+    """The cells of each line that is a step."""
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(ladder(rows, order))
+    lines = [line.split() for line in capture.get().splitlines()]
+    return [line for line in lines if line and line[0] in {*order, "blas"}]
+
+
+def step(name: str, median_us: float, size: int = 64) -> Row:
+    return measured(median_us, point(variant(name=name), size=(size, size, size)))
+
+
+def test_steps_stand_in_the_order_in_which_they_follow_each_other() -> None:
+    known = [
+        variant(name="c", after="b"),
+        variant(name="alone"),
+        variant(name="b", after="a"),
+        variant(name="d", after="b"),
+        variant(name="a"),
+    ]
+    assert steps(known) == {"a": "", "b": "a", "c": "b", "d": "b"}
+
+
+def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> None:
+    order = list(steps(choose("gemm", "cuda", ())))
+    assert order[:8] == [
+        *("naive_uncoalesced", "naive", "shared_tile", "blocktile_1d", "blocktile_2d"),
+        *("vectorized", "warptile", "pipelined"),
+    ]
+    assert order[8] == "register_banks"
+    assert {"splitk", "packed_panels"} <= set(order[9:])
+    assert len(order) == len(set(order))
+
+
+def test_every_step_follows_one_that_exists() -> None:
+    known = {one.name: one for one in choose("gemm", "cuda", ())}
+    followers = [one for one in known.values() if one.after]
+    assert followers
+    assert all(one.after in known for one in followers)
+
+
+def test_a_gain_is_over_the_step_before() -> None:
+    lines = printed([step("third", 10.0), step("first", 60.0), step("second", 20.0)])
+    assert [line[0] for line in lines] == ["first", "second", "third"]
+    assert "×" not in " ".join(lines[0])
+    assert "3.00×" in lines[1]
+    assert "2.00×" in lines[2]
+
+
+def test_a_step_that_was_not_measured_is_stepped_over() -> None:
+    _, last = printed([step("third", 10.0), step("first", 60.0)])
+    assert "6.00×" in last
+
+
+def test_a_step_counts_with_its_best_tile_and_libraries_stand_last() -> None:
+    lines = printed([step("blas", 5.0), step("first", 60.0), step("first", 30.0)])
+    assert [line[0] for line in lines] == ["first", "blas"]
+    assert "0.0300" in lines[0]
+
+
+def test_each_size_has_its_own_ladder() -> None:
+    lines = printed([step("first", 60.0), step("second", 30.0), step("first", 80.0, size=96)])
+    assert [line[0] for line in lines] == ["first", "second", "first"]

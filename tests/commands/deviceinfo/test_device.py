@@ -1,0 +1,99 @@
+"""A device as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes import CPU
+from rich.console import Console
+
+from gpubench.backends import find
+from gpubench.backends.find import find_devices
+from gpubench.commands.deviceinfo import view as module
+from gpubench.commands.deviceinfo.view import as_tables, device_json
+from gpubench.errors import DeviceUnavailableError
+from gpubench.model import Device
+
+H200 = Device(
+    backend="cuda",
+    name="NVIDIA H200",
+    compute_capability=(9, 0),
+    multiprocessors=132,
+    sm_clock_mhz=1980.0,
+    memory_bandwidth_gbytes_per_s=4917.0,
+    l2_bytes=62_914_560,
+    versions={"driver": "580.1"},
+    facts={"ecc": True, "warp_size": 32, "caches": {"L1": 1024}, "list": [1, 2]},
+)
+
+
+def text_of(device: Device) -> str:
+    screen = Console(width=200, no_color=True)
+    with screen.capture() as capture:
+        screen.print(as_tables(device))
+    return capture.get()
+
+
+def test_a_gpu_shows_its_properties_and_peaks_with_their_derivation() -> None:
+    shown = text_of(H200)
+    for piece in (
+        "NVIDIA H200 (cuda:0)",
+        "62,914,560",
+        "66,908",
+        "13.6",
+        "132 SM × 256 op/clock × 1980 MHz",
+        "version of driver",
+        "yes",
+        "L1 1,024",
+        "1; 2",
+    ):
+        assert piece in shown
+
+
+def test_a_cpu_shows_no_peaks() -> None:
+    assert "GFLOP/s" not in text_of(CPU)
+    assert "Fake CPU (CPU)" in text_of(CPU)
+
+
+def test_json_holds_fields_peaks_and_ridge_points() -> None:
+    read = json.loads(json.dumps(device_json([H200, CPU], "no driver")))
+    gpu, cpu = read["devices"]
+    assert gpu["compute_capability"] == [9, 0]
+    assert gpu["facts"]["ecc"] is True
+    peaks = {(peak["arithmetic"], peak["unit"]): peak["gflops"] for peak in gpu["peaks"]}
+    assert peaks["float32", "cores"] == pytest.approx(66_908, rel=1e-4)
+    assert gpu["ridge_flop_per_byte"]["float32"] == pytest.approx(13.6, rel=1e-2)
+    assert cpu["peaks"] == []
+    assert set(cpu["ridge_flop_per_byte"].values()) == {None}
+    assert read["cuda_missing"] == "no driver"
+
+
+def missing() -> list[Device]:
+    raise DeviceUnavailableError("no driver")
+
+
+def test_without_a_gpu_there_is_the_cpu_and_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(find, "cuda_devices", missing)
+    monkeypatch.setattr(find, "describe_cpu", lambda: CPU)
+    assert find_devices("auto") == ([CPU], "no driver")
+    assert find_devices("cpu") == ([CPU], "")
+    with pytest.raises(DeviceUnavailableError):
+        find_devices("cuda")
+
+
+def test_with_a_gpu_there_are_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "cuda_devices", lambda: [H200])
+    monkeypatch.setattr(find, "cuda_device", lambda _index: H200)
+    monkeypatch.setattr(find, "describe_cpu", lambda: CPU)
+    assert find_devices("auto") == ([H200, CPU], "")
+    assert find_devices("cuda") == ([H200], "")
+    assert find_devices("cuda:0") == ([H200], "")
+    assert find_devices("cpu") == ([CPU], "")
+
+
+def test_measured_ceilings_join_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "measure_cpu", lambda: {"measured_copy_gbytes_per_s": 12.0})
+    assert module.measured(CPU).facts["measured_copy_gbytes_per_s"] == 12.0

@@ -1,0 +1,605 @@
+"""`gpubench diff` as it is called: what it prints, and every exit code."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pandas as pd
+import pytest
+from fakes import failed, measured, point, variant
+
+import gpubench
+from gpubench.cli import main
+from gpubench.model import Status, Timer
+from gpubench.row import KEY, Row, read, write
+
+ROUNDS = tuple(100 + 0.1 * number for number in range(10))
+SIZES = (64, 128, 256)
+
+
+def row(name: str, size: int, factor: float = 1.0, rounds: Sequence[float] = ROUNDS) -> Row:
+    """A point of a fake GPU."""
+    of = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
+    times = [factor * time for time in rounds]
+    return replace(
+        measured(sorted(times)[len(times) // 2], of),
+        round_medians_us=";".join(map(repr, times)),
+        rounds=len(times),
+        device="NVIDIA H200",
+        driver="580.1",
+        cuda="13.0",
+    )
+
+
+def failure(status: Status, reason: str, name: str = "other", size: int = 64) -> Row:
+    """A point of the fake GPU without times."""
+    of = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
+    return replace(failed(status, reason, of), device="NVIDIA H200", driver="580.1", cuda="13.0")
+
+
+def rows(**factors: float) -> list[Row]:
+    """Three sizes of three variants; `own=1.05` makes those of `own` slower."""
+    return [
+        row(name, size, factors.get(name, 1.0))
+        for name in ("cublas", "own", "other")
+        for size in SIZES
+    ]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[[str, list[Row]], str]:
+    def written(name: str, some: list[Row]) -> str:
+        write(some, tmp_path / name)
+        return str(tmp_path / name)
+
+    return written
+
+
+Write = Callable[[str, list[Row]], str]
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gpubench", "diff", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return code, out, err
+
+    return command
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+# ---- exit codes
+
+
+def test_no_regression_is_exit_0_and_faster_rows_never_fail(file: Write, run: Run) -> None:
+    code, out, err = run(file("base.csv", rows()), file("new.csv", rows(own=0.9)))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "no confirmed regression: of 9 points 6 same, 3 faster"
+    assert "faster (3): own at 64 -10.0 %; " in out
+
+
+def test_a_regression_is_exit_1_and_stands_on_the_first_line(file: Write, run: Run) -> None:
+    new = [*rows()[:-1], row("other", 256, 1.05)]
+    new[3] = row("own", 64, 1.2)
+    code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0] == "slower: 2 of 9 points, by up to 20.0 % (own at 64)"
+    worst, second = (number for number, line in enumerate(lines) if line.startswith("o"))
+    assert lines[worst].split()[:7] == ["own", "at", "64", "0.1004", "0.1205", "+20.0", "%"]
+    assert lines[second].split()[:3] == ["other", "at", "256"]
+    assert "+19.5 .. +20.5" in lines[worst]
+
+
+def test_what_was_right_and_is_wrong_is_exit_4_even_beside_a_regression(
+    file: Write, run: Run
+) -> None:
+    new = [one for one in rows(own=1.1) if one.label != "other at 64 float32"]
+    new.append(failure(Status.WRONG, "relative error 0.3, tolerance 1e-5"))
+    code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
+    assert code == 4
+    assert out.splitlines()[0] == "broken: 1 of 9 points had a right result before; 3 slower"
+    assert "broken: other at 64: wrong: relative error 0.3, tolerance 1e-5" in out
+
+
+def test_open_points_are_exit_3_only_if_strict(file: Write, run: Run) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows()[1:])
+    assert run(base, new)[0] == 0
+    code, out, _ = run(base, new, "--strict")
+    assert code == 3
+    assert out.splitlines()[0] == "not settled: of 9 points 8 same, 1 missing"
+    assert "missing (1): cublas at 64\n" in out
+
+
+def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named(
+    file: Write, run: Run
+) -> None:
+    rough = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
+    base = file("base.csv", [*rows(), row("loud", 64, 1.0, rough)])
+    new = file("new.csv", [*rows(), row("loud", 64, 1.03, rough[::-1])])
+    code, out, _ = run(base, new, "--strict")
+    assert code == 3
+    assert "ambiguous (1): loud at 64 +3.0 % (" in out
+    flat = " ".join(out.split())
+    assert "gpubench sweep --sizes 64 --variants loud,cublas --device cpu --rounds 20" in flat
+    assert f"gpubench diff {base} {new} --strict --rerun" in flat
+
+
+def test_a_regression_comes_before_open_points(file: Write, run: Run) -> None:
+    code, *_ = run(file("base.csv", rows()), file("new.csv", rows(own=1.1)[1:]), "--strict")
+    assert code == 1
+
+
+def test_another_gpu_is_exit_2_unless_it_is_ignored(file: Write, run: Run) -> None:
+    base = file("base.csv", rows())
+    other = file("new.csv", [replace(one, device="NVIDIA A100") for one in rows()])
+    code, out, err = run(base, other)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert "NVIDIA H200" in err
+    assert "NVIDIA A100" in err
+    assert "--ignore-device" in err
+    assert run(base, other, "--ignore-device")[0] == 0
+
+
+def on_gpu(uuid: str, some: list[Row]) -> list[Row]:
+    return [replace(one, device_uuid=uuid) for one in some]
+
+
+def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) -> None:
+    base = file("base.csv", on_gpu("GPU-1", rows()))
+    slow, slower = on_gpu("GPU-2", rows(own=1.05)), on_gpu("GPU-2", rows(own=1.2))
+    code, out, err = run(base, file("new.csv", slow))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "no confirmed regression: of 9 points 6 same, 3 ambiguous"
+    assert "the sides ran on different GPUs of one kind" in out
+    assert run(base, file("slower.csv", slower))[0] == 1
+    code, out, _ = run(base, file("new.csv", slow), "--ignore-device")
+    assert code == 1
+    assert "GPUs of one kind" not in out
+
+
+def test_on_one_gpu_nothing_is_allowed_for_nor_said(file: Write, run: Run) -> None:
+    base = file("base.csv", on_gpu("GPU-1;GPU-2", rows()))
+    code, out, _ = run(base, file("new.csv", on_gpu("GPU-2;GPU-1", rows(own=1.05))))
+    assert code == 1
+    assert "GPUs of one kind" not in out
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "named"),
+    [("driver", "590.9", "driver 590.9"), ("cuda", "12.9", "CUDA 12.9")],
+)
+def test_another_driver_or_cuda_is_exit_2(
+    file: Write, run: Run, column: str, value: str, named: str
+) -> None:
+    other = [replace(one, **{column: value}) for one in rows()]
+    code, _, err = run(file("base.csv", rows()), file("new.csv", other))
+    assert code == 2
+    assert named in err
+
+
+def remove_column(path: str, name: str) -> None:
+    with Path(path).open(newline="") as file:
+        lines = list(csv.reader(file))
+    at = lines[0].index(name)
+    with Path(path).open("w", newline="") as out:
+        csv.writer(out).writerows([line[:at] + line[at + 1 :] for line in lines])
+
+
+def test_a_file_without_a_column_that_is_needed_is_exit_2_naming_it(file: Write, run: Run) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows())
+    remove_column(new, "round_medians_us")
+    code, _, err = run(base, new)
+    assert code == 2
+    assert f"{new}: not a gpubench CSV: column 'round_medians_us' is missing" in err
+
+
+def test_a_file_of_another_version_is_compared(file: Write, run: Run) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.1))
+    for name in ("gflops", "sm_mhz", "device", "cgma", "reason"):
+        remove_column(base, name)
+    assert run(base, new)[0] == 1
+
+
+def refused(file: Write, run: Run, *arguments: str) -> str:
+    base, new = file("base.csv", rows()), file("new.csv", rows())
+    named = [{"BASE": base, "NEW": new}.get(one, one) for one in arguments]
+    code, out, err = run(*named)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    return err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "gpubench diff BASE.csv NEW.csv"),
+        (("BASE",), "gpubench diff BASE.csv NEW.csv"),
+        (("BASE", "NEW", "NEW"), "one file too many"),
+        (("BASE", "nowhere.csv"), "cannot read nowhere.csv"),
+        (("--base", "BASE", "BASE", "--new", "NEW"), "given twice"),
+        (("BASE", "NEW", "--threshold", "wide"), "--threshold: 'wide'"),
+        (("BASE", "NEW", "--threshold", "0"), "--threshold"),
+        (("BASE", "NEW", "--threshold", "150%"), "--threshold"),
+        (("BASE", "NEW", "--floor-us", "-1"), "--floor-us"),
+        (("BASE", "NEW", "--floor-us", "nan"), "--floor-us"),
+        (("BASE", "NEW", "--format", "markdwn"), "did you mean 'markdown'?"),
+        (("BASE", "NEW", "--only", "oth"), "unknown variant or size 'oth'; did you mean 'other'?"),
+        (("BASE", "NEW", "--only", "512"), "no point has the size 512"),
+        (("BASE", "NEW", "--exclude", "64,128,256"), "no point in common"),
+        (("BASE", "NEW", "--output", "NEW"), "is one of the files compared"),
+        (("BASE", "NEW", "--output", "."), "names no file"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_exit_2(
+    file: Write, run: Run, arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in refused(file, run, *arguments)
+
+
+def test_files_without_a_common_point_are_exit_2(file: Write, run: Run) -> None:
+    code, _, err = run(file("base.csv", rows()[:3]), file("new.csv", rows()[3:]))
+    assert code == 2
+    assert "no point in common" in err
+
+
+@pytest.mark.parametrize("text", ["-1.0", "0.0", "inf", "nan;1.0", "1.0;fast"])
+def test_a_time_that_is_none_is_exit_2_naming_the_column(file: Write, run: Run, text: str) -> None:
+    odd = [replace(rows()[0], round_medians_us=text), *rows()[1:]]
+    code, _, err = run(file("base.csv", odd), file("new.csv", rows()))
+    assert code == 2
+    assert "round_medians_us" in err
+
+
+def test_the_exit_code_is_that_of_the_process(file: Write) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
+    done = subprocess.run(
+        [sys.executable, "-m", "gpubench", "diff", base, new],
+        env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("slower: 3 of 9 points, by up to 5.0 %")
+
+
+# ---- what is compared
+
+
+def test_a_file_against_itself_is_all_same_even_with_three_rounds(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    base = file("base.csv", [row("own", size, 1.0, (100.0, 140.0, 90.0)) for size in SIZES])
+    (tmp_path / "new.csv").write_bytes(Path(base).read_bytes())
+    code, out, _ = run(base, str(tmp_path / "new.csv"), "--strict")
+    assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 3 points 3 same")
+
+
+def test_too_few_rounds_are_said_and_the_command_that_would_settle_it_is_named(
+    file: Write, run: Run
+) -> None:
+    three = [replace(one, round_medians_us="100.0;100.1;100.2") for one in rows()]
+    moved = [replace(three[0], round_medians_us="105.0;105.1;105.2"), *three[1:]]
+    code, out, _ = run(file("base.csv", three), file("new.csv", moved))
+    flat = " ".join(out.split())
+    assert code == 1
+    assert "too few rounds to test 9 of 9 points: 3, where 7 a side are needed." in flat
+    assert "gpubench sweep --sizes 64 --variants cublas --device cpu --rounds 10" in flat
+
+
+def test_several_files_a_side_pool_their_rounds(file: Write, run: Run) -> None:
+    def half(name: str, first: int, **factors: float) -> str:
+        return file(
+            name,
+            [
+                replace(one, round_medians_us=";".join(one.round_medians_us.split(";")[first::2]))
+                for one in rows(**factors)
+            ],
+        )
+
+    base = [half("b1.csv", 0), half("b2.csv", 1)]
+    new = [half("n1.csv", 0, own=1.05), half("n2.csv", 1, own=1.05)]
+    code, out, _ = run("--base", *base, "--new", *new, "--format", "json")
+    (own, *_) = [one for one in json.loads(out)["points"] if one["variant"] == "own"]
+    assert (code, own["base_rounds"], own["new_rounds"], own["verdict"]) == (1, 10, 10, "slower")
+    spelled = ("--base", base[0], "--base", base[1], "--new", new[0], "--new", new[1])
+    assert run(*spelled, "--format", "json") == (1, out, "")
+
+
+def test_files_that_pandas_rewrote_are_compared_as_before(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
+    frame = pd.read_csv(new)
+    frame = frame[sorted(frame.columns)].sample(frac=1, random_state=1)
+    frame["m"] = frame["m"].astype(float)
+    again = tmp_path / "again.csv"
+    again.write_bytes(b"\xef\xbb\xbf" + frame.to_csv(index=False).replace("\n", "\r\n").encode())
+    expected = run(base, new, "--format", "json")
+    code, out, _ = run(base, str(again), "--format", "json")
+    figures = [
+        sorted(json.loads(text)["points"], key=lambda one: (one["variant"], one["m"]))
+        for text in (expected[1], out)
+    ]
+    assert (code, figures[0]) == (1, figures[1])
+
+
+def test_only_and_exclude_choose_variants_and_sizes(file: Write, run: Run) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
+
+    def points(*flags: str) -> list[tuple[str, int]]:
+        out = run(base, new, "--format", "json", *flags)[1]
+        return [(one["variant"], one["m"]) for one in json.loads(out)["points"]]
+
+    assert points("--only", "own,64,128") == [("own", 64), ("own", 128)]
+    assert points("--exclude", "own,64..128:64") == [("cublas", 256), ("other", 256)]
+    assert run(base, new, "--exclude", "own")[0] == 0
+
+
+def test_sizes_of_operations_without_k_are_chosen_too(file: Write, run: Run) -> None:
+    some = [*rows(), replace(row("gemv_warp", 64), op="gemv", k=1)]
+    base, new = file("base.csv", some), file("new.csv", some)
+
+    def points(*flags: str) -> list[tuple[str, int]]:
+        out = run(base, new, "--format", "json", *flags)[1]
+        return [(one["op"], one["k"]) for one in json.loads(out)["points"]]
+
+    assert points("--only", "own,gemv_warp,64") == [("gemm", 64), ("gemv", 1)]
+    assert points("--only", "64x64") == [("gemv", 1)]
+
+
+def test_the_threshold_and_the_floor_are_the_users(file: Write, run: Run) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
+    assert run(base, new, "--threshold", "10%")[0] == 0
+    assert run(base, new, "--threshold", "0.1")[0] == 0
+    assert run(base, new, "--floor-us", "20")[0] == 0
+
+
+def test_a_machine_that_is_slower_throughout_is_said_to_be(file: Write, run: Run) -> None:
+    slow = rows(cublas=1.06, own=1.06, other=1.06)
+    code, out, _ = run(file("base.csv", rows()), file("new.csv", slow))
+    assert code == 0
+    assert "machine drift: most points moved together by +6.0 %" in out
+
+
+def test_without_a_blas_a_common_shift_is_a_regression_with_a_hint(file: Write, run: Run) -> None:
+    own = [one for one in rows() if one.variant != "cublas"]
+    slow = [one for one in rows(own=1.06, other=1.06) if one.variant != "cublas"]
+    code, out, _ = run(file("base.csv", own), file("new.csv", slow))
+    assert code == 1
+    assert "no row of a BLAS tells" in " ".join(out.split())
+
+
+def test_other_versions_are_mentioned(file: Write, run: Run) -> None:
+    new = [replace(one, gpubench="9.9.9") for one in rows()]
+    out = run(file("base.csv", rows()), file("new.csv", new))[1]
+    assert f"gpubench: {gpubench.__version__} on the base side, 9.9.9 on the new one" in out
+
+
+# ---- formats
+
+
+def test_the_output_file_has_the_format_and_the_terminal_the_text(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    report = tmp_path / "made" / "report.json"
+    code, out, _ = run(
+        *(file("base.csv", rows()), file("new.csv", rows(own=1.05))),
+        *("--format", "json", "--output", str(report)),
+    )
+    assert code == 1
+    assert out.startswith("slower: 3 of 9 points")
+    assert json.loads(report.read_text())["exit_code"] == 1
+
+
+def test_text_goes_into_a_file_too(file: Write, run: Run, tmp_path: Path) -> None:
+    report = tmp_path / "report.txt"
+    out = run(file("a.csv", rows()), file("b.csv", rows(own=1.05)), "-o", str(report))[1]
+    assert report.read_text() == out
+
+
+def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:
+    page = Path(__file__).parents[3] / "docs" / "diff.md"
+    new = rows(own=1.05)[1:]
+    new.append(failure(Status.SKIPPED, "too large", "big"))
+    out = run(file("base.csv", rows()), file("new.csv", new), "--format", "json")[1]
+    report = json.loads(out)
+    documented = set(re.findall(r"^\| `(\w+)`", page.read_text(encoding="utf-8"), re.MULTILINE))
+    names = {*report, *report["points"][0], *report["limits"], *report["untimed"][0]}
+    assert names - set(KEY) <= documented
+    assert report["counts"] == {
+        "broken": 0,
+        "slower": 3,
+        "missing": 1,
+        "ambiguous": 0,
+        "clock": 0,
+        "faster": 0,
+        "new": 0,
+        "same": 5,
+    }
+    assert report["untimed"][0]["reason"] == "too large"
+    (slower, *_) = [one for one in report["points"] if one["verdict"] == "slower"]
+    assert slower["ratio_low"] < slower["ratio"] < slower["ratio_high"]
+    assert slower["ratio"] == pytest.approx(1.05)
+    assert slower["p"] == pytest.approx(2 / 184_756)
+
+
+def test_each_point_is_a_test_case_of_junit(file: Write, run: Run) -> None:
+    evil = 'a "quote" & <tag>'
+    new = [one for one in rows(own=1.05)[1:] if one.label != "other at 64 float32"]
+    new.append(failure(Status.ERROR, evil))
+    paths = (file("base.csv", rows()), file("new.csv", new))
+    suites = ET.fromstring(run(*paths, "--format", "junit")[1])  # noqa: S314 # our own
+    (suite,) = suites
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "9",
+        "failures": "3",
+        "errors": "1",
+        "skipped": "1",
+    }
+    (error,) = suite.iter("error")
+    assert error.get("message") == 'broken, error: a "quote" & <tag>'
+    strict = ET.fromstring(run(*paths, "--format", "junit", "--strict")[1])  # noqa: S314 # our own output
+    assert strict.get("failures") == "4"
+    assert len(list(strict.iter("testcase"))) == 9
+
+
+def many(count: int, factor: float) -> list[Row]:
+    return [row("cublas", 8)] + [
+        row("a_kernel_with_a_rather_long_name_" * 3 + str(n % 50), 16 + n // 50, factor)
+        for n in range(count)
+    ]
+
+
+def test_markdown_fits_a_comment_however_many_points_moved(file: Write, run: Run) -> None:
+    out = run(
+        file("base.csv", many(300, 1.0)), file("new.csv", many(300, 1.1)), "--format", "markdown"
+    )
+    assert out[0] == 1
+    assert len(out[1]) < 65_536
+    assert out[1].startswith("### gpubench diff: slower: 300 of 301 points")
+    assert " more." in out[1]
+
+
+def test_markdown_folds_what_is_no_regression_and_shows_texts_as_they_are(
+    file: Write, run: Run
+) -> None:
+    new = [one for one in rows(own=0.9) if one.label != "other at 64 float32"]
+    new.append(failure(Status.ERROR, "a | b <img> `c`\n@someone"))
+    out = run(file("base.csv", rows()), file("new.csv", new), "--format", "markdown")[1]
+    assert "error: a \\| b &lt;img> \\`c\\` \\@someone |" in out
+    assert "<details><summary>3 faster</summary>" in out
+    assert out.count("<details>") == out.count("</details>") == 1
+
+
+# ---- expected figures
+
+EXPECT = """
+[expect]
+device = "NVIDIA H200"
+lower = "5%"
+upper = 0.02
+
+[[expect.point]]
+variant = "cublas"
+size = 64
+value = {cublas}
+
+[[expect.point]]
+variant = "own"
+size = "64x64x64"
+column = "gflops"
+value = {own}
+upper = "50%"
+"""
+
+
+@pytest.mark.parametrize(
+    ("cublas", "own", "code", "verdicts"),
+    [
+        (100.0, 1.0, 0, ["same", "same"]),
+        (90.0, 1.0, 1, ["slower", "same"]),
+        (110.0, 1.2, 1, ["faster", "slower"]),
+        (100.0, 0.5, 0, ["same", "faster"]),
+    ],
+)
+def test_expected_figures_are_held_against_a_file(
+    file: Write, run: Run, tmp_path: Path, cublas: float, own: float, code: int, verdicts: Any
+) -> None:
+    new = file("new.csv", rows())
+    rate = next(one.gflops for one in read(Path(new)) if one.variant == "own" and one.m == 64)
+    expect = tmp_path / "expect.toml"
+    expect.write_text(EXPECT.format(cublas=cublas, own=own * rate))
+    done, out, _ = run(str(expect), new, "--format", "json")
+    report = json.loads(out)
+    assert (done, [one["verdict"] for one in report["points"]]) == (code, verdicts)
+    assert report["notes"] == [f"7 points of {new} are not expected"]
+
+
+def test_an_unmet_expectation_is_shown_with_what_was_expected(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    expect = tmp_path / "expect.toml"
+    expect.write_text(EXPECT.format(cublas=90, own=1))
+    out = run(str(expect), file("new.csv", rows()))[1]
+    assert "median_us 100.45; expected 85.5 to 91.8" in out
+    assert "same: " not in out
+
+
+def test_the_h200s_own_figures_are_what_is_expected_of_one(run: Run) -> None:
+    h200 = Path(__file__).parents[3] / "results" / "h200"
+    code, out, _ = run(str(h200 / "expect.toml"), str(h200 / "compare.csv"), "--strict")
+    assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 5 points 5 same")
+    assert "same: 5 points within their tolerances" in out
+
+
+def test_an_expected_point_that_is_not_there_is_missing(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    expect = tmp_path / "expect.toml"
+    expect.write_text(EXPECT.format(cublas=100, own=1).replace("size = 64", "size = 4096"))
+    code, out, _ = run(str(expect), file("new.csv", rows()), "--strict", "--only", "cublas")
+    assert code == 3
+    assert "missing (2): cublas at 4096" in out
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("expect", "expected", "has no [[expect.point]]"),
+        ("size = 64\n", "", "'size' is missing"),
+        ("value = 100", "value = -1", "no positive number"),
+        ('"gflops"', '"gflop"', "did you mean 'gflops'?"),
+        ('lower = "5%"', 'lower = "5"', "is no share"),
+        ('lower = "5%"', "lower = 1.5", "is no share"),
+        ("upper = 0.02", "uper = 0.02", "did you mean 'upper'?"),
+        ("size = 64", 'size = "64,128"', "more than one"),
+        ('variant = "cublas"\n', 'variant = "cublas"\ntile = 16\ncolour = 1\n', "'colour'"),
+        ("[expect]", "[expect", "is not TOML"),
+        ("NVIDIA H200", "NVIDIA A100", "--ignore-device"),
+    ],
+)
+def test_bad_expectations_are_one_line_and_exit_2(
+    file: Write, run: Run, tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    expect = tmp_path / "expect.toml"
+    good = EXPECT.format(cublas=100, own=1)
+    assert before in good
+    expect.write_text(good.replace(before, after))
+    code, _, err = run(str(expect), file("new.csv", rows()))
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert said in err
+
+
+def test_an_expectation_that_fits_several_points_is_refused(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    expect = tmp_path / "expect.toml"
+    expect.write_text(EXPECT.format(cublas=100, own=1))
+    tiled = [replace(rows()[0], tile=tile) for tile in ("8", "16")]
+    code, _, err = run(str(expect), file("new.csv", tiled))
+    assert code == 2
+    assert "fits 2 points" in err
+    assert "such as cublas 16 at 64 float32" in err

@@ -1,0 +1,133 @@
+"""The inner loop, found in disassemblies of our own kernels that were recorded from nvdisasm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpubench.commands.explain.sass import InnerLoop, inner_loop
+
+RECORDED = Path(__file__).parent / "sass"
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / f"{name}.sass").read_text(encoding="utf-8")
+
+
+def loop_of(name: str, dtype: str) -> InnerLoop:
+    found = inner_loop(recorded(name), dtype)
+    assert found
+    return found
+
+
+def listing(*lines: str) -> str:
+    """Labels as they stand, instructions in nvdisasm's form."""
+    return "\n".join(
+        line if line.endswith(":") else f"        /*{index:04x}*/                   {line} ;"
+        for index, line in enumerate(lines)
+    )
+
+
+def test_the_unrolled_loop_of_a_shared_tile_is_found_with_its_accesses() -> None:
+    loop = loop_of("shared_tile-8-float32-sm_90", "float32")
+    # Two tiles of 8 along K: 16 multiply-adds, each element of B a load, four of A at a time.
+    assert (loop.instructions, loop.multiply_adds, loop.barriers) == (90, 16, 4)
+    assert loop.shared_loads == {"32": 16, "128": 4}
+    assert (loop.shared_stores, loop.global_loads) == ({"32": 4}, {"32": 4})
+    assert (loop.local_loads, loop.local_stores, loop.tensor, loop.async_copies) == (0, 0, 0, 0)
+    assert list(loop.opcodes.items())[:2] == [("LDS", 20), ("FFMA", 16)]
+    assert loop.multiply_add_share == 16 / 90
+
+
+def test_float64_counts_its_own_multiply_adds() -> None:
+    loop = loop_of("shared_tile-2-float64-sm_75", "float64")
+    assert (loop.multiply_adds, loop.barriers) == (8, 8)
+    assert loop.global_loads == {"64": 8}
+
+
+def test_integer_multiply_adds_are_told_from_moves_and_addresses() -> None:
+    loop = loop_of("register_tile-2-int32-sm_120", "int32")
+    assert (loop.multiply_adds, loop.global_loads) == (16, {"32": 16})
+    code = listing(
+        ".L_x_0:",
+        "IMAD R0, R1, R2, R0",
+        "IMAD R4, R5, R6, RZ",
+        "IMAD.MOV.U32 R7, RZ, RZ, R8",
+        "IMAD.WIDE R22, R29, R38, R2",
+        "BRA `(.L_x_0)",
+    )
+    of_all = inner_loop(code, "int32")
+    assert of_all
+    assert (of_all.multiply_adds, of_all.opcodes["IMAD"]) == (1, 4)
+
+
+def test_a_kernel_without_such_arithmetic_has_no_inner_loop() -> None:
+    assert inner_loop(recorded("shared_tile-8-float32-sm_90"), "float64") is None
+    assert inner_loop("", "float32") is None
+    assert inner_loop("no disassembly at all", "float32") is None
+
+
+def test_the_loop_with_the_most_multiply_adds_of_its_own_is_the_inner_one() -> None:
+    code = listing(
+        ".L_x_0:",  # the outer loop: one multiply-add of its own
+        "FFMA R0, R1, R2, R0",
+        ".L_x_1:",  # the inner loop
+        "FFMA R0, R1, R2, R0",
+        "FFMA R0, R1, R2, R0",
+        "@P0 BRA `(.L_x_1)",
+        "IADD3 R5, R5, 0x1, RZ",
+        "@!P1 BRA `(.L_x_0)",
+        ".L_x_2:",  # a remainder
+        "FFMA R0, R1, R2, R0",
+        "@P0 BRA `(.L_x_2)",
+        ".L_x_3:",
+        "BRA `(.L_x_3)",
+    )
+    loop = inner_loop(code, "float32")
+    assert loop
+    assert (loop.instructions, loop.multiply_adds) == (3, 2)
+
+
+def test_a_small_loop_within_does_not_count_for_the_loop_around_it() -> None:
+    code = listing(
+        ".L_x_0:",
+        *["FFMA R0, R1, R2, R0"] * 8,
+        ".L_x_1:",  # copies the next tile
+        "LDG.E R4, desc[UR8][R24.64]",
+        "STS [R30], R4",
+        "@P0 BRA `(.L_x_1)",
+        "@P1 BRA `(.L_x_0)",
+    )
+    loop = inner_loop(code, "float32")
+    assert loop
+    assert (loop.instructions, loop.multiply_adds, loop.global_loads) == (9, 8, {})
+
+
+def test_spills_widths_copies_and_matrix_instructions_are_counted() -> None:
+    code = listing(
+        ".L_x_0:",
+        "LDL.LU R4, [R1+0x10]",
+        "LDL.64 R4, [R1+0x18]",
+        "@!P0 STL [R1+0x10], R4",
+        "LDG.E.128.CONSTANT R4, desc[UR8][R24.64]",
+        "LDG.E.U8 R4, desc[UR8][R24.64]",
+        "LDGSTS.E.BYPASS.128 [R5], desc[UR8][R24.64]",
+        "UTMALDG.2D [UR8], [UR4]",
+        "HGMMA.64x128x8.F32.TF32 R24, gdesc[UR4], R24",
+        "FFMA2 R4, R6, R8, R4",
+        "BRA.U !UP0, `(.L_x_0)",
+    )
+    loop = inner_loop(code, "float32")
+    assert loop
+    assert (loop.local_loads, loop.local_stores) == (2, 1)
+    assert loop.global_loads == {"8": 1, "128": 1}
+    assert (loop.async_copies, loop.tensor, loop.multiply_adds) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_a_register_pair_in_brackets_is_no_width(width: int) -> None:
+    code = listing(".L_x_0:", f"LDS.{width} R4, [R24.X8]", "FFMA R0, R1, R2, R0", "BRA `(.L_x_0)")
+    loop = inner_loop(code, "float32")
+    assert loop
+    assert loop.shared_loads == {str(width): 1}

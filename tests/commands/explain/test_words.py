@@ -1,0 +1,199 @@
+"""What an explanation says, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_explanation import SPILLING, explained, loop, problem
+
+from gpubench.commands.explain.words import (
+    bound,
+    grid,
+    measured,
+    registers,
+    resident,
+    sentences,
+    time,
+    traffic,
+    warps,
+)
+from gpubench.commands.explain.words import loop as loop_words
+from gpubench.model import Resources
+
+
+def resources(used: int = 32, local: int = 0, spilled: int = 0, shared: int = 0) -> Resources:
+    return Resources(registers=used, local_bytes=local, spill_bytes=spilled, shared_bytes=shared)
+
+
+def grid_of(m: int, n: int, tile: int = 16, name: str = "shared_tile") -> str:
+    one = explained(name, tile, of=problem(m, n))
+    return grid(one.waves, one.occupancy)
+
+
+def test_more_accumulators_than_registers_are_told_with_the_bytes() -> None:
+    assert registers(explained("register_tile", 16, resources=SPILLING)).startswith(
+        "256 accumulators do not fit 255 registers: 1248 bytes a thread go to local memory"
+    )
+
+
+def test_float64_takes_two_registers_each() -> None:
+    one = explained("register_tile", 12, of=problem(dtype="float64"), resources=SPILLING)
+    assert registers(one).startswith(
+        "144 accumulators of 2 registers each do not fit 255 registers: 1248 bytes"
+    )
+
+
+def test_accumulators_that_would_fit_alone_are_not_blamed_alone() -> None:
+    one = explained("register_tile", 14, resources=resources(255, 64, 64))
+    assert registers(one).startswith(
+        "196 accumulators and what else a thread needs do not fit 255 registers: 64 bytes"
+    )
+
+
+def test_large_blocks_leave_a_thread_fewer_registers() -> None:
+    one = explained("shared_tile", 32, resources=resources(64, 8, 8))
+    assert "do not fit 64 registers, the most that 1024 threads a block leave each" in registers(
+        one
+    )
+
+
+def test_a_compiler_that_gave_up_is_told() -> None:
+    one = explained("register_tile", 32, resources=resources(32, 7120, 17312))
+    assert registers(one).endswith("the compiler used only 32.")
+
+
+def test_local_arrays_are_no_spills() -> None:
+    assert registers(explained(resources=resources(40, 64))).startswith("Nothing spills, yet 64")
+
+
+def test_what_fits_is_told_too() -> None:
+    one = explained("register_tile", 8, resources=resources(120))
+    assert registers(one) == "Nothing spills: 64 accumulators a thread fit into its 120 registers."
+    assert (
+        registers(explained()) == "Nothing spills: a thread has one accumulator, and 32 registers."
+    )
+
+
+def test_lanes_that_idle_are_counted() -> None:
+    assert warps(explained("naive", 3)) == (
+        "9 threads a block are no whole warps: 23 of 32 lanes idle."
+    )
+    assert warps(explained("naive", 1)).startswith("1 thread a block is no whole warp")
+    assert warps(explained("naive", 16)) == ""
+
+
+def test_what_limits_occupancy_is_named() -> None:
+    assert resident(explained("register_tile", 16, resources=SPILLING)) == (
+        "Registers allow no more than 4 blocks of 64 threads a multiprocessor: 8 of 64 warps, so "
+        "latency must be hidden by independent instructions within a warp."
+    )
+    shared = explained("shared_tile", 8, resources=resources(shared=40_000))
+    assert resident(shared).startswith("Shared memory allows no more than 5 blocks of 64 threads")
+    assert resident(explained()).startswith("Occupancy is full: 8 blocks of 256 threads")
+    assert resident(explained("naive", 1)).startswith("The block slots allow no more than 32")
+
+
+def test_a_block_that_is_too_large_is_told() -> None:
+    assert resident(explained("naive", 32, resources=resources(65))) == (
+        "It cannot be launched: a block is too large for registers of a multiprocessor."
+    )
+
+
+def test_idle_multiprocessors_are_counted() -> None:
+    one = explained("register_tile", 16, of=problem(512, 512), resources=SPILLING)
+    assert grid(one.waves, one.occupancy) == (
+        "16 blocks for 132 multiprocessors: 116 of them have nothing to do."
+    )
+
+
+def test_waves_are_told_with_their_tail() -> None:
+    assert grid_of(1024, 1024) == (
+        "4,096 blocks are 3.88 waves: after 3 full ones, the last leaves 12 % of the GPU's places "
+        "empty."
+    )
+    assert grid_of(1024, 272) == (
+        "1,088 blocks are 1.03 waves: after 1 full one, the last leaves 97 % of the GPU's places "
+        "empty."
+    )
+    assert grid_of(16 * 1056, 16) == (
+        "All 1,056 blocks are resident at once on 132 multiprocessors, where 1,056 would fit."
+    )
+    assert grid_of(16 * 2112, 16) == "2,112 blocks are 2 full waves."
+    assert "the tail does not matter" in grid_of(8192, 8192)
+    assert grid_of(16 * 133, 16).endswith("the busiest get 2, the average 1.0.")
+
+
+def test_the_bound_says_on_which_side_of_the_ridge_the_problem_lies() -> None:
+    assert "lie above the ridge of 13.9: arithmetic is its bound" in bound(explained())
+    thin = explained("naive", 16, of=problem(4096, 1, 4096))
+    assert "lie below the ridge of 13.9: memory is its bound" in bound(thin)
+
+
+def test_the_kernels_own_traffic_is_held_against_the_ridge() -> None:
+    assert "55.8 times too few for the peak" in traffic(explained("naive"))
+    assert "no slower" in traffic(explained("register_tile", 64))
+
+
+def test_where_memory_is_the_bound_traffic_is_held_against_what_must_move() -> None:
+    thin = problem(4096, 1, 4096)
+    assert "2.0 times the bytes that must move" in traffic(explained("naive", 16, of=thin))
+    assert "hardly more than must move" in traffic(explained("register_tile", 64, of=thin))
+
+
+def test_where_memory_is_the_bound_nothing_is_said_of_the_peak() -> None:
+    one = explained("naive", 16, of=problem(4096, 1, 4096), inner_loop=loop(64, 16))
+    assert loop_words(one) == "16 of the inner loop's 64 instructions are multiply-adds."
+
+
+def test_the_inner_loop_is_told_with_what_it_allows() -> None:
+    one = explained(inner_loop=loop(64, 16, shared_loads={"32": 16, "128": 4}))
+    assert loop_words(one) == (
+        "16 of the inner loop's 64 instructions are multiply-adds, 0.8 for each load from shared "
+        "memory: at one instruction a clock and scheduler, 25 % of the peak at the most."
+    )
+    assert "enough for the peak" in loop_words(explained(inner_loop=loop(64, 63)))
+    assert "reads local memory 91 times and writes it 43 times" in loop_words(
+        explained(inner_loop=loop(493, 256, local_loads=91, local_stores=43))
+    )
+    assert loop_words(explained(inner_loop=loop(64, 0, tensor=8))).startswith(
+        "The inner loop has 8 matrix instructions among 64"
+    )
+
+
+def test_a_peak_of_units_that_the_loop_does_not_use_is_called_that() -> None:
+    one = explained(of=problem(dtype="float64"), inner_loop=loop(64, 16))
+    assert "(that of the tensor cores, which it does not use)" in loop_words(one)
+
+
+def test_a_measured_time_is_held_against_the_bound() -> None:
+    one = explained(measured_us=242.0)
+    assert measured(one) == (
+        "Measured: 0.242 ms, 7.54 times the bound: 13.3 % of what the GPU could do."
+    )
+    assert measured(explained()) == ""
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    said = sentences(explained(architecture="sm_107"))
+    assert said == ["Nothing spills: a thread has one accumulator, and 32 registers."]
+
+
+def test_every_sentence_is_one() -> None:
+    one = replace(
+        explained("register_tile", 16, resources=SPILLING, inner_loop=loop(493, 256)),
+        measured_us=776.0,
+    )
+    said = sentences(one)
+    assert len(said) == 7
+    for sentence in said:
+        assert sentence[0].isupper() or sentence[0].isdigit()
+        assert sentence.endswith(".")
+        assert "  " not in sentence
+
+
+@pytest.mark.parametrize(
+    ("time_us", "text"), [(0.000203, "0.000203 µs"), (8.02, "8.02 µs"), (32.1, "0.0321 ms")]
+)
+def test_times_are_read_easily(time_us: float, text: str) -> None:
+    assert time(time_us) == text

@@ -1,0 +1,134 @@
+"""A pair of files to change into a kernel of one's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpubench.backends.cuda.compile import compile_instance, instance
+from gpubench.commands.new_kernel.run import is_whole, write_pair
+from gpubench.errors import UsageError
+from gpubench.model import CudaVariant, Problem, Tile, Variant
+from gpubench.plan.registry import choose, of_op, variants
+
+SOURCES = [variant for variant in variants() if isinstance(variant, CudaVariant)]
+PROBLEM = Problem(op="gemm", m=100, n=70, k=30, dtype="float32")
+
+
+def written(folder: Path, name: str = "mine", like: str | None = None) -> CudaVariant:
+    write_pair(name, None, like, folder, force=False)
+    (found,) = choose("gemm", "cuda", [name], folder)
+    assert isinstance(found, CudaVariant)
+    return found
+
+
+def refusal(
+    folder: Path, name: str = "mine", op: str | None = None, like: str | None = None
+) -> str:
+    with pytest.raises(UsageError) as caught:
+        write_pair(name, op, like, folder, force=False)
+    return str(caught.value)
+
+
+def code_of(variant: CudaVariant) -> str:
+    """The source without its lesson, the kernel's name left out."""
+    lines = variant.source.read_text().splitlines()
+    code = "\n".join(line for line in lines if "//" not in line)
+    return re.sub(rf"\b{variant.name}\b", "NAME", code)
+
+
+def test_the_pair_is_the_plainest_kernel_under_the_new_name(tmp_path: Path) -> None:
+    mine = written(tmp_path)
+    naive = of_op("gemm")["naive"]
+    assert isinstance(naive, CudaVariant)
+    assert mine.source == tmp_path / "gemm" / "mine.cu"
+    assert code_of(mine) == code_of(naive)
+    assert mine.path.read_text().count("naive") == 1
+    assert mine.after == "naive"
+    tile = Tile((16,))
+    assert mine.launch(tile, PROBLEM) == naive.launch(tile, PROBLEM)
+
+
+def test_the_pair_compiles_without_a_gpu(tmp_path: Path) -> None:
+    mine = written(tmp_path)
+    compiled = compile_instance(mine.source, instance(mine, Tile((16,)), "float32"), "sm_90")
+    assert "mine" in compiled.symbol
+
+
+def test_the_lesson_and_the_idea_are_left_to_fill_in(tmp_path: Path) -> None:
+    mine = written(tmp_path, like="shared_tile")
+    lesson = mine.source.read_text().partition("template")[0].splitlines()
+    assert lesson[0] == "// mine: what it teaches, in a line."
+    assert "One change against `shared_tile`" in lesson[2]
+    assert mine.idea == "what mine teaches, in a line"
+    assert mine.path.read_text().startswith('"""mine: what it does, in a line."""\n')
+
+
+@pytest.mark.parametrize("start", SOURCES, ids=lambda one: f"{one.op}-{one.name}")
+def test_every_kernel_that_stands_alone_may_be_the_start(tmp_path: Path, start: Variant) -> None:
+    assert isinstance(start, CudaVariant)
+    if not is_whole(start):
+        assert "includes files beside it" in refusal(tmp_path, op=start.op, like=start.name)
+        return
+    write_pair("mine", start.op, start.name, tmp_path, force=False)
+    mine = of_op(start.op, tmp_path)["mine"]
+    assert isinstance(mine, CudaVariant)
+    assert code_of(mine) == code_of(start)
+    assert (mine.dtypes, mine.tiles.default) == (start.dtypes, start.tiles.default)
+    assert (mine.after, mine.idea) == (start.name, "what mine teaches, in a line")
+
+
+def test_the_next_commands_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "my kernels"
+    written(folder)
+    out = capsys.readouterr().out.splitlines()
+    assert out[:2] == [f"{folder}/gemm/mine.cu", f"{folder}/gemm/mine.py"]
+    assert out[-1].strip().startswith(f"gpubench sweep --kernels '{folder}' --variants naive,mine")
+
+
+def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
+    (tmp_path / "gemm").mkdir()
+    (tmp_path / "gemm" / "mine.py").write_text("precious")
+    assert "mine.py exists; --force overwrites it" in refusal(tmp_path)
+    assert [path.name for path in (tmp_path / "gemm").iterdir()] == ["mine.py"]
+    assert (tmp_path / "gemm" / "mine.py").read_text() == "precious"
+    write_pair("mine", None, None, tmp_path, force=True)
+    assert "mine" in of_op("gemm", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "Mine", "2nd", "a-b", "../mine", "a b", "mine.cu", "_x"])
+def test_a_name_that_is_no_identifier_is_refused(tmp_path: Path, name: str) -> None:
+    assert "cannot name a kernel, which is lower-case letters" in refusal(tmp_path, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["double", "template", "xor"])
+def test_a_word_of_cpp_is_refused(tmp_path: Path, name: str) -> None:
+    assert "a word of C++" in refusal(tmp_path, name)
+
+
+def test_a_name_of_ours_is_refused(tmp_path: Path) -> None:
+    assert "already" in refusal(tmp_path, "cublas")
+
+
+def test_a_start_that_is_not_there_or_no_source_gives_the_nearest(tmp_path: Path) -> None:
+    assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
+    assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
+    assert "did you mean 'gemv_t'" in refusal(tmp_path, op="gemv_x")
+
+
+def test_a_source_that_includes_its_neighbours_does_not_stand_alone(tmp_path: Path) -> None:
+    mine = written(tmp_path)
+    assert is_whole(mine)
+    for line in ("#include <mma.h>", '// #include "tile.cuh"'):
+        mine.source.write_text(f"{line}\n")
+        assert is_whole(mine)
+    mine.source.write_text('// lesson\n #  include "../tile.cuh"\n')
+    assert not is_whole(mine)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot write" in refusal(tmp_path / "file")

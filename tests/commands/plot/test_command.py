@@ -1,0 +1,100 @@
+"""`gpubench plot`, from flags to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import COMPARE, SWEEP
+
+from gpubench.commands.plot.run import chosen, provenance, run_plot
+from gpubench.errors import UsageError
+from gpubench.row import read
+
+NOTHING: dict[str, Any] = {
+    "sizes": None,
+    "dtypes": None,
+    "variants": None,
+    "experiments": None,
+    "theme": None,
+    "bandwidth_gbytes_per_s": None,
+    "force": False,
+}
+
+
+def plot(*files: Path, kind: str = "auto", output: Path | None = None, **flags: Any) -> None:
+    run_plot(files, kind, output, **(NOTHING | flags))
+
+
+def test_a_picture_is_named_after_file_and_kind_and_says_what_it_is_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plot(SWEEP, sizes="1024")
+    assert capsys.readouterr().out == "sweep-tiles.svg\n"
+    drawn = Path("sweep-tiles.svg").read_text()
+    assert provenance("tiles", [SWEEP]) in drawn
+    assert "gemm 1024 float32" in drawn
+    assert "gemm 2048 float32" not in drawn
+
+
+def test_an_existing_picture_needs_force(tmp_path: Path) -> None:
+    path = tmp_path / "mine.svg"
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="--force"):
+        plot(SWEEP, output=path)
+    assert path.read_text() == "mine"
+    plot(SWEEP, output=path, force=True)
+    assert path.read_text() != "mine"
+
+
+def test_only_the_comparison_of_reproduce_is_drawn_as_published(tmp_path: Path) -> None:
+    theirs = tmp_path / "reproduce.csv"
+    theirs.write_text(
+        "experiment,series,label,column,figure,published,measured\n"
+        "one,a,1,x,ms,2,1\none,a,2,x,ms,3,1\nother,b,1,x,ms,2,1\n"
+    )
+    plot(theirs, output=tmp_path / "both.svg")
+    assert "other: b" in (tmp_path / "both.svg").read_text()
+    plot(theirs, output=tmp_path / "one.svg", experiments="one")
+    assert "other: b" not in (tmp_path / "one.svg").read_text()
+    with pytest.raises(UsageError, match=r"unknown experiment 'on'; .*one"):
+        plot(theirs, output=tmp_path / "none.svg", experiments="on")
+    for files in ((theirs, SWEEP), (SWEEP,)):
+        with pytest.raises(UsageError, match="'gpubench reproduce' writes"):
+            plot(*files, kind="published", output=tmp_path / "none.svg")
+    with pytest.raises(UsageError, match="'gpubench reproduce' writes"):
+        plot(theirs, kind="tiles", output=tmp_path / "none.svg")
+
+
+def test_flags_choose_rows() -> None:
+    rows = read(COMPARE)
+    files = [(COMPARE, rows)]
+    ((_, some),) = chosen(files, "1024,2048", "float64", "naive, cublas")
+    assert {(row.size, row.dtype, row.variant) for row in some} == {
+        (size, "float64", variant) for size in ("1024", "2048") for variant in ("naive", "cublas")
+    }
+    assert chosen(files, None, None, None) == files
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((("1000"), None, None), "--sizes: no row has 1000; there are 256, 512, 1024, 2048, 4096"),
+        ((None, "float23", None), "--dtypes: unknown dtype 'float23'; did you mean 'float32'"),
+        ((None, None, "naif"), "--variants: unknown variant 'naif'; did you mean 'naive'"),
+    ],
+)
+def test_a_flag_that_no_row_has_is_refused(flags: tuple[Any, Any, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        chosen([(COMPARE, read(COMPARE))], *flags)
+
+
+def test_provenance_changes_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.csv"
+    path.write_text("one")
+    before = provenance("tiles", [path])
+    path.write_text("other")
+    assert before.startswith("tiles of sweep.csv (sha256 ")
+    assert provenance("tiles", [path]) != before

@@ -1,0 +1,192 @@
+"""The page of `gpubench report`: whole, sound, and nobody's markup but ours.
+
+What a browser does with it, tests/browser/check_report.py looks at.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from samples import COMPARE, SWEEP, curve, sample
+
+from gpubench.commands.report.page import page, run_report
+from gpubench.commands.report.pictures import inline
+from gpubench.errors import UsageError
+from gpubench.model import Status
+from gpubench.row import Row, read
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+ATTACK = "</svg></td><script>steal()</script><img src=x onerror=steal()>\" onload='steal()"
+
+
+class Outline(HTMLParser):
+    """Every element with its attributes; fails where an end does not match a beginning."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: Counter[str] = Counter()
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts[data.strip()] += 1
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def of(*rows: Row) -> str:
+    return page([(Path("file.csv"), rows)])
+
+
+@pytest.fixture(scope="module")
+def h200() -> str:
+    return page([(path, read(path)) for path in (SWEEP, COMPARE)])
+
+
+def test_the_page_of_the_h200_is_sound_and_small(h200: str) -> None:
+    outline = Outline(h200)
+    assert len(h200.encode()) < 2_000_000
+    assert outline.all("html")[0]["lang"] == "en"
+    assert len(outline.all("svg")) > 3
+    rows = read(SWEEP) + read(COMPARE)
+    assert outline.texts[f"{sum(row.status == Status.OK for row in rows):,}"] >= 1
+
+
+def test_the_page_asks_the_network_for_nothing(h200: str) -> None:
+    outline = Outline(h200)
+    for _, attributes in outline.elements:
+        for name in ("src", "href", "xlink:href", "data", "action", "srcset"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,"))
+    (policy,) = (one for one in outline.all("meta") if "http-equiv" in one)
+    assert str(policy["content"]).startswith("default-src 'none'")
+    assert "@import" not in h200
+    assert not re.search(r"url\((?!#)", h200)
+
+
+def test_only_the_pages_own_script_may_run(h200: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", h200, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in h200
+    assert not re.search(r"\son[a-z]+=", h200)
+
+
+def test_what_screen_readers_need_is_there(h200: str) -> None:
+    outline = Outline(h200)
+    ids = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in outline.elements:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert attributes.get(name, ids[0]) in ids
+    assert {one.get("scope") for one in outline.all("th")} == {"col", "row"}
+    assert len(outline.all("caption")) == len(outline.all("table")) == 3
+    assert all(one["role"] == "img" and one["aria-label"] for one in outline.all("svg"))
+    assert outline.all("a")[0] == {"class": "skip", "href": "#content"}
+    assert "content" in ids
+    fields = len(outline.all("input")) + len(outline.all("select"))
+    assert len(outline.all("label")) == fields
+
+
+def test_markup_from_a_file_is_text() -> None:
+    rows = [
+        replace(row, variant=ATTACK, device=ATTACK, library=ATTACK, driver=ATTACK)
+        for row in curve("naive", (8, 4, 6, 7), percent_of_blas=10.0, percent_of_peak=10.0)
+    ]
+    failed = replace(rows[0], tile="16", status="error", reason=ATTACK, median_us=None)
+    text = page([(Path(f"{ATTACK}.csv".replace("/", "")), [*rows, failed])])
+    outline = Outline(text)
+    assert len(outline.all("script")) == 1
+    assert outline.all("img") == []
+    assert not [one for _, one in outline.elements if {"onerror", "onload"} & one.keys()]
+    assert outline.texts[ATTACK] >= len(rows)
+
+
+def test_every_point_is_a_row_and_every_failure_has_its_reason() -> None:
+    skipped = replace(
+        sample(tile="33"), status="skipped", reason="too many threads", median_us=None
+    )
+    also = replace(skipped, tile="34")
+    wrong = replace(skipped, tile="8", status="wrong", reason="off by 1e3")
+    outline = Outline(of(*curve("naive", (8, 4, 6)), skipped, also, wrong))
+    names = outline.texts
+    assert names["naive"] >= 3
+    assert names["33..34"] == 1
+    assert names["too many threads"] == names["off by 1e3"] == 1
+    marked = [one for tag, one in outline.elements if tag == "tr" and one.get("class")]
+    assert [one["class"] for one in marked] == ["best", "best", "bad"]
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    plain, rich = Outline(of(sample())), Outline(of(sample(registers=40, cache="cold")))
+    assert plain.texts["registers"] == rich.texts["registers"] - 1 == 1  # what columns mean stays
+    assert plain.texts["cache"] == rich.texts["cache"]
+
+
+def test_a_file_of_failures_alone_is_a_page_too() -> None:
+    outline = Outline(of(replace(sample(), status="error", reason="no luck", median_us=None)))
+    assert outline.texts["no luck"] == 1
+    assert outline.all("svg") == []
+
+
+def test_files_of_several_devices_are_overlaid_and_told_apart() -> None:
+    rows = curve("naive", (8, 4, 6))
+    text = page(
+        [
+            (Path("a.csv"), rows),
+            (Path("b.csv"), [replace(row, device="Other GPU") for row in rows]),
+        ]
+    )
+    outline = Outline(text)
+    assert len(outline.all("svg")) == 1
+    assert outline.texts["gemm on Fake GPU and Other GPU"] == 2
+    assert outline.texts["b.csv"] >= 1
+
+
+def test_no_rows_are_nothing_to_report() -> None:
+    with pytest.raises(UsageError, match="no file has a row"):
+        page([(Path("file.csv"), [])])
+
+
+def test_a_page_that_is_there_needs_force(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "report.html"
+    run_report([SWEEP], target, bandwidth_gbytes_per_s=None, force=False)
+    assert capsys.readouterr().out.replace("\n", "") == str(target)
+    with pytest.raises(UsageError, match="--force overwrites it"):
+        run_report([SWEEP], target, bandwidth_gbytes_per_s=None, force=False)
+
+
+def test_a_picture_in_the_page_takes_the_pages_ink_and_ids_of_its_own() -> None:
+    drawing = (
+        '<?xml version="1.0"?><svg width="1"><metadata>m</metadata><path id="a" '
+        'style="fill: #797979"/><use xlink:href="#a" clip-path="url(#b)"/>'
+        "<text>#797979</text></svg>"
+    )
+    assert inline(drawing, "p0", 'a "label"') == (
+        '<svg role="img" aria-label="a &#34;label&#34;" width="1"><path id="p0-a" '
+        'style="fill: currentColor"/><use xlink:href="#p0-a" clip-path="url(#p0-b)"/>'
+        "<text>#797979</text></svg>"
+    )

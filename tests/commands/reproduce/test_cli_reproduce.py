@@ -1,0 +1,193 @@
+"""`gpubench reproduce` as a user runs it: in a process of its own, without a GPU."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import gpubench
+from gpubench.row import read
+
+TIMEOUT_S = 60
+
+MINE = """
+title = "Two loops"
+source = "A user"
+
+[[device]]
+name = "A laptop of 2009"
+
+[[sweep]]
+device = "cpu"
+variants = ["cpu_naive", "cpu_blas"]
+sizes = [32]
+dtypes = ["float64"]
+cache = "hot"
+rounds = 1
+
+[[sweep]]
+device = "cuda"
+variants = ["naive"]
+sizes = [32]
+tiles = [16]
+
+[[series]]
+name = "loop and BLAS"
+figure = "ms"
+device = "A laptop of 2009"
+axis = "variant"
+where = { size = 32, cache = "hot", tile = "" }
+published = { cpu_blas = 1.25, cpu_naive = 2.5 }
+rules = [{ rule = "minimum-at", at = "cpu_blas" }]
+
+[[series]]
+name = "naive"
+figure = "ms"
+device = "A laptop of 2009"
+axis = "tile"
+where = { variant = "naive" }
+published = { 16 = 0.5 }
+"""
+
+STARTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from gpubench.cli import main
+main()
+"""
+"""A shell may start its background jobs with SIGINT ignored; this does not."""
+
+
+@pytest.fixture(autouse=True)
+def findable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run in other folders, and must find the package under test."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.toml").write_text(MINE)
+    return tmp_path
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", STARTED, "reproduce", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    with start(folder, *arguments) as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    return process.returncode, out, err
+
+
+def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Path) -> None:
+    code, out, err = run(folder, "mine.toml", "--device", "cpu", "-o", "out")
+    assert code == 0
+    assert "mine: Two loops" in out
+    assert "1.25" in out
+    assert "minimum at cpu_blas: measured at cpu_blas, published at cpu_blas" in out
+    assert "left out, as it needs an NVIDIA GPU: naive (--device cpu was asked for)" in out
+    assert out.splitlines()[-1] == "out/reproduce.md"
+    assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float64)" in err
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        *("mine.csv", "reproduce.csv", "reproduce.md"),
+    ]
+    rows = {one.variant: one for one in read(folder / "out" / "mine.csv")}
+    assert {name: one.status for name, one in rows.items()} == {"cpu_naive": "ok", "cpu_blas": "ok"}
+    assert rows["cpu_naive"].rounds == 1
+    with (folder / "out" / "reproduce.csv").open(newline="", encoding="utf-8") as file:
+        lines = {line["label"]: line for line in csv.DictReader(file)}
+    assert float(lines["cpu_blas"]["measured"]) * 1e3 == pytest.approx(rows["cpu_blas"].median_us)
+    assert float(lines["cpu_blas"]["ratio"]) == pytest.approx(
+        1250 / (rows["cpu_blas"].median_us or 0)
+    )
+    assert (lines["16"]["published"], lines["16"]["measured"]) == ("0.5", "")
+    assert "shape holds" in (folder / "out" / "reproduce.md").read_text(encoding="utf-8")
+
+
+def test_an_earlier_run_is_kept_unless_forced(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "reproduce.md").write_text("precious")
+    code, out, err = run(folder, "mine.toml", "--device", "cpu", "-o", "out")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        "gpubench: --output: out/reproduce.md exists; --force overwrites it"
+    ]
+    assert run(folder, "mine.toml", "--device", "cpu", "-o", "out", "--force")[0] == 0
+
+
+def test_without_an_output_it_goes_under_results(folder: Path) -> None:
+    code, out, _ = run(folder, "mine.toml", "--rounds", "2", "--budget", "1")
+    assert code == 0
+    last = Path(out.splitlines()[-1])
+    assert last.parts[0] == "results"
+    assert last.parts[1].endswith("-reproduce")
+    assert {one.rounds for one in read(folder / last.parent / "mine.csv")} == {2}
+
+
+def test_the_list_measures_nothing(folder: Path) -> None:
+    code, out, err = run(folder, "--list", "p100-tiles", "mine.toml")
+    assert (code, err) == (0, "")
+    assert "p100-tiles" in out
+    assert "Tesla P100-SXM2-16GB" in out
+    assert "A laptop of 2009" in out
+    assert [path.name for path in folder.iterdir()] == ["mine.toml"]
+
+
+REFUSED = {
+    "unknown experiment": (("p100-tile",), "did you mean 'p100-tiles'"),
+    "missing file": (("nowhere.toml",), "cannot read nowhere.toml"),
+    "gpu that is not there": (("mine.toml", "--device", "cuda"), "CUDA"),
+    "device nobody knows": (("mine.toml", "--device", "tpu"), "auto, cpu, cuda"),
+    "bad rounds": (("mine.toml", "--rounds", "0"), "--rounds"),
+    "bad budget": (("mine.toml", "--budget", "x"), "--budget"),
+    "output in a file": (("mine.toml", "--device", "cpu", "-o", "/dev/null/x"), "--output"),
+    "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
+    "listing a bad file": (("--list", "bad.toml"), "bad.toml: 'title' is missing"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(folder: Path, case: str) -> None:
+    (folder / "bad.toml").write_text("sweep = 3\n")
+    arguments, why = REFUSED[case]
+    code, out, err = run(folder, *arguments)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("gpubench: ")
+    assert why in err
+    assert sorted(path.name for path in folder.iterdir()) == ["bad.toml", "mine.toml"]
+
+
+def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
+    text = MINE.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
+    (folder / "mine.toml").write_text(text.replace('dtypes = ["float64"]\n', ""))
+    partial = folder / "out" / "mine.sweep-1.csv.partial"
+    with start(folder, "mine.toml", "--device", "cpu", "-o", "out") as process:
+        until = time.monotonic() + TIMEOUT_S
+        while not (partial.exists() and len(partial.read_text().splitlines()) >= 5):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted: what was measured is kept" in err
+    assert out.splitlines()[-1] == "out/reproduce.md"
+    assert 3 <= len(read(folder / "out" / "mine.csv")) < 384
+    assert not partial.exists()

@@ -1,0 +1,247 @@
+"""Tables of an experiment, for the terminal and as markdown."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from fakes import CPU, series
+from rich.console import Console
+
+from gpubench.commands.reproduce.experiment_file import read_experiment, shipped
+from gpubench.commands.reproduce.experiments import Experiment, points_of
+from gpubench.commands.reproduce.grids import (
+    Grid,
+    as_markdown,
+    as_renderable,
+    failures,
+    grids,
+    number_of_digits,
+)
+from gpubench.commands.reproduce.measure import Reproduction
+from gpubench.commands.reproduce.side_by_side import side_by_side
+from gpubench.measure.rows import row
+from gpubench.model import CudaVariant, Device, Measurement, Point, Resources, Scope, Status
+from gpubench.row import Row
+
+GPU = Device(
+    backend="cuda",
+    name="NVIDIA H200",
+    compute_capability=(9, 0),
+    multiprocessors=132,
+    sm_clock_mhz=1980.0,
+    l2_bytes=62914560,
+    facts={
+        "registers_per_block": 65536,
+        "shared_memory_per_block_bytes": 49152,
+        "constant_memory_bytes": 65536,
+        "global_memory_bytes": 150109880320,
+        "threads_per_block": 1024,
+        "threads_per_multiprocessor": 2048,
+    },
+)
+
+
+def time_us(point: Point) -> float:
+    """Fastest at tile 8; twice the time end to end; the CPU's loop a thousandth as fast."""
+    edge = point.tile.block[0] if point.tile else 8
+    slower = 1000 if point.variant.name == "cpu_naive" else 1
+    copies = 2 if point.scope == Scope.END_TO_END else 1
+    return slower * copies * (1 + abs(edge - 8)) * point.problem.flops / 1e7
+
+
+def measured_row(point: Point) -> Row:
+    variant, tile = point.variant, point.tile
+    resources = launch = None
+    if isinstance(variant, CudaVariant) and tile:
+        resources = Resources(registers=255, local_bytes=440, spill_bytes=440, shared_bytes=2048)
+        launch = variant.launch(tile, point.problem)
+    measurement = Measurement(
+        point=point,
+        status=Status.OK,
+        max_relative_error=1.2345e-8,
+        series=series(time_us(point)),
+        resources=resources,
+        launch=launch,
+    )
+    return row(measurement, GPU if variant.backend == "cuda" else CPU, "abc")
+
+
+def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
+    """What a run would leave, without one."""
+    sweeps = experiment.sweeps_for(gpu=gpu)
+    points = points_of(replace(experiment, sweeps=tuple(sweeps)))
+    return Reproduction(
+        experiment=experiment,
+        rows=[measured_row(point) for point in points],
+        devices=(GPU, CPU) if gpu else (CPU,),
+        interrupted=False,
+    )
+
+
+def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, Grid]:
+    experiment = read_experiment(shipped()[name])
+    ran = as_if_run(experiment, gpu=gpu)
+    found = grids(ran, side_by_side(experiment, ran.rows), whole=whole)
+    return {grid.title: grid for grid in found}
+
+
+def printed(grid: Grid, width: int = 80) -> str:
+    screen = Console(width=width, no_color=True, file=io.StringIO())
+    with screen.capture() as captured:
+        screen.print(as_renderable(grid, screen.width))
+    return captured.get()
+
+
+NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_figure_is_cut_in_80_columns(name: str, gpu: bool) -> None:
+    found = tables_of(name, gpu=gpu)
+    assert found
+    for grid in found.values():
+        text = printed(grid)
+        assert max(map(len, text.splitlines())) <= 80
+        words = [word for row in grid.rows for cell in row for word in cell.split()]
+        assert [word for word in words if word not in text] == []
+        assert "…" not in text
+
+
+def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
+    grid = tables_of("p100-tiles")["register_tile: T×T elements a thread, 8×8 threads a block (ms)"]
+    assert grid.columns == (
+        *("tile", "published", "measured", "ratio", "kernel"),
+        *("registers", "local bytes", "blocks"),
+    )
+    by_tile = {row[0]: row[1:] for row in grid.rows}
+    assert by_tile["8"][:4] == ("2.077536", "0.1074", "19.3", "0.05369")
+    assert by_tile["16"][-3:] == ("255", "440", "16")
+    assert grid.below[0] == "shape holds: minimum at 4 or 8: measured at 8, published at 8"
+
+
+def test_figures_are_measured_besides_where_none_was_published() -> None:
+    grid = tables_of("blog-2009")["shared_tile 16 over the CPU loop (times as fast)"]
+    assert [row[:2] for row in grid.rows] == [
+        ("1000", ""),
+        ("1024", "48"),
+        ("2000", ""),
+        ("2048", "370"),
+    ]
+    assert all(row[2] for row in grid.rows)
+    assert grid.columns[4:6] == ("× BLAS, one core", "× BLAS, all cores")
+
+
+def test_rates_are_percent_of_the_peak_then_and_now() -> None:
+    grid = tables_of("lecture-sdk")["cuBLAS (GFLOP/s)"]
+    then, now = (grid.columns.index(f"% of peak {when}") for when in ("then", "now"))
+    assert [row[then] for row in grid.rows] == ["", "", "33.3", "33.2"]
+    assert [row[now] for row in grid.rows] == ["14.9"] * 4
+
+
+def test_the_terminal_leaves_out_what_the_markdown_says_besides() -> None:
+    name = "cuBLAS (GFLOP/s)"
+    narrow, whole = (tables_of("lecture-sdk", whole=whole)[name] for whole in (False, True))
+    assert set(whole.columns) - set(narrow.columns) == {"operations", "ms", "second run", "its ms"}
+    assert whole.rows[3][1:5] == ("196,608,000", "0.064", "3,106.43", "0.063")
+
+
+def test_devices_stand_then_and_now() -> None:
+    grid = tables_of("lecture-sdk")["Devices then and now"]
+    assert grid.columns[-2:] == ("Tesla P100-PCIE-16GB", "NVIDIA H200")
+    rows = {row[0]: row[1:] for row in grid.rows}
+    assert rows["L2 cache, bytes"] == ("none", "786,432", "1,310,720", "4,194,304", "62,914,560")
+    assert rows["global memory, MiB"][-1] == "143,155"
+    assert rows["peak float32, TFLOP/s"] == ("", "", "3.52", "9.3", "66.91")
+    assert "Devices then" in tables_of("lecture-sdk", gpu=False)
+
+
+def test_without_a_gpu_the_published_figures_still_stand() -> None:
+    found = tables_of("p100-tiles", gpu=False)
+    naive = found["naive, 8×8 threads a block (ms)"]
+    assert (naive.columns, naive.rows) == (("tile", "published"), (("8", "3.006406"),))
+    stand_in = found["cpu_tile: T×T tiles in scratch memory, in place of a GPU (ms)"]
+    assert stand_in.columns == ("tile", "measured")
+    assert (
+        "shape not judged"
+        in found["shared_tile: T×T threads a block, one element each (ms)"].below[0]
+    )
+
+
+def test_what_stands_in_for_a_gpu_is_not_shown_beside_one() -> None:
+    assert not [title for title in tables_of("p100-tiles") if "in place of" in title]
+
+
+def test_markdown_is_a_pipe_table_with_its_verdicts() -> None:
+    grid = Grid(
+        title="T",
+        columns=("tile", "a|b"),
+        rows=(("1", "2.5"), ("16", "3")),
+        below=("shape holds: x",),
+    )
+    assert as_markdown(grid).splitlines() == [
+        "**T**",
+        "",
+        "| tile | a\\|b |",
+        "| --- | ---: |",
+        "| 1 | 2.5 |",
+        "| 16 | 3 |",
+        "",
+        "- shape holds: x",
+    ]
+
+
+def test_square_brackets_are_no_markup() -> None:
+    grid = Grid(title="[bold]T", columns=("code",), rows=(("C[i] += 1",),), below=("[x]",))
+    text = printed(grid)
+    for bracketed in ("[bold]T", "C[i] += 1", "[x]"):
+        assert bracketed in text
+
+
+def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
+    experiment = read_experiment(shipped()["p100-tiles"])
+    ran = as_if_run(experiment, gpu=True)
+    rows = [
+        replace(one, status="wrong", reason="off by one", median_us=None)
+        if one.variant == "naive"
+        else one
+        for one in ran.rows
+    ]
+    compared = side_by_side(experiment, rows)
+    first = grids(ran, compared, whole=False)[0]
+    assert first.rows[0][:3] == ("8", "3.006406", "wrong")
+    assert failures(rows, compared) == ["wrong: naive 8 at 512x512x1024 int32: off by one"] * 2
+
+
+def test_a_skipped_point_is_told_of_where_a_figure_is_missing_for_it() -> None:
+    experiment = read_experiment(shipped()["lecture-sdk"])
+    ran = as_if_run(experiment, gpu=True)
+    skipped = [
+        replace(one, status="skipped", reason="too slow", median_us=None)
+        for one in ran.rows
+        if one.variant == "cublas"
+    ]
+    compared = side_by_side(experiment, skipped)
+    told = failures(skipped, compared)
+    assert len(told) == 4  # one of the five shapes is matrixMul's alone
+    assert told[0] == "skipped: cublas at 320x160x160 float32: too slow"
+    assert failures(skipped, []) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (0.0192837, "0.0193"),
+        (1, "1.00"),
+        (9.999, "10.0"),
+        (57.06, "57.1"),
+        (100, "100"),
+        (1204.4, "1,204"),
+        (1234567, "1,234,567"),
+    ],
+)
+def test_numbers_have_three_digits_and_all_before_the_point(value: float | None, text: str) -> None:
+    assert number_of_digits(value) == text

@@ -1,0 +1,161 @@
+"""Does a shape hold?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.commands.reproduce.published import Figure, Kind, Rule, judge, observe
+
+REGISTER_TILE = {"1": 3.28, "2": 2.27, "4": 2.11, "8": 2.08, "16": 7.37, "32": 25.8, "64": 83.6}
+SHARED_TILE = {"1": 62.4, "2": 10.9, "4": 2.77, "8": 2.11, "16": 1.85, "32": 1.93}
+
+
+def rule(kind: str, *at: str, by: float = 1.0, than: str = "") -> Rule:
+    return Rule(kind=Kind(kind), at=at, by=by, than=than)
+
+
+CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
+    "minimum": (rule("minimum-at", "4", "8"), REGISTER_TILE, True, "at 8"),
+    "minimum elsewhere": (rule("minimum-at", "4"), REGISTER_TILE, False, "at 8"),
+    "maximum": (rule("maximum-at", "1"), SHARED_TILE, True, "at 1"),
+    "maximum elsewhere": (rule("maximum-at", "1"), REGISTER_TILE, False, "at 64"),
+    "falls": (rule("falls-until", "8", by=10), SHARED_TILE, True, "×29.6"),
+    "falls too little": (rule("falls-until", "8", by=30), SHARED_TILE, False, "×29.6"),
+    "falls, but not at each step": (
+        rule("falls-until", "32"),
+        SHARED_TILE,
+        False,
+        "rising from 16 to 32",
+    ),
+    "a step that stays is no fall": (
+        rule("falls-until", "3"),
+        {"1": 3.0, "2": 2.0, "3": 2.0},
+        False,
+        "rising from 2 to 3",
+    ),
+    "rises": (rule("rises-from", "16", by=2), REGISTER_TILE, True, "×3.24 at 64, the least"),
+    "rises too little": (
+        rule("rises-from", "16", by=3.3),
+        REGISTER_TILE,
+        False,
+        "×3.24 at 64, the least",
+    ),
+    "rises in one step": (rule("rises-from", "64", by=2), REGISTER_TILE, True, "×3.24 at 64"),
+    "falls where it should rise": (
+        rule("rises-from", "2"),
+        SHARED_TILE,
+        False,
+        "×0.175 at 2, the least",
+    ),
+    "flat": (rule("flat-from", "8", by=1.25), SHARED_TILE, True, "×1.14"),
+    "not flat": (rule("flat-from", "4", by=1.25), SHARED_TILE, False, "×1.5"),
+    "rising": (rule("rising"), {"1024": 44.0, "2048": 255.0}, True, "rising"),
+    "not rising": (rule("rising"), SHARED_TILE, False, "falling from 1 to 2"),
+    "falling": (rule("falling"), {"1": 3.0, "2": 2.0}, True, "falling"),
+    "not falling": (rule("falling"), SHARED_TILE, False, "rising from 16 to 32"),
+    "a steep factor": (rule("flat-from", "1"), {"1": 1.0, "2": 12345.0}, False, "×12345"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_rule_is_held_against_figures_and_says_what_it_saw(case: str) -> None:
+    one, figures, holds, seen = CASES[case]
+    found = observe(one, Figure.MS, figures, {})
+    assert (found.holds, found.seen) == (holds, seen)
+
+
+def test_every_kind_of_rule_has_a_case_that_holds_and_one_that_does_not() -> None:
+    judged = {(one.kind, holds) for one, _, holds, _ in CASES.values()}
+    assert judged == {(k, h) for k in Kind if k != Kind.FASTER_THAN for h in (True, False)}
+
+
+@pytest.mark.parametrize(
+    ("figure", "fast", "slow"),
+    [(Figure.MS, 1.0, 2.0), (Figure.GFLOPS, 2.0, 1.0), (Figure.SPEEDUP, 2.0, 1.0)],
+)
+def test_faster_means_less_time_or_a_higher_rate(figure: Figure, fast: float, slow: float) -> None:
+    faster = rule("faster-than", than="it")
+    holds = observe(faster, figure, {"a": fast}, {"a": slow})
+    differs = observe(faster, figure, {"a": slow}, {"a": fast})
+    assert (holds.holds, holds.seen) == (True, "×2 at a")
+    assert (differs.holds, differs.seen) == (False, "×0.5 at a")
+
+
+def test_faster_looks_at_the_worst_of_the_labels_that_both_have() -> None:
+    faster = rule("faster-than", than="it", by=2)
+    ours, theirs = {"a": 6.0, "b": 3.0, "c": 0.1}, {"a": 1.0, "b": 2.0, "d": 9.0}
+    found = observe(faster, Figure.GFLOPS, ours, theirs)
+    assert (found.holds, found.seen) == (False, "×1.5 at b, the least")
+
+
+def test_equals_are_not_faster() -> None:
+    assert not observe(rule("faster-than", than="it"), Figure.MS, {"a": 1}, {"a": 1}).holds
+
+
+def test_a_shape_that_holds_says_so_with_both_sides() -> None:
+    measured = REGISTER_TILE | {"4": 0.31}
+    found = judge(rule("minimum-at", "4", "8"), Figure.MS, REGISTER_TILE, measured)
+    assert found.holds is True
+    assert found.sentence == "shape holds: minimum at 4 or 8: measured at 4, published at 8"
+
+
+def test_a_shape_that_differs_says_where() -> None:
+    measured = {label: 1 / figure for label, figure in REGISTER_TILE.items()}
+    found = judge(rule("minimum-at", "8"), Figure.MS, REGISTER_TILE, measured)
+    assert found.holds is False
+    assert found.sentence == "shape differs: minimum at 8: measured at 64, published at 8"
+
+
+def test_a_missing_figure_is_no_verdict() -> None:
+    measured = {label: 1.0 for label in REGISTER_TILE if label not in {"32", "64"}}
+    found = judge(rule("minimum-at", "8"), Figure.MS, REGISTER_TILE, measured)
+    assert found.holds is None
+    assert found.sentence == "shape not judged: minimum at 8: nothing measured at 32, 64"
+
+
+def test_without_any_figure_no_labels_are_listed() -> None:
+    found = judge(rule("minimum-at", "8"), Figure.MS, REGISTER_TILE, {})
+    assert found.sentence == "shape not judged: minimum at 8: nothing measured"
+
+
+def test_figures_that_were_measured_besides_do_not_count() -> None:
+    published = {"1024": 44.0, "2048": 255.0}
+    measured = {"1000": 900.0, "1024": 50.0, "2000": 1.0, "2048": 60.0}
+    assert judge(rule("rising"), Figure.SPEEDUP, published, measured).holds is True
+
+
+def test_the_slower_series_may_be_the_one_that_lacks_a_figure() -> None:
+    figures = {"1024": 44.0, "2048": 255.0}
+    faster = rule("faster-than", than="naive")
+    slower = {"1024": 40.0, "2048": 41.0}
+    held = judge(faster, Figure.SPEEDUP, figures, figures, (slower, slower))
+    assert held.sentence.startswith("shape holds: faster than naive: measured ×1.1 at 1024")
+    lacking = judge(faster, Figure.SPEEDUP, figures, figures, (slower, {"1024": 40.0}))
+    assert lacking.holds is None
+    assert "nothing measured at 2048" in lacking.sentence
+
+
+FIGURES = st.dictionaries(st.integers(1, 64).map(str), st.floats(1e-3, 1e6), min_size=2, max_size=8)
+
+
+@given(FIGURES, st.sampled_from([k for k in Kind if k != Kind.FASTER_THAN]), st.data())
+def test_figures_agree_with_themselves_and_with_themselves_scaled(
+    figures: dict[str, float], kind: Kind, data: st.DataObject
+) -> None:
+    at = data.draw(st.sampled_from(list(figures)[1:]))
+    one = rule(kind, at, by=2)
+    found = judge(one, Figure.MS, figures, {label: 2 * f for label, f in figures.items()})
+    assert found.measured == found.published
+
+
+@given(FIGURES)
+def test_no_minimum_is_ever_above_another_figure(figures: dict[str, float]) -> None:
+    holding = [
+        label
+        for label in figures
+        if observe(rule("minimum-at", label), Figure.MS, figures, {}).holds
+    ]
+    assert len(holding) == 1
+    assert all(figures[holding[0]] <= figure for figure in figures.values())

@@ -1,0 +1,218 @@
+"""An experiment's sweeps, run one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import CPU, Event, FakeBackend, FakeKernel, FakeOperands
+
+from gpubench import row as table
+from gpubench.api import Silent
+from gpubench.commands.reproduce import remembered
+from gpubench.commands.reproduce.experiment_file import read_experiment
+from gpubench.commands.reproduce.measure import Pace, Reproduction, reproduce
+from gpubench.measure.executor import InProcess
+from gpubench.model import Device, Point
+
+GPU = Device(backend="cuda", name="Fake GPU", compute_capability=(9, 0), multiprocessors=2)
+
+TEXT = """
+title = "Loops"
+source = "here"
+
+[[sweep]]
+device = "cpu"
+variants = ["cpu_blas", "cpu_blas_parallel"]
+sizes = [8, 16]
+
+[[sweep]]
+device = "cpu"
+remember = true
+variants = ["cpu_naive"]
+sizes = [8, 16]
+
+[[sweep]]
+device = "cuda"
+variants = ["naive", "shared_tile"]
+sizes = [8]
+tiles = [4]
+
+[[sweep]]
+device = "cpu"
+when = "without-gpu"
+variants = ["cpu_tile"]
+sizes = [8]
+tiles = [4]
+"""
+
+
+class FakeGpu(FakeBackend):
+    """Runs any variant as NumPy's product."""
+
+    def bind(self, of: Point, operands: FakeOperands, rows: int | None = None) -> FakeKernel:
+        return FakeKernel(
+            point=of,
+            call=lambda a, b, c: np.matmul(a, b, out=c),
+            operands=operands,
+            rows=of.problem.m if rows is None else rows,
+            most_launches=8,
+        )
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "loops"
+    monkeypatch.setattr(remembered, "folder", lambda: folder)
+    return folder
+
+
+def ran(folder: Path, *, gpu: bool = False, pace: Pace | None = None, **backends: Any) -> Any:
+    path = folder / "mine.toml"
+    path.write_text(TEXT)
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    told: list[str] = []
+    given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
+    executors = {name: InProcess(backend) for name, backend in given.items()}
+    done = reproduce(read_experiment(path), executors, Silent(), out, pace or Pace(), told.append)
+    return done, told, given
+
+
+def variants_of(done: Reproduction) -> list[tuple[str, str]]:
+    return [(one.variant, one.size) for one in done.rows]
+
+
+BLAS = [("cpu_blas", "8"), ("cpu_blas_parallel", "8"), ("cpu_blas", "16")]
+BLAS += [("cpu_blas_parallel", "16")]
+LOOPS = [("cpu_naive", "8"), ("cpu_naive", "16")]
+
+
+def test_without_a_gpu_the_cpus_sweeps_run_and_what_stands_in_for_it(tmp_path: Path) -> None:
+    done, told, _ = ran(tmp_path)
+    assert variants_of(done) == [*BLAS, *LOOPS, ("cpu_tile", "8")]
+    assert not done.interrupted
+    assert not done.failed
+    assert [one.name for one in done.devices] == [CPU.name]
+    assert told[0] == "mine, sweep 1 of 3: cpu_blas, cpu_blas_parallel (gemm, float32)"
+
+
+def test_with_a_gpu_its_sweeps_run_on_it_and_nothing_stands_in(tmp_path: Path) -> None:
+    done, _, backends = ran(tmp_path, gpu=True)
+    assert variants_of(done) == [*BLAS, *LOOPS, ("naive", "8"), ("shared_tile", "8")]
+    assert {one.variant for one in done.rows if one.device == GPU.name} == {"naive", "shared_tile"}
+    assert [one.name for one in done.devices] == [CPU.name, GPU.name]
+    assert {e.point.variant.name for e in backends["cuda"].events if e.point} == {
+        "naive",
+        "shared_tile",
+    }
+
+
+def test_all_rows_are_in_one_file_at_the_end(tmp_path: Path) -> None:
+    done, _, _ = ran(tmp_path)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.csv"]
+    assert table.read(tmp_path / "out" / "mine.csv") == done.rows
+
+
+def test_slow_loops_are_measured_once_on_a_machine(tmp_path: Path) -> None:
+    first, told, _ = ran(tmp_path)
+    assert any("slow loops" in line for line in told)
+    again, told, backends = ran(tmp_path, cpu=FakeBackend(77.0))
+    assert any("measured on this machine before" in line for line in told)
+    assert {e.point.variant.name for e in backends["cpu"].events if e.point} == {
+        "cpu_blas",
+        "cpu_blas_parallel",
+        "cpu_tile",
+    }
+    assert variants_of(again) == variants_of(first)
+    loops = [one for one in first.rows if one.variant == "cpu_naive"]
+    assert [one for one in again.rows if one.variant == "cpu_naive"] == loops
+
+
+def test_only_the_sizes_that_are_missing_are_measured(tmp_path: Path, own_cache: Path) -> None:
+    first, _, _ = ran(tmp_path)
+    kept = {table.read(path)[0].size: path for path in own_cache.iterdir()}
+    kept["8"].unlink()
+    again, _, _ = ran(tmp_path, cpu=FakeBackend(77.0))
+    times = {one.size: one.median_us for one in again.rows if one.variant == "cpu_naive"}
+    assert times == {"16": 10.0, "8": 77.0}
+    assert len(again.rows) == len(first.rows)
+
+
+def test_another_cpu_measures_for_itself(tmp_path: Path) -> None:
+    ran(tmp_path)
+    other = FakeBackend(77.0, device=replace(CPU, name="Other CPU"))
+    done, _, _ = ran(tmp_path, cpu=other)
+    assert {one.median_us for one in done.rows} == {77.0}
+
+
+def test_a_slow_loop_is_launched_once(tmp_path: Path) -> None:
+    class Slow(FakeBackend):
+        """The verified launch is a sample, as on a real CPU."""
+
+        def run(self, kernel: FakeKernel) -> float:  # type: ignore[override]
+            super().run(kernel)
+            return 2e6
+
+    _, _, backends = ran(tmp_path, cpu=Slow(2e6))
+
+    def launches(name: str) -> list[Event]:
+        return [
+            event
+            for what in ("run", "sample")
+            for event in backends["cpu"].events_of(what)
+            if event.point and event.point.variant.name == name and event.point.problem.m == 16
+        ]
+
+    assert [event.what for event in launches("cpu_naive")] == ["run"]
+    assert len(launches("cpu_blas")) > 1
+
+
+def test_rounds_and_budget_are_passed_on(tmp_path: Path) -> None:
+    done, _, _ = ran(tmp_path, pace=Pace(rounds=2, budget_s=60))
+    rounds = {one.variant: one.rounds for one in done.rows}
+    assert rounds == {"cpu_blas": 2, "cpu_blas_parallel": 2, "cpu_naive": 1, "cpu_tile": 2}
+
+
+def test_a_budget_is_shared_by_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpubench.commands.reproduce import measure as module
+
+    seen = []
+
+    def spy(sweep: Any, *rest: Any) -> Any:
+        seen.append((sweep.variants[0], sweep.timing.budget_s))
+        return original(sweep, *rest)
+
+    original = module.run
+    monkeypatch.setattr(module, "run", spy)
+    ran(tmp_path, pace=Pace(budget_s=70))
+    assert seen[0] == ("cpu_blas", 40)
+    assert seen[-1] == ("cpu_tile", 10)
+
+
+def test_ctrl_c_ends_the_experiment_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    backend = FakeGpu(device=GPU)
+    backend.at_sampling = press
+    done, _, _ = ran(tmp_path, gpu=True, cuda=backend)
+    assert done.interrupted
+    assert variants_of(done) == [*BLAS, *LOOPS]
+    assert table.read(tmp_path / "out" / "mine.csv") == done.rows
+
+
+def test_a_wrong_kernel_fails_the_experiment_and_is_not_remembered(
+    tmp_path: Path, own_cache: Path
+) -> None:
+    class Wrong(FakeBackend):
+        def run(self, kernel: FakeKernel) -> None:
+            self.events.append(Event("run", kernel.point, kernel.rows))
+
+    done, _, _ = ran(tmp_path, cpu=Wrong())
+    assert done.failed
+    assert {one.status for one in done.rows} == {"wrong"}
+    assert list(own_cache.glob("*")) == []

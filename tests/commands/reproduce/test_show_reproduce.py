@@ -1,0 +1,106 @@
+"""What `gpubench reproduce` writes and says, on runs that never happened."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_grids import GPU, as_if_run
+
+from gpubench.commands.reproduce import run as module
+from gpubench.commands.reproduce.experiment_file import read_experiment, shipped
+from gpubench.commands.reproduce.run import CSV_COLUMNS, Done, markdown
+from gpubench.commands.reproduce.side_by_side import side_by_side
+from gpubench.errors import UsageError
+
+
+def done(name: str, *, gpu: bool = True) -> Done:
+    experiment = read_experiment(shipped()[name])
+    ran = as_if_run(experiment, gpu=gpu)
+    return Done(
+        ran=ran,
+        compared=side_by_side(experiment, ran.rows),
+        left_out=module._left_out(experiment, "" if gpu else "no driver"),
+    )
+
+
+def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
+    text = markdown([done("blog-2009"), done("p100-tiles")])
+    assert text.startswith("# Published experiments, run again\n")
+    assert "## blog-2009: " in text
+    assert "## p100-tiles: " in text
+    assert "published: Ther-nullptr/cuda_project, Matrix Multiplication with CUDA" in text
+    assert f"measured: {GPU.name}" in text
+    assert "| 64 | 83.601498 | " in text
+    assert "- shape holds: minimum at 4 or 8: measured at 8, published at 8" in text
+    assert text.count("The power-of-two trap") == 1
+    assert text.endswith("\n")
+
+
+def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Path) -> None:
+    one = done("blog-2009")
+    module._write([one], tmp_path)
+    with (tmp_path / "reproduce.csv").open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert tuple(lines[0]) == CSV_COLUMNS
+    assert len(lines) == 4 * 4 + 4 * 4 + 4 * 3
+    (figure,) = (
+        line
+        for line in lines
+        if (line["series"], line["label"], line["column"])
+        == ("shared_tile 16 over the CPU loop", "2048", "measured")
+    )
+    assert (figure["experiment"], figure["figure"]) == ("blog-2009", "speedup")
+    assert (figure["published"], figure["published_device"]) == ("370", "GPU of 2009, not named")
+    assert float(figure["measured"]) / 370 == pytest.approx(float(figure["ratio"]))
+    assert (figure["variant"], figure["tile"], figure["size"]) == ("shared_tile", "16", "2048")
+    assert "rises throughout" in figure["shape"]
+    assert {line["published"] for line in lines if line["column"] != "measured"} == {""}
+
+
+def test_without_a_gpu_it_says_what_needs_one_and_why() -> None:
+    text = markdown([done("p100-tiles", gpu=False)])
+    needs = "left out, as it needs an NVIDIA GPU: naive, register_tile, shared_tile (no driver)"
+    assert needs in text
+    assert "left out" not in markdown([done("p100-tiles")])
+
+
+def test_the_summary_counts_rules_that_hold() -> None:
+    told = str(module._summary([done("p100-tiles"), done("double-tile")]))
+    assert told.splitlines()[1:] == [
+        "p100-tiles: rules of the shape: 2 hold, 2 differ",
+        "double-tile: no shape was published",
+    ]
+    assert "3 not judged" in str(module._summary([done("blog-2009", gpu=False)]))
+
+
+def test_the_summary_names_failures() -> None:
+    one = done("p100-tiles")
+    rows = [replace(one.ran.rows[0], status="error", reason="crash"), *one.ran.rows[1:]]
+    failed = replace(one, ran=replace(one.ran, rows=rows))
+    assert str(module._summary([failed])).endswith(", some points failed")
+
+
+def test_files_of_an_earlier_run_are_overwritten_only_by_force(tmp_path: Path) -> None:
+    experiments = [read_experiment(shipped()["p100-tiles"])]
+    module._require_free(tmp_path / "new" / "folder", experiments, force=False)
+    for name in ("reproduce.md", "reproduce.csv", "p100-tiles.csv"):
+        (tmp_path / name).write_text("precious")
+        with pytest.raises(UsageError, match="--force overwrites it"):
+            module._require_free(tmp_path, experiments, force=False)
+        module._require_free(tmp_path, experiments, force=True)
+        (tmp_path / name).unlink()
+    module._require_free(tmp_path, experiments, force=False)
+
+
+def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(UsageError, match="--output: cannot make the folder"):
+        module._require_free(Path("/dev/null/folder"), [], force=False)
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "reproduce.md").mkdir()
+    with pytest.raises(UsageError, match="cannot write into"):
+        module._write([done("p100-tiles")], tmp_path)

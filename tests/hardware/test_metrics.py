@@ -1,0 +1,55 @@
+"""Rates derived from a time and a problem."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
+from gpubench.model import Problem
+
+
+def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+
+
+def test_a_product_of_1024_in_one_millisecond_is_2147_gflops() -> None:
+    assert gflops(problem(1024, 1024, 1024), 1000.0) == pytest.approx(2147.483648)
+
+
+def test_bytes_per_second_move_each_operand_once() -> None:
+    assert gbytes_per_s(problem(1000, 1000, 1000), 1000.0) == pytest.approx(12.0)
+
+
+def test_intensity_of_a_square_float32_product_is_a_sixth_of_its_edge() -> None:
+    assert arithmetic_intensity(problem(600, 600, 600)) == pytest.approx(100)
+    assert arithmetic_intensity(problem(600, 600, 600, "float64")) == pytest.approx(50)
+
+
+@pytest.mark.parametrize("edge", [1, 2, 16, 32])
+def test_cgma_of_a_square_tile_approaches_its_edge(edge: int) -> None:
+    assert cgma(problem(64, 64, 10**7), (edge, edge)) == pytest.approx(edge, rel=1e-4)
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 10**6))
+def test_cgma_stays_under_that_of_endless_rows(rows: int, columns: int, k: int) -> None:
+    limit = 2 * rows * columns / (rows + columns)
+    assert 0 < cgma(problem(64, 64, k), (rows, columns)) < limit
+
+
+def test_a_percentage_of_something_missing_is_missing() -> None:
+    assert percent(1.0, 4.0) == 25
+    assert percent(None, 4.0) is None
+    assert percent(1.0, None) is None
+    assert percent(1.0, 0.0) is None
+    assert percent(0.0, 4.0) == 0
+
+
+def test_cgma_of_a_vector_is_that_of_a_matrix_of_one_column() -> None:
+    alone = Problem(op="gemv", m=64, n=10**7, dtype="float32")
+    assert cgma(alone, (1, 1)) == pytest.approx(1, rel=1e-4)
+    # Four rows share a load of x: eight operations for five loads.
+    assert cgma(alone, (4, 1)) == pytest.approx(8 / 5, rel=1e-4)
+    tall = Problem(op="gemv_t", m=10**7, n=64, dtype="float32")
+    assert cgma(tall, (1, 1)) == pytest.approx(1, rel=1e-4)

@@ -1,0 +1,150 @@
+"""What the shell offers on TAB."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import gpubench
+from gpubench import completion
+from gpubench.cli import app
+from gpubench.model import DTYPES, OPERATIONS
+from gpubench.plan.registry import of_op
+
+HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
+
+SCRIPT = f"""
+import sys
+sys.argv = ["gpubench"]
+from gpubench.cli import main
+try:
+    main()
+finally:
+    print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def offered(folder: Path, typed: str) -> list[str]:
+    """What bash is told; the words typed so far, the last one in the making."""
+    words = typed.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=folder,
+        env=os.environ
+        | {
+            "PYTHONPATH": str(Path(gpubench.__file__).parent.parent),
+            "_GPUBENCH_COMPLETE": "complete_bash",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(words) - 1),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.strip() == "[]"  # nothing heavy was loaded, nothing went wrong
+    return done.stdout.split()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder, as the current one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "b.toml", "c.txt", "results/x.csv", "results/deep/y.csv", ".hidden.csv"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.py").write_text("open('touched', 'w')\nVARIANT = 1\n")
+    return tmp_path
+
+
+def context(**params: str) -> typer.Context:
+    made = typer.Context(typer.main.get_command(app).commands["sweep"])
+    made.params = dict(params)
+    return made
+
+
+# ---- through the shell's protocol
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("gpubench swe", ["sweep"]),
+        ("gpubench sweep --dev", ["--device"]),
+        ("gpubench sweep --variants shared_t", ["shared_tile"]),
+        ("gpubench sweep --kernels own --variants naive,mi", ["naive,mine"]),
+        ("gpubench variants --op gemv_", ["gemv_t"]),
+        ("gpubench sweep --dtypes float32,float6", ["float32,float64"]),
+        ("gpubench sweep --device c", ["cpu", "cuda"]),
+        ("gpubench sweep --config ", ["b.toml", "own/", "results/"]),
+        ("gpubench sweep --output r", ["results/deep/", "results/x.csv"]),
+        ("gpubench reproduce p100-t", ["p100-tiles"]),
+        ("gpubench plot a", ["a.csv"]),
+        ("gpubench diff a.csv results/d", ["results/deep/y.csv"]),
+        ("gpubench new-kernel x --like shared", ["shared_tile"]),
+    ],
+)
+def test_bash_is_offered_what_fits(folder: Path, typed: str, expected: list[str]) -> None:
+    found = offered(folder, typed)
+    if typed.endswith("--device c"):
+        found = [name for name in found if ":" not in name]  # one for each GPU
+    assert found == expected
+    assert not (folder / "touched").exists()  # no kernel of the user's was run
+
+
+# ---- what each offers
+
+
+def test_every_variant_is_offered(folder: Path) -> None:
+    assert completion.variants(context(), "") == sorted(of_op("gemm"))
+    assert "mine" in completion.variants(context(kernels=str(folder / "own")), "")
+
+
+def test_a_list_goes_on_at_its_commas_without_repeats() -> None:
+    offers = completion.variants(context(), "naive,cublas,")
+    assert "naive,cublas,shared_tile" in offers
+    assert "naive,cublas,naive" not in offers
+    assert completion.variants(context(), "naive,nothing") == []
+
+
+def test_an_operation_decides_whose_variants_are_offered() -> None:
+    for op in OPERATIONS:
+        assert completion.variants(context(op=op), "") == sorted(of_op(op))
+    assert completion.variants(context(op="nonsense"), "") == []
+
+
+def test_dtypes_and_operations_are_the_models() -> None:
+    assert completion.dtypes("") == list(DTYPES)
+    assert completion.operations("") == list(OPERATIONS)
+
+
+def test_devices_begin_with_the_ones_that_need_no_number() -> None:
+    assert completion.devices("")[:3] == ["auto", "cpu", "cuda"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_files_are_offered_by_their_kind_with_the_folders_on_the_way() -> None:
+    assert completion.configs("") == ["b.toml", "own/", "results/"]
+    assert completion.results("") == ["a.csv", "own/", "results/"]
+    assert completion.results("results/") == ["results/deep/", "results/x.csv"]
+    assert completion.results("./a") == ["./a.csv"]
+    assert completion.results(".hid") == [".hidden.csv"]
+    assert completion.folders("") == ["own/", "results/"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_lone_folder_is_opened_as_far_as_it_is_alone() -> None:
+    assert completion.results("res") == ["results/deep/", "results/x.csv"]
+    assert completion.results("results/d") == ["results/deep/y.csv"]
+    assert completion.results("ow") == ["own/"]  # nothing that fits in there
+
+
+def test_a_folder_that_is_not_there_offers_nothing() -> None:
+    assert completion.results("nowhere/at/all") == []

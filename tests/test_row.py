@@ -1,0 +1,530 @@
+"""The CSV: written, read back, merged, refused."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import fields, replace
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import pandas as pd
+import pytest
+from fakes import CPU, FAKE, failed, measured, point, series, variant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpubench import row as table
+from gpubench.errors import UsageError
+from gpubench.measure.rows import marks_of, merge_rounds, row, with_blas
+from gpubench.model import (
+    Cache,
+    CudaVariant,
+    Device,
+    Health,
+    Launch,
+    Measurement,
+    Resources,
+    Status,
+    Tile,
+    edges,
+)
+from gpubench.row import KEY, NAMES, REQUIRED, Row, read, write
+
+HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
+
+# A row is a printable line; the rest of what text may hold is tested below. What spreadsheets
+# compute is as likely as anything else.
+texts = st.text(st.sampled_from("='+-@") | st.characters(exclude_categories=["C", "Z"]))
+KINDS = {
+    str: texts,
+    int: st.integers(-(2**63), 2**63),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+}
+
+
+def column(name: str) -> st.SearchStrategy[Any]:
+    hint = HINTS[name]
+    if hint is str:
+        return texts
+    if name in KEY:
+        return KINDS[hint]
+    (kind,) = (one for one in get_args(hint) if one is not NoneType)
+    # An empty text is a missing one.
+    return st.none() | (KINDS[kind].filter(bool) if kind is str else KINDS[kind])
+
+
+fields_with_values = st.dictionaries(st.sampled_from(NAMES), st.none(), max_size=6).flatmap(
+    lambda chosen: st.fixed_dictionaries({name: column(name) for name in chosen})
+)
+rows = fields_with_values.map(lambda values: replace(measured(), **values))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert str(path) in message
+    return message
+
+
+@pytest.fixture
+def csv_file(tmp_path: Path) -> Path:
+    """Two rows, one without times."""
+    path = tmp_path / "results.csv"
+    skipped = failed(Status.SKIPPED, "a reason, with a comma", point(variant(name="other")))
+    write([measured(12.5), skipped], path)
+    return path
+
+
+def cells(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def edit(path: Path, line: int, name: str, text: str) -> None:
+    """Put `text` into a column of a line; line 1 is the header."""
+    lines = cells(path)
+    lines[line - 1][NAMES.index(name)] = text
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+@settings(max_examples=200)
+@given(st.lists(rows, max_size=3))
+def test_rows_read_back_exactly_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, written: list[Row]
+) -> None:
+    path = tmp_path_factory.mktemp("table") / "rows.csv"
+    write(written, path)
+    assert read(path) == written
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_a_line_end_in_a_reason_does_not_break_the_file(tmp_path: Path, end: str) -> None:
+    # A compiler's message may hold any of them.
+    write([failed(Status.ERROR, f"first{end}second"), measured()], tmp_path / "a.csv")
+    broken, whole = read(tmp_path / "a.csv")
+    assert broken.reason.split() == ["first", "second"]
+    assert whole == measured()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b[2J", "\x9b2J", "a\x07b", "a\tb", "a\u2028b", "a\u202eb", "a\udcffb", "\x00", "\x7f"],
+    ids=ascii,
+)
+def test_text_that_steers_a_terminal_is_blanked_wherever_it_comes_from(
+    tmp_path: Path, text: str
+) -> None:
+    one = failed(Status.ERROR, f"<{text}>")
+    assert one.reason.isprintable()
+    assert len(one.reason) == len(text) + 2
+    write([one], tmp_path / "a.csv")
+    assert read(tmp_path / "a.csv") == [one]
+    if text.isascii() and text != "\x00":  # which csv refuses
+        path = tmp_path / "a.csv"
+        edit(path, 2, "device", text)
+        assert read(path)[0].device.isprintable()
+
+
+def test_letters_of_every_script_stay() -> None:
+    text = "µs × ∞ — 行列 матрица é\u00a0\u200d"
+    assert failed(Status.ERROR, text).reason == text
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "'=x", "''+x", "=cmd|' /C calc'!A0"])
+def test_no_text_is_a_formula_in_a_spreadsheet_and_all_read_back(tmp_path: Path, text: str) -> None:
+    one = replace(measured(), reason=text, variant=text)
+    write([one], tmp_path / "a.csv")
+    line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
+    assert line["reason"] == line["variant"] == f"'{text}"
+    assert read(tmp_path / "a.csv") == [one]
+
+
+@pytest.mark.parametrize("text", ["'quoted'", "a=b", "'", "don't"])
+def test_other_text_is_written_as_it_is(tmp_path: Path, text: str) -> None:
+    write([replace(measured(), reason=text)], tmp_path / "a.csv")
+    line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
+    assert line["reason"] == text
+
+
+def test_a_negative_number_is_no_text(tmp_path: Path) -> None:
+    write([replace(measured(), temperature_c=-4.5)], tmp_path / "a.csv")
+    line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
+    assert line["temperature_c"] == "-4.5"
+
+
+def test_columns_are_the_fields_of_a_row_in_order(csv_file: Path) -> None:
+    header = csv_file.read_text().splitlines()[0].split(",")
+    assert header == [field.name for field in fields(Row)] == list(NAMES)
+
+
+def test_every_column_has_a_group_and_a_meaning_and_groups_stand_together() -> None:
+    groups = [column.metadata["group"] for column in table.COLUMNS]
+    assert list(dict.fromkeys(groups)) == sorted(set(groups), key=groups.index)
+    assert len(list(dict.fromkeys(groups))) == sum(
+        a != b for a, b in zip([None, *groups], groups, strict=False)
+    )
+    assert all(column.metadata["meaning"] for column in table.COLUMNS)
+
+
+def test_missing_is_empty_and_never_zero(csv_file: Path) -> None:
+    header, _, line = cells(csv_file)
+    skipped = dict(zip(header, line, strict=True))
+    for name in ("median_us", "gflops", "samples", "percent_of_blas", "max_relative_error"):
+        assert skipped[name] == ""
+
+
+def test_a_byte_order_mark_is_read_over(csv_file: Path) -> None:
+    expected = read(csv_file)
+    csv_file.write_bytes(b"\xef\xbb\xbf" + csv_file.read_bytes())
+    assert read(csv_file) == expected
+
+
+def test_windows_line_ends_are_read(csv_file: Path) -> None:
+    expected = read(csv_file)
+    csv_file.write_bytes(csv_file.read_bytes().replace(b"\n", b"\r\n"))
+    assert read(csv_file) == expected
+
+
+def test_columns_may_stand_in_any_order_and_others_beside_them(csv_file: Path) -> None:
+    expected = read(csv_file)
+    lines = cells(csv_file)
+    with csv_file.open("w", newline="") as file:
+        csv.writer(file).writerows([[*line[::-1], "remark"] for line in lines])
+    assert read(csv_file) == expected
+
+
+def test_a_file_with_a_header_alone_has_no_rows(tmp_path: Path) -> None:
+    write([], tmp_path / "empty.csv")
+    assert read(tmp_path / "empty.csv") == []
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_missing_column_is_named(csv_file: Path, name: str) -> None:
+    edit(csv_file, 1, name, "something_else")
+    assert f"column '{name}' is missing" in refusal(csv_file)
+
+
+def test_columns_that_another_version_lacks_are_empty(csv_file: Path) -> None:
+    lines = cells(csv_file)
+    kept = [number for number, name in enumerate(lines[0]) if name in REQUIRED]
+    with csv_file.open("w", newline="") as file:
+        csv.writer(file).writerows([[line[number] for number in kept] for line in lines])
+    whole, skipped = read(csv_file)
+    assert (whole.key, whole.median_us) == (measured().key, 12.5)
+    assert skipped.status == Status.SKIPPED
+    assert (whole.gflops, whole.device, skipped.reason) == (None, None, None)
+
+
+def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    # Tiles beside a variant without one, and counts beside a skip: both become floats in pandas.
+    written = [
+        replace(measured(12.5, point(size=(1024, 1024, 1024))), tile="16", registers=40),
+        measured(3.0, point(variant(name="blas"))),
+        failed(Status.SKIPPED, "why", point(variant(name="other"))),
+    ]
+    write(written, path)
+    for style in ({}, {"na_rep": "NaN"}, {"float_format": "%.6e"}, {"sep": ";"}, {"sep": "\t"}):
+        pd.read_csv(path).to_csv(tmp_path / "again.csv", index=False, **style)
+        again = read(tmp_path / "again.csv")
+        assert [one.key for one in again] == [one.key for one in written]
+        for one, other in zip(again, written, strict=True):
+            assert one.registers == other.registers
+            assert one.samples == other.samples
+            assert one.median_us == pytest.approx(other.median_us)
+
+
+@pytest.mark.parametrize("text", ["1024.0", "1.024e+03", "1024"])
+def test_whole_numbers_may_be_written_as_floats(csv_file: Path, text: str) -> None:
+    edit(csv_file, 2, "m", text)
+    assert read(csv_file)[0].m == 1024
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "1e400"])
+def test_a_size_is_finite(csv_file: Path, text: str) -> None:
+    edit(csv_file, 2, "m", text)
+    assert "column 'm' is no int" in refusal(csv_file)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("median_us", "fast", "float"),
+        ("median_us", "1,5", "float"),
+        ("samples", "1.5", "int"),
+        ("m", "", "int"),
+        ("m", "x" * 500, "int"),
+        ("max_relative_error", "1e", "float"),
+    ],
+)
+def test_a_bad_number_is_refused_naming_line_and_column(
+    csv_file: Path, name: str, text: str, kind: str
+) -> None:
+    edit(csv_file, 3, name, text)
+    message = refusal(csv_file)
+    assert "line 3" in message
+    assert f"column '{name}' is no {kind}" in message
+    assert len(message) < 300
+
+
+def test_a_short_line_is_refused_naming_line_and_column(csv_file: Path) -> None:
+    lines = csv_file.read_text().splitlines()
+    lines[1] = ",".join(lines[1].split(",")[:-3])
+    csv_file.write_text("\n".join(lines))
+    assert f"line 2: the line ends before column '{NAMES[-3]}'" in refusal(csv_file)
+
+
+def test_a_long_line_is_refused_naming_the_line(csv_file: Path) -> None:
+    lines = csv_file.read_text().splitlines()
+    lines[1] += ",surplus"
+    csv_file.write_text("\n".join(lines))
+    assert "line 2" in refusal(csv_file)
+
+
+def test_what_is_no_csv_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    assert "cannot read" in refusal(path)
+    path.mkdir()
+    assert "cannot read" in refusal(path)
+    path.rmdir()
+    for content in (b"", b"\n", b"a,b\n1,2\n", b"\x89PNG\r\n\x1a\n\xff\xfe", b'"' * 9):
+        path.write_bytes(content)
+        assert "not a gpubench CSV" in refusal(path)
+
+
+def test_a_broken_line_behind_a_good_header_is_refused(csv_file: Path) -> None:
+    csv_file.write_bytes(csv_file.read_bytes() + b"\xff\xfe")
+    assert "not a gpubench CSV" in refusal(csv_file)
+
+
+def test_the_frame_is_what_pandas_reads_from_the_file(csv_file: Path) -> None:
+    frame = table.frame(read(csv_file))
+    assert list(frame.columns) == list(NAMES)
+    assert frame["median_us"].tolist()[0] == 12.5
+    assert frame["median_us"].isna().tolist() == [False, True]
+    assert pd.read_csv(csv_file)["gflops"][0] == frame["gflops"][0]
+    assert pd.read_csv(csv_file)["variant"].tolist() == frame["variant"].tolist()
+
+
+# ---- rows of measurements
+
+H200 = Device(
+    backend="cuda",
+    name="NVIDIA H200",
+    compute_capability=(9, 0),
+    multiprocessors=132,
+    sm_clock_mhz=1980.0,
+    versions={"driver": "580.1", "cuda": "13.0", "cupy": "14.2.0", "blas": "cuBLAS 13.1.0"},
+    facts={"uuid": "GPU-1"},
+)
+
+TILED = CudaVariant(
+    idea="a fake",
+    tiles=edges(1, 32, because="of a test"),
+    launch=lambda tile, _problem: Launch(grid=(2, 3), block=(tile.edge, tile.edge)),
+    reuse=lambda tile: (tile.edge, tile.edge),
+    name="tiled",
+    op="gemm",
+    path=FAKE.path,
+)
+
+
+def on_gpu(**facts: Any) -> Row:
+    measurement = Measurement(
+        **{
+            "point": point(TILED, size=(1024, 1024, 1024), tile=Tile((16,)), cache=Cache.HOT),
+            "status": Status.OK,
+            "series": series(100.0),
+            "resources": Resources(registers=32, local_bytes=0, spill_bytes=0, shared_bytes=2048),
+            "launch": Launch(grid=(64, 64), block=(16, 16), shared_bytes=100),
+        }
+        | facts
+    )
+    return row(measurement, H200, "abc")
+
+
+def test_a_row_says_what_was_measured_and_how_fast_it_was() -> None:
+    one = on_gpu()
+    assert (one.variant, one.tile, one.size, one.cache) == ("tiled", "16", "1024", "hot")
+    assert one.gflops == pytest.approx(2 * 1024**3 / 100e-6 / 1e9)
+    assert one.percent_of_peak == pytest.approx(100 * one.gflops / 66_908, rel=1e-3)
+    assert one.round_medians_us == "100.0"
+    assert one.label == "tiled 16 at 1024 float32"
+
+
+def test_a_row_says_why_it_is_that_fast() -> None:
+    one = on_gpu()
+    assert (one.registers, one.local_bytes, one.shared_bytes) == (32, 0, 2148)
+    assert (one.threads_per_block, one.blocks) == (256, 4096)
+    assert (one.spill_bytes, one.occupancy) == (0, 1.0)
+    assert one.cgma == pytest.approx(16, rel=0.02)
+    assert one.arithmetic_intensity == pytest.approx(1024 / 6)
+
+
+def test_a_row_counts_spills_and_the_warps_they_leave_room_for() -> None:
+    spilling = Resources(registers=255, local_bytes=440, spill_bytes=736, shared_bytes=0)
+    one = on_gpu(resources=spilling, launch=Launch(grid=(8, 8), block=(8, 8)))
+    assert (one.local_bytes, one.spill_bytes, one.occupancy) == (440, 736, 8 / 64)
+
+
+def test_a_library_routine_has_no_resources_and_no_occupancy() -> None:
+    one = on_gpu(resources=None, launch=None)
+    assert {one.registers, one.spill_bytes, one.occupancy, one.blocks} == {None}
+
+
+def test_a_row_says_on_what_it_ran() -> None:
+    one = on_gpu()
+    assert (one.device, one.compute_capability, one.driver) == ("NVIDIA H200", "9.0", "580.1")
+    assert (one.cuda, one.cupy, one.library) == ("13.0", "14.2.0", "cuBLAS 13.1.0")
+    assert (one.device_uuid, one.source_hash) == ("GPU-1", "abc")
+    assert one.gpubench
+
+
+def test_a_row_keeps_the_hottest_moment_and_every_throttle() -> None:
+    one = on_gpu(
+        before=Health(temperature_c=60, power_w=700, throttle=("power cap",)),
+        after=Health(
+            sm_mhz=990,
+            nvml_sm_mhz=1980,
+            temperature_c=70,
+            power_w=300,
+            throttle=("thermal slowdown", "power cap"),
+        ),
+    )
+    assert (one.temperature_c, one.power_w) == (70, 700)
+    assert one.throttle == "power cap;thermal slowdown"
+    assert (one.sm_mhz, one.nvml_sm_mhz, one.memory_mhz) == (990, 1980, None)
+    assert one.percent_of_peak_at_clock == pytest.approx(2 * one.percent_of_peak)
+
+
+def test_a_row_without_times_has_no_rates() -> None:
+    one = on_gpu(status=Status.WRONG, reason="relative error 1", series=None)
+    assert (one.status, one.reason) == ("wrong", "relative error 1")
+    assert {one.gflops, one.gbytes_per_s, one.percent_of_peak, one.median_us} == {None}
+    assert {one.samples, one.rounds, one.percent_of_peak_at_clock} == {None}
+
+
+def test_a_row_of_a_cpu_has_no_capability_and_no_peak() -> None:
+    one = measured()
+    assert (one.device, one.compute_capability, one.percent_of_peak) == (CPU.name, None, None)
+
+
+# ---- rounds and baselines
+
+
+def test_rounds_merge_into_their_median() -> None:
+    merged = merge_rounds([measured(median) for median in (10.0, 14.0, 12.0)])
+    assert merged.median_us == 12.0
+    assert merged.rounds == 3
+    assert merged.round_medians_us == "10.0;14.0;12.0"
+    assert (merged.samples, merged.min_us, merged.max_us) == (30, 10.0, 14.0)
+    assert merged.device_s == pytest.approx(sum(40 * m / 1e6 for m in (10, 14, 12)))
+    assert merged.gflops == pytest.approx(measured(12.0).gflops)
+    assert merged.gbytes_per_s == pytest.approx(measured(12.0).gbytes_per_s)
+
+
+def test_the_interval_of_rounds_holds_their_medians_and_their_intervals() -> None:
+    far_apart = merge_rounds([measured(median) for median in (10.0, 14.0, 12.0)])
+    assert (far_apart.ci_low_us, far_apart.ci_high_us) == (10.0, 14.0)
+    noisy = merge_rounds([measured(12.0, ci_low_us=9.0, ci_high_us=15.0)] * 3)
+    assert (noisy.ci_low_us, noisy.ci_high_us) == (9.0, 15.0)
+
+
+def test_outliers_of_all_rounds_are_counted() -> None:
+    merged = merge_rounds([measured(outliers_tukey=n, outliers_mad=2 * n) for n in (1, 0, 4)])
+    assert (merged.outliers_tukey, merged.outliers_mad) == (5, 10)
+
+
+def test_clocks_of_rounds_are_the_median_and_heat_the_highest() -> None:
+    rounds = [
+        on_gpu(after=Health(sm_mhz=mhz, temperature_c=celsius, throttle=throttle))
+        for mhz, celsius, throttle in (
+            (1900.0, 50, ("power cap",)),
+            (1980.0, 70, ()),
+            (1700.0, 60, ("thermal slowdown",)),
+        )
+    ]
+    merged = merge_rounds(rounds)
+    assert (merged.sm_mhz, merged.temperature_c) == (1900.0, 70)
+    assert merged.throttle == "power cap;thermal slowdown"
+    assert merged.nvml_sm_mhz is None
+
+
+def test_rounds_on_several_gpus_name_them_all() -> None:
+    rounds = [replace(on_gpu(), device_uuid=uuid) for uuid in ("GPU-1", "GPU-2", "GPU-1")]
+    assert merge_rounds(rounds).device_uuid == "GPU-1;GPU-2"
+
+
+def test_one_round_merges_into_itself() -> None:
+    assert merge_rounds([measured(10.0)]) == measured(10.0)
+
+
+def test_a_round_that_failed_decides() -> None:
+    error = failed(Status.ERROR, "lost the device")
+    assert merge_rounds([measured(10.0), error]) == error
+
+
+def test_percent_of_blas_is_held_against_the_baseline_of_the_same_problem() -> None:
+    blas, other = variant(name="blas"), variant(name="other")
+    rows = with_blas(
+        [
+            measured(10.0, point(blas)),
+            measured(40.0, point(other)),
+            measured(20.0, point(blas, cache=Cache.HOT)),
+            measured(20.0, point(other, cache=Cache.HOT)),
+            measured(99.0, point(other, size=(9, 9, 9))),
+            failed(Status.ERROR, "x", point(other, dtype="float64")),
+        ],
+        marks_of([variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")]),
+    )
+    assert [one.percent_of_blas for one in rows] == [100, 25, 100, 100, None, None]
+
+
+def test_a_baseline_that_failed_is_none() -> None:
+    blas = variant(name="blas")
+    rows = with_blas(
+        [failed(Status.WRONG, "x", point(blas)), measured(10.0, point(variant(name="other")))],
+        marks_of([variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")]),
+    )
+    assert [one.percent_of_blas for one in rows] == [None, None]
+
+
+def test_the_faster_of_a_blas_and_its_tuned_call_is_the_mark() -> None:
+    blas, other = variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")
+    tuned = variant(name="tuned", baseline="blas", tunes="blas")
+    rows = with_blas(
+        [
+            measured(20.0, point(blas)),
+            measured(10.0, point(tuned)),
+            measured(40.0, point(other)),
+            measured(20.0, point(blas, cache=Cache.HOT)),
+            failed(Status.ERROR, "x", point(tuned, cache=Cache.HOT)),
+            measured(40.0, point(other, cache=Cache.HOT)),
+        ],
+        marks_of([blas, tuned, other]),
+    )
+    assert [one.percent_of_blas for one in rows] == [50, 100, 25, 100, None, 50]
+
+
+def test_a_variant_without_a_baseline_has_no_percentage() -> None:
+    assert with_blas([measured()], marks_of([FAKE]))[0].percent_of_blas is None
+
+
+def test_a_file_is_replaced_whole_under_the_eyes_of_its_reader(tmp_path: Path) -> None:
+    write([measured(1.0)] * 9, tmp_path / "a.csv")
+    whole = (tmp_path / "a.csv").read_text()
+    with (tmp_path / "a.csv").open() as reader:
+        write([measured(2.0)], tmp_path / "a.csv")
+        assert reader.read() == whole
+    assert read(tmp_path / "a.csv") == [measured(2.0)]
+
+
+def test_a_rows_key_identifies_its_point() -> None:
+    one = measured()
+    assert one.key == measured(99.0).key
+    assert one.key != replace(one, tile="8").key
+    assert len(one.key) == len(KEY)

@@ -1,0 +1,223 @@
+"""The kinds of pictures: what suits which file, what they say, and that nothing overlaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from matplotlib.axis import Tick
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from samples import COMPARE, SWEEP, curve, of_files, sample, source
+
+from gpubench.errors import UsageError
+from gpubench.row import Row
+from gpubench.view.pictures.kinds import KINDS, draw, fitting, resolve
+from gpubench.view.pictures.series import Source, sources
+from gpubench.view.pictures.style import THEMES
+
+SIZES = (256, 512, 1024, 2048)
+
+CPU = {"backend": "cpu", "device": "Fake CPU", "timer": "host"}
+
+
+def by_size(variant: str, times_us: tuple[float, ...], **facts: object) -> list[Row]:
+    return [
+        sample(variant, n=n, median_us=us, percent_of_peak=10.0, **facts)
+        for n, us in zip(SIZES, times_us, strict=True)
+    ]
+
+
+def gpu_and_cpu() -> list[Source]:
+    return source(
+        *by_size("shared_tile", (9, 40, 300, 2000)),
+        *by_size("cpu_naive", (9e3, 8e4, 7e5, 6e6), **CPU),
+        *by_size("cpu_blas", (900, 7e3, 5e4, 4e5), **CPU),
+    )
+
+
+def words(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def files(kind: str) -> list[Source]:
+    return gpu_and_cpu() if kind == "speedup" else of_files(SWEEP if kind == "tiles" else COMPARE)
+
+
+def crowd(kind: str) -> list[Source]:
+    """Twenty variants that are equally fast."""
+    names = [f"a_variant_of_number_{number}" for number in range(20)]
+    alike = (9.0, 40.0, 300.0, 2000.0)
+    if kind == "tiles":
+        return source(*(row for name in names for row in curve(name, alike)))
+    rated = {"percent_of_blas": 50.0, "library": "cuBLAS"}
+    rows = [row for name in names for row in by_size(name, alike, **rated)]
+    return source(*rows, *by_size("cpu_naive", (9e3, 8e4, 7e5, 6e6), **CPU))
+
+
+@pytest.mark.parametrize("of", [files, crowd])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_label_lies_over_another_or_over_the_edge(
+    kind: str, of: Callable[[str], list[Source]]
+) -> None:
+    figure = draw(of(kind), kind)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    ticks = {id(label) for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
+    boxes = [
+        (text.get_text(), text.get_window_extent(canvas.get_renderer()).padded(-1.0))
+        for text in figure.findobj(Text)
+        if text.get_text() and id(text) not in ticks
+    ]
+    assert len(boxes) > 5
+    page = figure.bbox.padded(2.0)
+    off = [name for name, box in boxes if not all(page.contains(*at) for at in (box.min, box.max))]
+    assert off == []
+    pairs = combinations(boxes, 2)
+    assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn_in_every_theme(kind: str, theme: str) -> None:
+    figure = draw(files(kind), kind, theme=theme)
+    assert any(axes.lines or axes.patches for axes in figure.axes)
+
+
+@pytest.mark.parametrize(
+    ("of", "kind"),
+    [
+        (of_files(SWEEP), "tiles"),
+        (of_files(COMPARE), "sizes"),
+        (gpu_and_cpu(), "speedup"),
+        (source(sample(percent_of_blas=20.0), sample("cublas", "", percent_of_blas=100.0)), "blas"),
+        (source(sample()), "tiles"),
+        (source(sample(tile="")), "sizes"),
+    ],
+    ids=["many tiles", "many sizes", "GPU and CPU", "beside cuBLAS", "one tile", "no tile"],
+)
+def test_auto_shows_what_the_file_varies(of: list[Source], kind: str) -> None:
+    assert resolve(of, "auto") == kind
+    assert draw(of).axes
+
+
+def test_the_best_tile_is_named_with_its_time() -> None:
+    shown = words(draw(source(*curve("naive", (800, 300, 120, 150))), "tiles"))
+    assert "naive" in shown
+    assert "best 4: 0.1200 ms" in shown
+
+
+def test_tiles_that_use_local_memory_are_crossed_and_said_to_be() -> None:
+    rows = [*curve("naive", (800, 300, 120))]
+    plain = draw(source(*rows), "tiles")
+    spilling = draw(source(*rows[:2], replace(rows[2], local_bytes=440)), "tiles")
+    assert "uses local memory" not in words(plain)
+    assert "uses local memory" in words(spilling)
+    crosses = [line for line in spilling.axes[0].lines if line.get_marker() == "x"]
+    assert [line.get_xdata()[0] for line in crosses] == [4]
+
+
+def test_block_tiles_stand_in_a_list_of_their_own() -> None:
+    rows = [
+        *curve("naive", (800, 300, 120)),
+        sample("block_tile", "128x128x8/8x8", median_us=20.0),
+        sample("block_tile", "64x64x8/4x4/s3", median_us=30.0),
+    ]
+    figure = draw(source(*rows), "tiles")
+    assert len(figure.axes) == 2
+    assert "block_tile  128x128x8/8x8" in words(figure)
+
+
+def test_the_peak_is_what_the_rows_say_it_is() -> None:
+    rows = by_size("naive", (9, 40, 300, 2000))
+    rows = [replace(row, percent_of_peak=row.gflops / 500.0) for row in rows]  # of 50,000
+    assert "50,000 GFLOP/s" in words(draw(source(*rows), "sizes"))
+
+
+def test_where_memory_sets_the_pace_the_figure_is_bytes_a_second_under_a_copy() -> None:
+    shapes = ((8192, 512), (2048, 2048), (512, 8192))
+    rows = [
+        replace(sample("gemv_warp", ""), op="gemv", m=m, n=n, k=1, gbytes_per_s=800.0)
+        for m, n in shapes
+    ]
+    (axes,) = draw(source(*(replace(row, percent_of_copy=40.0) for row in rows)), "sizes").axes
+    assert axes.get_ylabel() == "GB/s"
+    assert {"copy", "2,000 GB/s", "800 GB/s"} <= set(words(axes.get_figure()))
+    ticks = [label.get_text() for label in axes.get_xticklabels()]
+    assert ticks == ["8192×512", "2048", "512×8192"]
+    (line,) = [line for line in axes.lines if len(line.get_xdata()) == 3]
+    assert list(line.get_xdata()) == [0, 1, 2]
+
+
+def test_speed_ups_are_over_the_naive_loop_and_the_blas_stands_beside_them() -> None:
+    shown = words(draw(gpu_and_cpu(), "speedup"))
+    assert {"3,000 times", "1.0 times", "15.0 times"} <= set(shown)
+    assert {"shared_tile", "cpu_naive", "cpu_blas"} <= set(shown)
+
+
+def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
+    rows = [replace(row, percent_of_peak=10.0) for row in by_size("naive", (9, 40, 300, 2000))]
+    flat = draw(source(*rows), "roofline")
+    given = draw(source(*rows, copy_gbytes_per_s=4000.0), "roofline")
+    rows[0] = replace(rows[0], gbytes_per_s=300.0, percent_of_copy=10.0)
+    told = draw(source(*rows), "roofline")
+    assert not [text for text in words(flat) if "GB/s" in text]
+    assert "copy 4,000 GB/s" in words(given)
+    assert "copy 3,000 GB/s" in words(told)
+
+
+def test_several_devices_are_told_apart_by_dashes_and_a_key() -> None:
+    rows = curve("naive", (800, 300, 120))
+    both = source(*rows, *(replace(row, device="Other GPU") for row in rows))
+    figure = draw(both, "tiles")
+    assert {"Fake GPU", "Other GPU"} <= set(words(figure))
+    assert words(figure).count("naive") == 1
+    curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
+    assert len({line.get_linestyle() for line in curves}) == 2
+    assert len({line.get_color() for line in curves}) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("tiles", "no row has a tile"),
+        ("blas", "percent_of_blas; sweep 'cublas'"),
+        ("roofline", "percent_of_peak"),
+        ("speedup", "--device cpu --variants cpu_naive"),
+        ("bars", "unknown kind 'bars'"),
+        ("tile", "did you mean 'tiles'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_with_the_way_out(kind: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=hint):
+        draw(source(sample(tile="")), kind)
+
+
+def test_an_unknown_theme_is_refused() -> None:
+    with pytest.raises(UsageError, match="--theme: unknown theme 'drak'; did you mean 'dark'"):
+        draw(source(sample()), theme="drak")
+
+
+def test_rows_without_a_time_are_nothing_to_draw() -> None:
+    skipped = replace(sample(), status="skipped", median_us=None)
+    with pytest.raises(UsageError, match="no row has a time"):
+        draw(source(skipped))
+
+
+def test_a_picture_survives_names_that_mean_something_elsewhere() -> None:
+    name = r"$\frac{1}{0}$ <b>&amp; _a_very_long_name_that_goes_on_and_on_and_on"
+    rows = [sample(name, str(tile), device=name, library=name) for tile in (1, 2, 4)]
+    rows += [sample(name, "", n=n, percent_of_blas=5.0, device=name) for n in SIZES]
+    of = source(*(replace(row, percent_of_peak=5.0) for row in rows))
+    for kind in fitting(of):
+        FigureCanvasAgg(draw(of, kind)).draw()
+    assert fitting(of) == ["tiles", "sizes", "blas", "roofline"]
+
+
+def test_only_kinds_that_show_more_than_one_figure_fit() -> None:
+    assert fitting(source(sample())) == []
+    assert fitting(gpu_and_cpu()) == ["sizes", "roofline", "speedup"]
+    assert fitting(sources([])) == []

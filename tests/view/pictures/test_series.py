@@ -1,0 +1,83 @@
+"""Rows sorted for drawing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from samples import sample
+
+from gpubench.row import Row
+from gpubench.view.pictures.series import extent, panels, sources
+
+
+def labels(*files: tuple[str, Row]) -> list[str]:
+    return [one.label for one in sources([(Path(name), [row]) for name, row in files])]
+
+
+def test_a_lone_source_needs_no_label() -> None:
+    assert labels(("a.csv", sample())) == [""]
+
+
+def test_sources_are_labelled_by_what_differs_first() -> None:
+    here = sample()
+    elsewhere, later = replace(here, device="Other GPU"), replace(here, gpubench="9.9.9")
+    assert labels(("a.csv", here), ("b.csv", elsewhere)) == ["Fake GPU", "Other GPU"]
+    assert labels(("a.csv", here), ("b.csv", later)) == [
+        f"gpubench {here.gpubench}",
+        "gpubench 9.9.9",
+    ]
+    assert labels(("a.csv", here), ("b.csv", here)) == ["a", "b"]
+    assert labels(("old/a.csv", here), ("new/a.csv", here)) == ["file 1", "file 2"]
+
+
+def test_device_and_version_stand_together_where_one_does_not_suffice() -> None:
+    here = sample()
+    other = replace(here, device="Other GPU")
+    of = [here, other, replace(other, gpubench="9.9.9")]
+    assert [one.label for one in sources([(Path("a.csv"), of)])] == [
+        f"Fake GPU, gpubench {here.gpubench}",
+        f"Other GPU, gpubench {here.gpubench}",
+        "Other GPU, gpubench 9.9.9",
+    ]
+
+
+def test_rows_without_a_time_are_left_out() -> None:
+    wrong = replace(sample(), status="wrong", median_us=None)
+    assert sources([(Path("a.csv"), [wrong])]) == []
+
+
+def test_panels_hold_what_may_be_compared() -> None:
+    rows = [
+        sample(),
+        sample("cublas"),
+        sample(dtype="float64"),
+        sample(n=2048),
+        sample(cache="hot"),
+    ]
+    (of,) = sources([(Path("a.csv"), rows)])
+    assert [panel.title for panel in panels([of], by_size=True)] == [
+        "gemm 1024 float32 on Fake GPU, cold cache",
+        "gemm 1024 float64 on Fake GPU, cold cache",
+        "gemm 2048 float32 on Fake GPU, cold cache",
+        "gemm 1024 float32 on Fake GPU, hot cache",
+    ]
+    assert len(panels([of], by_size=False)) == 3
+
+
+def test_sources_that_share_panels_are_drawn_in_these_alone() -> None:
+    of = sources(
+        [
+            (Path("a.csv"), [sample(), sample(n=2048)]),
+            (Path("b.csv"), [sample(), sample(n=4096)]),
+        ]
+    )
+    (panel,) = panels(of, by_size=True)
+    assert "1024" in panel.title
+    assert len(panel.series) == 2
+
+
+def test_the_extent_is_the_edge_of_a_cube_or_square_with_as_much_work() -> None:
+    assert extent(sample(n=512)) == pytest.approx(512)
+    assert extent(replace(sample(), m=64, n=512, k=1)) == pytest.approx(181.02, abs=0.01)

@@ -1,0 +1,134 @@
+"""How far a sweep is."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from fakes import FakeBackend, failed, measured, point, variant
+from rich.console import Console
+
+from gpubench.model import Device, Status, Tile
+from gpubench.view import progress as module
+from gpubench.view.progress import LiveProgress, PlainProgress, duration, heading, progress
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What people see, as in a terminal."""
+    shown = io.StringIO()
+    monkeypatch.setattr(
+        module,
+        "console",
+        lambda **_: Console(
+            file=shown, width=200, force_terminal=True, color_system=None, highlight=False
+        ),
+    )
+    return shown
+
+
+REASON = "operator[] takes no [/type], and [red] is none"
+"""Compilers write brackets, which must not be taken for Rich's markup."""
+
+
+def use(watcher: LiveProgress | PlainProgress) -> None:
+    backend = FakeBackend()
+    backend.notices = ("clocks stay empty: [no] NVML",)
+    with watcher:
+        watcher.planned(backend, 2, 3)
+        watcher.compiled(1)
+        watcher.measuring(point(), 1, 65.0)
+        watcher.measured(measured(10.0))
+        watcher.measured(failed(Status.WRONG, REASON))
+
+
+def test_where_stderr_is_no_terminal_progress_is_plain() -> None:
+    assert isinstance(progress(), PlainProgress)
+
+
+def test_plain_progress_says_what_runs_and_every_failure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.0)
+    use(PlainProgress())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "Fake CPU (CPU): 2 points, 3 rounds",
+        "clocks stay empty: [no] NVML",
+        "compiling: 1 kernels",
+        "[1/6] fake at 64x48x32 float32: 0.0100 ms; 1:05 left",
+        f"wrong: fake at 64x48x32 float32: {REASON}",
+    ]
+
+
+def test_plain_progress_is_quiet_between_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = PlainProgress()
+    watcher.planned(FakeBackend(), 100, 1)
+    for _ in range(50):
+        watcher.measured(measured(10.0))
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_live_progress_keeps_heading_notices_and_failures(screen: io.StringIO) -> None:
+    watcher = progress()
+    assert isinstance(watcher, LiveProgress)
+    use(watcher)
+    shown = screen.getvalue()
+    for line in (
+        "Fake CPU (CPU): 2 points, 3 rounds",
+        "clocks stay empty: [no] NVML",
+        f"wrong: fake at 64x48x32 float32: {REASON}",
+    ):
+        assert line in shown
+
+
+def test_live_progress_serves_several_sweeps(screen: io.StringIO) -> None:
+    watcher = LiveProgress()
+    with watcher:
+        for points in (2, 5):
+            watcher.planned(FakeBackend(), points, 1)
+            watcher.measured(measured(10.0))
+    assert "5 points" in screen.getvalue()
+
+
+def test_a_heading_says_what_runs_where() -> None:
+    gpu = Device(backend="cuda", name="NVIDIA H200", index=1)
+    assert heading(FakeBackend(), 7, 1) == "Fake CPU (CPU): 7 points"
+    assert heading(FakeBackend(device=gpu), 7, 2) == "NVIDIA H200 (cuda:1): 7 points, 2 rounds"
+
+
+def test_the_time_left_is_in_minutes_and_seconds() -> None:
+    assert duration(0.0) == ""
+    assert duration(5.2) == "0:05 left"
+    assert duration(3725.0) == "62:05 left"
+
+
+def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
+    screen: io.StringIO,
+) -> None:
+    watcher = LiveProgress()
+    with watcher:
+        watcher.planned(FakeBackend(), 3, 1)
+        watcher.measured(replace(measured(30.0), variant="slow"))
+        watcher.measured(replace(measured(10.0), variant="quick", tile="8"))
+        watcher.measured(replace(measured(20.0), sm_mhz=1979.6, temperature_c=44.0))
+    lines = screen.getvalue()
+    assert "fastest at 64x48x32 float32: quick 8, 0.0100 ms, 1980 MHz, 44 °C" in lines
+
+
+def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    narrow = Console(file=shown, width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr(module, "console", lambda **_: narrow)
+    watcher = LiveProgress()
+    with watcher:
+        watcher.planned(FakeBackend(), 999, 9)
+        long = variant(name="a_kernel_with_quite_a_long_name_of_its_own")
+        watcher.measuring(point(long, tile=Tile.parse("128x128x8/8x8/s3")), 9, 3725.0)
+        watcher.measured(measured(10.0, of=point(long)))
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")
+    assert "62:05 left" in lines
+    assert max(map(len, lines.splitlines())) <= 80

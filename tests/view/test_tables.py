@@ -1,0 +1,195 @@
+"""Rows as tables for the terminal."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes import failed, measured, point, variant
+from rich.console import Console, RenderableType
+
+from gpubench.model import Cache, Point, Scope, Status, Tile, edges
+from gpubench.row import Row
+from gpubench.view.tables import (
+    PIPED_WIDTH,
+    best_table,
+    comparison,
+    console,
+    milliseconds,
+    number,
+    results,
+    spans,
+    table,
+    tied_tiles,
+    tile_table,
+)
+
+TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
+OTHER = variant(name="other", tiles=edges(1, 64, because="of a test"))
+
+
+def text_of(shown: RenderableType) -> str:
+    screen = Console(width=200, no_color=True)
+    with screen.capture() as capture:
+        screen.print(shown)
+    return capture.get()
+
+
+def lines_of(shown: RenderableType) -> list[list[str]]:
+    return [words for line in text_of(shown).splitlines() if (words := line.split())]
+
+
+def at(tile: int | None, of: Any = TILED, **facts: Any) -> Point:
+    return point(of, tile=Tile((tile,)) if tile else None, **facts)
+
+
+def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED) -> Row:
+    interval = {"ci_low_us": median_us - spread_us, "ci_high_us": median_us + spread_us}
+    return measured(median_us, at(tile, of), **interval)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "text"),
+    [
+        (None, ""),
+        (2.0, "0.0020"),
+        (275.3, "0.2753"),
+        (999.96, "1.0000"),
+        (1_000.0, "1.000"),
+        (57_100.0, "57.10"),
+        (1_204_000.0, "1204"),
+        (31_000_000.0, "3.100e+04"),
+    ],
+)
+def test_milliseconds_have_four_digits(time_us: float | None, text: str) -> None:
+    assert milliseconds(time_us) == text
+
+
+def test_numbers_have_their_decimals_or_are_missing() -> None:
+    assert number(1234.56, 1) == "1,234.6"
+    assert number(None, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("tiles", "text"),
+    [
+        ([], ""),
+        (["7"], "7"),
+        (["1", "2", "3", "8", "10", "11"], "1..3, 8, 10..11"),
+        (["32", "16x16", "17"], "32, 16x16, 17"),
+    ],
+)
+def test_consecutive_tiles_are_a_span(tiles: list[str], text: str) -> None:
+    assert spans(tiles) == text
+
+
+def test_the_tile_table_is_in_the_order_of_tiles_and_marks_the_best_of_each_variant() -> None:
+    rows = [
+        row_of(16, 10.0),
+        row_of(8, 20.0),
+        row_of(100, 30.0),
+        row_of(16, 40.0, of=OTHER),
+        row_of(8, 35.0, of=OTHER),
+    ]
+    _, _, *lines = lines_of(tile_table(rows))
+    assert lines == [
+        ["8", "0.0200", "0.0350", "*"],
+        ["16", "0.0100", "*", "0.0400"],
+        ["100", "0.0300"],
+    ]
+
+
+def test_tiles_whose_intervals_overlap_with_the_best_are_tied() -> None:
+    rows = [row_of(8, 10.0, 0.5), row_of(16, 10.4, 0.5), row_of(32, 12.0, 0.5)]
+    assert tied_tiles(rows, rows[0]) == ["8", "16"]
+    table = text_of(tile_table(rows))
+    assert "0.0100 *" in table
+    assert "0.0104 =" in table
+    assert "0.0120\n" in table
+
+
+def test_the_best_table_is_fastest_first() -> None:
+    rows = [row_of(8, 20.0), row_of(16, 10.0), row_of(4, 5.0, of=OTHER)]
+    header, _, *lines = lines_of(best_table(rows))
+    assert [line[:2] for line in lines] == [["other", "4"], ["tiled", "16"]]
+    # A CPU has no known peak: the column says nothing, and is not there.
+    assert "peak" not in header
+
+
+def test_results_have_a_heading_for_each_problem() -> None:
+    shown = text_of(
+        results(
+            [
+                measured(10.0, at(8)),
+                measured(10.0, at(8, size=(32, 32, 32), dtype="int32")),
+                measured(10.0, at(8, cache=Cache.HOT, scope=Scope.END_TO_END)),
+            ]
+        )
+    )
+    assert "gemm 64x48x32 float32 on Fake CPU, cold cache\n" in shown
+    assert "gemm 32 int32 on Fake CPU, cold cache\n" in shown
+    assert "gemm 64x48x32 float32 on Fake CPU, hot cache, end-to-end\n" in shown
+    assert "Gop/s" in shown
+    assert "GFLOP/s" in shown
+
+
+def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
+    rows = [
+        measured(10.0, at(8)),
+        *(failed(Status.SKIPPED, "too many threads", at(tile)) for tile in (33, 34, 35)),
+        failed(Status.WRONG, "relative error 1", at(4)),
+        failed(Status.ERROR, "does not compile", at(None, variant(name="plain"))),
+    ]
+    lines = text_of(results(rows)).splitlines()
+    assert "skipped: tiled 33..35: too many threads" in lines
+    assert "wrong: tiled 4: relative error 1" in lines
+    assert "error: plain: does not compile" in lines
+
+
+def test_nothing_measured_still_says_why() -> None:
+    shown = text_of(results([failed(Status.ERROR, "lost [the] device", at(8))]))
+    assert "error: tiled 8: lost [the] device" in shown
+
+
+def test_a_comparison_has_no_tile_table() -> None:
+    shown = text_of(comparison([row_of(8, 20.0), row_of(16, 10.0)]))
+    assert "tiled, ms" not in shown
+    assert "16" in shown
+
+
+def test_elsewhere_than_in_a_terminal_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert console().width == PIPED_WIDTH
+    monkeypatch.setenv("COLUMNS", "300")
+    assert console().width == 300
+
+
+def test_text_from_a_file_is_no_markup_and_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    named = measured(10.0, at(8, variant(name="[red]a[/red] :cd: [/]\x1b[2J", tiles=TILED.tiles)))
+    console().print(results([named, failed(Status.ERROR, "b[1] [bold]c \x1b]0;t\x07", at(4))]))
+    grid = table("variant", "idea", left=None)
+    grid.add_row("[link=x]y[/link]", "A[k]: [/oops]")
+    console().print(grid)
+    out = capsys.readouterr().out
+    for text in ("[red]a[/red] :cd: [/]", "b[1] [bold]c", "[link=x]y[/link]", "A[k]: [/oops]"):
+        assert text in out
+    # What is left of escapes is Rich's own colours.
+    assert set(re.findall(r"\x1b.[^a-zA-Z]*[a-zA-Z]", out)) <= set(
+        re.findall(r"\x1b\[[\d;]*m", out)
+    )
+
+
+def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_peak() -> None:
+    one = replace(measured(), op="gemv", m=8, n=9, k=1, gbytes_per_s=1234.5, percent_of_copy=98.7)
+    text = text_of(results([one]))
+    assert "gemv 8x9 float32" in text
+    assert "GB/s" in text
+    assert "% of copy" in text
+    assert "GFLOP/s" not in text
+    assert "1,234.5" in text
+    assert "98.7" in text
+    assert "% of copy" not in text_of(results([measured()]))
