@@ -30,7 +30,7 @@ GAP_BOUND_US = 0.3
 SHORT_US = 300.0
 """A gap stands clear of the noise of the two times that it is the difference of."""
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 """Cases named beside a reason."""
 
 
@@ -226,8 +226,8 @@ def blanks(readings: Iterable[Reading]) -> list[str]:
         if one.us is None:
             cases.setdefault((one.column, one.reason), []).append(str(one.case))
     return [
-        f"- {TITLES.get(column, column)}: {reason} (at {len(some)}: {', '.join(some[:MOST_NAMED])}"
-        f"{', …' if len(some) > MOST_NAMED else ''})"
+        f"- {TITLES.get(column, column)}: {reason} (at {len(some)}: {', '.join(some[:MAX_NAMED])}"
+        f"{', …' if len(some) > MAX_NAMED else ''})"
         for (column, reason), some in cases.items()
     ]
 

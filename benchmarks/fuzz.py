@@ -6,7 +6,7 @@
 What must hold stands in `tests/fuzz/contract.py`, what is read in `tests/fuzz/readers.py`: a test
 tries a few thousand, this a million. Half of the inputs are libFuzzer's mutations of those that
 reached new code, half those of `tests/fuzz/mutations.py`. Each reader runs in a process of its own
-with at most `MOST_BYTES` of address space. Prints inputs, time, inputs a second, edges of our code
+with at most `MAX_BYTES` of address space. Prints inputs, time, inputs a second, edges of our code
 reached, and the first finding, whose input is left in `fuzz-findings/`. Exits 1 if there is one.
 """
 
@@ -38,7 +38,7 @@ RUNS = {
 }
 """By how long one takes: together a million, in twenty minutes of one core."""
 
-MOST_BYTES = 4 * 2**30
+MAX_BYTES = 4 * 2**30
 """Address space, of which Python with NumPy, pandas and matplotlib takes most before it begins."""
 
 LONGEST_INPUT = 2**17
@@ -61,7 +61,7 @@ def fuzz(name: str, runs: int, corpus: Path) -> None:
     from mutations import mutated
 
     contract.LIMITED = False
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     reader = readers.READERS[name]
     seeds = reader.seeds()
     for number, seed in enumerate(seeds):

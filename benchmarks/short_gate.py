@@ -13,7 +13,7 @@ import statistics
 import sys
 
 from gpubench.backends.cuda.backend import CudaBackend
-from gpubench.backends.cuda.timer import GatedTimer
+from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.measure.operands import make_inputs
 from gpubench.model import Cache, Point, Problem, Scope, Tile, Timer
 from gpubench.plan.registry import choose
@@ -22,7 +22,7 @@ LAUNCHES, SAMPLES, REPEATS = 32, 20, 10
 SAME = 0.02
 
 
-class ForgetfulTimer(GatedTimer):
+class ForgetfulTimer(BlockedBatchTimer):
     """Forgets how long enqueuing takes before each series, and guesses a nanosecond."""
 
     def forget(self) -> None:

@@ -93,7 +93,7 @@ class FakeKernel:
     call: Product
     operands: FakeOperands
     rows: int
-    most_launches: int
+    max_launches: int
     resources: None = None
     launch: None = None
 
@@ -126,7 +126,7 @@ class FakeBackend:
         self,
         script: float | Iterable[float] = 10.0,
         *,
-        most_launches: int = 256,
+        max_launches: int = 256,
         bytes_free: int = 2**40,
         healths: Iterable[Health] = (),
         device: Device = CPU,
@@ -140,7 +140,7 @@ class FakeBackend:
         """Called once, before the next sample of all rows."""
 
         self.free = bytes_free
-        self._most_launches = most_launches
+        self._most_launches = max_launches
         self._script: Iterator[float] = (
             itertools.repeat(script) if isinstance(script, int | float) else iter(script)
         )
@@ -185,7 +185,7 @@ class FakeBackend:
             call=of.variant.build(of.tile, of.problem.dtype),
             operands=operands,
             rows=of.problem.m if rows is None else rows,
-            most_launches=self._most_launches,
+            max_launches=self._most_launches,
         )
 
     def run(self, kernel: FakeKernel) -> None:

@@ -14,8 +14,8 @@ from gpubench.model import CudaVariant, Problem
 from gpubench.plan.descriptor import is_name
 from gpubench.plan.registry import variants
 
-HOUSE = Path(gpubench.__file__).parent
-FILES = sorted(HOUSE.rglob("*.py"))
+PACKAGE = Path(gpubench.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 RUNS_TEXT = {"eval", "exec", "compile", "__import__", "input"}
 """Built-in functions that make code of text."""
@@ -35,7 +35,7 @@ OBJECTS_FROM_FILES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 
 IMPORTERS = {"importlib", "importlib.util", "importlib.machinery", "runpy", "imp"}
 
-IMPORTS_BY_PATH = {HOUSE / "plan" / "descriptor.py"}
+IMPORTS_BY_PATH = {PACKAGE / "plan" / "descriptor.py"}
 """Where a variant's description is run: that is what it is for, and `--kernels` says so."""
 
 
@@ -79,7 +79,7 @@ def called(node: ast.Call) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HOUSE)))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_module_makes_code_of_text_starts_a_shell_or_reads_objects(path: Path) -> None:
     assert findings(path, path.read_text(encoding="utf-8")) == set()
 

@@ -20,7 +20,7 @@ class Kernel(Protocol):
         """Its grid and block; None for library routines and CPU loops."""
 
     @property
-    def most_launches(self) -> int:
+    def max_launches(self) -> int:
         """Launches one sample may have."""
 
 

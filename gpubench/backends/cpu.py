@@ -33,7 +33,7 @@ from gpubench.model import (
 UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""
 
-MOST_SETS = 4096
+MAX_SETS = 4096
 """Of operands: flushing the cache takes tens of milliseconds, so it is left to small problems."""
 
 WARM_UP_S = 0.05
@@ -76,7 +76,7 @@ class CpuKernel:
     rotation: Rotation
     flush: bool
     threads: int
-    most_launches: int
+    max_launches: int
     resources: Resources | None = None
     launch: Launch | None = None
 
@@ -153,7 +153,7 @@ class CpuBackend:
             rotation=operands.rotation,
             flush=operands.policy.flush,
             threads=_call_variant(point).threads or cpu_threads(),
-            most_launches=operands.policy.most_launches,
+            max_launches=operands.policy.max_launches,
         )
 
     def run(self, kernel: CpuKernel) -> float:
@@ -188,7 +188,7 @@ class CpuBackend:
         return self._built[key]
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
-        return set_policy(problem, self.device.l2_bytes, cold=cold, most_sets=MOST_SETS)
+        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=MAX_SETS)
 
     def _limit_threads(self, threads: int) -> None:
         """Let BLAS and Numba use so many threads."""

@@ -12,7 +12,7 @@ from gpubench.model import Problem
 CACHES_TO_OUTGROW = 2
 """Operand sets together exceed this many last-level caches, so a set is evicted before its turn."""
 
-MOST_LAUNCHES = 256
+MAX_LAUNCHES = 256
 """Launches in a sample: enough for 100 µs of the shortest kernels, few enough for launch queues."""
 
 
@@ -27,9 +27,9 @@ class SetPolicy:
     """Whether the sets fit into the cache together, so that it must be flushed between samples."""
 
     @property
-    def most_launches(self) -> int:
+    def max_launches(self) -> int:
         """Launches a sample may have before it meets a set that is warm by now."""
-        return min(self.count, MOST_LAUNCHES) if self.flush else MOST_LAUNCHES
+        return min(self.count, MAX_LAUNCHES) if self.flush else MAX_LAUNCHES
 
 
 class Rotation:
@@ -59,17 +59,17 @@ class Rotation:
         self._untouched = 0
 
 
-def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, most_sets: int) -> SetPolicy:
+def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int) -> SetPolicy:
     """Sets of operands for a problem on a device with `cache_bytes` of last-level cache.
 
-    Small problems would take more than `most_sets`; for those the cache is flushed instead.
+    Small problems would take more than `max_sets`; for those the cache is flushed instead.
     """
     if not cold:
         return SetPolicy(count=1, flush=False)
     enough = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes)
     # One more set than fill the caches: the next one's turn comes after all the others'.
     count = enough + 1 if enough > 1 else 1
-    return SetPolicy(count=min(count, most_sets), flush=count > most_sets)
+    return SetPolicy(count=min(count, max_sets), flush=count > max_sets)
 
 
 def cut(arrays: Sequence[Any], problem: Problem) -> tuple[Any, ...]:

@@ -17,16 +17,16 @@ Capability = tuple[int, int]
 WARP = 32
 """Threads of a warp."""
 
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 """Threads a block may have, in every capability."""
 
-MOST_REGISTERS = 255
+MAX_REGISTERS = 255
 """Registers a thread may have, in every capability from 3.5 on."""
 
 REGISTER_UNIT = 256
 """Registers are handed out to warps in these steps (`cuda_occupancy.h`)."""
 
-MOST_PARTITIONS = 4
+MAX_PARTITIONS = 4
 """Parts of the register file, each with warps of its own."""
 
 KIB = 1024
@@ -59,7 +59,7 @@ class Limits:
 
     registers: int = 64 * KIB
     block_registers: int = 64 * KIB
-    partitions: int = MOST_PARTITIONS
+    partitions: int = MAX_PARTITIONS
     """Parts of the register file: two in capability 6.0."""
 
 
@@ -122,7 +122,7 @@ class Occupancy:
     warps: int
     """Resident warps."""
 
-    most_warps: int
+    max_warps: int
     limited_by: tuple[str, ...]
     """The resources that allow no block more: `warps`, `blocks`, `registers`, `shared memory`."""
 
@@ -139,7 +139,7 @@ def occupancy(
     limits = LIMITS[capability]
     block_warps = -(-launch.threads_per_block // WARP)
     blocks_by = {"warps": limits.warps // block_warps, "blocks": limits.blocks}
-    if launch.threads_per_block > MOST_THREADS:
+    if launch.threads_per_block > MAX_THREADS:
         blocks_by["warps"] = 0
     if resources.registers:
         blocks_by["registers"] = _by_registers(limits, resources.registers, block_warps)
@@ -151,7 +151,7 @@ def occupancy(
         fraction=blocks * block_warps / limits.warps,
         blocks=blocks,
         warps=blocks * block_warps,
-        most_warps=limits.warps,
+        max_warps=limits.warps,
         limited_by=tuple(name for name, count in blocks_by.items() if count == blocks),
         blocks_by=blocks_by,
     )
@@ -160,16 +160,16 @@ def occupancy(
 def registers_allowed(capability: Capability, threads_per_block: int) -> int:
     """The registers a thread can have so that one block fits: 255, or 64 with 1024 threads."""
     limits = LIMITS[capability]
-    warps = _up(-(-threads_per_block // WARP), MOST_PARTITIONS)
+    warps = _up(-(-threads_per_block // WARP), MAX_PARTITIONS)
     a_warp = limits.block_registers // warps // REGISTER_UNIT * REGISTER_UNIT
-    return min(MOST_REGISTERS, a_warp // WARP)
+    return min(MAX_REGISTERS, a_warp // WARP)
 
 
 def _by_registers(limits: Limits, registers: int, block_warps: int) -> int:
     """Each warp's registers lie in one partition, and a block's warps are dealt to all of them."""
     a_warp = _up(registers * WARP, REGISTER_UNIT)
     # CUDA refuses on capability 6.0, with its two partitions, what four of 6.1 could not hold.
-    partitions = {limits.partitions, MOST_PARTITIONS}
+    partitions = {limits.partitions, MAX_PARTITIONS}
     if any(a_warp * _up(block_warps, count) > limits.block_registers for count in partitions):
         return 0
     blocks = [limits.registers // count // a_warp * count // block_warps for count in partitions]

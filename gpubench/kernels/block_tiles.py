@@ -10,7 +10,7 @@ from gpubench.model import Tile, TileSpace
 STATIC_SHARED_BYTES = 48 * 1024
 """Shared memory that a kernel may declare with a fixed size (CUDA C++ Programming Guide)."""
 
-MOST_SHARED_BYTES = 227 * 1024
+MAX_SHARED_BYTES = 227 * 1024
 """Shared memory a block may have, asked for at launch, on compute capability 9.0."""
 
 

@@ -15,7 +15,7 @@ def sum_launch(kernel: str, columns: int, *numbers: int) -> Launch:
         grid=(-(-columns // SUM_COLUMNS),),
         block=(SUM_COLUMNS, SUM_GROUPS),
         kernel=kernel,
-        numbers=numbers,
+        int_arguments=numbers,
     )
 
 
@@ -32,5 +32,5 @@ def slab_launch(tile: Tile, problem: Problem, kernel: str, sum_kernel: str) -> L
         block=(threads,),
         kernel=kernel,
         workspace_bytes=slabs * problem.n * item,
-        then=(sum_launch(sum_kernel, problem.n),) if slabs > 1 else (),
+        next_launches=(sum_launch(sum_kernel, problem.n),) if slabs > 1 else (),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpubench.kernels.tile_grid import THREADS, tile_grid
 from gpubench.model import Gpu, Tile
 
-MOST_SHARED = 6144
+MAX_SHARED = 6144
 """Elements in shared memory, of 8 bytes at the most: 48 KB."""
 
 
@@ -26,8 +26,8 @@ def shares(outputs: int, threads: int, gpu: Gpu) -> int:
 def refuse(tile: Tile) -> str | None:
     """A part of x and a sum for each thread lie in shared memory."""
     threads, vec_blocks = tile.block
-    if threads * (vec_blocks + 1) > MOST_SHARED:
-        return f"takes up to {MOST_SHARED // threads - 1} vec_blocks with {threads} threads: 48 KB"
+    if threads * (vec_blocks + 1) > MAX_SHARED:
+        return f"takes up to {MAX_SHARED // threads - 1} vec_blocks with {threads} threads: 48 KB"
     return None
 
 

@@ -17,7 +17,7 @@ from gpubench.row import NAMES, Row, fields_of, parse, write
 MARK = "# gpubench sweep in progress: "
 """Before the JSON of the circumstances, on the first line of a partial file."""
 
-MOST_HEAD_BYTES = 2**20
+MAX_HEAD_BYTES = 2**20
 """Of that line: what is longer was not written by us."""
 
 Context = Mapping[str, Any]
@@ -146,7 +146,7 @@ def read_context(path: Path) -> dict[str, Any]:
     partial = partial_of(path)
     try:
         with partial.open("rb") as file:
-            head = file.readline(MOST_HEAD_BYTES).decode()
+            head = file.readline(MAX_HEAD_BYTES).decode()
         if not head.startswith(MARK) or not head.endswith("\n"):
             raise UsageError(f"--resume: {partial} does not begin like a sweep in progress")
         context = json.loads(head.removeprefix(MARK))

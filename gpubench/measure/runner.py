@@ -186,7 +186,7 @@ class Runner:
             series = collect(
                 lambda launches, count: self._backend.sample(kernel, launches, count),
                 timing,
-                kernel.most_launches,
+                kernel.max_launches,
                 self._expected_us[result.point],
                 self._first_us.pop(result.point, None),
             )

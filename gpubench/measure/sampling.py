@@ -29,7 +29,7 @@ MAD_TO_SIGMA = 1.4826
 def collect(
     sample: Sample,
     timing: Timing,
-    most_launches: int,
+    max_launches: int,
     expected_us: float = math.inf,
     first_us: float | None = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -47,7 +47,7 @@ def collect(
         # One long launch has warmed everything up and needs no batch: spare two more.
         long = min(times[0], expected_us) > LONG * timing.sample_us
         warm_us = times[0] if long else max(min(sample(1, 2)), 1e-3)
-        launches = max(1, min(most_launches, math.ceil(timing.sample_us / warm_us)))
+        launches = max(1, min(max_launches, math.ceil(timing.sample_us / warm_us)))
         times, sample_s = [], warm_us * launches / 1e6
     else:
         launches, sample_s = 1, times[0] / 1e6

@@ -33,7 +33,7 @@ START_LIMIT_S = 120.0
 COMPILE_LIMIT_S = 300.0
 """Without one more kernel built. The largest register tiles take half a minute."""
 
-MOST_FAULTS = 5
+MAX_FAULTS = 5
 """Children in a row that a variant may cost; after that its other points are skipped."""
 
 
@@ -135,11 +135,11 @@ class Worker:
     def measure(self, point: Point, share_s: float | None = None) -> Measurement:
         """Measure in the child. A fault that takes it down is an `error` row with the cause."""
         name = point.variant.name
-        if self._faults[name] >= MOST_FAULTS:
+        if self._faults[name] >= MAX_FAULTS:
             return Measurement(
                 point=point,
                 status=Status.SKIPPED,
-                reason=f"{MOST_FAULTS} points of {name} in a row took their process down",
+                reason=f"{MAX_FAULTS} points of {name} in a row took their process down",
             )
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         if self._process is None:

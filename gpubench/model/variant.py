@@ -38,27 +38,27 @@ class Launch:
     kernel: str = ""
     """The template in the variant's source; empty: the one that bears the variant's name."""
 
-    numbers: tuple[int, ...] = ()
+    int_arguments: tuple[int, ...] = ()
     """Further int arguments, after the extents."""
 
     workspace_bytes: int = 0
     """Device memory for intermediate results, passed as a pointer after the output; it holds
     garbage at first."""
 
-    maps: tuple[TensorMap, ...] = ()
+    tensor_maps: tuple[TensorMap, ...] = ()
     """Passed by value after all else, as 128-byte structures."""
 
-    early: bool = False
+    pdl: bool = False
     """May begin while the launch before it ends, as its kernel waits for that one itself
     (programmatic dependent launch, from compute capability 9.0)."""
 
-    then: tuple[Launch, ...] = ()
+    next_launches: tuple[Launch, ...] = ()
     """Launches that complete the result, with the same workspace; they are timed with it."""
 
     @property
     def sequence(self) -> tuple[Launch, ...]:
         """This launch and those that follow."""
-        return (self, *self.then)
+        return (self, *self.next_launches)
 
     @property
     def main(self) -> Launch:
@@ -135,11 +135,11 @@ class CudaVariant(Variant):
 
     Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, with vectors
     `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A launch with a workspace has
-    `Scalar* workspace` after the output, and its further numbers come last.
+    `Scalar* workspace` after the output, and its further int arguments come last.
     """
 
     launch: Callable[[Tile, Problem], Launch]
-    fit: Callable[[Launch, Tile, Problem, Gpu], Launch] | None = None
+    specialize: Callable[[Launch, Tile, Problem, Gpu], Launch] | None = None
     """The launch fitted to a GPU, for grids that follow the device; None: `launch` suits any."""
 
     capability: tuple[int, int] = (0, 0)
@@ -167,7 +167,7 @@ class CudaVariant(Variant):
     def launch_on(self, gpu: Gpu, tile: Tile, problem: Problem) -> Launch:
         """The launch on a GPU."""
         launch = self.launch(tile, problem)
-        return self.fit(launch, tile, problem, gpu) if self.fit else launch
+        return self.specialize(launch, tile, problem, gpu) if self.specialize else launch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ LARGEST = 2**31 - 1
 SHOWN = 60
 """Characters of a user's text that an error repeats."""
 
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 """Longer lists are typing mistakes; they are refused before they are built."""
 
-MOST_REPEATED = 10 * MOST_ITEMS
+MAX_REPEATED = 10 * MAX_ITEMS
 """Items with their repeats, which take time to read, too."""
 
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
@@ -90,8 +90,8 @@ def _items(
         for one in parse(item):
             items[one] = None
             count += 1
-        if len(items) > MOST_ITEMS or count > MOST_REPEATED:
-            raise UsageError(f"{flag}: more than {MOST_ITEMS} items; widen the step")
+        if len(items) > MAX_ITEMS or count > MAX_REPEATED:
+            raise UsageError(f"{flag}: more than {MAX_ITEMS} items; widen the step")
     return tuple(items)
 
 
@@ -108,10 +108,8 @@ def _span(item: str, flag: str, expects: str) -> Iterable[int]:
     factor, step = match[3] == "x", _bounded(match[4] or "1", item, flag, expects)
     if factor and step == 1:
         raise UsageError(f"{flag}: '{shown(item)}' never ends: a factor is 2 or more")
-    if not factor and (high - low) // step >= MOST_ITEMS:
-        raise UsageError(
-            f"{flag}: '{shown(item)}' has more than {MOST_ITEMS} items; widen the step"
-        )
+    if not factor and (high - low) // step >= MAX_ITEMS:
+        raise UsageError(f"{flag}: '{shown(item)}' has more than {MAX_ITEMS} items; widen the step")
     return _multiples(low, high, step) if factor else range(low, high + 1, step)
 
 

@@ -20,7 +20,7 @@ __all__ = ["KERNELS", "choose", "descriptors", "load", "of_op", "unknown", "vari
 ALIKE = 0.6
 """From here on two names are alike (`difflib`): one may be the other, misspelt."""
 
-MOST_KNOWN = 100
+MAX_KNOWN = 100
 """Of what is known, as many are listed."""
 
 KERNELS = Path(__file__).parent.parent / "kernels"
@@ -121,6 +121,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
     nearest = max(known, key=likeness, default="")  # of equals the first
     near = likeness(nearest) >= ALIKE
-    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known[:MOST_KNOWN])}"
-    more = "" if near or len(known) <= MOST_KNOWN else f" and {len(known) - MOST_KNOWN} more"
+    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known[:MAX_KNOWN])}"
+    more = "" if near or len(known) <= MAX_KNOWN else f" and {len(known) - MAX_KNOWN} more"
     return f"unknown {kind} '{name}'; {hint}{more}"

@@ -21,8 +21,8 @@ from gpubench.plan.descriptor import NAME_RULE, described_by, is_name
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import choose
 
-MOST_POINTS = 100_000
-MOST_GRID_Y = 65_535
+MAX_POINTS = 100_000
+MAX_GRID_Y = 65_535
 """CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
 
 
@@ -47,8 +47,8 @@ def plan(
         * len(_tiles(v, sweep.tiles))
         for v in variants
     )
-    if count > MOST_POINTS:
-        raise UsageError(f"the sweep has {count} points, more than {MOST_POINTS}; split it")
+    if count > MAX_POINTS:
+        raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
     planned = {
         point: _why_not(point, capability)
@@ -143,7 +143,7 @@ def _refused(point: Point) -> str | None:
                         f"{variant.path}: launch: '{shown(one.kernel)}' cannot name a kernel, "
                         f"which is {NAME_RULE}"
                     )
-                if any(blocks > MOST_GRID_Y for blocks in one.grid[1:]):
+                if any(blocks > MAX_GRID_Y for blocks in one.grid[1:]):
                     blocks = "×".join(map(str, one.grid))
-                    return f"a grid of {blocks} blocks: at most {MOST_GRID_Y} in y"
+                    return f"a grid of {blocks} blocks: at most {MAX_GRID_Y} in y"
     return None

@@ -8,13 +8,13 @@ from typing import Any
 
 from gpubench.errors import UsageError
 
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 """A configuration is a page or two."""
 
-MOST_DOTS = 200
+MAX_DOTS = 200
 """In a line: the time that `tomllib` takes for a key grows with their square."""
 
-MOST_SAID = 200
+MAX_SAID = 200
 """Of what `tomllib` says."""
 
 DEEPEST = 20
@@ -30,20 +30,20 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
     at = f"{flag}: " if flag else ""
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{at}cannot read {path}: {error.strerror}") from error
-    if len(content) > MOST_BYTES:
-        raise UsageError(f"{at}{path} has more than {MOST_BYTES:,} bytes")
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{at}{path} has more than {MAX_BYTES:,} bytes")
     try:
         text = content.decode()
-        if any(_dots(line) > MOST_DOTS for line in text.splitlines()):
-            raise UsageError(f"{at}{path}: a key has more than {MOST_DOTS} parts")
+        if any(_dots(line) > MAX_DOTS for line in text.splitlines()):
+            raise UsageError(f"{at}{path}: a key has more than {MAX_DOTS} parts")
         values = tomllib.loads(text)
     except RecursionError as error:
         raise UsageError(f"{at}{path} is nested too deeply") from error
     except ValueError as error:
-        raise UsageError(f"{at}{path} is not TOML: {str(error)[:MOST_SAID]}") from error
+        raise UsageError(f"{at}{path} is not TOML: {str(error)[:MAX_SAID]}") from error
     level: list[object] = [values]
     for _ in range(DEEPEST):
         for value in level:

@@ -202,12 +202,12 @@ def test_hot_launches_take_the_same_set() -> None:
 def test_the_smallest_problems_are_flushed_before_a_set_is_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gpubench.backends.cpu.MOST_SETS", 16)
+    monkeypatch.setattr("gpubench.backends.cpu.MAX_SETS", 16)
     backend = small_cache(2**20)
     point = on_cpu(ON_CPU["cpu_blas"], size=(8, 8, 8), cache=Cache.COLD)
     operands = load(backend, point)
     kernel = backend.bind(point, operands)
-    assert (len(operands.sets), kernel.flush, kernel.most_launches) == (16, True, 16)
+    assert (len(operands.sets), kernel.flush, kernel.max_launches) == (16, True, 16)
     flushes = []
     monkeypatch.setattr(backend, "_flush", lambda: flushes.append(1))
     backend.sample(kernel, 16, 5)

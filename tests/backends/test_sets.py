@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.backends.sets import CACHES_TO_OUTGROW, MOST_LAUNCHES, cut, set_policy
+from gpubench.backends.sets import CACHES_TO_OUTGROW, MAX_LAUNCHES, cut, set_policy
 from gpubench.model import DTYPES, OPERATIONS, Problem
 
 extents = st.integers(1, 10_000)
@@ -25,10 +25,10 @@ def square(extent: int) -> Problem:
 
 @given(problems, st.integers(2**16, 2**30), st.integers(1, 5000))
 def test_cold_sets_outgrow_the_cache_or_it_is_flushed(
-    problem: Problem, cache_bytes: int, most_sets: int
+    problem: Problem, cache_bytes: int, max_sets: int
 ) -> None:
-    policy = set_policy(problem, cache_bytes, cold=True, most_sets=most_sets)
-    assert 1 <= policy.count <= most_sets
+    policy = set_policy(problem, cache_bytes, cold=True, max_sets=max_sets)
+    assert 1 <= policy.count <= max_sets
     if not policy.flush:
         # What stands between two turns of a set is more than the caches hold.
         others = policy.count - 1
@@ -37,28 +37,28 @@ def test_cold_sets_outgrow_the_cache_or_it_is_flushed(
 
 @given(problems, st.integers(2**16, 2**30), st.integers(1, 5000))
 def test_a_sample_behind_a_flush_meets_no_set_twice(
-    problem: Problem, cache_bytes: int, most_sets: int
+    problem: Problem, cache_bytes: int, max_sets: int
 ) -> None:
-    policy = set_policy(problem, cache_bytes, cold=True, most_sets=most_sets)
-    assert 1 <= policy.most_launches <= MOST_LAUNCHES
+    policy = set_policy(problem, cache_bytes, cold=True, max_sets=max_sets)
+    assert 1 <= policy.max_launches <= MAX_LAUNCHES
     if policy.flush:
-        assert policy.most_launches <= policy.count
+        assert policy.max_launches <= policy.count
 
 
 @given(problems, st.integers(2**16, 2**30))
 def test_there_is_no_more_memory_taken_than_the_policy_needs(
     problem: Problem, cache_bytes: int
 ) -> None:
-    policy = set_policy(problem, cache_bytes, cold=True, most_sets=10**9)
+    policy = set_policy(problem, cache_bytes, cold=True, max_sets=10**9)
     needless = policy.count - 2
     assert needless < 1 or (needless) * problem.bytes < CACHES_TO_OUTGROW * cache_bytes
 
 
 @given(problems)
 def test_hot_operands_are_one_set_and_never_flushed(problem: Problem) -> None:
-    policy = set_policy(problem, CACHE, cold=False, most_sets=256)
+    policy = set_policy(problem, CACHE, cold=False, max_sets=256)
     assert (policy.count, policy.flush) == (1, False)
-    assert policy.most_launches == MOST_LAUNCHES
+    assert policy.max_launches == MAX_LAUNCHES
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_hot_operands_are_one_set_and_never_flushed(problem: Problem) -> None:
     [(64, 256, True), (256, 135, False), (1024, 10, False), (4096, 1, False), (16384, 1, False)],
 )
 def test_fifty_megabytes_of_cache_take_these_sets(extent: int, count: int, flush: bool) -> None:
-    policy = set_policy(square(extent), CACHE, cold=True, most_sets=256)
+    policy = set_policy(square(extent), CACHE, cold=True, max_sets=256)
     assert (policy.count, policy.flush) == (count, flush)
 
 

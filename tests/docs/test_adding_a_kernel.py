@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stranger import REPOSITORY, Block, Stranger, blocks
+from newcomer import REPOSITORY, Block, Newcomer, blocks
 
 from gpubench.backends.cuda.compile import compile_instance, instance
 from gpubench.model import CudaVariant
@@ -24,16 +24,16 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository with the page's two files in it, and nothing else changed."""
     copy = tmp_path_factory.mktemp("added") / "gpubench"
     shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "dist"))
-    stranger = Stranger(copy, copy)
+    newcomer = Newcomer(copy, copy)
     for block in ADDING:
         if block.title.startswith("gpubench/"):
-            stranger.write(block)
+            newcomer.write(block)
     return copy
 
 
-def stranger_in(folder: Path) -> Stranger:
+def newcomer_in(folder: Path) -> Newcomer:
     shutil.rmtree(folder / ".venv", ignore_errors=True)
-    return Stranger(folder, folder)
+    return Newcomer(folder, folder)
 
 
 def test_the_page_adds_two_files() -> None:
@@ -48,7 +48,7 @@ def commands(page: list[Block]) -> list[str]:
 
 @pytest.mark.parametrize("text", commands(ADDING), ids=lambda text: text.split("\n")[0][-40:])
 def test_the_commands_of_the_page_work_without_a_gpu(added: Path, text: str) -> None:
-    done = stranger_in(added).type(text)
+    done = newcomer_in(added).type(text)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert "transposed_tile" in done.stdout or " passed" in done.stdout
 
@@ -62,7 +62,7 @@ def test_the_page_has_commands_that_list_test_and_explain() -> None:
 
 def test_what_the_page_says_of_shared_memory_is_what_is_explained(added: Path) -> None:
     _, explained = commands(ADDING)
-    out = stranger_in(added).type(explained).stdout
+    out = newcomer_in(added).type(explained).stdout
     (at_32,) = [line.split() for line in out.splitlines() if line.startswith("32 ")]
     assert at_32[3] == "8320"
 
@@ -87,9 +87,9 @@ def test_the_kernel_of_the_page_is_planned_as_one_of_a_users_own(added: Path) ->
 
 
 def test_own_kernels_begin_as_the_page_says(tmp_path: Path) -> None:
-    stranger = Stranger(tmp_path)
+    newcomer = Newcomer(tmp_path)
     for text in commands(OWN):
-        done = stranger.type(text)
+        done = newcomer.type(text)
         assert done.returncode == 0, done.stderr
         assert "my_tile" in done.stdout
     assert (tmp_path / "own/gemm/my_tile.cu").is_file()
@@ -98,10 +98,10 @@ def test_own_kernels_begin_as_the_page_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", [ADDING, OWN], ids=["adding", "own"])
 def test_what_needs_a_gpu_lacks_nothing_else(added: Path, page: list[Block]) -> None:
-    stranger = stranger_in(added)
+    newcomer = newcomer_in(added)
     (needing,) = [block for block in page if block.title == GPU]
     if page is OWN and not (added / "own").exists():
-        assert stranger.type(commands(OWN)[0]).returncode == 0
-    done = stranger.type(needing.text.rstrip() + " --device cuda")
+        assert newcomer.type(commands(OWN)[0]).returncode == 0
+    done = newcomer.type(needing.text.rstrip() + " --device cuda")
     assert (done.returncode, done.stdout) == (2, "")
     assert "CUDA" in done.stderr

@@ -1,4 +1,4 @@
-"""A stranger's first ten minutes, as docs/first-steps.md has them."""
+"""A newcomer's first ten minutes, as docs/first-steps.md has them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from stranger import Block, Stranger, blocks
+from newcomer import Block, Newcomer, blocks
 
 from gpubench.cli import app
 from gpubench.row import read
@@ -47,14 +47,14 @@ def test_the_page_goes_through_all_that_a_stranger_does() -> None:
 
 
 def test_every_step_works_as_written(tmp_path: Path) -> None:
-    stranger = Stranger(tmp_path)
+    newcomer = Newcomer(tmp_path)
     for step in steps():
         if step.language != "sh":
-            stranger.write(step)
+            newcomer.write(step)
             continue
         (command,) = step.commands
         name, *words = shlex.split(command)
-        done = stranger.type(step.text)
+        done = newcomer.type(step.text)
         assert done.returncode in EXIT_CODES.get(name, {0}), f"{command}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         if "--dry-run" not in words:
@@ -72,4 +72,4 @@ def test_the_search_for_commands_finds_them() -> None:
 
 @pytest.mark.parametrize("code", ["false", "nowhere", ".venv/bin/gpubench sweep --sizes 0"])
 def test_a_stranger_notices_what_fails(tmp_path: Path, code: str) -> None:
-    assert Stranger(tmp_path).type(f"{code}\ntrue").returncode != 0
+    assert Newcomer(tmp_path).type(f"{code}\ntrue").returncode != 0

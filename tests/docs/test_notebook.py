@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from stranger import PAGES
+from newcomer import PAGES
 
 from gpubench.view.pictures.style import Picture
 

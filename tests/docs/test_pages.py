@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from stranger import PAGES, REPOSITORY
+from newcomer import PAGES, REPOSITORY
 
 NAMES = sorted(path.name for path in PAGES.glob("*.md"))
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

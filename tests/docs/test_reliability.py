@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from stranger import PAGES, REPOSITORY
+from newcomer import PAGES, REPOSITORY
 
 PAGE = (PAGES / "reliability.md").read_text(encoding="utf-8")
 

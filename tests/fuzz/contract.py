@@ -23,10 +23,10 @@ from gpubench.errors import GpubenchError
 LONGEST_MESSAGE = 2000
 """Some list everything that is known; none repeats what it was given at length."""
 
-MOST_BYTES = 200 * 2**20
+MAX_BYTES = 200 * 2**20
 """Of memory at once, by what was given in a few hundred kilobytes."""
 
-MOST_S = 20
+MAX_S = 20
 """On a busy machine; what ends at all takes milliseconds."""
 
 LIMITED = True
@@ -98,16 +98,16 @@ def watched(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raises BrokenContractError where it takes longer than `MOST_S`."""
+    """Raises BrokenContractError where it takes longer than `MAX_S`."""
     if not LIMITED:
         yield
         return
 
     def late(_signal: int, _frame: FrameType | None) -> None:
-        raise BrokenContractError(f"takes more than {MOST_S} s")
+        raise BrokenContractError(f"takes more than {MAX_S} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, MOST_S)
+    signal.setitimer(signal.ITIMER_REAL, MAX_S)
     try:
         yield
     finally:
@@ -127,7 +127,7 @@ def held(call: Callable[[], Any], folder: Path) -> Any:
     finally:
         _, taken = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    if taken > MOST_BYTES:
+    if taken > MAX_BYTES:
         raise BrokenContractError(f"takes {taken:,} bytes of memory")
     return found
 

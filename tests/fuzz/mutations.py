@@ -13,7 +13,7 @@ import numpy as np
 
 Mutation = Callable[[bytes, Random], bytes]
 
-MOST_BYTES = 2**19
+MAX_BYTES = 2**19
 
 CELLS = (
     *(b"", b" ", b"nan", b"NaN", b"inf", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0"),
@@ -237,5 +237,5 @@ def mutated(data: bytes, chance: Random, own: Sequence[Mutation]) -> bytes:
     """The data after one to three mutations, most of them such as its format knows."""
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         kinds = own if own and chance.random() < 0.7 else BYTES
-        data = chance.choice(kinds)(data, chance)[:MOST_BYTES]
+        data = chance.choice(kinds)(data, chance)[:MAX_BYTES]
     return data

@@ -25,7 +25,7 @@ from gpubench.commands.reproduce.experiment_file import read_experiment
 from gpubench.measure.result_file import read_context
 from gpubench.model import OPERATIONS, Tile
 from gpubench.plan.config import read_sweep
-from gpubench.plan.ranges import LARGEST, MOST_ITEMS, parse_sizes, parse_tiles
+from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_sizes, parse_tiles
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -62,7 +62,7 @@ def sizes(data: bytes, folder: Path) -> None:
     found = held(lambda: parse_sizes(as_argument(data), op), folder) or ()
     assert all(len(size) == 3 for size in found)
     assert all(1 <= number <= LARGEST for size in found for number in size)
-    assert len(found) <= MOST_ITEMS
+    assert len(found) <= MAX_ITEMS
 
 
 def tiles(data: bytes, folder: Path) -> None:

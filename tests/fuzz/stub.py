@@ -13,7 +13,7 @@ from fakes import CPU, FakeBackend, series
 from gpubench.errors import CompileError
 from gpubench.model import Device, Fill, Measurement, Point, Status, Timer, Timing
 
-MOST_POINTS = 40
+MAX_POINTS = 40
 """Then somebody presses Ctrl-C: a sweep may have a hundred thousand points."""
 
 
@@ -24,7 +24,7 @@ class StubWorker:
     spent_s: Mapping[str, float] = {}
 
     def __init__(self, _device: str, _timer: Timer) -> None:
-        self._left = MOST_POINTS
+        self._left = MAX_POINTS
 
     def __enter__(self) -> Self:
         return self

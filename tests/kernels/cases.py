@@ -12,7 +12,7 @@ from on_cpu import Case, operands
 
 from gpubench.model import CudaVariant, Problem, Tile
 
-MOST_TILES = 16
+MAX_TILES = 16
 """Of a larger space of tiles with several numbers: its defaults, and so many evenly from it all."""
 
 OTHER_DTYPES_TILES = 4
@@ -27,10 +27,10 @@ arrays are used alike in all, and its cost grows with the square of a block's th
 FEWEST_SIZES = 3
 """A tile is run at this many sizes at the least, however much its variant refuses."""
 
-MOST_PRODUCTS = 2**18
+MAX_PRODUCTS = 2**18
 """Multiply-adds of a case: K is cut to it, or N where there is no K."""
 
-MOST_THREADS = 2**16
+MAX_THREADS = 2**16
 """CUDA threads of a case without K, where one may stand for a row: N is cut to it too."""
 
 SHORT = 32
@@ -60,9 +60,9 @@ def tiles_to_run(variant: CudaVariant) -> tuple[Tile, ...]:
     """Every legal tile; of many with several numbers the defaults, the ends, and evenly between."""
     assert variant.tiles
     legal = variant.tiles.legal
-    if len(legal) <= MOST_TILES or all(len(tile.numbers) == 1 for tile in legal):
+    if len(legal) <= MAX_TILES or all(len(tile.numbers) == 1 for tile in legal):
         return legal
-    return tuple(dict.fromkeys((*variant.tiles.default, *evenly(legal, MOST_TILES))))
+    return tuple(dict.fromkeys((*variant.tiles.default, *evenly(legal, MAX_TILES))))
 
 
 def tiles_to_race(variant: CudaVariant) -> tuple[Tile, ...]:
@@ -136,7 +136,7 @@ def problems(variant: CudaVariant, tile: Tile, dtype: str) -> list[Problem]:
         sizes += [(131, 37, 1), (37, 131, 1)]
     taken = {}
     for m, n, k in sizes:
-        wanted = problem(m, n, min(k, max(2, MOST_PRODUCTS // (m * n))) if has_k else 1)
+        wanted = problem(m, n, min(k, max(2, MAX_PRODUCTS // (m * n))) if has_k else 1)
         if near := nearest(variant, tile, affordable(variant, tile, wanted)):
             taken[near.size] = near
     return list(taken.values())
@@ -148,7 +148,7 @@ def affordable(variant: CudaVariant, tile: Tile, problem: Problem) -> Problem:
     def too_much() -> bool:
         launched = variant.launch(tile, problem).sequence
         all_threads = sum(one.blocks * one.threads_per_block for one in launched)
-        return problem.m * problem.n > MOST_PRODUCTS or all_threads > MOST_THREADS
+        return problem.m * problem.n > MAX_PRODUCTS or all_threads > MAX_THREADS
 
     while not problem.operation.has_k and problem.n > SHORT and too_much():
         half = problem.n // 2

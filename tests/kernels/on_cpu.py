@@ -239,11 +239,11 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
         parts += [_words(buffer.nbytes), buffer.tobytes()]
     parts.append(_words(len(launch.sequence)))
     for one, name in zip(launch.sequence, case.instances, strict=True):
-        numbers = (*extents, *one.numbers)
+        numbers = (*extents, *one.int_arguments)
         parts.append(_words(names.index(name), *one.dimensions, one.shared_bytes))
         parts.append(_words(len(buffers), *range(len(buffers)), len(numbers), *numbers))
-        parts.append(_words(len(one.maps)))
-        for wanted in one.maps:
+        parts.append(_words(len(one.tensor_maps)))
+        for wanted in one.tensor_maps:
             place = (wanted.array, wanted.offset_bytes, *wanted.shape, *wanted.box)
             parts.append(_words(*place, output.itemsize))
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Kernels that the documentation tells a stranger to write are right, and clean."""
+"""Kernels that the documentation tells a newcomer to write are right, and clean."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import cases, expected
+from newcomer import blocks
 from on_cpu import Sanitizer, run_on_cpu
-from stranger import blocks
 
 from gpubench.commands.new_kernel.run import write_pair
 from gpubench.model import CudaVariant, Tile

@@ -44,7 +44,7 @@ def case(tile: str, dtype: str = "float32") -> Case:
 @pytest.mark.parametrize("tile", SHARED)
 def test_the_cases_are_ones_where_blocks_share_tiles(tile: str) -> None:
     one = case(tile)
-    (streamed,) = one.launch.main.numbers
+    (streamed,) = one.launch.main.int_arguments
     steps = -(-one.problem.k // one.tile.block[2])
     blocks = one.launch.main.blocks
     # A share that begins amid a tile shares it with the one before.

@@ -101,7 +101,7 @@ def test_the_source_declares_what_the_launch_passes(name: str) -> None:
         expected = "const Scalar* A, const Scalar* x, Scalar* y"
         if one.launch(tiles_of(one)[0], problem(one)).workspace_bytes:
             expected += ", Scalar* workspace"
-        expected += ", int M, int N" + "".join(", int parts" for _ in launch.numbers)
+        expected += ", int M, int N" + "".join(", int parts" for _ in launch.int_arguments)
         kernels = text[text.index("__global__") :]
         declared = re.search(rf"\b{launch.kernel or name}\(([^)]*)\)", kernels)
         assert declared
@@ -146,7 +146,7 @@ def test_slabs_cover_the_matrix_and_their_parts_fit_into_the_workspace(
             slabs = next(part for part in launch.sequence if part.kernel != "atax_pair")
             if name == "atax_pair":
                 assert launch.grid == (m,)
-                slabs = launch.then[0]
+                slabs = launch.next_launches[0]
             down = -(-m // rows)
             across, rest = divmod(slabs.blocks, down)
             assert rest == 0
@@ -170,7 +170,9 @@ def test_the_fused_pass_has_as_many_parts_as_blocks_and_no_more_than_fit(
             gpu.multiprocessors * gpu.threads_per_multiprocessor
         )
         assert launch.workspace_bytes == launch.blocks * n * 4
-        assert [part.numbers for part in launch.then] == [(launch.blocks,)] * (launch.blocks > 1)
+        assert [part.int_arguments for part in launch.next_launches] == [(launch.blocks,)] * (
+            launch.blocks > 1
+        )
 
 
 def test_a_row_that_no_block_can_hold_is_refused_with_the_reason() -> None:
@@ -208,13 +210,13 @@ def test_shares_leave_no_block_idle_and_no_row_out(rows: int, threads: int, gpu:
 def test_both_halves_of_the_published_pair_are_fitted() -> None:
     one = OF_VECTORS["atax_staged"]
     launch = one.launch_on(TITAN_RTX, Tile((128, 14)), problem(one, 16_384, 1152))
-    (second,) = launch.then
+    (second,) = launch.next_launches
     assert (launch.grid, second.grid) == ((512,), (576,))
     assert launch.workspace_bytes == 4 * 16_384
 
 
 def test_a_launch_lists_itself_and_those_that_follow() -> None:
     last = Launch(grid=(1,), block=(1,), kernel="last")
-    first = Launch(grid=(2,), block=(3,), then=(last,))
+    first = Launch(grid=(2,), block=(3,), next_launches=(last,))
     assert first.sequence == (first, last)
     assert last.sequence == (last,)

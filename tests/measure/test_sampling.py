@@ -34,8 +34,8 @@ class Script:
         self.now_s += sum(times) * launches / 1e6 + self._waiting_s * count
         return times
 
-    def collect(self, timing: Timing = ONE_ROUND, most_launches: int = 256) -> Series:
-        return collect(self.sample, timing, most_launches, math.inf, clock=lambda: self.now_s)
+    def collect(self, timing: Timing = ONE_ROUND, max_launches: int = 256) -> Series:
+        return collect(self.sample, timing, max_launches, math.inf, clock=lambda: self.now_s)
 
 
 @pytest.mark.parametrize("count", range(6, 501))
@@ -63,7 +63,7 @@ def test_a_fast_kernel_is_batched_until_a_sample_lasts_long_enough() -> None:
 
 
 def test_a_sample_has_no_more_launches_than_allowed() -> None:
-    assert Script(0.1).collect(most_launches=7).launches_per_sample == 7
+    assert Script(0.1).collect(max_launches=7).launches_per_sample == 7
 
 
 def test_a_long_kernel_is_launched_once_a_sample() -> None:

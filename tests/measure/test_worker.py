@@ -17,7 +17,7 @@ from fakes import CPU, point
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
-from gpubench.measure.worker import MOST_FAULTS, Worker
+from gpubench.measure.worker import MAX_FAULTS, Worker
 from gpubench.model import Fill, Point, Status, Tile, Timer, Timing
 from gpubench.plan.registry import load
 
@@ -135,15 +135,15 @@ def test_a_variant_that_takes_child_after_child_down_is_skipped(
     worker: Worker, folder: Path
 ) -> None:
     crashing = at(folder, 4)
-    outcomes = [worker.measure(crashing) for _ in range(MOST_FAULTS + 1)]
-    assert [one.status for one in outcomes] == [Status.ERROR] * MOST_FAULTS + [Status.SKIPPED]
+    outcomes = [worker.measure(crashing) for _ in range(MAX_FAULTS + 1)]
+    assert [one.status for one in outcomes] == [Status.ERROR] * MAX_FAULTS + [Status.SKIPPED]
     assert "5 points of faulty in a row" in outcomes[-1].reason
     assert worker.measure(at(folder, 1)).status == Status.SKIPPED  # the rest of it
     assert worker.measure(at(folder, 1, "faulty_too")).status == Status.OK
 
 
 def test_a_good_point_between_faults_sets_the_count_back(worker: Worker, folder: Path) -> None:
-    for _ in range(MOST_FAULTS + 1):
+    for _ in range(MAX_FAULTS + 1):
         assert worker.measure(at(folder, 4)).status == Status.ERROR
         assert worker.measure(at(folder, 1)).status == Status.OK
 

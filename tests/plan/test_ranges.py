@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpubench.errors import UsageError
 from gpubench.model import Problem, Tile
-from gpubench.plan.ranges import LARGEST, MOST_ITEMS, parse_names, parse_sizes, parse_tiles
+from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_names, parse_sizes, parse_tiles
 
 SPANS = [
     ("16", [16]),
@@ -34,7 +34,7 @@ NOT_UNDERSTOOD = [
     *("1..", "..5", "1...5", "9..1", "1..4:", "1..4:0", "1..4:x", "1..4:-1", "1..2:3:4"),
     *("1..64:x1", "1..64:x0", "0..4", "1..99999999999"),
     *(f"{LARGEST + 1}", "9" * 30, "9" * 5_000, f"1..{'9' * 5_000}", f"1..4:{'9' * 5_000}"),
-    *(f"1..{MOST_ITEMS + 1}", "1..2000000000", "1..6000,7000..12000"),
+    *(f"1..{MAX_ITEMS + 1}", "1..2000000000", "1..6000,7000..12000"),
     *("1x2", "1x2x", "x2", "4x0x4x", "1..2x3", "1x1x1..2", "1x" * 3_000 + "1", "1\n2", "1\x1b[2J"),
 ]
 
@@ -157,7 +157,7 @@ def test_a_refusal_says_what_would_be_right(text: str, hint: str) -> None:
 
 @pytest.mark.parametrize("text", ["1..10000", "1..10000,5..7"])
 def test_a_list_may_have_as_many_items_as_the_limit_says(text: str) -> None:
-    assert len(parse_tiles(text)) == MOST_ITEMS
+    assert len(parse_tiles(text)) == MAX_ITEMS
 
 
 list_like = st.one_of(
@@ -177,7 +177,7 @@ list_like = st.one_of(
 def test_any_text_is_a_bounded_list_of_sizes_or_refused_in_one_line(text: str) -> None:
     sizes = items(parse_sizes, text)
     if sizes is not None:
-        assert 1 <= len(sizes) == len(set(sizes)) <= MOST_ITEMS
+        assert 1 <= len(sizes) == len(set(sizes)) <= MAX_ITEMS
         assert all(1 <= extent <= LARGEST for size in sizes for extent in size)
 
 
@@ -189,7 +189,7 @@ def test_any_text_is_a_bounded_list_of_sizes_or_refused_in_one_line(text: str) -
 def test_any_text_is_a_bounded_list_of_tiles_or_refused_in_one_line(text: str) -> None:
     tiles = items(parse_tiles, text)
     if tiles is not None:
-        assert 1 <= len(tiles) == len(set(tiles)) <= MOST_ITEMS
+        assert 1 <= len(tiles) == len(set(tiles)) <= MAX_ITEMS
         assert all(1 <= number <= LARGEST for tile in tiles for number in tile.numbers)
 
 

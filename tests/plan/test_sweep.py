@@ -9,7 +9,7 @@ import pytest
 from gpubench.errors import UsageError
 from gpubench.model import Cache, Point, Scope, Tile, Timer
 from gpubench.plan.config import Sweep
-from gpubench.plan.sweep import MOST_GRID_Y, plan
+from gpubench.plan.sweep import MAX_GRID_Y, plan
 
 
 def square(*extents: int) -> tuple[tuple[int, int, int], ...]:
@@ -114,7 +114,7 @@ def test_a_grid_with_too_many_rows_of_blocks_is_skipped(
 
 
 def test_the_largest_grid_is_not_skipped() -> None:
-    points = planned("cuda", variants=("naive",), tiles=edges(1), sizes=((MOST_GRID_Y, 1, 1),))
+    points = planned("cuda", variants=("naive",), tiles=edges(1), sizes=((MAX_GRID_Y, 1, 1),))
     assert list(points.values()) == [None]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.plan.toml_file import MOST_BYTES, read_toml
+from gpubench.plan.toml_file import MAX_BYTES, read_toml
 
 
 def test_a_table_is_read(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_table_is_read(tmp_path: Path) -> None:
         (".".join("k" * 100) + " = 1", "is nested too deeply"),
         (".".join("k" * 90_000) + " = 1", "a key has more than 200 parts"),
         ("[" + ".".join("k" * 90_000) + "]", "a key has more than 200 parts"),
-        ("#" * (MOST_BYTES + 1), "has more than 1,048,576 bytes"),
+        ("#" * (MAX_BYTES + 1), "has more than 1,048,576 bytes"),
     ],
 )
 def test_what_cannot_be_worked_with_is_refused(tmp_path: Path, text: str, why: str) -> None:

@@ -17,10 +17,10 @@ from gpubench.backends.cuda.faults import faults
 from gpubench.backends.cuda.instances import Instances, Routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
-from gpubench.backends.cuda.timer import GatedTimer
+from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.backends.sets import (
     CACHES_TO_OUTGROW,
-    MOST_LAUNCHES,
+    MAX_LAUNCHES,
     Rotation,
     SetPolicy,
     cut,
@@ -67,7 +67,7 @@ class CudaKernel:
     timer: Timer
     scope: Scope
     flush: bool
-    most_launches: int
+    max_launches: int
     resources: Resources | None = None
     launch: Launch | None = None
 
@@ -85,7 +85,7 @@ class CudaBackend:
         self._instances = Instances(self.device, architecture)
         self._flush_buffer: Any = None
         self.stream = CudaStream(self.device, architecture)
-        self.timer = GatedTimer(self.stream)
+        self.timer = BlockedBatchTimer(self.stream)
         self._cupti: CuptiTimer | None = None
         self._nvml: Nvml | None = None
         self.notices: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ class CudaBackend:
             timer=point.timer,
             scope=point.scope,
             flush=operands.policy.flush,
-            most_launches=operands.policy.most_launches,
+            max_launches=operands.policy.max_launches,
             resources=routine.resources,
             launch=routine.launch and routine.launch.main,
         )
@@ -224,7 +224,7 @@ class CudaBackend:
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
         # As many sets as a sample may have launches: each meets a set that the flush made cold.
-        return set_policy(problem, self.device.l2_bytes, cold=cold, most_sets=MOST_LAUNCHES)
+        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=MAX_LAUNCHES)
 
     def _flush(self) -> None:
         runtime.memsetAsync(

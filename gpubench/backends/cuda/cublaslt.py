@@ -18,7 +18,7 @@ from cupy.cuda import device
 
 from gpubench.errors import LaunchError
 
-MOST_ALGORITHMS = 32
+MAX_ALGORITHMS = 32
 """Asked of the heuristic; it answers with those it thinks best, the best first."""
 
 WORKSPACE_BYTES = 64 * 2**20
@@ -93,13 +93,13 @@ def _tuned(dtype: str, shape: Shape, arrays: tuple[Any, Any, Any], scratch: Any)
         )
         for rows, columns in ((n, k), (k, m), (n, m))
     )
-    answers = (_Answer * MOST_ALGORITHMS)()
+    answers = (_Answer * MAX_ALGORITHMS)()
     found = ctypes.c_int()
     with _preference() as preference:
         _checked(
             library.cublasLtMatmulAlgoGetHeuristic(
                 *(_handle(), descriptor, *layouts, layouts[-1], preference),
-                *(ctypes.c_int(MOST_ALGORITHMS), answers, ctypes.byref(found)),
+                *(ctypes.c_int(MAX_ALGORITHMS), answers, ctypes.byref(found)),
             )
         )
     times: list[tuple[float, int]] = []

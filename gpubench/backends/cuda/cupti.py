@@ -15,7 +15,7 @@ BUFFER_BYTES = 8 * 2**20
 FORCED = 1
 """CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: hand over unfinished buffers too."""
 
-MOST_RECORDS = 4096
+MAX_RECORDS = 4096
 """Launches between two flushes."""
 
 
@@ -47,10 +47,10 @@ class CuptiTimer:
         count: int,
         before: Callable[[], None] | None = None,
     ) -> list[float]:
-        """Like `GatedTimer.sample`: microseconds of execution per launch of each sample."""
+        """Like `BlockedBatchTimer.sample`: microseconds of execution per launch of each sample."""
         times: list[float] = []
         while len(times) < count:
-            group = max(1, min(count - len(times), MOST_RECORDS // launches))
+            group = max(1, min(count - len(times), MAX_RECORDS // launches))
             times += self._group(turns, launches, group, before)
         return times
 

@@ -28,7 +28,7 @@ from gpubench.model import (
     Tile,
 )
 
-MOST_LOADED = 32
+MAX_LOADED = 32
 """Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""
 
 Key = tuple[Path, str]
@@ -95,10 +95,10 @@ class Instances:
             pointers = tuple(ctypes.c_void_p(array.data.ptr) for array in arrays)
             runs = []
             for one, (_, function) in zip(launch.sequence, built, strict=True):
-                numbers = map(ctypes.c_int, (*extents, *one.numbers))
+                numbers = map(ctypes.c_int, (*extents, *one.int_arguments))
                 maps = (
                     encode(wanted, arrays[wanted.array].data.ptr, problem.dtype)
-                    for wanted in one.maps
+                    for wanted in one.tensor_maps
                 )
                 values = (*pointers, *numbers, *maps)
                 runs.append(bind_launch(function, one, values, held=arrays))
@@ -126,7 +126,7 @@ class Instances:
             raise CompileError(compiled)
         if key not in self._functions:
             self._functions[key] = load_function(compiled)
-            if len(self._functions) > MOST_LOADED:
+            if len(self._functions) > MAX_LOADED:
                 self._functions.popitem(last=False)
         self._functions.move_to_end(key)
         return compiled, self._functions[key]

@@ -44,8 +44,8 @@ def bind_launch(
     knows addresses alone, and memory that nobody holds is handed out again.
     """
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    if launch.early:
-        return _bind_early(function, launch, pointers, (values, held))
+    if launch.pdl:
+        return _bind_pdl(function, launch, pointers, (values, held))
     stream = cupy.cuda.get_current_stream().ptr
     arguments = ctypes.addressof(pointers)
     fixed = (function.ptr, *launch.dimensions, launch.shared_bytes, stream, arguments, 0)
@@ -57,7 +57,7 @@ def bind_launch(
     return run
 
 
-def _bind_early(
+def _bind_pdl(
     function: Any, launch: Launch, pointers: ctypes.Array[ctypes.c_void_p], held: object
 ) -> Callable[[], None]:
     """Likewise, a launch that may begin while the one before it in the stream still runs.

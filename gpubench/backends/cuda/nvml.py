@@ -22,7 +22,7 @@ THROTTLES = {
 slowdown are one to us, and so are hardware slowdown and power brake. Idle is not throttling."""
 
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Processes that a line names."""
 
 
@@ -68,8 +68,8 @@ class Nvml:
         others = [one.pid for one in running if one.pid != os.getpid()]
         if len(others) == len(running):  # in a container we go by another number: one is us
             return f"{len(others) - 1} other processes" if len(others) > 1 else ""
-        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        return ", ".join(f"{_name(pid)} ({pid})" for pid in others[:MOST_NAMED]) + more
+        more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
+        return ", ".join(f"{_name(pid)} ({pid})" for pid in others[:MAX_NAMED]) + more
 
     def _read(self, sensor: Callable[[], Any]) -> float | None:
         try:

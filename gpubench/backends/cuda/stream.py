@@ -22,7 +22,7 @@ SOURCE = Path(__file__).with_name("stream.cu")
 STAMP_WORDS = 3
 """Cycles, nanoseconds, multiprocessor."""
 
-MOST_MARKS = 2048
+MAX_MARKS = 2048
 """Of samples between two synchronizations."""
 
 WARM_STEPS = 20_000
@@ -32,7 +32,7 @@ SETTLED = 0.01
 """`ALIKE` bursts in a row whose rates differ by less are at the clock that stays."""
 
 ALIKE = 3
-MOST_BURSTS = 100
+MAX_BURSTS = 100
 
 COPY_BYTES = 2**30
 REPEATS = 10
@@ -51,7 +51,7 @@ class Mark(NamedTuple):
 
 
 class CudaStream:
-    """What `GatedTimer` needs of the current stream of a device."""
+    """What `BlockedBatchTimer` needs of the current stream of a device."""
 
     def __init__(self, device: Device, architecture: str) -> None:
         self._device = device
@@ -63,15 +63,15 @@ class CudaStream:
             Launch(grid=(1,), block=(1,)),
             (self._cycles,),
         )
-        self._stamps = cupy.zeros((MOST_MARKS, STAMP_WORDS), np.int64)
+        self._stamps = cupy.zeros((MAX_MARKS, STAMP_WORDS), np.int64)
         stamp = load_function(compile_instance(SOURCE, "stamp", architecture))
         self._stamp = [
             bind_launch(stamp, Launch(grid=(1,), block=(1,)), (ctypes.c_void_p(row.data.ptr),))
             for row in self._stamps
         ]
-        self._events = [cupy.cuda.Event() for _ in range(MOST_MARKS)]
+        self._events = [cupy.cuda.Event() for _ in range(MAX_MARKS)]
         self._used = 0
-        self._read_stamps = np.zeros((MOST_MARKS, STAMP_WORDS), np.int64)
+        self._read_stamps = np.zeros((MAX_MARKS, STAMP_WORDS), np.int64)
         self._multiply_add = load_function(compile_instance(SOURCE, "multiply_add", architecture))
 
     def nothing(self) -> None:
@@ -119,7 +119,7 @@ class CudaStream:
     def warm_up(self) -> None:
         """Multiply-add until the rate stays the same: the clock has settled under load."""
         rates = deque((self.fma_gflops(repeats=1) for _ in range(ALIKE)), maxlen=ALIKE)
-        for _ in range(MOST_BURSTS):
+        for _ in range(MAX_BURSTS):
             if max(rates) - min(rates) < SETTLED * max(rates):
                 return
             rates.append(self.fma_gflops(repeats=1))

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from gpubench.errors import LaunchError
 
-MOST_ATTEMPTS = 10
+MAX_ATTEMPTS = 10
 """Of a sample whose gate was too short; each next one is twice as long."""
 
-MOST_IN_FLIGHT = 512
+MAX_IN_FLIGHT = 512
 """Launches enqueued at once: the driver's queue holds about 1024, and a full one blocks the host
 while the gate runs out."""
 
@@ -50,7 +50,7 @@ class Sample(NamedTuple):
     """Whether the gate outlasted the enqueuing."""
 
 
-class GatedTimer:
+class BlockedBatchTimer:
     """Times launches in a stream. `stream` makes events and opens gates; see `CudaStream`."""
 
     def __init__(self, stream: Any) -> None:
@@ -113,7 +113,7 @@ class GatedTimer:
                 if clock := self._stream.clock_mhz(sample.start, sample.stop):
                     self._clocks_mhz.append(clock)
             failures = 0 if held else failures + 1
-            if failures == MOST_ATTEMPTS:
+            if failures == MAX_ATTEMPTS:
                 raise LaunchError(
                     f"no gate held while {launches} launches were enqueued: the host is too slow"
                 )
@@ -123,7 +123,7 @@ class GatedTimer:
         """Samples to enqueue before waiting; one while their length is not known."""
         if not sample_us:
             return 1
-        return max(1, min(wanted, MOST_IN_FLIGHT // launches, int(GROUP_US / sample_us)))
+        return max(1, min(wanted, MAX_IN_FLIGHT // launches, int(GROUP_US / sample_us)))
 
     def _enqueue(
         self,

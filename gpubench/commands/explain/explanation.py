@@ -23,7 +23,7 @@ from gpubench.model import ITEM_BYTES, CudaVariant, Device, Gpu, Launch, Problem
 PROBE_EXTENT = 2**28
 """A result so large that a grid's rounding up does not show: it tells a thread's part of it."""
 
-MOST_ACCUMULATORS = 2**14
+MAX_ACCUMULATORS = 2**14
 """More than any thread has: such a grid does not grow with the result (a persistent kernel's)."""
 
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
@@ -176,9 +176,7 @@ def accumulators(variant: CudaVariant, tile: Tile, problem: Problem) -> int | No
     exact = prod(huge.output_shape) / (blocks * launch.threads_per_block)
     whole = round(exact)
     # A fraction of an element is one that threads share.
-    return (
-        whole if 1 <= whole <= MOST_ACCUMULATORS and isclose(exact, whole, rel_tol=1e-3) else None
-    )
+    return whole if 1 <= whole <= MAX_ACCUMULATORS and isclose(exact, whole, rel_tol=1e-3) else None
 
 
 def _issue_bound(

@@ -67,7 +67,7 @@ def _occupancy(of: Explanation) -> Facts:
     state = of.occupancy
     if state is None:
         return
-    yield "occupancy", f"{100 * state.fraction:.1f} %: {state.warps} of {state.most_warps} warps"
+    yield "occupancy", f"{100 * state.fraction:.1f} %: {state.warps} of {state.max_warps} warps"
     yield "limited by", ", ".join(state.limited_by)
     yield "blocks resident", f"{state.blocks:,} a multiprocessor"
     yield (
@@ -197,7 +197,7 @@ _SHORT = {"registers": "regs", "shared memory": "shared"}
 
 def _limits(state: Occupancy | None) -> str:
     """What keeps a multiprocessor from being full; nothing if it is."""
-    if state is None or state.warps == state.most_warps:
+    if state is None or state.warps == state.max_warps:
         return ""
     return "+".join(_SHORT.get(name, name) for name in state.limited_by)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubench.commands.explain.explanation import Explanation
-from gpubench.hardware.occupancy import MOST_REGISTERS, WARP, Occupancy, Waves
+from gpubench.hardware.occupancy import MAX_REGISTERS, WARP, Occupancy, Waves
 
 SPARE = 16
 """A kernel that spills uses all its registers but a few; one that uses far fewer is odd."""
@@ -41,7 +41,7 @@ def sentences(of: Explanation) -> list[str]:
 
 def registers(of: Explanation) -> str:
     """What fits into a thread's registers, and what does not."""
-    used, most = of.resources.registers, of.registers_allowed or MOST_REGISTERS
+    used, most = of.resources.registers, of.registers_allowed or MAX_REGISTERS
     local_bytes = of.resources.local_bytes
     each = REGISTER_UNITS.get(of.problem.dtype, 1)
     count = of.accumulators
@@ -54,7 +54,7 @@ def registers(of: Explanation) -> str:
         single = count == 1 and not rest
         because = (
             ""
-            if most == MOST_REGISTERS
+            if most == MAX_REGISTERS
             else f", the most that {of.launch.threads_per_block} threads a block leave each"
         )
         given_up = f"; the compiler used only {used}" if used < most - SPARE else ""
@@ -99,8 +99,8 @@ def resident(of: Explanation) -> str:
         f"{counted(state.blocks, 'block')} of "
         f"{counted(of.launch.threads_per_block, 'thread')} a multiprocessor"
     )
-    occupied = f"{state.warps} of {state.most_warps} warps"
-    if state.warps == state.most_warps:
+    occupied = f"{state.warps} of {state.max_warps} warps"
+    if state.warps == state.max_warps:
         return f"Occupancy is full: {held}, {occupied}."
     allow = "allows" if len(state.limited_by) == 1 and limits in _SINGULAR else "allow"
     return f"{_upper(limits)} {allow} no more than {held}: {occupied}" + (

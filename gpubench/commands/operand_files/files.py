@@ -27,7 +27,7 @@ from gpubench.plan.ranges import shown
 HEADER = struct.Struct("<II8x")
 ITEM = np.dtype("<f4")
 
-MOST_INFLATED = 1032
+MAX_INFLATED = 1032
 """Bytes that one byte of a deflated stream can become (RFC 1951: 258 bytes from two bits)."""
 
 _UNREADABLE = (
@@ -148,7 +148,7 @@ def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
         raise UsageError(f"{path}: holds no array '{name}'; it must hold A and v") from None
     if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise UsageError(f"{path}: '{name}' is packed as NumPy packs nothing")
-    if info.compress_size > path.stat().st_size or info.file_size > MOST_INFLATED * (
+    if info.compress_size > path.stat().st_size or info.file_size > MAX_INFLATED * (
         info.compress_size + 1
     ):
         raise UsageError(f"{path}: '{name}' claims more bytes than the file can hold")

@@ -10,7 +10,7 @@ from gpubench.errors import UsageError
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import unknown
 
-MOST_TABLES = 10_000
+MAX_TABLES = 10_000
 """In a list; more are a mistake."""
 
 LARGEST_NUMBER = 1e300
@@ -97,7 +97,7 @@ class TomlTable:
     def tables(self, name: str) -> list[TomlTable]:
         """A list of tables."""
         values = self.take(name, [])
-        if not isinstance(values, list) or len(values) > MOST_TABLES:
+        if not isinstance(values, list) or len(values) > MAX_TABLES:
             raise self.refused(name, f"must be a list of tables: [[{name}]]")
         return [
             TomlTable(one, f"{self.where}: {name} {number}") for number, one in enumerate(values, 1)

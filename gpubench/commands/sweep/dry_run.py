@@ -48,9 +48,9 @@ def print_plan(
             Text(f"skipped: {f'{name} {_tiles(skipped)}'.strip()}: {reason}", style="yellow"),
             soft_wrap=True,
         )
-    least_s, most_s = estimated_s(points, device, sweep.timing)
+    least_s, max_s = estimated_s(points, device, sweep.timing)
     screen.print(
-        f"\nestimated: {_minutes(least_s)} to {_minutes(most_s)} of sampling; compiling and "
+        f"\nestimated: {_minutes(least_s)} to {_minutes(max_s)} of sampling; compiling and "
         f"verifying come on top.\nFrom the policy: at the least each point's fewest samples; "
         f"at the most {sweep.timing.max_wall_s:g} s a point.\nSlow launches take longer.",
         soft_wrap=True,
@@ -65,16 +65,16 @@ def estimated_s(points: Iterable[Point], device: Device, timing: Timing) -> tupl
     A launch takes no less than its operations do at the device's peak, where that is known. A
     budget leaves each point its fewest samples.
     """
-    least_s = most_s = 0.0
+    least_s = max_s = 0.0
     for point in points:
         peak = peak_gflops(device, point.variant.compute_mode(point.problem.dtype))
         launch_s = point.problem.flops / (peak * 1e9) if peak else 0.0
         low, high = sampling_s(timing, launch_s)
         least_s += timing.rounds * low
-        most_s += timing.rounds * high
+        max_s += timing.rounds * high
     if timing.budget_s is not None:
-        most_s = min(most_s, max(least_s, timing.budget_s))
-    return least_s, most_s
+        max_s = min(max_s, max(least_s, timing.budget_s))
+    return least_s, max_s
 
 
 def _tiles(points: Iterable[Point]) -> str:

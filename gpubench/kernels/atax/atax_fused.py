@@ -46,11 +46,13 @@ def launch(tile: Tile, problem: Problem) -> Launch:
         block=(threads,),
         shared_bytes=threads * vectors * 16,
         workspace_bytes=problem.m * problem.n * ITEM_BYTES[problem.dtype],
-        then=(sum_launch("atax_fused_sum", problem.n, problem.m),) if problem.m > 1 else (),
+        next_launches=(sum_launch("atax_fused_sum", problem.n, problem.m),)
+        if problem.m > 1
+        else (),
     )
 
 
-def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
     """As many blocks as the GPU holds at once: each writes its sums once."""
     threads = tile.block[0]
     resident = min(
@@ -63,7 +65,7 @@ def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
         launch,
         grid=(blocks,),
         workspace_bytes=blocks * problem.n * ITEM_BYTES[problem.dtype],
-        then=(sum_launch("atax_fused_sum", problem.n, blocks),) if blocks > 1 else (),
+        next_launches=(sum_launch("atax_fused_sum", problem.n, blocks),) if blocks > 1 else (),
     )
 
 
@@ -75,7 +77,7 @@ VARIANT = CudaVariant(
         refuse=refuse_tile,
     ),
     launch=launch,
-    fit=fit,
+    specialize=specialize,
     refuse=refuse,
     reuse=lambda _tile: (2, 2),
 )

@@ -13,7 +13,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
         grid=(problem.m,),
         block=(tile.block[0],),
         workspace_bytes=b_bytes + slabs.workspace_bytes,
-        then=slabs.sequence,
+        next_launches=slabs.sequence,
     )
 
 

@@ -13,17 +13,19 @@ def launch(tile: Tile, problem: Problem) -> Launch:
         block=(tile.block[0],),
         workspace_bytes=problem.m * ITEM_BYTES[problem.dtype],
     )
-    return replace(first, then=(replace(first, grid=(problem.n,), kernel="atax_staged_t"),))
+    return replace(
+        first, next_launches=(replace(first, grid=(problem.n,), kernel="atax_staged_t"),)
+    )
 
 
-def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
     """Equal shares of consecutive rows, then of consecutive columns."""
     threads = tile.block[0]
-    (second,) = launch.then
+    (second,) = launch.next_launches
     return replace(
         launch,
         grid=(shares(problem.m, threads, gpu),),
-        then=(replace(second, grid=(shares(problem.n, threads, gpu),)),),
+        next_launches=(replace(second, grid=(shares(problem.n, threads, gpu),)),),
     )
 
 
@@ -31,6 +33,6 @@ VARIANT = CudaVariant(
     idea="published: gemv_staged, then gemv_t_staged",
     tiles=STAGED_TILES,
     launch=launch,
-    fit=fit,
+    specialize=specialize,
     reuse=lambda _tile: (1, 1),
 )

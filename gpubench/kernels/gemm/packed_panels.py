@@ -1,7 +1,7 @@
 """A packed into panels by a first launch; tiles come by bulk copies to blocks that stay."""
 
 from gpubench.kernels.block_tiles import (
-    MOST_SHARED_BYTES,
+    MAX_SHARED_BYTES,
     blocks,
     rows_and_columns,
     threads_of,
@@ -21,7 +21,7 @@ STATIC = 256
 SHAPES = {(128, 256, 16, 8), (128, 128, 8, 8), (64, 64, 8, 8)}
 """A block's rows and columns, and a thread's, that were worth it."""
 
-MOST_MULTIPROCESSORS = 256
+MAX_MULTIPROCESSORS = 256
 """More than any GPU has."""
 
 B, WORKSPACE = 1, 3
@@ -38,7 +38,7 @@ def shared_bytes(tile: Tile) -> int:
     _, tn = tile.thread
     scratch = threads_of(tile) // 32 * (16 * 8 * tn + 4)
     needed = BYTES * (tile.stages * bk * (bm + bn) + scratch)
-    return max(needed, MOST_SHARED_BYTES // 3) if resident(tile) > 1 else needed
+    return max(needed, MAX_SHARED_BYTES // 3) if resident(tile) > 1 else needed
 
 
 def resident(tile: Tile) -> int:
@@ -55,7 +55,7 @@ def tiles_of_c(tile: Tile, problem: Problem) -> int:
 def refuse(tile: Tile, problem: Problem) -> str | None:
     """Splits where there is nothing to split for: they would change nothing."""
     tiles = tiles_of_c(tile, problem)
-    most = resident(tile) * MOST_MULTIPROCESSORS
+    most = resident(tile) * MAX_MULTIPROCESSORS
     if tile.splits > 1 and tiles > most:
         return f"splits are for up to {most} tiles of C, and {problem.size} has {tiles}"
     return None
@@ -66,7 +66,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
     return launches(tile, problem, resident_blocks=FLAGS)
 
 
-def fit(_: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(_: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
     """As many blocks as the GPU holds, where there are more tiles than that."""
     return launches(tile, problem, resident_blocks=resident(tile) * gpu.multiprocessors)
 
@@ -89,9 +89,9 @@ def launches(tile: Tile, problem: Problem, resident_blocks: int) -> Launch:
         grid=(blocks,),
         block=(threads_of(tile),),
         shared_bytes=shared_bytes(tile),
-        numbers=(streamed,),
-        early=True,
-        maps=(
+        int_arguments=(streamed,),
+        pdl=True,
+        tensor_maps=(
             TensorMap(
                 array=WORKSPACE if rows_of_b else B,
                 offset_bytes=BYTES * b_copy if rows_of_b else 0,
@@ -106,7 +106,7 @@ def launches(tile: Tile, problem: Problem, resident_blocks: int) -> Launch:
         grid=(tiles_of_a + rows_of_b,),
         block=(256,),
         workspace_bytes=BYTES * (b_copy + rows_of_b * row + shared_tiles),
-        then=(product,),
+        next_launches=(product,),
     )
 
 
@@ -128,8 +128,8 @@ def together(tile: Tile) -> str | None:
     """One of the shapes, of whole warps, and with room for its stages."""
     if tile.block[:2] + tile.thread not in SHAPES:
         return f"{tile}: takes 128x256 with 16x8 a thread, 128x128 or 64x64 with 8x8"
-    if shared_bytes(tile) > MOST_SHARED_BYTES - STATIC:
-        return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MOST_SHARED_BYTES}"
+    if shared_bytes(tile) > MAX_SHARED_BYTES - STATIC:
+        return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MAX_SHARED_BYTES}"
     return whole_warps(tile)
 
 
@@ -154,7 +154,7 @@ VARIANT = CudaVariant(
         together=together,
     ),
     launch=launch,
-    fit=fit,
+    specialize=specialize,
     refuse=refuse,
     reuse=rows_and_columns,
 )

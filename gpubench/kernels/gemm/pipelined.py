@@ -1,7 +1,7 @@
 """Asynchronous copies: STAGES tiles of A and B in shared memory, the next ones under way."""
 
 from gpubench.kernels.block_tiles import (
-    MOST_SHARED_BYTES,
+    MAX_SHARED_BYTES,
     blocks,
     rows_and_columns,
     threads_of,
@@ -29,8 +29,8 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 def together(tile: Tile) -> str | None:
     """Whole warps, and stages that fit shared memory at eight bytes an element."""
     needed = shared_bytes(tile, "float64")
-    if needed > MOST_SHARED_BYTES:
-        return f"{tile}: {needed} bytes of shared memory in float64, over {MOST_SHARED_BYTES}"
+    if needed > MAX_SHARED_BYTES:
+        return f"{tile}: {needed} bytes of shared memory in float64, over {MAX_SHARED_BYTES}"
     return whole_warps(tile)
 
 

@@ -1,7 +1,7 @@
 """The multiplying loop as the register file wants it; 16×8 elements a thread."""
 
 from gpubench.kernels.block_tiles import (
-    MOST_SHARED_BYTES,
+    MAX_SHARED_BYTES,
     blocks,
     rows_and_columns,
     threads_of,
@@ -29,8 +29,8 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 def together(tile: Tile) -> str | None:
     """Whole warps, and stages that fit shared memory."""
-    if shared_bytes(tile) > MOST_SHARED_BYTES:
-        return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MOST_SHARED_BYTES}"
+    if shared_bytes(tile) > MAX_SHARED_BYTES:
+        return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MAX_SHARED_BYTES}"
     return whole_warps(tile)
 
 

@@ -1,7 +1,7 @@
 """Several blocks share the work along K for one tile; a second launch adds up."""
 
 from gpubench.kernels.block_tiles import (
-    MOST_SHARED_BYTES,
+    MAX_SHARED_BYTES,
     blocks,
     rows_and_columns,
     threads_of,
@@ -32,14 +32,16 @@ def launch(tile: Tile, problem: Problem) -> Launch:
         block=(threads_of(tile),),
         shared_bytes=shared_bytes(tile),
         workspace_bytes=BYTES * tile.splits * elements,
-        then=(Launch(kernel="add_up", grid=(min(ADDERS, -(-elements // 256)),), block=(256,)),),
+        next_launches=(
+            Launch(kernel="add_up", grid=(min(ADDERS, -(-elements // 256)),), block=(256,)),
+        ),
     )
 
 
 def together(tile: Tile) -> str | None:
     """Whole warps, and stages that fit shared memory."""
-    if shared_bytes(tile) > MOST_SHARED_BYTES:
-        return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MOST_SHARED_BYTES}"
+    if shared_bytes(tile) > MAX_SHARED_BYTES:
+        return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MAX_SHARED_BYTES}"
     return whole_warps(tile)
 
 

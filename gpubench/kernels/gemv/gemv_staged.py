@@ -11,7 +11,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
     return Launch(grid=(problem.m,), block=(tile.block[0],))
 
 
-def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
     """Equal shares of consecutive rows."""
     return replace(launch, grid=(shares(problem.m, tile.block[0], gpu),))
 
@@ -20,6 +20,6 @@ VARIANT = CudaVariant(
     idea="published: x in shared memory part by part, a tree for each row",
     tiles=STAGED_TILES,
     launch=launch,
-    fit=fit,
+    specialize=specialize,
     reuse=lambda _tile: (1, 1),
 )

@@ -3,7 +3,7 @@
 from gpubench.kernels.tile_grid import THREADS, tile_grid
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 
-MOST_IN_FLIGHT = 16
+MAX_IN_FLIGHT = 16
 """Loads of 16 bytes a thread, rows × unroll: each holds four registers."""
 
 
@@ -16,7 +16,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 def refuse(tile: Tile) -> str | None:
     """Too many loads in flight would spill."""
     threads, rows, unroll = tile.block
-    most = min(MOST_IN_FLIGHT, 8192 // threads)
+    most = min(MAX_IN_FLIGHT, 8192 // threads)
     if rows * unroll > most:
         return f"takes up to {most} loads in flight with {threads} threads: more would spill"
     return None

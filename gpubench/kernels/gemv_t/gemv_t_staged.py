@@ -11,7 +11,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
     return Launch(grid=(problem.n,), block=(tile.block[0],))
 
 
-def fit(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
     """Equal shares of consecutive columns."""
     return replace(launch, grid=(shares(problem.n, tile.block[0], gpu),))
 
@@ -20,6 +20,6 @@ VARIANT = CudaVariant(
     idea="published: gemv_staged on columns, whose elements lie N apart",
     tiles=STAGED_TILES,
     launch=launch,
-    fit=fit,
+    specialize=specialize,
     reuse=lambda _tile: (1, 1),
 )

@@ -26,7 +26,7 @@ from gpubench.view.pictures.style import (
 from gpubench.view.tables import milliseconds
 
 HEIGHT_IN = 3.5
-MOST_BLOCK_TILES = 24
+MAX_BLOCK_TILES = 24
 """Of block tiles, the fastest so many are drawn."""
 
 FEWEST_POWERS = 3
@@ -137,7 +137,7 @@ def _blocks(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None
 
 def _fastest_blocks(panel: Panel) -> list[tuple[Series, Row]]:
     pairs = [(one, row) for one in panel.series for row in one.rows if _is_block(row)]
-    return sorted(pairs, key=lambda pair: _ms(pair[1]))[:MOST_BLOCK_TILES]
+    return sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
 
 
 def _height_of_edges(panel: Panel) -> float:

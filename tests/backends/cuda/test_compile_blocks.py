@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
-from gpubench.kernels.block_tiles import MOST_SHARED_BYTES
+from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
 from gpubench.kernels.gemm.packed_panels import deal
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import variants
@@ -92,7 +92,7 @@ def test_every_instance_fits_the_gpu_and_none_spills(
     assert launch.threads_per_block <= 1024
     assert resources.registers * launch.threads_per_block <= 65_536
     assert resources.shared_bytes <= 48 * 1024
-    assert resources.shared_bytes + launch.shared_bytes <= MOST_SHARED_BYTES
+    assert resources.shared_bytes + launch.shared_bytes <= MAX_SHARED_BYTES
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -122,10 +122,10 @@ def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
     rows_of_b = 65 * 12  # ten columns are no multiple of 16 bytes
     parts = 4 * 128 * 256  # two tiles of two steps: four blocks, each with a place for a tile
     assert launch.workspace_bytes == 4 * (flags_and_panels + rows_of_b + parts)
-    (tensor_map,) = launch.main.maps
+    (tensor_map,) = launch.main.tensor_maps
     assert (tensor_map.array, tensor_map.offset_bytes) == (3, 4 * flags_and_panels)
     assert (tensor_map.shape, tensor_map.box) == ((65, 12), (64, 256))
-    (aligned,) = BLOCKS["packed_panels"].launch(tile, problem(130, 12, 65)).main.maps
+    (aligned,) = BLOCKS["packed_panels"].launch(tile, problem(130, 12, 65)).main.tensor_maps
     assert (aligned.array, aligned.offset_bytes, aligned.shape) == (1, 0, (65, 12))
 
 
@@ -140,7 +140,7 @@ def test_splits_are_refused_where_they_would_change_nothing() -> None:
 def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
     launch = BLOCKS["packed_panels"].launch(Tile.parse("128x256x64/16x8/s2"), problem(999, 999, 99))
     assert launch.kernel == "pack"
-    assert launch.main is launch.then[0]
+    assert launch.main is launch.next_launches[0]
     assert launch.main.shared_bytes == 4 * (2 * 64 * (128 + 256) + 8 * (16 * 64 + 4))
 
 

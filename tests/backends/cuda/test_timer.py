@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends.cuda import timer as module
-from gpubench.backends.cuda.timer import MOST_ATTEMPTS, MOST_IN_FLIGHT, GatedTimer
+from gpubench.backends.cuda.timer import MAX_ATTEMPTS, MAX_IN_FLIGHT, BlockedBatchTimer
 from gpubench.errors import LaunchError
 
 
@@ -36,7 +36,7 @@ class FakeStream:
         self.gates_us: list[float] = []
         self.launched: list[object] = []
         self.in_flight = 0
-        self.most_in_flight = 0
+        self.max_in_flight = 0
         self.synchronized = 0
         self._enqueue_us: Iterator[float] = (
             itertools.repeat(enqueue_us)
@@ -61,7 +61,7 @@ class FakeStream:
     def launch(self, on: object = None) -> None:
         self.launched.append(on)
         self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         self._enqueue(self.launch_us)
 
     def synchronize(self) -> None:
@@ -87,15 +87,15 @@ class HostClock:
 
 
 @pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeStream], GatedTimer]:
-    def make(stream: FakeStream) -> GatedTimer:
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeStream], BlockedBatchTimer]:
+    def make(stream: FakeStream) -> BlockedBatchTimer:
         monkeypatch.setattr(module, "time", HostClock(stream))
-        return GatedTimer(stream)
+        return BlockedBatchTimer(stream)
 
     return make
 
 
-Timer = Callable[[FakeStream], GatedTimer]
+Timer = Callable[[FakeStream], BlockedBatchTimer]
 
 
 def endless(stream: FakeStream) -> Iterator[Callable[[], None]]:
@@ -160,7 +160,7 @@ def test_a_gate_that_never_holds_is_a_launch_error(on: Timer) -> None:
     stream.gate = stream.gates_us.append  # it opens at once
     with pytest.raises(LaunchError, match="no gate held while 4 launches"):
         on(stream).sample(endless(stream), 4, 3)
-    assert len(stream.gates_us) == MOST_ATTEMPTS
+    assert len(stream.gates_us) == MAX_ATTEMPTS
     assert all(2 * a <= b for a, b in itertools.pairwise(stream.gates_us[1:]))
 
 
@@ -190,7 +190,7 @@ def test_what_comes_before_a_sample_is_outside_its_time(on: Timer) -> None:
 def test_the_drivers_queue_is_never_overfilled(on: Timer) -> None:
     stream = FakeStream(launch_us=2.0, enqueue_us=1.0)
     on(stream).sample(endless(stream), 100, 50)
-    assert stream.most_in_flight <= MOST_IN_FLIGHT
+    assert stream.max_in_flight <= MAX_IN_FLIGHT
 
 
 def test_long_samples_are_waited_for_one_by_one(on: Timer) -> None:
@@ -248,5 +248,5 @@ def test_whatever_the_host_does_every_sample_is_the_devices_time(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "time", HostClock(stream))
         before = (lambda: stream._enqueue(50.0)) if flush else None
-        times = GatedTimer(stream).sample(endless(stream), launches, count, before)
+        times = BlockedBatchTimer(stream).sample(endless(stream), launches, count, before)
     assert times == pytest.approx([launch_us] * count, rel=1e-6)

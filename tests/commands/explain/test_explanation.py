@@ -123,7 +123,7 @@ def test_an_element_that_threads_share_is_no_ones() -> None:
 
 def test_each_launch_is_explained_and_the_first_speaks_of_the_problem() -> None:
     add = Launch(grid=(8,), block=(64,), kernel="add")
-    split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), then=(add,)))
+    split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), next_launches=(add,)))
     first, second = (
         explain(
             split, Tile((4,)), problem(), architecture="sm_90", device=example("sm_90"),
@@ -141,10 +141,12 @@ def test_each_launch_is_explained_and_the_first_speaks_of_the_problem() -> None:
 
 
 def test_a_grid_is_fitted_to_the_gpu_that_is_explained_for() -> None:
-    def fit(launch: Launch, _tile: Tile, _problem: Problem, gpu: Gpu) -> Launch:
+    def specialize(launch: Launch, _tile: Tile, _problem: Problem, gpu: Gpu) -> Launch:
         return replace(launch, grid=(gpu.multiprocessors * gpu.threads_per_multiprocessor // 256,))
 
-    fitted = replace(variant(lambda _tile, _of: Launch(grid=(1,), block=(256,))), fit=fit)
+    fitted = replace(
+        variant(lambda _tile, _of: Launch(grid=(1,), block=(256,))), specialize=specialize
+    )
     (launch,) = launches(fitted, Tile((4,)), problem(), example("sm_90"))
     assert launch.blocks == 132 * 8
     (launch,) = launches(fitted, Tile((4,)), problem(), example("sm_88"))

@@ -59,7 +59,7 @@ class FakeGpu(FakeBackend):
             call=lambda a, b, c: np.matmul(a, b, out=c),
             operands=operands,
             rows=of.problem.m if rows is None else rows,
-            most_launches=8,
+            max_launches=8,
         )
 
 

@@ -1,4 +1,4 @@
-"""The house rules: imports run one way, a kernel is two files, files stay short."""
+"""The structure: imports run one way, a kernel is two files, files stay short."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 import gpubench
 from gpubench.model import OPERATIONS
 
-HOUSE = Path(gpubench.__file__).parent
-FILES = sorted(HOUSE.rglob("*.py"))
-SOURCES = sorted([*FILES, *HOUSE.rglob("*.cu")])
+PACKAGE = Path(gpubench.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 
 LAYERS = (
     {"model", "errors", "output"},
@@ -41,11 +41,11 @@ VECTORS = r"const Scalar\* A, const Scalar\* x, Scalar\* y,( Scalar\* workspace,
 
 
 def module_of(path: Path) -> str:
-    parts = path.relative_to(HOUSE.parent).with_suffix("").parts
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room_of(module: str) -> str:
+def part_of(module: str) -> str:
     """`plan` for `gpubench.plan.sweep`; empty for the package itself."""
     return [*module.split("."), ""][1]
 
@@ -79,24 +79,24 @@ def imported_when_loaded(path: Path) -> set[str]:
     return found
 
 
-def layer_of(room: str) -> int:
-    (layer,) = (number for number, parts in enumerate(LAYERS) if room in parts)
+def layer_of(part: str) -> int:
+    (layer,) = (number for number, parts in enumerate(LAYERS) if part in parts)
     return layer
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_imports_run_one_way(path: Path) -> None:
-    room = room_of(module_of(path))
-    if not room:  # the package itself gives the library's calls, when they are first used
+    part = part_of(module_of(path))
+    if not part:  # the package itself gives the library's calls, when they are first used
         return
     own = {one for one in imports(path) if one.startswith("gpubench.")}
-    above = {one for one in own if layer_of(room_of(one)) > layer_of(room)}
+    above = {one for one in own if layer_of(part_of(one)) > layer_of(part)}
     assert above == set()
 
 
 def test_every_part_has_one_layer() -> None:
-    rooms = {room_of(module) for module in MODULES} - {""}
-    assert rooms == set().union(*LAYERS)
+    parts = {part_of(module) for module in MODULES} - {""}
+    assert parts == set().union(*LAYERS)
 
 
 def test_no_imports_go_in_circles() -> None:
@@ -109,14 +109,14 @@ def test_no_imports_go_in_circles() -> None:
     assert set(order) >= set(graph)
 
 
-@pytest.mark.parametrize("path", sorted((HOUSE / "model").glob("*.py")), ids=module_of)
+@pytest.mark.parametrize("path", sorted((PACKAGE / "model").glob("*.py")), ids=module_of)
 def test_the_nouns_import_the_standard_library_only(path: Path) -> None:
     outside = {name.partition(".")[0] for name in imports(path)}
     assert outside <= {*sys.stdlib_module_names, "gpubench"}
 
 
 def test_commands_do_not_import_one_another() -> None:
-    for path in (HOUSE / "commands").rglob("*.py"):
+    for path in (PACKAGE / "commands").rglob("*.py"):
         command = module_of(path).split(".")[2:3]
         others = {
             name.split(".")[2]
@@ -131,17 +131,17 @@ def test_only_the_cuda_backend_imports_cupy_and_its_company() -> None:
         users = {
             path.parent for path in FILES if any(i.split(".")[0] == package for i in imports(path))
         }
-        assert users <= {HOUSE / "backends" / "cuda"}, package
+        assert users <= {PACKAGE / "backends" / "cuda"}, package
 
 
-@pytest.mark.parametrize("path", sorted((HOUSE / "plan").glob("*.py")), ids=module_of)
+@pytest.mark.parametrize("path", sorted((PACKAGE / "plan").glob("*.py")), ids=module_of)
 def test_planning_needs_no_arrays(path: Path) -> None:
     assert not {i.split(".")[0] for i in imports(path)} & {"numpy", "pandas", "numba"}
 
 
 def test_the_command_line_loads_nothing_heavy_by_itself() -> None:
-    commands = (HOUSE / "commands").rglob("__init__.py")
-    files = [HOUSE / "__init__.py", HOUSE / "cli.py", HOUSE / "options.py", *commands]
+    commands = (PACKAGE / "commands").rglob("__init__.py")
+    files = [PACKAGE / "__init__.py", PACKAGE / "cli.py", PACKAGE / "options.py", *commands]
     loaded = {package for path in files for package in imported_when_loaded(path)}
     assert loaded <= {*sys.stdlib_module_names, "typer", "gpubench"}
 
@@ -154,7 +154,7 @@ def test_nothing_but_the_command_line_ends_the_process() -> None:
             assert "SystemExit" not in text, path
 
 
-@pytest.mark.parametrize("path", sorted((HOUSE / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted((PACKAGE / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
 def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
     of_its_name = sorted(p.name for p in path.parent.iterdir() if p.stem == path.stem)
     assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"]
@@ -167,13 +167,13 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
 
 
 def test_folders_of_kernels_hold_kernels_alone() -> None:
-    for folder in (HOUSE / "kernels").iterdir():
+    for folder in (PACKAGE / "kernels").iterdir():
         if folder.is_dir() and folder.name != "__pycache__":
             kinds = {path.suffix for path in folder.iterdir() if path.is_file()}
             assert kinds <= {".py", ".cu"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(HOUSE)))
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_file_reads_in_one_sitting(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
 

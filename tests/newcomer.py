@@ -44,7 +44,7 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
-class Stranger:
+class Newcomer:
     """Someone in a folder, whose `.venv` has the programs that the page installs.
 
     They are those of the tests, and run the package in `source`.
