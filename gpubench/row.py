@@ -136,6 +136,11 @@ class Row:
         return tuple(getattr(self, name) for name in KEY)
 
     @property
+    def problem_key(self) -> tuple[str | int, ...]:
+        """The key without variant and tile: rows that agree in it may be compared with each other."""
+        return tuple(getattr(self, name) for name in PROBLEM_KEY)
+
+    @property
     def label(self) -> str:
         """What a person calls the point: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
@@ -149,6 +154,7 @@ class Row:
 COLUMNS: tuple[Field[Any], ...] = fields(Row)
 NAMES = tuple(column.name for column in COLUMNS)
 KEY = tuple(column.name for column in COLUMNS if column.metadata["group"] == "key")
+PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
 REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 """What no file can do without. Other columns came with a version of gpubench, or will."""
 

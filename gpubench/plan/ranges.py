@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -75,6 +76,24 @@ def parse_tiles(text: str, flag: str = "--tiles") -> tuple[Tile, ...]:
 def parse_names(text: str) -> tuple[str, ...]:
     """A comma-separated list of names, blanks stripped, repeats dropped."""
     return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+
+
+def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 1.0) -> float:
+    """A fraction given as a percentage (`"3%"`) or a number (`0.03`).
+
+    Raises UsageError if it is neither, or does not lie within `low` to `high`.
+    """
+    try:
+        is_percent = isinstance(value, str) and value.endswith("%")
+        number = float(str(value).removesuffix("%")) / (100 if is_percent else 1)
+    except ValueError:
+        number = math.nan
+    if isinstance(value, bool) or not low <= number <= high:
+        raise UsageError(
+            f"{flag}: '{shown(str(value))}' is not a percentage from {100 * low:g}% to "
+            f"{100 * high:g}%, such as 3% or 0.03"
+        )
+    return number
 
 
 def _items(
