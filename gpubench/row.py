@@ -137,7 +137,7 @@ class Row:
 
     @property
     def problem_key(self) -> tuple[str | int, ...]:
-        """The key without variant and tile: rows that agree in it may be compared with each other."""
+        """The key without variant and tile: rows that agree in it may be compared."""
         return tuple(getattr(self, name) for name in PROBLEM_KEY)
 
     @property
