@@ -18,7 +18,7 @@ from cupy.cuda import runtime
 from gpubench.measure.executor import open_backend
 from gpubench.measure.runner import Runner
 from gpubench.model import Status, Timing
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 from gpubench.plan.sweep import plan
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.01)

@@ -20,8 +20,8 @@ from gpubench.api import Silent
 from gpubench.measure.executor import InProcess, open_backend
 from gpubench.measure.session import run
 from gpubench.model import OPERATIONS, Tile, Timing
-from gpubench.plan.config import Sweep
 from gpubench.plan.registry import choose
+from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
 
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12345)

@@ -30,14 +30,16 @@ it reads the file.
 The columns of the group *key* identify a point: no two rows of a file agree in all of them. Only
 rows whose `status` is `ok` have times and rates.
 
-While a sweep runs, its rows are in `NAME.csv.partial`, one a point *and round*, each on disk before
-the next is measured; `NAME.csv` takes its place at the end.
+While a sweep runs, its measurements are in `NAME.csv.partial`: a JSON line each, one a point *and
+round*, with the time of every sample, on disk before the next one is made. The rows are built from
+them at the end, every rate from the merged time. `--samples FILE` keeps the JSON lines:
+`pandas.read_json(FILE, lines=True)` reads them, behind a first line with the sweep's settings.
 
 `gpubench.read_csv("NAME.csv")` gives a pandas frame with the types below, and says which line and
 column does not fit if one does not. It reads a file that pandas or a spreadsheet has rewritten too:
 columns in any order, `1024.0` for 1024, Windows line ends, a byte order mark, semicolons or tabs
-for commas (the decimal sign is a point). Files of other versions may have other columns; only the
-key, `status`, `median_us` and `round_medians_us` must be there.
+for commas (the decimal sign is a point). The key, `status`, `median_us` and `round_medians_us` must
+be there: a file without one of them was written by another version, and is refused by its name.
 """
 
 GROUPS = {

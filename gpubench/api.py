@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -13,86 +12,43 @@ from gpubench.measure.executor import Executor
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
-from gpubench.model import Point
-from gpubench.plan.config import read_sweep
-from gpubench.row import Row
+from gpubench.model import Measurement
+from gpubench.options import read_sweep, sweep_options
+from gpubench.plan.schedule import Visit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Items = str | Iterable[str] | Iterable[int]
 
 
 class Silent:
     """A watcher that shows nothing."""
 
-    def planned(self, executor: Executor, points: int, rounds: int) -> None:
+    def planned(self, executor: Executor, points: int, visits: int) -> None:
         """Nothing."""
 
     def compiled(self, built: int) -> None:
         """Nothing."""
 
-    def measuring(self, point: Point, round_number: int, left_s: float) -> None:
+    def measuring(self, visit: Visit) -> None:
         """Nothing."""
 
-    def measured(self, one: Row) -> None:
+    def measured(self, measurement: Measurement) -> None:
         """Nothing."""
 
 
-def sweep(
-    *,
-    sizes: Items | None = None,
-    tiles: Items | None = None,
-    variants: Items | None = None,
-    dtypes: Items | None = None,
-    op: str | None = None,
-    device: str | None = None,
-    kernels: str | Path | None = None,
-    output: str | Path | None = None,
-    seed: int | None = None,
-    operands: str | None = None,
-    rounds: int | None = None,
-    precision: float | None = None,
-    cache: str | None = None,
-    scope: str | None = None,
-    timer: str | None = None,
-    budget: float | None = None,
-    launch_limit: float | None = None,
-    point_limit: float | None = None,
-    config: str | Path | None = None,
-) -> pd.DataFrame:
+@sweep_options
+def sweep(*, config: str | Path | None = None, **options: Any) -> pd.DataFrame:
     """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
 
-    Lists may be given as on the command line (`"1..32"`) or as Python lists. A file is written only
-    if `output` names one. `kernels` is a folder of your own variants, whose files are run. Raises
-    UsageError for what the command would refuse, and DeviceUnavailableError for a device that is
-    not there.
+    The arguments are the command's options. Lists may be given as on the command line (`"1..32"`)
+    or as Python lists. A file is written only if `output` names one. `kernels` is a directory of
+    your own variants, whose files are run. Raises UsageError for what the command would refuse,
+    and DeviceUnavailableError for a device that is not there.
     """
-    asked = read_sweep(
-        {
-            "sizes": _listed(sizes),
-            "tiles": _listed(tiles),
-            "variants": _listed(variants),
-            "dtypes": _listed(dtypes),
-            "op": op,
-            "device": device,
-            "kernels": kernels,
-            "seed": seed,
-            "operands": operands,
-            "rounds": rounds,
-            "precision": precision,
-            "cache": cache,
-            "scope": scope,
-            "timer": timer,
-            "budget": budget,
-            "launch_limit": launch_limit,
-            "point_limit": point_limit,
-        },
-        Path(config) if config else None,
-    )
-    file = ResultFile(Path(output)) if output else None
-    with Worker(asked.device, asked.timer) as worker:
-        outcome = run(asked, worker, Silent(), file)
+    settings = read_sweep(options, Path(config) if config else None)
+    file = ResultFile(settings.output, samples=settings.samples) if settings.output else None
+    with Worker(settings.device, settings.timer) as worker:
+        outcome = run(settings, worker, Silent(), file)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return table.frame(outcome.rows)
@@ -114,17 +70,11 @@ def plot(
 
     `kind` is auto, tiles, sizes, blas, roofline, speedup; `theme` light, dark or both (grey on no
     page). Frames of several GPUs or versions, concatenated, overlay. `bandwidth_gbytes_per_s` is
-    the measured copy bandwidth for the roofline, where the frame does not say. Raises UsageError
-    for a frame without the CSV's columns, or without what the kind needs.
+    the measured copy bandwidth for the roofline, where the frame does not have it. Raises
+    UsageError for a frame without the CSV's columns, or without what the kind needs.
     """
     from gpubench.view.pictures.kinds import draw
     from gpubench.view.pictures.series import sources
 
     rows = table.rows(frame)
     return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind, theme=theme)
-
-
-def _listed(items: Items | None) -> str | None:
-    if items is None or isinstance(items, str):
-        return items
-    return ",".join(map(str, items))

@@ -17,8 +17,8 @@ def words(*known: str) -> Completer:
 
 def variants(ctx: typer.Context, incomplete: str) -> list[str]:
     """Variants of the operation named so far, the user's own too; a list goes on at commas."""
-    from gpubench.plan.config import Sweep
     from gpubench.plan.registry import KERNELS, descriptors
+    from gpubench.plan.sweep import Sweep
 
     op = ctx.params.get("op") or Sweep().op
     folders = [KERNELS / op]

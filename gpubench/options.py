@@ -1,154 +1,426 @@
-"""Options that several commands share: a type for each, with its help and what the shell offers."""
+"""The options of a sweep, each declared once: flag, TOML key and Python argument come from it.
+
+`OPTIONS` is the declaration. `sweep_options` gives them to a command, `read_sweep` makes a `Sweep`
+of what flags, a TOML file or a Python call gave. Below stand the options that other commands share.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
 from gpubench import completion
+from gpubench.errors import UsageError
+from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, Timer, Timing
+from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles, shown
+from gpubench.plan.registry import unknown
+from gpubench.plan.sweep import Sweep
+from gpubench.plan.toml_file import read_toml
 
-Sizes = Annotated[
-    str | None,
-    typer.Option(
-        help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for gemv, "
-        "gemv_t and atax 8192x32768 (MxN)."
-    ),
-]
-Tiles = Annotated[
-    str | None,
-    typer.Option(help="Tile sizes: 16 or 1..32 or 1..64:x2. Default: each variant's own."),
-]
-Variants = Annotated[
-    str | None,
-    typer.Option(
-        help="Kernels, such as shared_tile,cublas; 'gpubench variants' lists them. Default: all.",
-        autocompletion=completion.variants,
-    ),
-]
-Dtypes = Annotated[
-    str | None,
-    typer.Option(
-        help="Element types, such as float32,float64. Default: float32.",
-        autocompletion=completion.dtypes,
-    ),
-]
-Op = Annotated[
-    str | None,
-    typer.Option(
-        help="Operation: gemm, gemv, gemv_t or atax. Default: gemm.",
-        autocompletion=completion.operations,
-    ),
-]
-DeviceName = Annotated[
-    str | None,
-    typer.Option(
-        help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if any.",
-        autocompletion=completion.devices,
-    ),
-]
-Kernels = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR",
-        help="Sweep your own kernels too: mine.cu and mine.py in DIR, or in DIR/gemm. "
-        "This runs the code of every .py there, as you.",
-        autocompletion=completion.folders,
-    ),
-]
-Output = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="CSV to write, such as a.csv. Default: results/<time>-<device>-<op>.csv.",
-        autocompletion=completion.results,
-    ),
-]
+DEFAULT = Sweep()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option of a sweep."""
+
+    name: str
+    """As a TOML key and a Python argument; the flag has - for _."""
+
+    kind: Any = str
+    """The type that Typer shows, and that TOML and Python values are converted to. A list of
+    names, sizes or tiles is text with commas."""
+
+    help: str
+    field: str = ""
+    """The field of `Sweep` or `Timing` that it sets; empty: the one of its name."""
+
+    read: Callable[[str, Any], Any] = lambda _flag, value: value
+    """Flag and value of `kind` give the field's value. Raises UsageError."""
+
+    metavar: str | None = None
+    complete: Callable[..., list[str]] | None = None
+    short: str = ""
+
+    @property
+    def flag(self) -> str:
+        """As on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def typer(self) -> Any:
+        """As Typer takes it."""
+        names = [self.flag, *([self.short] if self.short else [])]
+        return typer.Option(
+            *names, help=self.help, metavar=self.metavar, autocompletion=self.complete
+        )
+
+    def text(self, value: object) -> str:
+        """A value as text; lists are joined by commas. Raises UsageError for other types."""
+        if isinstance(value, list | tuple):
+            return ",".join(self.text(item) for item in value)
+        if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
+            raise UsageError(
+                f"{self.flag}: takes text, a number or a list, not {shown(str(value))}"
+            )
+        return str(value)
+
+    def convert(self, text: str) -> Any:
+        """The value of the field. Raises UsageError."""
+        if "\0" in text:
+            raise UsageError(f"{self.flag}: '{shown(text)}' holds a NUL character")
+        try:
+            if self.kind is Path:
+                if not text:
+                    raise UsageError(f"{self.flag}: the path is empty")
+                return self.read(self.flag, Path(text))
+            value = msgspec.convert(text, self.kind, strict=False)
+        except msgspec.ValidationError:
+            raise UsageError(f"{self.flag}: '{shown(text)}' is not {_KINDS[self.kind]}") from None
+        return self.read(self.flag, value)
+
+
+_KINDS = {int: "a whole number", float: "a number"}
+
+
+def _one_of(*known: str) -> Callable[[str, str], str]:
+    def read(flag: str, text: str) -> str:
+        if text not in known:
+            raise UsageError(f"{flag}: {unknown('value', text, known)}")
+        return text
+
+    return read
+
+
+def _one_or_both(kind: type[Cache | Scope]) -> Callable[[str, str], tuple[Any, ...]]:
+    choose = _one_of(*kind, "both")
+    return lambda flag, text: tuple(kind) if choose(flag, text) == "both" else (kind(text),)
+
+
+def _names(flag: str, text: str) -> tuple[str, ...]:
+    """Names that the registry checks later, when operation and device are known."""
+    if names := parse_names(text):
+        return names
+    raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
+
+
+def _dtypes(flag: str, text: str) -> tuple[str, ...]:
+    if names := parse_names(text):
+        return tuple(_one_of(*DTYPES)(flag, name) for name in names)
+    raise UsageError(f"{flag}: the list is empty; known: {', '.join(DTYPES)}")
+
+
+def _within(low: float, high: float) -> Callable[[str, float], float]:
+    def read(flag: str, number: float) -> float:
+        if not low <= number <= high:
+            raise UsageError(f"{flag}: {number:g} is out of range: from {low:g} to {high:g}")
+        return number
+
+    return read
+
+
+def _device(flag: str, text: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text, re.ASCII):
+        raise UsageError(
+            f"{flag}: '{shown(text)}' is not a device; write auto, cpu, cuda or cuda:1"
+        )
+    return text
+
+
+def _file(flag: str, path: Path) -> Path:
+    if not path.name:
+        raise UsageError(f"{flag}: '{path}' does not name a file")
+    return path
+
+
+def _choices(*known: str) -> str:
+    return f"[{'|'.join(known)}]"
+
+
+_SECONDS = "SECONDS"
+
+OPTIONS = {
+    option.name: option
+    for option in (
+        Option(
+            name="sizes",
+            help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for "
+            "gemv, gemv_t and atax 8192x32768 (MxN).",
+            metavar="LIST",
+        ),
+        Option(
+            name="tiles",
+            help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8. Default: each variant's "
+            "own.",
+            read=lambda flag, text: parse_tiles(text, flag),
+            metavar="LIST",
+        ),
+        Option(
+            name="variants",
+            help="Kernels, such as shared_tile,cublas; 'gpubench variants' lists them. Default: "
+            "those marked default.",
+            read=_names,
+            metavar="LIST",
+            complete=completion.variants,
+        ),
+        Option(
+            name="dtypes",
+            help=f"Element types: {', '.join(DTYPES)}. Default: {','.join(DEFAULT.dtypes)}.",
+            read=_dtypes,
+            metavar="LIST",
+            complete=completion.dtypes,
+        ),
+        Option(
+            name="op",
+            help=f"Operation. Default: {DEFAULT.op}.",
+            read=_one_of(*OPERATIONS),
+            metavar=_choices(*OPERATIONS),
+            complete=completion.operations,
+        ),
+        Option(
+            name="device",
+            help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
+            read=_device,
+            metavar="DEVICE",
+            complete=completion.devices,
+        ),
+        Option(
+            name="kernels",
+            kind=Path,
+            help="Sweep your own kernels too: mine.cu and mine.py in DIR, or in DIR/gemm. "
+            "This runs the code of every .py there, as you.",
+            metavar="DIR",
+            complete=completion.folders,
+        ),
+        Option(
+            name="output",
+            kind=Path,
+            help="CSV to write, such as a.csv. Default: results/<time>-<device>-<op>.csv.",
+            read=_file,
+            metavar="FILE",
+            complete=completion.results,
+            short="-o",
+        ),
+        Option(
+            name="samples",
+            kind=Path,
+            help="Keep the time of every sample too: a file of JSON lines, one a point and round.",
+            read=_file,
+            metavar="FILE",
+        ),
+        Option(
+            name="seed",
+            kind=int,
+            help=f"Seed of the operands and of the order. Default: {DEFAULT.seed}.",
+            read=_within(0, 2**63 - 1),
+        ),
+        Option(
+            name="operands",
+            help="What they hold: uniform (random) or index (0, 1, 2, …). Default: uniform.",
+            read=lambda flag, text: Fill(_one_of(*Fill)(flag, text)),
+            metavar=_choices(*Fill),
+            complete=completion.words(*Fill),
+        ),
+        Option(
+            name="rounds",
+            kind=int,
+            help="Number of rounds: each measures all points in a new order. Default: "
+            f"{DEFAULT.timing.rounds}.",
+            read=_within(1, 1000),
+        ),
+        Option(
+            name="precision",
+            help="Sample until the 95 % interval of the median is within this percentage of it. "
+            "Default: 0.5%.",
+            read=lambda flag, text: parse_fraction(text, flag, low=0.0001),
+            metavar="PERCENT",
+        ),
+        Option(
+            name="cache",
+            field="caches",
+            help="State of the cache at a launch. Default: cold.",
+            read=_one_or_both(Cache),
+            metavar=_choices(*Cache, "both"),
+            complete=completion.words(*Cache, "both"),
+        ),
+        Option(
+            name="scope",
+            field="scopes",
+            help="What is timed: the kernel, or copies and allocations too. Default: kernel.",
+            read=_one_or_both(Scope),
+            metavar=_choices(*Scope, "both"),
+            complete=completion.words(*Scope, "both"),
+        ),
+        Option(
+            name="timer",
+            help="events (time in a stream) or cupti (execution). Default: events.",
+            read=lambda flag, text: Timer(_one_of(Timer.EVENTS, Timer.CUPTI)(flag, text)),
+            metavar=_choices(Timer.EVENTS, Timer.CUPTI),
+            complete=completion.words(Timer.EVENTS, Timer.CUPTI),
+        ),
+        Option(
+            name="budget",
+            kind=float,
+            field="budget_s",
+            help="Seconds for all points together, shared among them, such as 60.",
+            read=_within(1, 1e7),
+            metavar=_SECONDS,
+        ),
+        Option(
+            name="launch_limit",
+            kind=float,
+            field="launch_limit_s",
+            help="Skip points whose launch is estimated to take longer. "
+            "Default: 10; for compare-cublas 1.",
+            read=_within(0.001, 3600),
+            metavar=_SECONDS,
+        ),
+        Option(
+            name="point_limit",
+            kind=float,
+            field="point_limit_s",
+            help="Per-point timeout: a point that takes longer in a round is an error. "
+            "Default: 60 and 6 times the launch limit.",
+            read=_within(1, 1e6),
+            metavar=_SECONDS,
+        ),
+    )
+}
+
+_TIMING_FIELDS = {field.name for field in fields(Timing)}
+
+
+def read_sweep(
+    given: Mapping[str, Any], config: Path | None = None, defaults: Sweep = DEFAULT
+) -> Sweep:
+    """The sweep that the options describe; one that is None is taken from the configuration.
+
+    What neither gives is as in `defaults`. Values are text as on the command line; numbers and
+    lists are read as the text they print as. Raises UsageError naming the option.
+    """
+    texts = option_texts(given, config)
+    sweep_fields: dict[str, Any] = {}
+    timing: dict[str, Any] = {}
+    for name, text in texts.items():
+        option = OPTIONS[name]
+        field = option.field or name
+        (timing if field in _TIMING_FIELDS else sweep_fields)[field] = option.convert(text)
+    op = sweep_fields.get("op", defaults.op)
+    if "sizes" in sweep_fields:  # text until the operation was known
+        sweep_fields["sizes"] = parse_sizes(sweep_fields["sizes"], op)
+    elif not OPERATIONS[op].has_k:
+        sweep_fields["sizes"] = tuple((m, n, 1) for m, n, _ in defaults.sizes)
+    return replace(
+        defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
+    )
+
+
+def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
+    """Every option that is given, as text. Raises UsageError for one that is unknown."""
+    values = _read_config(config) if config else {}
+    values |= {name: value for name, value in given.items() if value is not None}
+    for name in values:
+        if name not in OPTIONS:
+            raise UsageError(unknown("option", name, OPTIONS))
+    return {name: OPTIONS[name].text(value) for name, value in values.items()}
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    values = read_toml(path, "--config")
+    for name in values:
+        if name not in OPTIONS:
+            raise UsageError(f"--config: {path}: {unknown('key', name, OPTIONS)}")
+    return confined(path, values)
+
+
+def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration's options with paths relative to here; UsageError for one that leads out.
+
+    A configuration may come from elsewhere, and what it names is run or written. So `kernels` must
+    lie in its directory or below, and `output` and `samples` below the current one.
+    """
+    found = dict(values)
+    for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
+        if isinstance(found.get(name), str):
+            found[name] = _confined(path, name, found[name], base)
+    return found
+
+
+def _confined(config: Path, name: str, text: str, base: Path) -> str:
+    """A path of a configuration, below `base` once symbolic links are followed."""
+    try:
+        inside = (base / text).resolve().is_relative_to(base.resolve())
+    except (OSError, ValueError, RuntimeError):  # not a path, or links in a circle
+        inside = "\0" in text  # refused as in every option
+    if not inside:
+        raise UsageError(
+            f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
+            f"give such a path on the command line: --{name}"
+        )
+    return str(base / text) if text else text
+
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def sweep_options(command: Command) -> Command:
+    """Give a command all options of a sweep: its parameter `options` becomes one for each.
+
+    The command's own options follow. A function of Python callers gets the same signature.
+    """
+    of_sweep = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[option.kind | None, option.typer],
+        )
+        for option in OPTIONS.values()
+    ]
+    own = [
+        parameter
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.kind != inspect.Parameter.VAR_KEYWORD
+    ]
+    signature = inspect.Signature([*of_sweep, *own])
+    command.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
+    command.__annotations__ = {
+        name: parameter.annotation for name, parameter in signature.parameters.items()
+    }
+    return command
+
+
+# ---- options that several commands share
+
+Op = Annotated[str | None, OPTIONS["op"].typer]
+DeviceName = Annotated[str | None, OPTIONS["device"].typer]
+Kernels = Annotated[Path | None, OPTIONS["kernels"].typer]
 Config = Annotated[
     Path | None,
     typer.Option(
+        metavar="FILE",
         help='TOML file such as quick.toml, with any of these options, as sizes = "1024,2048"; '
-        "flags win. Its kernels lie beside it, its output below the current folder.",
+        "flags win. Its kernels lie beside it, its output below the current directory.",
         autocompletion=completion.configs,
-    ),
-]
-Seed = Annotated[str | None, typer.Option(help="Seed of the operands, such as 2006.")]
-Operands = Annotated[
-    str | None,
-    typer.Option(help="What they hold: uniform (random) or index (0, 1, 2, …). Default: uniform."),
-]
-Rounds = Annotated[
-    str | None,
-    typer.Option(help="Measure all points so many times, each in a new order. Default: 3."),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(help="Sample until the 95 % interval is within this, as 0.5%. Default: 0.5%."),
-]
-CacheState = Annotated[
-    str | None,
-    typer.Option(
-        "--cache",
-        help="cold, hot or both. Default: cold.",
-        autocompletion=completion.words("cold", "hot", "both"),
-    ),
-]
-ScopeName = Annotated[
-    str | None,
-    typer.Option(
-        "--scope",
-        help="kernel, end-to-end (with copies) or both. Default: kernel.",
-        autocompletion=completion.words("kernel", "end-to-end", "both"),
-    ),
-]
-TimerName = Annotated[
-    str | None,
-    typer.Option(
-        "--timer",
-        help="events (time in a stream) or cupti (execution). Default: events.",
-        autocompletion=completion.words("events", "cupti"),
-    ),
-]
-Budget = Annotated[
-    str | None,
-    typer.Option(help="Seconds for all points together, shared out among them, such as 60."),
-]
-LaunchLimit = Annotated[
-    str | None,
-    typer.Option(
-        help="Skip points whose launch is estimated to take more seconds. "
-        "Default: 10; for compare-cublas 1."
-    ),
-]
-PointLimit = Annotated[
-    str | None,
-    typer.Option(
-        help="Take a point for hung after so many seconds, and go on. "
-        "Default: 60 and 6 times the launch limit."
     ),
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(help="Go on with a sweep that ended early, by the CSV it was writing: a.csv."),
+    typer.Option(metavar="FILE", help="Continue a sweep that ended early, by its CSV: a.csv."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
 Bandwidth = Annotated[
     float | None,
     typer.Option(
-        help="Copy bandwidth in GB/s for the roofline, where the CSV does not tell it; "
-        "'gpubench deviceinfo --measure' does.",
+        help="Copy bandwidth in GB/s for the roofline, where the CSV does not have it; "
+        "'gpubench deviceinfo --measure' prints it.",
         min=0.001,
     ),
 ]
-
-
-def named(arguments: dict[str, object]) -> dict[str, str | None]:
-    """A command's arguments as options of a sweep: each is named like its option there."""
-    own = {"config", "resume", "force", "dry_run", "ladder"}
-    return {
-        name: None if value is None else str(value)
-        for name, value in arguments.items()
-        if name not in own
-    }

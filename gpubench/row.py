@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS
+from gpubench.model import OPERATIONS, PointKey
 from gpubench.output import write_whole
 
 if TYPE_CHECKING:
@@ -39,10 +39,13 @@ class Row:
     tile: str = _column("key", "tile as --tiles takes it; empty for variants without one")
     dtype: str = _column("key", "element type")
     compute_mode: str = _column("key", "arithmetic used; float32 means without TF32")
+    layout: str = _column("key", "row-major, or which operand is transposed")
     m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
     n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")
     k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
+    operands: str = _column("key", "what operands hold: uniform (random) or index (0, 1, 2, …)")
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
+    state: str = _column("key", "burst: samples follow a short warm-up")
     scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
 
@@ -131,9 +134,9 @@ class Row:
                 object.__setattr__(self, name, _UNPRINTABLE.sub(" ", text))
 
     @property
-    def key(self) -> tuple[str | int, ...]:
+    def key(self) -> PointKey:
         """What identifies the point, within a file and across files."""
-        return tuple(getattr(self, name) for name in KEY)
+        return PointKey(*(getattr(self, name) for name in KEY))
 
     @property
     def problem_key(self) -> tuple[str | int, ...]:
@@ -153,7 +156,7 @@ class Row:
 
 COLUMNS: tuple[Field[Any], ...] = fields(Row)
 NAMES = tuple(column.name for column in COLUMNS)
-KEY = tuple(column.name for column in COLUMNS if column.metadata["group"] == "key")
+KEY = PointKey._fields
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
 REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 """What no file can do without. Other columns came with a version of gpubench, or will."""
@@ -219,7 +222,10 @@ def parse(text: str, path: Path) -> list[Row]:
         names = lines.fieldnames or ()
         for name in REQUIRED:
             if name not in names:
-                raise UsageError(f"{path}: not a gpubench CSV: column '{name}' is missing")
+                raise UsageError(
+                    f"{path}: not a CSV of this gpubench (docs/csv.md has its schema): "
+                    f"column '{name}' is missing"
+                )
         return [_parse(line, path, lines.line_num) for line in lines]
     except csv.Error as error:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error

@@ -207,41 +207,29 @@ class FakeBackend:
             raise self.fail[what]
 
 
-def series(median_us: float = 10.0, **facts: Any) -> Series:
-    """The statistics of samples all alike, or as `facts` say."""
-    alike = Series(
-        median_us=median_us,
-        q1_us=median_us,
-        q3_us=median_us,
-        min_us=median_us,
-        max_us=median_us,
-        ci_low_us=median_us,
-        ci_high_us=median_us,
-        samples=10,
-        launches_per_sample=4,
-        outliers_tukey=0,
-        outliers_mad=0,
-        stop_reason="precise",
-        device_s=median_us * 40 / 1e6,
+def series(median_us: float = 10.0) -> Series:
+    """Ten samples, all alike."""
+    return Series(times_us=(median_us,) * 10, launches_per_sample=4, stop_reason="precise")
+
+
+def measurement(median_us: float = 10.0, of: Point | None = None) -> Measurement:
+    """Of a right point, one round."""
+    return Measurement(
+        point=of or point(),
+        status=Status.OK,
+        max_relative_error=1e-8,
+        series=series(median_us),
+        started_utc="2025-01-01T00:00:00.000+00:00",
     )
-    return replace(alike, **facts)
 
 
 def measured(median_us: float = 10.0, of: Point | None = None, **facts: Any) -> Row:
-    """The row of a right point, one round."""
-    of = of or point()
-    measurement = Measurement(
-        point=of,
-        status=Status.OK,
-        max_relative_error=1e-8,
-        series=series(median_us, **facts),
-        started_utc="2025-01-01T00:00:00.000+00:00",
-    )
-    return row(measurement, CPU, source_hash(of.variant))
+    """The row of a right point, one round; `facts` are columns that differ."""
+    taken = measurement(median_us, of)
+    return replace(row(taken, CPU, source_hash(taken.point.variant)), **facts)
 
 
 def failed(status: Status, reason: str, of: Point | None = None) -> Row:
     """The row of a point without times."""
-    of = of or point()
-    measurement = Measurement(point=of, status=status, reason=reason)
-    return row(measurement, CPU, source_hash(of.variant))
+    taken = Measurement(point=of or point(), status=status, reason=reason)
+    return row(taken, CPU, source_hash(taken.point.variant))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 import typer
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 from gpubench.cli import app
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, Cache, Scope, Timer
-from gpubench.plan.config import _OPTIONS
+from gpubench.options import OPTIONS, Option
 from gpubench.plan.registry import of_op
 
 GROUP = typer.main.get_command(app)
@@ -39,10 +38,6 @@ KNOWN = {
     *("auto", "cpu", "cuda", *Cache, *Scope, *Timer),
 }
 """Words that are values by themselves."""
-
-
-def label(case: tuple[str, Any]) -> str:
-    return f"{case[0]}-{case[1].name}"
 
 
 def words(text: str) -> list[str]:
@@ -72,35 +67,44 @@ def test_the_example_of_a_command_is_understood(name: str) -> None:
     COMMANDS[name].make_context(name, arguments)
 
 
-@pytest.mark.parametrize("case", PARAMETERS, ids=label)
-def test_every_option_and_argument_has_help(case: tuple[str, Any]) -> None:
-    assert case[1].help
+def test_every_option_and_argument_has_help() -> None:
+    assert [(name, option.name) for name, option in PARAMETERS if not option.help] == []
 
 
-@pytest.mark.parametrize("case", VALUED, ids=label)
-def test_help_of_what_takes_a_value_holds_one(case: tuple[str, Any]) -> None:
-    """A number, a file or folder, a name with _, or a word that is known or offered as a value."""
-    name, one = case
-    found = words(one.help)
-    offered = {item.value for item in one.shell_complete(typer.Context(COMMANDS[name]), "")}
-    known = KNOWN | offered
-    examples = [w for w in found if re.search(r"\d|\w[._/]\w|^DIR$", w) or w in known]
-    assert examples, one.help
+def test_help_of_what_takes_a_value_holds_one() -> None:
+    """A number, a file, a name with _, a word that is known or offered as a value; or the type.
+
+    A type that says all is one that lists its choices, a number or a file.
+    """
+    for name, option in VALUED:
+        offered = {item.value for item in option.shell_complete(typer.Context(COMMANDS[name]), "")}
+        known = KNOWN | offered
+        says_all = re.search(r"\||FILE|DIR|SECONDS", option.metavar or "")
+        examples = [
+            word
+            for word in words(option.help)
+            if re.search(r"\d|\w[._/]\w|^DIR$", word) or word in known
+        ]
+        assert says_all or examples or option.type.name in {"integer", "float"}, option.help
 
 
-@pytest.mark.parametrize("name", _OPTIONS)
-def test_help_of_an_option_of_a_sweep_holds_a_value_that_it_takes(name: str) -> None:
-    (option,) = (one for one in COMMANDS["sweep"].params if one.name == name)
-    _, read = _OPTIONS[name]
+def test_help_of_an_option_of_a_sweep_holds_a_value_that_it_takes() -> None:
+    for option in OPTIONS.values():
 
-    def taken(word: str) -> bool:
-        try:
-            read(f"--{name}", word)
-        except UsageError:
-            return False
-        return True
+        def taken(word: str, option: Option = option) -> bool:
+            try:
+                option.convert(word)
+            except UsageError:
+                return False
+            return True
 
-    assert any(map(taken, words(option.help)))
+        assert any(map(taken, words(f"{option.help} {option.metavar}"))), option.name
+
+
+def test_no_summary_of_a_command_is_cut_in_eighty_columns() -> None:
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=80)
+    _, _, commands = shown.output.partition("Commands:")
+    assert "..." not in commands
 
 
 # ---- misspelt

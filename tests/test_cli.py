@@ -111,10 +111,10 @@ def test_the_program_itself_has_help_and_an_example() -> None:
 
 @pytest.mark.parametrize("name", ["sweep", "compare-cublas"])
 def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
-    from gpubench.plan.config import _OPTIONS
+    from gpubench.options import OPTIONS
 
     flags = {one.name for one in COMMANDS[name].params}
-    assert flags - {"config", "resume", "force", "dry_run", "ladder", "help"} == set(_OPTIONS)
+    assert flags - {"config", "resume", "force", "dry_run", "ladder", "help"} == set(OPTIONS)
 
 
 # ---- what is refused

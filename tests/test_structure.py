@@ -22,16 +22,16 @@ LAYERS = (
     {"hardware", "row"},
     {"kernels", "backends"},
     {"plan"},
+    {"completion", "options"},
     {"measure"},
     {"view"},
-    {"completion", "options"},
     {"commands"},
     {"cli", "api"},
     {"__main__"},
 )
 """From the bottom up: a module imports from its own layer and those below."""
 
-LONGEST = 350
+LONGEST = 600
 
 MATRICES = (
     r"const Scalar\* A, const Scalar\* B, Scalar\* C,( Scalar\* workspace,)? int M, int N, int K"
@@ -143,7 +143,7 @@ def test_the_command_line_loads_nothing_heavy_by_itself() -> None:
     commands = (PACKAGE / "commands").rglob("__init__.py")
     files = [PACKAGE / "__init__.py", PACKAGE / "cli.py", PACKAGE / "options.py", *commands]
     loaded = {package for path in files for package in imported_when_loaded(path)}
-    assert loaded <= {*sys.stdlib_module_names, "typer", "gpubench"}
+    assert loaded <= {*sys.stdlib_module_names, "typer", "msgspec", "gpubench"}
 
 
 def test_nothing_but_the_command_line_ends_the_process() -> None:

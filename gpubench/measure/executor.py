@@ -8,7 +8,7 @@ from typing import Protocol
 from gpubench.backends import Backend
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.measure.runner import Runner
-from gpubench.model import Device, Fill, Measurement, Point, Timer, Timing
+from gpubench.model import Device, Measurement, Point, Timer, Timing
 
 
 class Executor(Protocol):
@@ -26,7 +26,7 @@ class Executor(Protocol):
     def spent_s(self) -> Mapping[str, float]:
         """Wall time of this sweep by phase."""
 
-    def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
+    def begin(self, timing: Timing, seed: int) -> None:
         """Forget the last sweep: the next points are measured by this policy."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
@@ -41,10 +41,10 @@ class Executor(Protocol):
     def next_round(self) -> None:
         """Start afresh: where code and data lie in memory moves times, so no round shares it."""
 
-    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+    def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
         """Measure a point once; what goes wrong becomes its status and reason.
 
-        `share_s` is the wall time that a budget leaves for it.
+        `wall_limit_s` is the wall time that a budget leaves for it.
         """
 
 
@@ -75,9 +75,9 @@ class InProcess:
         """Whether the device can go on after what the last point did."""
         return self._backend.usable()
 
-    def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
+    def begin(self, timing: Timing, seed: int) -> None:
         """Start a runner; the backend keeps what it compiled."""
-        self._runner = Runner(self._backend, timing, seed, fill)
+        self._runner = Runner(self._backend, timing, seed)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Ahead of measuring, so that rounds are not held up."""
@@ -98,10 +98,10 @@ class InProcess:
         """Nothing: this process is the only one."""
 
     def measure(
-        self, point: Point, share_s: float | None = None, earlier: Measurement | None = None
+        self, point: Point, wall_limit_s: float | None = None, earlier: Measurement | None = None
     ) -> Measurement:
         """As the runner does it."""
-        return self._runner.measure(point, share_s, earlier)
+        return self._runner.measure(point, wall_limit_s, earlier)
 
 
 def open_backend(device: str, timer: Timer = Timer.EVENTS) -> Backend:

@@ -1,136 +1,164 @@
-"""A sweep's CSV in the making: every row is on disk before the next point starts."""
+"""A sweep's file: measurements as JSON lines while it runs, the CSV at its end."""
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_type_hints
+
+import msgspec
 
 from gpubench.errors import UsageError
+from gpubench.model import Measurement, Point, PointKey
 from gpubench.output import require_free
 from gpubench.plan.ranges import shown
-from gpubench.row import NAMES, Row, fields_of, parse, write
+from gpubench.row import Row, write
 
-MARK = "# gpubench sweep in progress: "
-"""Before the JSON of the circumstances, on the first line of a partial file."""
-
-MAX_HEAD_BYTES = 2**20
-"""Of that line: what is longer was not written by us."""
+MAX_CONTEXT_BYTES = 2**20
+"""Of a partial file's first line: a longer one was not written by us."""
 
 Context = Mapping[str, Any]
-"""The circumstances of a sweep: options, device, versions, sources. JSON values."""
+"""What a sweep depends on: options, device, versions, sources. JSON values."""
+
+_TYPES = {
+    name: hint
+    for name, hint in get_type_hints(Measurement).items()
+    if name in {field.name for field in fields(Measurement)} - {"point"}
+}
+
+
+class _Line(msgspec.Struct):
+    """A measurement in the partial file, under the key of its point."""
+
+    key: PointKey
+    measurement: dict[str, Any]
 
 
 class ResultFile:
-    """Rows are appended to `NAME.csv.partial`, one a point and round.
+    """Measurements are appended to `NAME.csv.partial`, a JSON line each.
 
-    `finish` writes `NAME.csv`, one row a point, and removes the partial file. A sweep that ended
-    early leaves it, and `resume=True` goes on from it.
+    The first line is the sweep's context. `finish` writes `NAME.csv`, one row a point, and removes
+    the partial file, or keeps it as `samples`. A sweep that ended early leaves it, and
+    `resume=True` continues it.
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False, resume: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        samples: Path | None = None,
+    ) -> None:
         if not path.name:
-            raise UsageError(f"--output: '{path}' names no file")
+            raise UsageError(f"--output: '{path}' does not name a file")
         self.path = path
+        self._samples = samples
         self._overwrite = overwrite
         self._resume = resume
         self._file: IO[bytes] | None = None
 
     @property
     def partial(self) -> Path:
-        """Where the rows are while the sweep runs."""
+        """Where the measurements are while the sweep runs."""
         return partial_of(self.path)
 
-    def open(self, context: Context) -> list[Row]:
-        """Begin, or go on: the rows that are there already, in the order they were measured.
+    def open(self, context: Context, points: Iterable[Point]) -> list[Measurement]:
+        """Start the file, or continue it: the measurements it has, in the order they were made.
 
-        Raises UsageError if the file exists, cannot be written, or was begun under other
-        circumstances.
+        Raises UsageError if the file exists, cannot be written, or was started with other
+        settings or other points.
         """
         try:
             if self._resume:
-                return self._go_on(context)
-            self._begin(context)
+                return self._continue(context, {point.key: point for point in points})
+            self._start(context)
         except OSError as error:
             raise UsageError(f"--output: cannot write {self.path}: {error.strerror}") from error
         return []
 
-    def _begin(self, context: Context) -> None:
+    def _start(self, context: Context) -> None:
         require_free(self.path, overwrite=self._overwrite)
+        if self._samples:
+            require_free(self._samples, overwrite=self._overwrite, flag="--samples")
         if self.partial.exists() and not self._overwrite:
-            hint = f"--resume {self.path} goes on, --force begins again"
+            hint = f"--resume {self.path} continues it, --force starts anew"
             raise UsageError(f"--output: {self.partial} exists; {hint}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.partial.open("wb")
-        self._append(f"{MARK}{json.dumps(context)}\n{','.join(NAMES)}\n".encode())
+        self._append({"gpubench_sweep": context})
 
-    def _go_on(self, context: Context) -> list[Row]:
+    def _continue(self, context: Context, points: Mapping[PointKey, Point]) -> list[Measurement]:
         with self.partial.open("r+b") as file:
-            _require_same(read_context(self.path), json.loads(json.dumps(context)), self.path)
+            now = msgspec.json.decode(msgspec.json.encode(context))
+            _require_same(read_context(self.path), now, self.path)
             text = file.read()
             whole = text[: text.rfind(b"\n") + 1]  # a line that was being written is measured again
-            _, columns, *rest = whole.split(b"\n", 2)
-            if rest and columns != ",".join(NAMES).encode():  # new rows would not fit below them
-                raise UsageError(
-                    f"--resume: {self.path} was begun by a gpubench with other columns; "
-                    "--force begins again"
-                )
             file.truncate(len(whole))
-        rows = parse(whole.decode(errors="replace"), self.partial)
+        measurements = [
+            self._read(line, number, points)
+            for number, line in enumerate(whole.splitlines()[1:], start=2)
+        ]
         self._file = self.partial.open("ab")
-        return rows
+        return measurements
 
-    def add(self, one: Row) -> None:
-        """Append a row of one round; it is on disk when this returns."""
-        line = _Line()
-        cells = [str(cell).replace("\n", " ") for cell in fields_of(one)]  # one row, one line
-        csv.writer(line, lineterminator="\n").writerow(cells)
+    def _read(self, text: bytes, number: int, points: Mapping[PointKey, Point]) -> Measurement:
         try:
-            self._append(line.text.encode())
+            line = msgspec.json.decode(text, type=_Line)
+            values = {
+                name: msgspec.convert(value, _TYPES[name])
+                for name, value in line.measurement.items()
+            }
+        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+            raise UsageError(f"--resume: {self.partial}, line {number}: {error}") from error
+        if line.key not in points:
+            raise UsageError(
+                f"--resume: {self.partial}, line {number}: {shown(str(line.key.variant))} "
+                f"{shown(line.key.tile)} is not a point of this sweep"
+            )
+        return Measurement(point=points[line.key], **values)
+
+    def add(self, measurement: Measurement) -> None:
+        """Append a measurement; it is on disk when this returns."""
+        values = {name: getattr(measurement, name) for name in _TYPES}
+        try:
+            self._append(_Line(key=measurement.point.key, measurement=values))
         except OSError as error:
             raise self._lost(error) from error
 
     def close(self) -> None:
-        """Leave the file as it is, to go on with later."""
+        """Leave the file as it is, to be continued later."""
         if self._file is not None:
             self._file.close()
 
     def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
-        """Write the final rows; only a complete sweep needs the partial file no more."""
+        """Write the rows; only a sweep that is not complete needs the partial file further."""
         if self._file is None:
             raise ValueError("the file is not open")
         try:
             self._file.close()
             write(rows, self.path)
-            if complete:
+            if complete and self._samples:
+                self.partial.replace(self._samples)
+            elif complete:
                 self.partial.unlink()
         except OSError as error:
             raise self._lost(error) from error
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: object) -> None:
         if self._file is None:
             raise ValueError("the file is not open")
-        self._file.write(line)
+        self._file.write(msgspec.json.encode(line) + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def _lost(self, error: OSError) -> UsageError:
         return UsageError(
-            f"cannot write {self.path}: {error.strerror}; what fitted is in {self.partial}, "
-            f"and --resume {self.path} goes on from there"
+            f"cannot write {self.path}: {error.strerror}; what was written is in {self.partial}, "
+            f"and --resume {self.path} continues from there"
         )
-
-
-class _Line:
-    """What csv.writer writes to."""
-
-    text = ""
-
-    def write(self, text: str) -> None:
-        self.text += text
 
 
 def partial_of(path: Path) -> Path:
@@ -139,33 +167,32 @@ def partial_of(path: Path) -> Path:
 
 
 def read_context(path: Path) -> dict[str, Any]:
-    """The circumstances that the sweep into `path` began under.
+    """The context in which the sweep into `path` was started.
 
-    Raises UsageError where there is no sweep to go on with.
+    Raises UsageError where there is no sweep to continue.
     """
     partial = partial_of(path)
     try:
         with partial.open("rb") as file:
-            head = file.readline(MAX_HEAD_BYTES).decode()
-        if not head.startswith(MARK) or not head.endswith("\n"):
-            raise UsageError(f"--resume: {partial} does not begin like a sweep in progress")
-        context = json.loads(head.removeprefix(MARK))
+            first = file.readline(MAX_CONTEXT_BYTES)
+        context = msgspec.json.decode(first, type=dict[str, dict[str, Any]])["gpubench_sweep"]
+        msgspec.convert(context["options"], dict[str, str])
     except FileNotFoundError:
         done = f"{path} is complete" if path.is_file() else f"there is no {partial}"
-        raise UsageError(f"--resume: nothing to go on with: {done}") from None
+        raise UsageError(f"--resume: nothing to continue: {done}") from None
     except OSError as error:
         raise UsageError(f"--resume: cannot read {partial}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--resume: {partial} does not begin like a sweep in progress") from error
-    if not isinstance(context, dict) or not isinstance(context.get("options"), dict):
-        raise UsageError(f"--resume: {partial} does not say what was swept")
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"--resume: {partial} does not start with the settings of a sweep"
+        ) from error
     return context
 
 
-def _require_same(begun: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
     """Raises UsageError naming the first difference."""
-    for group in {**now, **begun}:
-        old, new = begun.get(group), now.get(group)
+    for group in {**now, **started}:
+        old, new = started.get(group), now.get(group)
         if isinstance(old, dict) and isinstance(new, dict):
             for name in {**new, **old}:
                 if old.get(name) != new.get(name):
@@ -176,6 +203,6 @@ def _require_same(begun: Mapping[str, Any], now: Mapping[str, Any], path: Path) 
 
 def _refuse(path: Path, what: str, old: object, new: object) -> None:
     raise UsageError(
-        f"--resume: {path} was begun under other circumstances: {what} was "
-        f"{shown(str(old))}, and is {shown(str(new))} now"
+        f"--resume: {path} was started with other settings: {what} was {shown(str(old))}, "
+        f"and is {shown(str(new))} now"
     )

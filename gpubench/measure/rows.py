@@ -1,18 +1,61 @@
-"""Measurements become rows: rates derived, rounds merged, the BLAS beside them."""
+"""Measurements become rows: rounds merged, every rate computed from the merged time."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
 from itertools import chain
+from typing import Any
+
+import numpy as np
 
 import gpubench
 from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
 from gpubench.hardware.occupancy import occupancy
 from gpubench.hardware.peaks import peak_gflops
-from gpubench.model import CudaVariant, Device, Measurement, Point, Status, Variant
-from gpubench.row import KEY, Row
+from gpubench.measure.sampling import median_interval
+from gpubench.model import CudaVariant, Device, Measurement, Point, PointKey, Status, Variant
+from gpubench.row import Row
+
+MAD_TO_SIGMA = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
+
+
+def build_rows(
+    measured: Mapping[Point, Sequence[Measurement]],
+    device: Device,
+    source_hashes: Mapping[Variant, str],
+    copy_gbytes_per_s: float | None = None,
+) -> list[Row]:
+    """A row for each point that has measurements, which are given oldest first, one a round.
+
+    A round that failed decides: the row has its status, and no time. `copy_gbytes_per_s` is the
+    measured copy rate of the device, for `percent_of_copy`.
+    """
+    times = {
+        point: _times(rounds)
+        for point, rounds in measured.items()
+        if rounds and all(measurement.series for measurement in rounds)
+    }
+    baselines_us: dict[tuple[PointKey, str], float] = {}
+    for point, columns in times.items():
+        # A variant that tunes another's call counts as that one where it is faster.
+        for name in {point.variant.name, point.variant.tunes}:
+            key = _problem_key(point), name
+            baselines_us[key] = min(columns["median_us"], baselines_us.get(key, np.inf))
+    return [
+        _row(
+            point,
+            rounds,
+            times.get(point, {}),
+            baselines_us.get((_problem_key(point), point.variant.baseline or "none")),
+            device,
+            source_hashes[point.variant],
+            copy_gbytes_per_s,
+        )
+        for point, rounds in measured.items()
+        if rounds
+    ]
 
 
 def row(
@@ -21,43 +64,45 @@ def row(
     source_hash: str,
     copy_gbytes_per_s: float | None = None,
 ) -> Row:
-    """The row of a measurement of one round.
+    """The row of a point that was measured once, without a baseline."""
+    hashes = {measurement.point.variant: source_hash}
+    return build_rows({measurement.point: [measurement]}, device, hashes, copy_gbytes_per_s)[0]
 
-    With the device's measured copy, the row says what part of it the operation reached.
-    """
-    point, series = measurement.point, measurement.series
-    problem, variant, launch = point.problem, point.variant, measurement.launch
-    before, after = measurement.before, measurement.after
-    mode = variant.compute_mode(problem.dtype)
-    rate = gflops(problem, series.median_us) if series else None
-    moved = gbytes_per_s(problem, series.median_us) if series else None
-    resources = measurement.resources
+
+def _row(
+    point: Point,
+    rounds: Sequence[Measurement],
+    times: Mapping[str, Any],
+    baseline_us: float | None,
+    device: Device,
+    source_hash: str,
+    copy_gbytes_per_s: float | None,
+) -> Row:
+    failed = [measurement for measurement in rounds if measurement.status != Status.OK]
+    rounds = failed[:1] or rounds
+    first, last = rounds[0], rounds[-1]
+    problem, variant, mode = point.problem, point.variant, point.key.compute_mode
+    median_us = times.get("median_us")
+    rate = median_us and gflops(problem, median_us)
+    moved = median_us and gbytes_per_s(problem, median_us)
+    resources, launch = last.resources, last.launch
     resident = (
         occupancy(device.compute_capability, resources, launch) if resources and launch else None
     )
     reuse = variant.reuse(point.tile) if isinstance(variant, CudaVariant) and point.tile else None
+    healths = [health for taken in rounds for health in (taken.before, taken.after)]
+    sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
     return Row(
-        op=problem.op,
-        variant=variant.name,
-        backend=variant.backend,
-        tile=str(point.tile or ""),
-        dtype=problem.dtype,
-        compute_mode=mode,
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        cache=point.cache,
-        scope=point.scope,
-        timer=point.timer,
-        status=measurement.status,
-        reason=measurement.reason or None,
-        max_relative_error=measurement.max_relative_error,
-        **(asdict(series) if series else {}),
-        rounds=1 if series else None,
-        round_medians_us=repr(series.median_us) if series else None,
+        **point.key._asdict(),
+        status=first.status,
+        reason=first.reason or None,
+        max_relative_error=first.max_relative_error,
+        **times,
         gflops=rate,
         gbytes_per_s=moved,
         percent_of_peak=percent(rate, peak_gflops(device, mode)),
+        percent_of_peak_at_clock=percent(rate, sm_mhz and peak_gflops(device, mode, sm_mhz)),
+        percent_of_blas=percent(baseline_us, median_us),
         percent_of_copy=percent(moved, copy_gbytes_per_s),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
@@ -68,17 +113,14 @@ def row(
         occupancy=resident.fraction if resident else None,
         arithmetic_intensity=arithmetic_intensity(problem),
         cgma=cgma(problem, reuse) if reuse else None,
-        percent_of_peak_at_clock=percent(
-            rate, after.sm_mhz and peak_gflops(device, mode, after.sm_mhz)
-        ),
-        sm_mhz=after.sm_mhz,
-        nvml_sm_mhz=after.nvml_sm_mhz,
-        memory_mhz=after.memory_mhz,
-        temperature_c=_highest(before.temperature_c, after.temperature_c),
-        power_w=_highest(before.power_w, after.power_w),
-        throttle=";".join(dict.fromkeys((*before.throttle, *after.throttle))) or None,
+        sm_mhz=sm_mhz,
+        nvml_sm_mhz=_median(taken.after.nvml_sm_mhz for taken in rounds),
+        memory_mhz=_median(taken.after.memory_mhz for taken in rounds),
+        temperature_c=_highest(health.temperature_c for health in healths),
+        power_w=_highest(health.power_w for health in healths),
+        throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
         device=device.name,
-        device_uuid=device.facts.get("uuid") or None,
+        device_uuid=_joined(taken.device_uuid for taken in rounds),
         compute_capability=".".join(map(str, device.compute_capability or ())) or None,
         driver=device.versions.get("driver"),
         cuda=device.versions.get("cuda"),
@@ -86,115 +128,62 @@ def row(
         library=device.versions.get("blas"),
         source_hash=source_hash,
         gpubench=gpubench.__version__,
-        started_utc=measurement.started_utc or None,
+        started_utc=first.started_utc or None,
     )
 
 
-def _highest(*values: float | None) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def key_of(point: Point, device: Device) -> tuple[str | int, ...]:
-    """The key that the point's rows on a device have."""
-    return row(Measurement(point=point, status=Status.SKIPPED), device, "").key
-
-
-def merge_rounds(rows: Sequence[Row]) -> Row:
-    """One row for a point from its rows of single rounds, oldest first.
-
-    A round that failed decides: its row stands as it is.
-    """
-    for one in rows:
-        if one.status != Status.OK:
-            return one
-    first, last = rows[0], rows[-1]
-    if len(rows) == 1:
-        return first
-    medians = _values(rows, "median_us")
-    median_us = statistics.median(medians)
-    faster = medians[0] / median_us  # the first round's rates, scaled to the median
+def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
+    """The time columns of rounds that all have samples."""
+    series = [measurement.series for measurement in rounds if measurement.series]
+    lows, medians, highs = zip(*(median_interval(one.times_us) for one in series), strict=True)
+    quartiles = [np.quantile(taken.times_us, (0.25, 0.75)) for taken in series]
+    q1_us, q3_us = np.median(quartiles, axis=0).tolist()
+    tukey, mad = np.sum([_outliers(np.asarray(taken.times_us)) for taken in series], axis=0)
     # Rounds differ by more than the samples within one do (clocks, placement): the interval is the
     # wider of the two. With few rounds, theirs is their whole range.
-    return replace(
-        last,
-        median_us=median_us,
-        q1_us=_middle(rows, "q1_us"),
-        q3_us=_middle(rows, "q3_us"),
-        min_us=min(_values(rows, "min_us")),
-        max_us=max(_values(rows, "max_us")),
-        ci_low_us=min(statistics.median(_values(rows, "ci_low_us")), *medians),
-        ci_high_us=max(statistics.median(_values(rows, "ci_high_us")), *medians),
-        samples=sum(one.samples or 0 for one in rows),
-        rounds=len(rows),
-        round_medians_us=";".join(one.round_medians_us or "" for one in rows),
-        outliers_tukey=sum(one.outliers_tukey or 0 for one in rows),
-        outliers_mad=sum(one.outliers_mad or 0 for one in rows),
-        device_s=sum(_values(rows, "device_s")),
-        gflops=_scaled(first.gflops, faster),
-        gbytes_per_s=_scaled(first.gbytes_per_s, faster),
-        percent_of_peak=_scaled(first.percent_of_peak, faster),
-        percent_of_copy=_scaled(first.percent_of_copy, faster),
-        percent_of_peak_at_clock=_middle(rows, "percent_of_peak_at_clock"),
-        sm_mhz=_middle(rows, "sm_mhz"),
-        nvml_sm_mhz=_middle(rows, "nvml_sm_mhz"),
-        memory_mhz=_middle(rows, "memory_mhz"),
-        temperature_c=_highest(*_values(rows, "temperature_c")),
-        power_w=_highest(*_values(rows, "power_w")),
-        throttle=_joined(rows, "throttle"),
-        device_uuid=_joined(rows, "device_uuid"),
-        max_relative_error=first.max_relative_error,
-        started_utc=first.started_utc,
-    )
-
-
-def _values(rows: Sequence[Row], name: str) -> list[float]:
-    return [value for one in rows if (value := getattr(one, name)) is not None]
-
-
-def _joined(rows: Sequence[Row], name: str) -> str | None:
-    """What the rows list under a column, each once."""
-    lists = (text.split(";") for one in rows if (text := getattr(one, name)))
-    return ";".join(dict.fromkeys(chain.from_iterable(lists))) or None
-
-
-def _middle(rows: Sequence[Row], name: str) -> float | None:
-    values = _values(rows, name)
-    return float(statistics.median(values)) if values else None
-
-
-def _scaled(rate: float | None, factor: float) -> float | None:
-    return None if rate is None else rate * factor
-
-
-def with_blas(rows: Sequence[Row], marks: Mapping[str, Sequence[str]]) -> list[Row]:
-    """The rows with `percent_of_blas`, where the variant's baseline was measured in them too.
-
-    `marks` maps a variant to its baseline and whatever tunes that: the fastest of them counts.
-    """
-    times: dict[tuple[object, ...], float] = {}
-    for one in rows:
-        if one.status == Status.OK and one.median_us is not None:
-            times[one.variant, _problem_key(one)] = one.median_us
-
-    def mark_us(one: Row) -> float | None:
-        measured = (times.get((name, _problem_key(one))) for name in marks.get(one.variant, ()))
-        return min((time for time in measured if time is not None), default=None)
-
-    return [replace(one, percent_of_blas=percent(mark_us(one), one.median_us)) for one in rows]
-
-
-def marks_of(variants: Iterable[Variant]) -> dict[str, tuple[str, ...]]:
-    """For each variant the names of its baseline, and of those among them that tune it."""
-    variants = tuple(variants)
+    between = medians if len(medians) > 1 else ()
     return {
-        one.name: (
-            one.baseline,
-            *(other.name for other in variants if other.tunes and other.tunes == one.baseline),
-        )
-        for one in variants
+        "median_us": statistics.median(medians),
+        "q1_us": q1_us,
+        "q3_us": q3_us,
+        "min_us": min(min(taken.times_us) for taken in series),
+        "max_us": max(max(taken.times_us) for taken in series),
+        "ci_low_us": min((statistics.median(lows), *between)),
+        "ci_high_us": max((statistics.median(highs), *between)),
+        "samples": sum(len(taken.times_us) for taken in series),
+        "launches_per_sample": series[-1].launches_per_sample,
+        "rounds": len(series),
+        "round_medians_us": ";".join(map(repr, medians)),
+        "outliers_tukey": int(tukey),
+        "outliers_mad": int(mad),
+        "stop_reason": series[-1].stop_reason,
+        "device_s": sum(taken.device_s for taken in series),
     }
 
 
-def _problem_key(one: Row) -> tuple[object, ...]:
-    """All of the key but variant and tile: rows that may be compared with each other."""
-    return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})
+def _outliers(times_us: np.ndarray) -> tuple[int, int]:
+    """How many samples lie beyond Tukey's fences, and beyond 3.5 scaled MADs of the median."""
+    q1, q3 = np.quantile(times_us, (0.25, 0.75))
+    fence = 1.5 * (q3 - q1)
+    deviations = np.abs(times_us - np.median(times_us))
+    far = deviations > 3.5 * MAD_TO_SIGMA * np.median(deviations)
+    return int(((times_us < q1 - fence) | (times_us > q3 + fence)).sum()), int(far.sum())
+
+
+def _problem_key(point: Point) -> PointKey:
+    """The key without variant and tile: points that agree in it may be compared."""
+    return point.key._replace(variant="", tile="")
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(statistics.median(known)) if known else None
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _joined(texts: Iterable[str]) -> str | None:
+    """The texts that are not empty, each once."""
+    return ";".join(dict.fromkeys(filter(None, texts))) or None

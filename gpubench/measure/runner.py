@@ -40,16 +40,14 @@ class Runner:
         backend: Backend,
         timing: Timing,
         seed: int,
-        fill: Fill = Fill.UNIFORM,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._backend = backend
         self._timing = timing
         self._seed = seed
-        self._fill = fill
         self._sleep = sleep
-        self._loaded: OrderedDict[tuple[Problem, bool], Operands] = OrderedDict()
-        self._references: dict[Problem, Reference] = {}
+        self._loaded: OrderedDict[tuple[Problem, Fill, bool], Operands] = OrderedDict()
+        self._references: dict[tuple[Problem, Fill], Reference] = {}
         self._verified: dict[Point, float] = {}
         self._expected_us: dict[Point, float] = {}
         self._first_us: dict[Point, float] = {}
@@ -57,19 +55,20 @@ class Runner:
         """Wall time by phase."""
 
     def measure(
-        self, point: Point, share_s: float | None = None, earlier: Measurement | None = None
+        self, point: Point, wall_limit_s: float | None = None, earlier: Measurement | None = None
     ) -> Measurement:
         """Measure a point once; what goes wrong becomes its status and reason.
 
-        `share_s` is the wall time that a budget leaves for it: sampling stops there once it has the
-        fewest samples allowed. `earlier` is what came of it in another process, where it was
-        verified.
+        `wall_limit_s` is the wall time that a budget leaves for it: sampling stops there once it
+        has the fewest samples allowed. `earlier` is what came of it in another process, where it
+        was verified.
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         result = Measurement(point=point, status=Status.OK, started_utc=started)
         try:
             kernel = self._bind(point)
-            result = replace(result, resources=kernel.resources, launch=kernel.launch)
+            launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
+            result = replace(result, resources=kernel.resources, launch=launch)
             if point not in self._verified and earlier is not None:
                 self._take_over(point, earlier)
             if point not in self._verified:
@@ -84,7 +83,7 @@ class Runner:
                 if result.status != Status.OK:
                     return result
             with self.phase("sampling"):
-                result = self._time(result, kernel, share_s)
+                result = self._time(result, kernel, wall_limit_s)
             return replace(result, max_relative_error=self._verified[point])
         except DoesNotFitError as error:
             return replace(result, status=Status.SKIPPED, reason=str(error))
@@ -111,27 +110,28 @@ class Runner:
     def _operands(self, point: Point) -> Operands:
         """The operands of a point's problem, loaded now or in an earlier round."""
         problem, cold = point.problem, point.cache == Cache.COLD
-        key = (problem, cold)
+        key = (problem, point.operands, cold)
         if key in self._loaded:
             self._loaded.move_to_end(key)
             return self._loaded[key]
         needed = self._backend.bytes_needed(problem, cold=cold) + verifying_bytes(problem)
         while self._loaded and needed > MEMORY_SHARE * self._backend.bytes_free():
-            (evicted, _), _ = self._loaded.popitem(last=False)
-            self._references.pop(evicted, None)
+            (evicted, fill, _), _ = self._loaded.popitem(last=False)
+            self._references.pop((evicted, fill), None)
         free = self._backend.bytes_free()
         if needed > free:
             raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
-        inputs = make_inputs(problem, self._seed, self._fill)
+        inputs = make_inputs(problem, self._seed, point.operands)
         self._loaded[key] = self._backend.load(problem, inputs, cold=cold)
         return self._loaded[key]
 
-    def _reference(self, problem: Problem, operands: Operands) -> Reference:
+    def _reference(self, point: Point, operands: Operands) -> Reference:
         """What the result must be; made when a point of the problem is verified first."""
-        if problem not in self._references:
-            reference = make_reference(self._backend.xp, problem.op, *operands.inputs)
-            self._references[problem] = reference
-        return self._references[problem]
+        key = point.problem, point.operands
+        if key not in self._references:
+            reference = make_reference(self._backend.xp, point.problem.op, *operands.inputs)
+            self._references[key] = reference
+        return self._references[key]
 
     def _verify(self, result: Measurement, kernel: Kernel) -> Measurement:
         """The result with its error; skipped if a launch would be too slow, or wrong."""
@@ -140,7 +140,7 @@ class Runner:
 
     def _verify_on(self, result: Measurement, kernel: Kernel, operands: Operands) -> Measurement:
         point = result.point
-        reference = self._reference(point.problem, operands)  # before a launch can spoil operands
+        reference = self._reference(point, operands)  # before a launch can spoil operands
         if reason := self._too_slow(point, operands):
             return replace(result, status=Status.SKIPPED, reason=reason)
         poison(operands.output)
@@ -172,14 +172,14 @@ class Runner:
                 break
         return f"estimated {estimate_s:.3g} s a launch, over the limit of {limit_s:g} s"
 
-    def _time(self, result: Measurement, kernel: Kernel, share_s: float | None) -> Measurement:
+    def _time(self, result: Measurement, kernel: Kernel, wall_limit_s: float | None) -> Measurement:
         """The result with its series; taken again after a pause if the device was slowed down."""
         timing = self._timing
-        if share_s is not None:
+        if wall_limit_s is not None:
             timing = replace(
                 timing,
-                max_wall_s=min(timing.max_wall_s, share_s * timing.rounds),
-                min_device_s=min(timing.min_device_s, share_s * timing.rounds),
+                max_wall_s=min(timing.max_wall_s, wall_limit_s * timing.rounds),
+                min_device_s=min(timing.min_device_s, wall_limit_s * timing.rounds),
             )
         for pause_s in (*COOLING_S, None):
             before = self._backend.health()

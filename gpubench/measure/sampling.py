@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,8 +22,6 @@ LONG = 10
 
 STEP_DEVICE_S = 0.02
 """The interval is looked at no more often than this."""
-
-MAD_TO_SIGMA = 1.4826
 
 
 def collect(
@@ -54,7 +52,7 @@ def collect(
     widths: list[tuple[int, float]] = []
     while not (reason := _why_stop(times, sample_s, widths, clock() - began, timing)):
         times += sample(launches, _next_batch(len(times), sample_s, clock() - began, timing))
-    return summarize(times, launches, reason)
+    return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
 
 
 def _least(sample_s: float, timing: Timing) -> int:
@@ -102,7 +100,7 @@ def _why_stop(
     return None if shrinking else "interval stopped shrinking"
 
 
-def median_interval(times: list[float]) -> tuple[float, float, float]:
+def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
     """Median and its 95 % interval from order statistics: (low, median, high).
 
     The ranks are those of the binomial distribution, by its normal approximation with continuity
@@ -113,28 +111,3 @@ def median_interval(times: list[float]) -> tuple[float, float, float]:
     count = len(ordered)
     low = max(0, math.floor((count - 1 - NORMAL_95 * math.sqrt(count)) / 2))
     return float(ordered[low]), float(np.median(ordered)), float(ordered[count - 1 - low])
-
-
-def summarize(times: list[float], launches: int, stop_reason: str) -> Series:
-    """The statistics of samples in microseconds per launch. Outliers are counted, never dropped."""
-    values = np.asarray(times)
-    low, median, high = median_interval(times)
-    q1, q3 = (float(q) for q in np.quantile(values, (0.25, 0.75)))
-    fence = 1.5 * (q3 - q1)
-    deviations = np.abs(values - median)
-    mad = MAD_TO_SIGMA * float(np.median(deviations))
-    return Series(
-        median_us=median,
-        q1_us=q1,
-        q3_us=q3,
-        min_us=float(values.min()),
-        max_us=float(values.max()),
-        ci_low_us=low,
-        ci_high_us=high,
-        samples=len(times),
-        launches_per_sample=launches,
-        outliers_tukey=int(((values < q1 - fence) | (values > q3 + fence)).sum()),
-        outliers_mad=int((deviations > 3.5 * mad).sum()),
-        stop_reason=stop_reason,
-        device_s=float(values.sum()) * launches / 1e6,
-    )

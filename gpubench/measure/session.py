@@ -1,49 +1,46 @@
-"""A sweep from plan to file: choose the device, plan, compile, measure, keep every row."""
+"""A sweep from plan to file: plan, compile, measure what the schedule says, keep everything."""
 
 from __future__ import annotations
 
 import hashlib
-import random
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import gpubench
 from gpubench.backends.sources import whole_source
-from gpubench.errors import UsageError
 from gpubench.measure.executor import Executor
-from gpubench.measure.forecast import Forecast
 from gpubench.measure.result_file import Context, ResultFile
-from gpubench.measure.rows import key_of, marks_of, merge_rounds, row, with_blas
+from gpubench.measure.rows import build_rows
 from gpubench.model import OPERATIONS, CudaVariant, Device, Measurement, Point, Status, Variant
-from gpubench.plan.config import Sweep
-from gpubench.plan.sweep import plan
+from gpubench.plan.schedule import Rounds, Schedule, Visit
+from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
 
 
 class Watcher(Protocol):
-    """Whoever shows how far a sweep is."""
+    """Shows how far a sweep is."""
 
-    def planned(self, executor: Executor, points: int, rounds: int) -> None:
-        """Before compiling; there are points × rounds measurements to come."""
+    def planned(self, executor: Executor, points: int, visits: int) -> None:
+        """Before compiling: there are so many points, and at most so many visits."""
 
     def compiled(self, built: int) -> None:
         """So many kernels are built."""
 
-    def measuring(self, point: Point, round_number: int, left_s: float) -> None:
-        """A point is about to be measured; the sweep is expected to last `left_s` from here."""
+    def measuring(self, visit: Visit) -> None:
+        """A point is about to be measured."""
 
-    def measured(self, one: Row) -> None:
-        """A point was measured in a round."""
+    def measured(self, measurement: Measurement) -> None:
+        """A point was measured once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a sweep left."""
+    """What came of a sweep."""
 
     rows: list[Row]
     path: Path | None
@@ -54,13 +51,13 @@ class Outcome:
 
     @property
     def device_s(self) -> float:
-        """Device time of all samples; the rest of the wall time prepared, verified and waited."""
-        return sum(one.device_s or 0.0 for one in self.rows)
+        """Device time of all samples."""
+        return sum(row.device_s or 0.0 for row in self.rows)
 
     @property
     def failed(self) -> bool:
         """Whether a point was wrong or ended in an error."""
-        return any(one.status in {Status.WRONG, Status.ERROR} for one in self.rows)
+        return any(row.status in {Status.WRONG, Status.ERROR} for row in self.rows)
 
 
 def run(
@@ -68,130 +65,91 @@ def run(
     executor: Executor,
     watcher: Watcher,
     file: ResultFile | None = None,
+    *,
     wanted: Callable[[Point], bool] = lambda _point: True,
+    schedule: Callable[[list[Point]], Schedule] | None = None,
 ) -> Outcome:
-    """Plan, compile and measure a sweep; every row is in the file before the next point starts.
+    """Plan, compile and measure a sweep; every measurement is on disk before the next one starts.
 
-    `wanted` leaves points out that the sweep's lists cannot.
+    `wanted` leaves out points that the sweep's lists cannot. `schedule` gets the points that can
+    run and decides what is measured next; None: rounds, as the sweep's timing says.
 
     Ctrl-C ends it early and keeps what was measured. Raises UsageError if nothing can be measured
-    or the file cannot be written, before anything is.
+    or the file cannot be written, before anything is measured.
     """
-    began = time.perf_counter()
+    started = time.perf_counter()
     device = executor.device
     planned = {
-        p: reason
-        for p, reason in plan(sweep, device.backend, device.compute_capability).items()
-        if wanted(p)
+        point: reason
+        for point, reason in plan(sweep, device.backend, device.compute_capability).items()
+        if wanted(point)
     }
+    points = [point for point, reason in planned.items() if reason is None]
+    visits = schedule(points) if schedule else Rounds(points, sweep.timing, sweep.seed)
     hashes = {variant: source_hash(variant) for variant in {point.variant for point in planned}}
-    rows: dict[Point, list[Row]] = {point: [] for point in planned}
+    known: dict[Point, list[Measurement]] = {point: [] for point in planned}
     if file:
-        earlier = file.open(_context(sweep, device, hashes))
-        try:
-            _sort_in(earlier, rows, device, file.path)
-        except UsageError:
-            file.close()
-            raise
+        for measurement in file.open(_context(sweep, device, hashes), planned):
+            known[measurement.point].append(measurement)
+
+    def keep(measurement: Measurement) -> None:
+        known[measurement.point].append(measurement)
+        if file:
+            file.add(measurement)
 
     copy_gbytes_per_s: float | None = None
-
-    def keep(measurement: Measurement) -> Row:
-        point = measurement.point
-        one = row(measurement, device, hashes[point.variant], copy_gbytes_per_s)
-        rows[point].append(one)
-        if file:
-            file.add(one)
-        return one
-
     interrupted = complete = False
     try:
-        executor.begin(sweep.timing, sweep.seed, sweep.operands)
+        executor.begin(sweep.timing, sweep.seed)
         for point, reason in planned.items():
-            if reason is not None and not rows[point]:
+            if reason is not None and not known[point]:
                 keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
-        points = [point for point, reason in planned.items() if reason is None]
-        watcher.planned(executor, len(points), sweep.timing.rounds)
-        executor.compile([p for p in points if _lacks_rounds(rows[p], sweep)], watcher.compiled)
+        watcher.planned(executor, len(points), visits.visits)
+        executor.compile(
+            [point for point in points if _unfinished(known[point], sweep)], watcher.compiled
+        )
         executor.warm_up()
         if OPERATIONS[sweep.op].bandwidth_bound:
             copy_gbytes_per_s = executor.copy_gbytes_per_s()
-        for measurement in _rounds(points, rows, sweep, executor, watcher):
-            watcher.measured(keep(measurement))
+        while visit := visits.next(known):
+            watcher.measuring(visit)
+            if visit.fresh:
+                executor.next_round()
+            measurement = executor.measure(visit.point, visit.wall_limit_s)
+            keep(replace(measurement, device_uuid=device.facts.get("uuid") or ""))
+            watcher.measured(measurement)
         complete = True
     except KeyboardInterrupt:
         interrupted = True
     finally:  # whatever ended it: what was measured is kept
-        merged = with_blas(
-            [merge_rounds(some) for some in rows.values() if some],
-            marks_of(hashes),
-        )
+        rows = build_rows(known, device, hashes, copy_gbytes_per_s)
         if file:
-            file.finish(merged, complete=complete)
+            file.finish(rows, complete=complete)
     return Outcome(
-        rows=merged,
+        rows=rows,
         path=file.path if file else None,
         interrupted=interrupted,
-        wall_s=time.perf_counter() - began,
+        wall_s=time.perf_counter() - started,
         spent_s=dict(executor.spent_s),
     )
 
 
-def _rounds(
-    points: list[Point],
-    rows: dict[Point, list[Row]],
-    sweep: Sweep,
-    executor: Executor,
-    watcher: Watcher,
-) -> Iterator[Measurement]:
-    """Every point once a round, each round in a new random order.
-
-    Interleaving spreads the machine's drift over all points alike. A point that was not `ok` is not
-    tried again, and what `rows` holds already, of a sweep that is resumed, is not measured again.
-    """
-    timing = sweep.timing
-    forecast = Forecast(points, timing.rounds, timing.budget_s)
-    order = random.Random(sweep.seed)  # noqa: S311 # a shuffle, not a secret
-    remaining = list(points)
-    for round_number in range(1, timing.rounds + 1):
-        order.shuffle(remaining)
-        if round_number > 1 and any(len(rows[point]) < round_number for point in remaining):
-            executor.next_round()
-        for point in tuple(remaining):
-            cost_s = 0.0
-            if len(rows[point]) < round_number:
-                watcher.measuring(point, round_number, forecast.left_s)
-                began = time.perf_counter()
-                yield executor.measure(point, forecast.share_s)
-                cost_s = time.perf_counter() - began
-            again = rows[point][round_number - 1].status == Status.OK
-            forecast.visited(point, cost_s, again=again)
-            if not again:
-                remaining.remove(point)
+def _unfinished(measurements: list[Measurement], sweep: Sweep) -> bool:
+    failed = any(measurement.status != Status.OK for measurement in measurements)
+    return not failed and len(measurements) < sweep.timing.rounds
 
 
-def _lacks_rounds(rows: list[Row], sweep: Sweep) -> bool:
-    return all(one.status == Status.OK for one in rows) and len(rows) < sweep.timing.rounds
-
-
-def _context(sweep: Sweep, device: Device, hashes: dict[Variant, str]) -> Context:
-    """What must be the same for a sweep to go on in the same file."""
+def _context(sweep: Sweep, device: Device, hashes: Mapping[Variant, str]) -> Context:
+    """What must be the same for a sweep to be continued in the same file."""
     return {
         "gpubench": gpubench.__version__,
-        "options": {name: text for name, text in sweep.options.items() if name != "output"},
+        "options": {
+            name: text for name, text in sweep.options.items() if name not in {"output", "samples"}
+        },
         "device": device.name,
         "versions": device.versions,
         "sources": {variant.name: digest for variant, digest in hashes.items()},
     }
-
-
-def _sort_in(earlier: list[Row], rows: dict[Point, list[Row]], device: Device, path: Path) -> None:
-    """Give the rows of a resumed sweep to their points."""
-    by_key = {key_of(point, device): some for point, some in rows.items()}
-    for one in earlier:
-        if one.key not in by_key:
-            raise UsageError(f"--resume: {path}: {one.label} is no point of this sweep")
-        by_key[one.key].append(one)
 
 
 def default_output(sweep: Sweep, device: str) -> Path:

@@ -19,7 +19,7 @@ from typing import Self
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError
 from gpubench.measure.child import Built, Done, Opened, Raised
 from gpubench.measure.lock import DeviceLock
-from gpubench.model import Device, Fill, Measurement, Point, Status, Timer, Timing
+from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
@@ -52,7 +52,7 @@ class Worker:
         self._asked = (device, timer)
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
-        self._policy: tuple[Timing, int, Fill] | None = None
+        self._policy: tuple[Timing, int] | None = None
         self._measured: dict[Point, Measurement] = {}
         """What came of each point last: a new child need not verify it again."""
 
@@ -98,10 +98,10 @@ class Worker:
         names = dict.fromkeys((*self._spent_s, *self._childs_s))
         return {n: self._spent_s.get(n, 0.0) + self._childs_s.get(n, 0.0) for n in names}
 
-    def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
+    def begin(self, timing: Timing, seed: int) -> None:
         """Tell the child how to measure; later children will be told the same."""
         self._spent_s.clear()
-        self._policy = timing, seed, fill
+        self._policy = timing, seed
         self._childs_s = {}
         self._faults.clear()
         self._measured.clear()
@@ -132,7 +132,7 @@ class Worker:
         """A new child for the next point."""
         self._end()
 
-    def measure(self, point: Point, share_s: float | None = None) -> Measurement:
+    def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
         """Measure in the child. A fault that takes it down is an `error` row with the cause."""
         name = point.variant.name
         if self._faults[name] >= MAX_FAULTS:
@@ -145,7 +145,7 @@ class Worker:
         if self._process is None:
             self._restart()
         try:
-            arguments = (point, share_s, self._measured.get(point))
+            arguments = (point, wall_limit_s, self._measured.get(point))
             answer = self._ask("measure", *arguments, limit_s=self._limit_s)
             result: Measurement = answer.value
         except ChildLostError as lost:

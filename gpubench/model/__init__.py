@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from gpubench.model.measurement import Device, Health, Measurement, Resources, Series
 from gpubench.model.operation import OPERATIONS, Operation, Shape
-from gpubench.model.point import Cache, Fill, Point, Scope, Status, Timer
+from gpubench.model.point import (
+    ROW_MAJOR,
+    Cache,
+    Fill,
+    Point,
+    PointKey,
+    Scope,
+    State,
+    Status,
+    Timer,
+)
 from gpubench.model.problem import DTYPES, ITEM_BYTES, Problem
 from gpubench.model.tile import Tile, TileSpace, edges
 from gpubench.model.timing import Timing
@@ -14,6 +24,7 @@ __all__ = [
     "DTYPES",
     "ITEM_BYTES",
     "OPERATIONS",
+    "ROW_MAJOR",
     "Cache",
     "CallVariant",
     "CudaVariant",
@@ -25,11 +36,13 @@ __all__ = [
     "Measurement",
     "Operation",
     "Point",
+    "PointKey",
     "Problem",
     "Resources",
     "Scope",
     "Series",
     "Shape",
+    "State",
     "Status",
     "TensorMap",
     "Tile",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,22 +54,24 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Statistics of the samples of one point and round. Times per launch, in microseconds."""
+    """The samples of one point and round."""
 
-    median_us: float
-    q1_us: float
-    q3_us: float
-    min_us: float
-    max_us: float
-    ci_low_us: float
-    ci_high_us: float
-    samples: int
+    times_us: tuple[float, ...]
+    """Time per launch of each sample in microseconds, in the order they were taken."""
+
     launches_per_sample: int
-    outliers_tukey: int
-    outliers_mad: int
     stop_reason: str
-    device_s: float
-    """Sum of all samples: time the device worked for this figure."""
+    """Why no more were taken."""
+
+    @property
+    def median_us(self) -> float:
+        """The median time per launch."""
+        return statistics.median(self.times_us)
+
+    @property
+    def device_s(self) -> float:
+        """Sum of all samples: seconds that the device worked for this series."""
+        return sum(self.times_us) * self.launches_per_sample / 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +103,5 @@ class Measurement:
     before: Health = Health()
     after: Health = Health()
     started_utc: str = ""
+    device_uuid: str = ""
+    """Of the GPU that measured it."""

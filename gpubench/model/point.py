@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from gpubench.model.problem import Problem
 from gpubench.model.tile import Tile
@@ -51,6 +52,37 @@ class Status(StrEnum):
     ERROR = "error"
 
 
+class State(StrEnum):
+    """What the clock and the power limit have been through when a launch starts."""
+
+    BURST = "burst"
+    """Samples follow a short warm-up: the clock is the highest that the device allows."""
+
+
+class PointKey(NamedTuple):
+    """What identifies a point within a file and across files: the key columns of the CSV."""
+
+    op: str
+    variant: str
+    backend: str
+    tile: str
+    dtype: str
+    compute_mode: str
+    layout: str
+    m: int
+    n: int
+    k: int
+    operands: str
+    cache: str
+    state: str
+    scope: str
+    timer: str
+
+
+ROW_MAJOR = "row-major"
+"""The layout of operands that no variant transposes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """One thing to measure."""
@@ -58,9 +90,33 @@ class Point:
     variant: Variant
     tile: Tile | None
     problem: Problem
+    operands: Fill = Fill.UNIFORM
     cache: Cache
+    state: State = State.BURST
     scope: Scope
     timer: Timer
+
+    @property
+    def key(self) -> PointKey:
+        """What identifies the point."""
+        problem, variant = self.problem, self.variant
+        return PointKey(
+            op=problem.op,
+            variant=variant.name,
+            backend=variant.backend,
+            tile=str(self.tile or ""),
+            dtype=problem.dtype,
+            compute_mode=variant.compute_mode(problem.dtype),
+            layout=ROW_MAJOR,
+            m=problem.m,
+            n=problem.n,
+            k=problem.k,
+            operands=str(self.operands),
+            cache=str(self.cache),
+            state=str(self.state),
+            scope=str(self.scope),
+            timer=str(self.timer),
+        )
 
     @property
     def label(self) -> str:

@@ -1,22 +1,25 @@
-"""A sweep over variants becomes points to measure, and skips with their reasons."""
+"""What the user asked for, and the points to measure that it becomes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import (
     Cache,
     CudaVariant,
+    Fill,
     Point,
     Problem,
     Scope,
     Tile,
     TileSpace,
     Timer,
+    Timing,
     Variant,
 )
-from gpubench.plan.config import Sweep
 from gpubench.plan.descriptor import NAME_RULE, described_by, is_name
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import choose
@@ -24,6 +27,39 @@ from gpubench.plan.registry import choose
 MAX_POINTS = 100_000
 MAX_GRID_Y = 65_535
 """CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What the user asked for."""
+
+    op: str = "gemm"
+    variants: tuple[str, ...] = ()
+    """Empty: every default variant of the op on the device."""
+
+    sizes: tuple[tuple[int, int, int], ...] = ((1024, 1024, 1024),)
+    """(M, N, K); K is 1 for operations without it."""
+
+    tiles: tuple[Tile, ...] = ()
+    """Empty: each variant's own default tiles."""
+
+    dtypes: tuple[str, ...] = ("float32",)
+    device: str = "auto"
+    kernels: Path | None = None
+    """A directory of the user's own variants, swept beside ours."""
+
+    output: Path | None = None
+    samples: Path | None = None
+    """Where the samples of every round are kept; None: nowhere."""
+
+    seed: int = 2006
+    operands: Fill = Fill.UNIFORM
+    caches: tuple[Cache, ...] = (Cache.COLD,)
+    scopes: tuple[Scope, ...] = (Scope.KERNEL,)
+    timer: Timer = Timer.EVENTS
+    timing: Timing = field(default_factory=Timing)
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options that gave this sweep, as text: what a resumed sweep must have too."""
 
 
 def plan(
@@ -75,6 +111,7 @@ def _points(sweep: Sweep, backend: str, variants: Iterable[Variant]) -> Iterator
                                 variant=variant,
                                 tile=tile,
                                 problem=problem,
+                                operands=sweep.operands,
                                 cache=cache,
                                 scope=scope,
                                 timer=sweep.timer if backend == "cuda" else Timer.HOST,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 from typing import Self
@@ -13,8 +14,8 @@ from rich.table import Column
 from rich.text import Text
 
 from gpubench.measure.executor import Executor
-from gpubench.model import Point, Status
-from gpubench.row import Row
+from gpubench.model import Health, Measurement, Point, Status
+from gpubench.plan.schedule import Visit
 from gpubench.view.tables import console, milliseconds
 
 PLAIN_EVERY_S = 5.0
@@ -55,8 +56,7 @@ class LiveProgress:
             refresh_per_second=REFRESHES_PER_S,
         )
         self._task: TaskID | None = None
-        self._rounds = 1
-        self._best: dict[tuple[object, ...], Row] = {}
+        self._best: dict[tuple[object, ...], tuple[float, Point]] = {}
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -70,36 +70,36 @@ class LiveProgress:
     ) -> None:
         self._live.stop()
 
-    def planned(self, executor: Executor, points: int, rounds: int) -> None:
+    def planned(self, executor: Executor, points: int, visits: int) -> None:
         """Name the device and start the bar."""
-        for line in (heading(executor, points, rounds), *executor.notices):
+        for line in (heading(executor, points, visits), *executor.notices):
             self._console.print(line, markup=False)
-        self._rounds = rounds
         self._best.clear()
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task("compiling", total=points * rounds, left="")
+        self._task = self._progress.add_task("compiling", total=visits, left="")
 
     def compiled(self, built: int) -> None:
         """Say how many kernels are built."""
         self._describe(f"compiling: {built} kernels")
 
-    def measuring(self, point: Point, round_number: int, left_s: float) -> None:
+    def measuring(self, visit: Visit) -> None:
         """Name the point and the time left."""
-        prefix = f"round {round_number}/{self._rounds} " if self._rounds > 1 else ""
-        self._describe(prefix + point.label, duration(left_s))
+        self._describe(f"{visit.name} {visit.point.label}".strip(), duration(visit.left_s))
 
-    def measured(self, one: Row) -> None:
+    def measured(self, measurement: Measurement) -> None:
         """Move the bar, name the fastest so far; a failure is printed, and stays."""
         if self._task is not None:
             self._progress.advance(self._task)
-        if one.median_us is not None:
-            problem = (one.op, one.size, one.dtype, one.cache, one.scope)
-            best = min(self._best.get(problem, one), one, key=lambda row: row.median_us or 0.0)
-            self._best[problem] = best
-            self._found.plain = found(best, one)
-        if one.status in {Status.WRONG, Status.ERROR}:
-            self._console.print(_failure(one), style="red", markup=False)
+        if measurement.series:
+            point = measurement.point
+            problem = (point.problem, point.cache, point.scope)
+            best_us, best = self._best.get(problem, (math.inf, point))
+            best_us, best = min((best_us, best), (measurement.series.median_us, point), key=_time)
+            self._best[problem] = best_us, best
+            self._found.plain = found(best, best_us, measurement.after)
+        if measurement.status in {Status.WRONG, Status.ERROR}:
+            self._console.print(_failure(measurement), style="red", markup=False)
 
     def _describe(self, text: str, left: str = "") -> None:
         if self._task is not None:
@@ -121,29 +121,29 @@ class PlainProgress:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def planned(self, executor: Executor, points: int, rounds: int) -> None:
+    def planned(self, executor: Executor, points: int, visits: int) -> None:
         """Name the device."""
-        self._done, self._total = 0, points * rounds
-        for line in (heading(executor, points, rounds), *executor.notices):
+        self._done, self._total = 0, visits
+        for line in (heading(executor, points, visits), *executor.notices):
             self._line(line)
 
     def compiled(self, built: int) -> None:
         """Say how many kernels are built, now and then."""
         self._now_and_then(f"compiling: {built} kernels")
 
-    def measuring(self, _point: Point, _round_number: int, left_s: float) -> None:
-        """Remember the time left: `measured` speaks."""
-        self._left_s = left_s
+    def measuring(self, visit: Visit) -> None:
+        """Remember the time left: `measured` prints it."""
+        self._left_s = visit.left_s
 
-    def measured(self, one: Row) -> None:
+    def measured(self, measurement: Measurement) -> None:
         """Report a failure always, a time now and then."""
         self._done += 1
-        if one.status in {Status.WRONG, Status.ERROR}:
-            self._line(_failure(one))
-        elif one.median_us is not None:
+        if measurement.status in {Status.WRONG, Status.ERROR}:
+            self._line(_failure(measurement))
+        elif measurement.series:
             self._now_and_then(
-                f"[{self._done}/{self._total}] {one.label}: "
-                f"{milliseconds(one.median_us)} ms; {duration(self._left_s)}"
+                f"[{self._done}/{self._total}] {measurement.point.label}: "
+                f"{milliseconds(measurement.series.median_us)} ms; {duration(self._left_s)}"
             )
 
     def _now_and_then(self, text: str) -> None:
@@ -165,24 +165,29 @@ def duration(left_s: float) -> str:
     return f"{int(left_s) // 60}:{int(left_s) % 60:02} left" if left_s else ""
 
 
-def found(best: Row, last: Row) -> str:
+def found(best: Point, best_us: float, health: Health) -> str:
     """The fastest of a size, and the state of the device: `fastest at 1024 float32: …`."""
-    name = " ".join(filter(None, (best.variant, best.tile)))
-    parts = [f"fastest at {best.size} {best.dtype}: {name}, {milliseconds(best.median_us)} ms"]
-    if last.sm_mhz is not None:
-        parts.append(f"{last.sm_mhz:.0f} MHz")
-    if last.temperature_c is not None:
-        parts.append(f"{last.temperature_c:.0f} °C")
+    problem = best.problem
+    name = f"{best.variant.name} {best.tile or ''}".strip()
+    parts = [f"fastest at {problem.size} {problem.dtype}: {name}, {milliseconds(best_us)} ms"]
+    if health.sm_mhz is not None:
+        parts.append(f"{health.sm_mhz:.0f} MHz")
+    if health.temperature_c is not None:
+        parts.append(f"{health.temperature_c:.0f} °C")
     return ", ".join(parts)
 
 
-def heading(executor: Executor, points: int, rounds: int) -> str:
+def heading(executor: Executor, points: int, visits: int) -> str:
     """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds`."""
     device = executor.device
     where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
-    times = f", {rounds} rounds" if rounds > 1 else ""
+    times = f", {visits // points} rounds" if points and visits > points else ""
     return f"{device.name} ({where}): {points} points{times}"
 
 
-def _failure(one: Row) -> str:
-    return f"{one.status}: {one.label}: {one.reason}"
+def _time(timed: tuple[float, Point]) -> float:
+    return timed[0]
+
+
+def _failure(measurement: Measurement) -> str:
+    return f"{measurement.status}: {measurement.point.label}: {measurement.reason}"

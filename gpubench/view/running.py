@@ -11,8 +11,9 @@ from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.session import Outcome, default_output, run
 from gpubench.measure.worker import Worker
-from gpubench.plan.config import Sweep
+from gpubench.options import OPTIONS
 from gpubench.plan.ranges import shown
+from gpubench.plan.sweep import Sweep
 from gpubench.view.progress import progress
 from gpubench.view.tables import console
 
@@ -21,25 +22,26 @@ def measure(sweep: Sweep, *, resume: bool, force: bool) -> Outcome:
     """Measure a sweep into its file, or the usual place, and show how far it is."""
     with progress() as watcher, Worker(sweep.device, sweep.timer) as worker:
         path = sweep.output or default_output(sweep, worker.device.name)
-        return run(sweep, worker, watcher, ResultFile(path, resume=resume, overwrite=force))
+        file = ResultFile(path, resume=resume, overwrite=force, samples=sweep.samples)
+        return run(sweep, worker, watcher, file)
 
 
 def started_with(path: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """The options a sweep was begun with. Raises UsageError where those given now differ."""
-    begun: dict[str, str] = read_context(path)["options"] | {"output": str(path)}
+    """The options that a sweep was started with. Raises UsageError where those given now differ."""
+    started: dict[str, str] = read_context(path)["options"] | {"output": str(path)}
     for name, text in given.items():
-        if begun.get(name) != text:
-            was = f"'{begun[name]}'" if name in begun else "not given"
+        if started.get(name) != text:
+            was = f"'{started[name]}'" if name in started else "not given"
             raise UsageError(
-                f"--resume: {path} was begun with --{name.replace('_', '-')} {was}; "
-                "leave it out, or begin another file"
+                f"--resume: {path} was started with {OPTIONS[name].flag} {was}; "
+                "leave it out, or start another file"
             )
-    if "kernels" in begun and "kernels" not in given:  # no file makes code run by itself
+    if "kernels" in started and "kernels" not in given:  # no file makes code run by itself
         raise UsageError(
             f"--resume: {path} sweeps kernels of a folder, which runs their code: "
-            f"add --kernels {shown(begun['kernels'])}"
+            f"add --kernels {shown(started['kernels'])}"
         )
-    return begun
+    return started
 
 
 def conclude(outcome: Outcome) -> int:
@@ -48,7 +50,7 @@ def conclude(outcome: Outcome) -> int:
     err.print(where_time_went(outcome), soft_wrap=True)
     if outcome.interrupted:
         err.print(
-            f"interrupted: what was measured is kept; --resume {outcome.path} goes on",
+            f"interrupted: what was measured is kept; --resume {outcome.path} continues",
             markup=False,
             soft_wrap=True,
         )
@@ -63,8 +65,8 @@ def where_time_went(outcome: Outcome) -> str:
     phases = dict(outcome.spent_s)
     # A slow launch may be verified and a sample at once: its time stands under verifying.
     waiting_s = phases.pop("sampling", 0.0) - outcome.device_s
-    phases["gates and waiting"] = max(0.0, waiting_s)
+    phases["blocking kernels and waiting"] = max(0.0, waiting_s)
     phases["other"] = outcome.wall_s - sum(outcome.spent_s.values())
     rest = ", ".join(f"{name} {spent:.1f} s" for name, spent in phases.items() if round(spent, 1))
-    share = 100 * outcome.device_s / outcome.wall_s
-    return f"{outcome.wall_s:.1f} s, {share:.0f} % of it samples; the rest: {rest}"
+    percentage = 100 * outcome.device_s / outcome.wall_s
+    return f"{outcome.wall_s:.1f} s, {percentage:.0f} % of it samples; the rest: {rest}"

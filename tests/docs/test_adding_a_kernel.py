@@ -10,9 +10,8 @@ from newcomer import REPOSITORY, Block, Newcomer, blocks
 
 from gpubench.backends.cuda.compile import compile_instance, instance
 from gpubench.model import CudaVariant
-from gpubench.plan.config import Sweep
 from gpubench.plan.registry import load
-from gpubench.plan.sweep import plan
+from gpubench.plan.sweep import Sweep, plan
 
 ADDING = blocks("adding-a-kernel.md")
 OWN = blocks("own-kernels.md")

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from gpubench.cli import app
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 
 PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
 BLOCKS = re.findall(

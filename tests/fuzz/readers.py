@@ -24,7 +24,7 @@ from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment_file import read_experiment
 from gpubench.measure.result_file import read_context
 from gpubench.model import OPERATIONS, Tile
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_sizes, parse_tiles
 
 REPOSITORY = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import matplotlib.font_manager  # noqa: F401 # it looks for fonts, once, and not
 from fakes import CPU, FakeBackend, series
 
 from gpubench.errors import CompileError
-from gpubench.model import Device, Fill, Measurement, Point, Status, Timer, Timing
+from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 MAX_POINTS = 40
 """Then somebody presses Ctrl-C: a sweep may have a hundred thousand points."""
@@ -36,7 +36,7 @@ class StubWorker:
     def device(self) -> Device:
         return CPU
 
-    def begin(self, timing: Timing, seed: int, fill: Fill) -> None:
+    def begin(self, timing: Timing, seed: int) -> None:
         pass
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:

@@ -208,7 +208,7 @@ def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted(
     backend = FakeBackend(launch_us)
     it = runner(backend, rounds=rounds)
     results = [it.measure(point()).series for _ in range(rounds)]
-    assert sum(one.samples for one in results) == samples
+    assert sum(len(one.times_us) for one in results) == samples
     assert {one.launches_per_sample for one in results} == {1}
     assert sum(e.launches * e.count for e in backend.events_of("sample")) == samples
 
@@ -230,8 +230,8 @@ def test_a_hiccup_of_the_host_does_not_make_a_short_kernel_slow(rounds: int, bef
     backend.at_sampling = lambda: next_us.append(150_000.0)
     series = it.measure(point()).series
     assert series.launches_per_sample == 10
-    assert series.samples >= 6
-    assert series.max_us == 10.0
+    assert len(series.times_us) >= 6
+    assert max(series.times_us) == 10.0
 
 
 @pytest.mark.parametrize("launch_us", [0.5, 3.0, 10.0, 400.0, 5_000.0, 20_000.0, 99_000.0])
@@ -241,17 +241,17 @@ def test_rounds_together_take_ten_samples_and_fifty_milliseconds(
 ) -> None:
     it = runner(FakeBackend(launch_us), rounds=rounds)
     results = [it.measure(point()).series for _ in range(rounds)]
-    assert sum(one.samples for one in results) >= 10
+    assert sum(len(one.times_us) for one in results) >= 10
     assert sum(one.device_s for one in results) >= 0.0499
-    assert min(one.samples for one in results) >= 6
+    assert min(len(one.times_us) for one in results) >= 6
 
 
 def test_a_budget_ends_sampling_but_not_under_the_fewest_samples() -> None:
     it = runner(FakeBackend(itertools.cycle([10.0, 20.0, 35.0, 70.0])), rounds=1)
     free = it.measure(point()).series
-    tight = it.measure(point(), share_s=0.0).series
-    assert tight.samples == 10
-    assert tight.samples < free.samples
+    tight = it.measure(point(), wall_limit_s=0.0).series
+    assert len(tight.times_us) == 10
+    assert len(tight.times_us) < len(free.times_us)
 
 
 def test_a_slowed_down_device_gets_time_to_cool_and_the_point_is_timed_again() -> None:

@@ -6,15 +6,25 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from fakes import measurement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.measure.sampling import collect, median_interval, summarize
+from gpubench.measure.rows import _times
+from gpubench.measure.sampling import collect, median_interval
 from gpubench.model import Series, Timing
 
 ONE_ROUND = Timing(rounds=1)
+
+
+def summarize(times_us: Iterable[float], launches: int = 1, reason: str = "") -> SimpleNamespace:
+    """The time columns of one series."""
+    series = Series(times_us=tuple(times_us), launches_per_sample=launches, stop_reason=reason)
+    return SimpleNamespace(**_times([replace(measurement(), series=series)]))
 
 
 class Script:
@@ -73,21 +83,21 @@ def test_a_long_kernel_is_launched_once_a_sample() -> None:
 def test_the_launches_that_warm_up_are_not_counted() -> None:
     script = Script(itertools.chain([5_000.0, 900.0, 800.0], itertools.repeat(10.0)))
     series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
-    assert series.max_us == 10.0
+    assert max(series.times_us) == 10.0
 
 
 def test_a_long_launch_warms_up_once() -> None:
     script = Script(itertools.chain([5_000.0], itertools.repeat(4_000.0)))
     series = collect(script.sample, ONE_ROUND, 256, 4_500.0, clock=lambda: script.now_s)
-    assert (series.max_us, series.launches_per_sample) == (4_000.0, 1)
-    assert script.now_s == pytest.approx((5_000 + 4_000 * series.samples) / 1e6)
+    assert (max(series.times_us), series.launches_per_sample) == (4_000.0, 1)
+    assert script.now_s == pytest.approx((5_000 + 4_000 * len(series.times_us)) / 1e6)
 
 
 @pytest.mark.parametrize("launch_us", [0.3, 10.0, 1_000.0, 30_000.0])
 def test_a_steady_kernel_is_precise_after_the_least_samples_and_time(launch_us: float) -> None:
     series = Script(launch_us).collect()
     assert series.stop_reason == "precise"
-    assert series.samples >= 10
+    assert len(series.times_us) >= 10
     assert series.device_s >= 0.0499
     assert series.device_s <= max(0.12, 10.1 * launch_us / 1e6)
 
@@ -95,20 +105,20 @@ def test_a_steady_kernel_is_precise_after_the_least_samples_and_time(launch_us: 
 def test_a_launch_far_slower_than_expected_met_a_hiccup_and_does_not_count() -> None:
     script = Script(itertools.chain([150_000.0], itertools.repeat(10.0)))
     series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
-    assert (series.launches_per_sample, series.max_us) == (10, 10.0)
+    assert (series.launches_per_sample, max(series.times_us)) == (10, 10.0)
 
 
 def test_a_launch_slower_than_expected_time_and_again_is_slow() -> None:
     script = Script(250_000.0)
     series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
-    assert (series.launches_per_sample, series.samples) == (1, 3)
+    assert (series.launches_per_sample, len(series.times_us)) == (1, 3)
     assert series.stop_reason == "slow launch"
 
 
 def test_slow_launches_are_few() -> None:
     script = Script(250_000.0)
     series = script.collect()
-    assert (series.samples, series.stop_reason) == (3, "slow launch")
+    assert (len(series.times_us), series.stop_reason) == (3, "slow launch")
     assert sum(launches * count for launches, count in script.asked) == 3
 
 
@@ -118,8 +128,9 @@ def test_noise_is_sampled_until_the_interval_is_narrow() -> None:
         Timing(rounds=1, max_wall_s=60.0)
     )
     assert series.stop_reason == "precise"
-    assert series.samples > 100
-    assert (series.ci_high_us - series.ci_low_us) / 2 / series.median_us <= 0.005
+    assert len(series.times_us) > 100
+    low, _, high = median_interval(series.times_us)
+    assert (high - low) / 2 / series.median_us <= 0.005
     assert series.median_us == pytest.approx(10.0, rel=0.01)
 
 
@@ -151,20 +162,21 @@ def test_a_kernel_that_never_converges_stops(times: type, waiting_s: float) -> N
 
 def test_a_clock_that_drops_midway_is_seen_in_the_figures() -> None:
     series = Script(itertools.chain([10.0] * 33, itertools.repeat(12.5))).collect()
-    assert (series.min_us, series.max_us) == (10.0, 12.5)
-    assert series.ci_low_us <= series.median_us <= series.ci_high_us
+    assert (min(series.times_us), max(series.times_us)) == (10.0, 12.5)
+    low, median, high = median_interval(series.times_us)
+    assert low <= median <= high
 
 
 def test_the_time_limit_ends_sampling_whatever_the_interval() -> None:
     series = Script(two_modes(), waiting_s=0.2).collect()
     assert series.stop_reason == "time limit"
-    assert series.samples >= 10
+    assert len(series.times_us) >= 10
 
 
 def test_without_any_time_the_fewest_samples_are_taken() -> None:
-    assert Script(10.0).collect(Timing(rounds=1, max_wall_s=0.0)).samples == 10
-    assert Script(10.0).collect(Timing(rounds=3, max_wall_s=0.0)).samples == 6
-    assert Script(200_000.0).collect(Timing(rounds=3, max_wall_s=0.0)).samples == 1
+    assert Script(10.0).collect(Timing(rounds=1, max_wall_s=0.0)).times_us.__len__() == 10
+    assert Script(10.0).collect(Timing(rounds=3, max_wall_s=0.0)).times_us.__len__() == 6
+    assert Script(200_000.0).collect(Timing(rounds=3, max_wall_s=0.0)).times_us.__len__() == 1
 
 
 times_us = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=60)
@@ -234,4 +246,4 @@ def test_a_batch_has_room_in_the_wall_time_left_however_long_what_lies_between_s
     series = script.collect()
     assert series.stop_reason == "time limit"
     assert script.now_s < ONE_ROUND.max_wall_s + 0.1
-    assert 15 <= series.samples <= ONE_ROUND.max_wall_s / 0.07
+    assert 15 <= len(series.times_us) <= ONE_ROUND.max_wall_s / 0.07

@@ -18,7 +18,7 @@ from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import MAX_FAULTS, Worker
-from gpubench.model import Fill, Point, Status, Tile, Timer, Timing
+from gpubench.model import Point, Status, Tile, Timer, Timing
 from gpubench.plan.registry import load
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
@@ -73,7 +73,7 @@ def at(folder: Path, edge: int, name: str = "faulty") -> Point:
 @pytest.fixture
 def worker() -> Iterator[Worker]:
     with Worker("cpu", Timer.EVENTS) as worker:
-        worker.begin(QUICK, 1, Fill.UNIFORM)
+        worker.begin(QUICK, 1)
         yield worker
 
 
@@ -94,13 +94,13 @@ def _status(process: Path) -> str:
 
 def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, folder: Path) -> None:
     reasons = {edge: worker.measure(at(folder, edge)) for edge in (2, 4)}
-    worker.begin(replace(QUICK, point_limit_s=1.0), 1, Fill.UNIFORM)
+    worker.begin(replace(QUICK, point_limit_s=1.0), 1)
     reasons[3] = worker.measure(at(folder, 3))
     assert {one.status for one in reasons.values()} == {Status.ERROR}
     assert reasons[2].reason == "crashed: Segmentation fault (signal 11)"
     assert reasons[3].reason == "hung: no answer within 1 s; killed"
     assert reasons[4].reason == "ended by itself with exit code 7"
-    worker.begin(QUICK, 1, Fill.UNIFORM)
+    worker.begin(QUICK, 1)
     assert worker.measure(at(folder, 1)).status == Status.OK  # in a fresh child
 
 
@@ -166,7 +166,7 @@ def test_what_kernels_print_is_not_our_output(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Worker("cpu", Timer.EVENTS) as worker:  # inherits what capfd put in place
-        worker.begin(QUICK, 1, Fill.UNIFORM)
+        worker.begin(QUICK, 1)
         assert worker.measure(at(folder, 6)).status == Status.OK
     out, err = capfd.readouterr()
     assert out == ""
@@ -200,7 +200,7 @@ from gpubench.plan.registry import load
 from gpubench.model import Timing
 from fakes import point
 with Worker("cpu", Timer.EVENTS) as worker:
-    worker.begin(Timing(rounds=1), 1, Fill.UNIFORM)
+    worker.begin(Timing(rounds=1), 1)
     print("ready", flush=True)
     worker.measure(point(load(Path({path!r}), "gemm"), tile=Tile((3,))))
 """

@@ -74,7 +74,10 @@ def test_a_launch_is_fitted_to_a_gpu_where_the_variant_says_how() -> None:
         reuse=lambda _tile: (1, 1),
     )
     fitted = replace(
-        plain, fit=lambda launch, _tile, _problem, gpu: replace(launch, grid=(gpu.multiprocessors,))
+        plain,
+        specialize=lambda launch, _tile, _problem, gpu: replace(
+            launch, grid=(gpu.multiprocessors,)
+        ),
     )
     assert plain.launch_on(gpu, Tile((1,)), problem).grid == (1000,)
     assert fitted.launch_on(gpu, Tile((1,)), problem).grid == (3,)

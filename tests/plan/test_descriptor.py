@@ -8,10 +8,9 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant, Tile
-from gpubench.plan.config import Sweep
 from gpubench.plan.descriptor import described_by, is_name
 from gpubench.plan.registry import KERNELS, load
-from gpubench.plan.sweep import plan
+from gpubench.plan.sweep import Sweep, plan
 
 GOOD = """
 from gpubench.model import CudaVariant, Launch

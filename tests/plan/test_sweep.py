@@ -8,8 +8,7 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import Cache, Point, Scope, Tile, Timer
-from gpubench.plan.config import Sweep
-from gpubench.plan.sweep import MAX_GRID_Y, plan
+from gpubench.plan.sweep import MAX_GRID_Y, Sweep, plan
 
 
 def square(*extents: int) -> tuple[tuple[int, int, int], ...]:

@@ -7,10 +7,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from fakes import FakeBackend, failed, measured, point, variant
+from fakes import FakeBackend, measurement, point, variant
 from rich.console import Console
 
-from gpubench.model import Device, Status, Tile
+from gpubench.model import Device, Health, Measurement, Status, Tile
+from gpubench.plan.schedule import Visit
 from gpubench.view import progress as module
 from gpubench.view.progress import LiveProgress, PlainProgress, duration, heading, progress
 
@@ -37,11 +38,11 @@ def use(watcher: LiveProgress | PlainProgress) -> None:
     backend = FakeBackend()
     backend.notices = ("clocks stay empty: [no] NVML",)
     with watcher:
-        watcher.planned(backend, 2, 3)
+        watcher.planned(backend, 2, 6)
         watcher.compiled(1)
-        watcher.measuring(point(), 1, 65.0)
-        watcher.measured(measured(10.0))
-        watcher.measured(failed(Status.WRONG, REASON))
+        watcher.measuring(Visit(point=point(), name="round 1/3", left_s=65.0))
+        watcher.measured(measurement(10.0))
+        watcher.measured(Measurement(point=point(), status=Status.WRONG, reason=REASON))
 
 
 def test_where_stderr_is_no_terminal_progress_is_plain() -> None:
@@ -66,9 +67,9 @@ def test_plain_progress_says_what_runs_and_every_failure(
 
 def test_plain_progress_is_quiet_between_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     watcher = PlainProgress()
-    watcher.planned(FakeBackend(), 100, 1)
+    watcher.planned(FakeBackend(), 100, 100)
     for _ in range(50):
-        watcher.measured(measured(10.0))
+        watcher.measured(measurement(10.0))
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -89,15 +90,15 @@ def test_live_progress_serves_several_sweeps(screen: io.StringIO) -> None:
     watcher = LiveProgress()
     with watcher:
         for points in (2, 5):
-            watcher.planned(FakeBackend(), points, 1)
-            watcher.measured(measured(10.0))
+            watcher.planned(FakeBackend(), points, points)
+            watcher.measured(measurement(10.0))
     assert "5 points" in screen.getvalue()
 
 
 def test_a_heading_says_what_runs_where() -> None:
     gpu = Device(backend="cuda", name="NVIDIA H200", index=1)
-    assert heading(FakeBackend(), 7, 1) == "Fake CPU (CPU): 7 points"
-    assert heading(FakeBackend(device=gpu), 7, 2) == "NVIDIA H200 (cuda:1): 7 points, 2 rounds"
+    assert heading(FakeBackend(), 7, 7) == "Fake CPU (CPU): 7 points"
+    assert heading(FakeBackend(device=gpu), 7, 14) == "NVIDIA H200 (cuda:1): 7 points, 2 rounds"
 
 
 def test_the_time_left_is_in_minutes_and_seconds() -> None:
@@ -111,10 +112,11 @@ def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
 ) -> None:
     watcher = LiveProgress()
     with watcher:
-        watcher.planned(FakeBackend(), 3, 1)
-        watcher.measured(replace(measured(30.0), variant="slow"))
-        watcher.measured(replace(measured(10.0), variant="quick", tile="8"))
-        watcher.measured(replace(measured(20.0), sm_mhz=1979.6, temperature_c=44.0))
+        watcher.planned(FakeBackend(), 3, 3)
+        watcher.measured(measurement(30.0, point(variant(name="slow"))))
+        watcher.measured(measurement(10.0, point(variant(name="quick"), tile=Tile((8,)))))
+        state = Health(sm_mhz=1979.6, temperature_c=44.0)
+        watcher.measured(replace(measurement(20.0), after=state))
     lines = screen.getvalue()
     assert "fastest at 64x48x32 float32: quick 8, 0.0100 ms, 1980 MHz, 44 °C" in lines
 
@@ -125,10 +127,11 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "console", lambda **_: narrow)
     watcher = LiveProgress()
     with watcher:
-        watcher.planned(FakeBackend(), 999, 9)
+        watcher.planned(FakeBackend(), 999, 8991)
         long = variant(name="a_kernel_with_quite_a_long_name_of_its_own")
-        watcher.measuring(point(long, tile=Tile.parse("128x128x8/8x8/s3")), 9, 3725.0)
-        watcher.measured(measured(10.0, of=point(long)))
+        at = point(long, tile=Tile.parse("128x128x8/8x8/s3"))
+        watcher.measuring(Visit(point=at, name="round 9/9", left_s=3725.0))
+        watcher.measured(measurement(10.0, point(long)))
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")
     assert "62:05 left" in lines
     assert max(map(len, lines.splitlines())) <= 80

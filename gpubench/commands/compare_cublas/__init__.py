@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,34 +12,20 @@ app = typer.Typer()
 
 
 @app.command("compare-cublas", epilog="Example: gpubench compare-cublas --sizes 1024,4096")
+@option.sweep_options
 def compare_cublas(
-    sizes: option.Sizes = None,
-    tiles: option.Tiles = None,
-    variants: option.Variants = None,
-    dtypes: option.Dtypes = None,
-    op: option.Op = None,
-    device: option.DeviceName = None,
-    kernels: option.Kernels = None,
-    output: option.Output = None,
+    *,
     config: option.Config = None,
-    seed: option.Seed = None,
-    operands: option.Operands = None,
-    rounds: option.Rounds = None,
-    precision: option.Precision = None,
-    cache: option.CacheState = None,
-    scope: option.ScopeName = None,
-    timer: option.TimerName = None,
-    budget: option.Budget = None,
-    launch_limit: option.LaunchLimit = None,
-    point_limit: option.PointLimit = None,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="The steps in order, each with its gain.")
     ] = False,
     resume: option.Resume = None,
     force: option.Force = False,
+    **options: Any,
 ) -> None:
-    """Each variant's best tile against cuBLAS, in the same run and compute mode."""
-    asked = option.named(locals())
+    """Each variant's best tile against cuBLAS, in one sweep."""
     from gpubench.commands.compare_cublas.run import run_compare_cublas
 
-    raise typer.Exit(run_compare_cublas(asked, config, by_step=ladder, resume=resume, force=force))
+    raise typer.Exit(
+        run_compare_cublas(options, config, by_step=ladder, resume=resume, force=force)
+    )

@@ -9,8 +9,9 @@ from pathlib import Path
 from gpubench.commands.compare_cublas.ladder import ladder, steps
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Timing
-from gpubench.plan.config import Sweep, option_texts, read_sweep
+from gpubench.options import option_texts, read_sweep
 from gpubench.plan.registry import choose, variants
+from gpubench.plan.sweep import Sweep
 from gpubench.view.running import conclude, measure, started_with
 from gpubench.view.tables import comparison, console
 

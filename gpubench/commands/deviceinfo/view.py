@@ -13,7 +13,7 @@ from gpubench.backends.cpu import measure_cpu
 from gpubench.backends.find import find_devices
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 from gpubench.view.tables import console, number, table
 
 

@@ -99,7 +99,7 @@ def diff(
         bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")
     ] = False,
 ) -> None:
-    """Has it changed? Compare result files statistically; the exit code is for CI."""
+    """Has it changed? Compare results; the exit code is for CI."""
     from gpubench.commands.diff.run import Asked, run_diff
 
     base, new = _two_sides(files or [], base or [], new or [])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpubench.errors import UsageError
-from gpubench.measure.rows import key_of
 from gpubench.measure.session import Watcher, run, source_hash
 from gpubench.measure.worker import Worker
 from gpubench.model import Point, Timer
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 from gpubench.plan.registry import variants
 from gpubench.row import Row
 
@@ -68,9 +67,9 @@ def _one_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
                 )
 
         def wanted(point: Point) -> bool:
-            return key_of(point, worker.device) in keys
+            return point.key in keys
 
-        outcome = run(sweep, worker, watcher, None, wanted)
+        outcome = run(sweep, worker, watcher, wanted=wanted)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.rows

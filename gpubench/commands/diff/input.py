@@ -12,12 +12,12 @@ from pathlib import Path
 
 from gpubench.commands.diff.verdicts import Side
 from gpubench.errors import UsageError
-from gpubench.model import Status, Timer
+from gpubench.model import PointKey, Status, Timer
 from gpubench.plan.ranges import parse_names, parse_sizes
 from gpubench.plan.registry import unknown
 from gpubench.row import Row, read
 
-Key = tuple[str | int, ...]
+Key = PointKey
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns in which both sides must agree, and what a message puts before their values."""

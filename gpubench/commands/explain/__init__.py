@@ -53,7 +53,10 @@ def explain(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Why a kernel is as fast as it is: registers, occupancy, waves, roofline, inner loop."""
+    """Why a kernel is as fast as it is, in words.
+
+    Why a kernel is as fast as it is: registers, occupancy, waves, roofline, inner loop.
+    """
     from gpubench.commands.explain.run import Question, run_explain
 
     question = Question(

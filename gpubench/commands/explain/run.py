@@ -21,10 +21,10 @@ from gpubench.hardware.architectures import capability
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
 from gpubench.model import OPERATIONS, CudaVariant, Device, Problem, Scope, Status, Tile
-from gpubench.plan.config import Sweep, read_sweep
+from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import of_op, unknown, variants
-from gpubench.plan.sweep import plan
+from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row, read
 from gpubench.view.progress import progress
 from gpubench.view.tables import console
@@ -38,7 +38,7 @@ class Question:
 
     variant: str
     op: str | None = None
-    kernels: str | None = None
+    kernels: Path | None = None
     tile: str | None = None
     size: str | None = None
     dtype: str | None = None
@@ -141,7 +141,7 @@ def _variant(question: Question) -> CudaVariant:
     if op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if question.op or question.kernels:
-        known = of_op(op, Path(question.kernels) if question.kernels else None)
+        known = of_op(op, question.kernels)
     else:
         known = {one.name: one for one in variants()}
     if name not in known:

@@ -37,7 +37,7 @@ def new_kernel(
         bool, typer.Option("--force", help="Overwrite the two files if they exist.")
     ] = False,
 ) -> None:
-    """Write a kernel of your own to change: a pair that compiles and is right already."""
+    """Write a kernel of your own to change, right already."""
     from gpubench.commands.new_kernel.run import write_pair
 
     write_pair(name, op, like, folder, force=force)

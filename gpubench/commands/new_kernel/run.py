@@ -13,10 +13,10 @@ from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, CudaVariant
-from gpubench.plan.config import Sweep
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import of_op, unknown
+from gpubench.plan.sweep import Sweep
 from gpubench.view.tables import console
 
 START = "naive"

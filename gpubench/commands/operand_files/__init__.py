@@ -22,7 +22,7 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the operands.")] = 2006,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Write a random matrix A and vector v, float32, for 'gpubench run'."""
+    """Write a random matrix and vector for 'gpubench run'."""
     from gpubench.commands.operand_files.run import generate as write
 
     write(file, shape, seed, force=force)
@@ -52,7 +52,7 @@ def run(
     device: option.DeviceName = None,
     force: option.Force = False,
 ) -> None:
-    """Compute from an operand file once, verify the result and write it."""
+    """Compute from an operand file once; verify the result."""
     from gpubench.commands.operand_files.run import run as compute
 
     raise typer.Exit(compute(file, op, output, variant, tile, device or "auto", force=force))

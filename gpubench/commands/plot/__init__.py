@@ -63,7 +63,10 @@ def plot(
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
 ) -> None:
-    """Draw results: time against tile size, speed against size, percent of cuBLAS, roofline."""
+    """Draw results: by tile, by size, % of cuBLAS, roofline.
+
+    Draw results: time against tile size, speed against size, percent of cuBLAS, roofline.
+    """
     from gpubench.commands.plot.run import run_plot
 
     run_plot(

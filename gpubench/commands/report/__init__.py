@@ -27,7 +27,7 @@ def report(
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
 ) -> None:
-    """Make one HTML page of results: tables to sort and filter, pictures, the environment."""
+    """Make one HTML page of results."""
     from gpubench.commands.report.page import run_report
 
     run_report(files, output, bandwidth_gbytes_per_s=bandwidth, force=force)

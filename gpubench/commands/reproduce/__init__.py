@@ -56,7 +56,10 @@ def reproduce(
         bool, typer.Option("--force", help="Overwrite what the folder holds of an earlier run.")
     ] = False,
 ) -> None:
-    """Run published experiments again: their figures, yours, and whether the shape holds."""
+    """Run published experiments again, and compare.
+
+    Run published experiments again: their figures, yours, and whether the shape holds.
+    """
     from gpubench.commands.reproduce.run import list_experiments, run_reproduce
 
     if listing:

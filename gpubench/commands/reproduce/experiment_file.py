@@ -30,7 +30,7 @@ from gpubench.commands.reproduce.published import (
 )
 from gpubench.commands.reproduce.toml_table import TomlTable, is_fact, is_number
 from gpubench.errors import UsageError
-from gpubench.plan.config import confined, read_sweep
+from gpubench.options import confined, read_sweep
 from gpubench.plan.registry import unknown
 from gpubench.plan.toml_file import read_toml
 from gpubench.row import NAMES

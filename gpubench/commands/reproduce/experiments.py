@@ -12,8 +12,7 @@ from gpubench.commands.reproduce.published import Figure, Rule
 from gpubench.errors import UsageError
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Point
-from gpubench.plan.config import Sweep
-from gpubench.plan.sweep import plan
+from gpubench.plan.sweep import Sweep, plan
 
 Selection = Mapping[str, str]
 """What identifies measured points: a key of the CSV, or `size`, and its value as text."""

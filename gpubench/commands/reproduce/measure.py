@@ -13,8 +13,7 @@ from gpubench.measure.executor import Executor
 from gpubench.measure.result_file import ResultFile, partial_of
 from gpubench.measure.session import Watcher, run
 from gpubench.model import Device, Status
-from gpubench.plan.config import Sweep
-from gpubench.plan.sweep import plan
+from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row, write
 
 
@@ -122,7 +121,7 @@ def _run_once(
         return False
     tell(f"slow loops, half a minute each at worst; measured once, then kept in {remembered_in()}")
     sweep = replace(one.sweep, timing=replace(one.sweep.timing, rounds=1, few_samples=1))
-    outcome = run(sweep, executor, watcher, file, lambda point: point not in known)
+    outcome = run(sweep, executor, watcher, file, wanted=lambda point: point not in known)
     for measured in outcome.rows:
         remember(measured, executor.device)
     rows += outcome.rows

@@ -20,8 +20,8 @@ from gpubench.measure.executor import Executor
 from gpubench.measure.session import default_place
 from gpubench.measure.worker import Worker
 from gpubench.model import Timer
+from gpubench.options import read_sweep
 from gpubench.output import require_free
-from gpubench.plan.config import read_sweep
 from gpubench.view.progress import progress
 from gpubench.view.tables import console, table
 

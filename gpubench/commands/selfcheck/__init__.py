@@ -18,7 +18,10 @@ def selfcheck(
         typer.Option(help="cuda or cuda:1. Default: cuda.", autocompletion=completion.devices),
     ] = "cuda",
 ) -> None:
-    """Time kernels by events and by CUPTI, and say whether this machine can be trusted."""
+    """Time kernels by two timers, to see if they agree.
+
+    Time kernels by events and by CUPTI, and say whether this machine can be trusted.
+    """
     from gpubench.commands.selfcheck.run import run_selfcheck
 
     raise typer.Exit(run_selfcheck(device))

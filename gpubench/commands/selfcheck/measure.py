@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpubench.measure.session import Watcher, run
 from gpubench.measure.worker import Worker
 from gpubench.model import Timer
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 from gpubench.row import Row
 
 CHECKS = (

@@ -10,10 +10,10 @@ from rich.text import Text
 from gpubench.backends.find import find_devices
 from gpubench.errors import UsageError
 from gpubench.hardware.peaks import peak_gflops
-from gpubench.measure.forecast import sampling_s
 from gpubench.measure.session import default_output
 from gpubench.model import Device, Point, Timing
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
+from gpubench.plan.schedule import sampling_s
 from gpubench.plan.sweep import plan
 from gpubench.view.tables import console, spans, table
 

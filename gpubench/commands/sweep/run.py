@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpubench.commands.sweep.curve import curves
-from gpubench.plan.config import option_texts, read_sweep
+from gpubench.options import option_texts, read_sweep
 from gpubench.view.running import conclude, measure, started_with
 from gpubench.view.tables import console, results
 

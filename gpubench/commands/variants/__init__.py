@@ -34,7 +34,7 @@ def variants(
         ),
     ] = None,
 ) -> None:
-    """What can be swept: dtypes, legal tiles and the idea of each kernel."""
+    """List the kernels: dtypes, legal tiles, idea."""
     from gpubench.commands.variants.listing import print_variants
 
     print_variants(op, device, kernels)

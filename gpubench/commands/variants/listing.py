@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, Variant
-from gpubench.plan.config import Sweep
 from gpubench.plan.registry import of_op, unknown, variants
+from gpubench.plan.sweep import Sweep
 from gpubench.view.tables import console, spans, table
 
 

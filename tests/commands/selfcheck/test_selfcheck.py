@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpubench.commands.selfcheck.measure import CHECKS
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 from gpubench.plan.sweep import plan
 
 

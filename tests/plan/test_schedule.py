@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.measure.forecast import Forecast, sampling_s
 from gpubench.model import Timing
+from gpubench.plan.schedule import Forecast, sampling_s
 
 
 def test_nothing_is_known_before_the_first_visit() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import Cache, Scope, Tile, Timer
-from gpubench.plan.config import Sweep, read_sweep
+from gpubench.options import read_sweep
+from gpubench.plan.sweep import Sweep
 
 
 @pytest.fixture
@@ -174,9 +175,9 @@ def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
         ({"seed": "9" * 5000}, "--seed"),
         ({"rounds": "0"}, "from 1 to 1000"),
         ({"rounds": "2.5"}, "a whole number"),
-        ({"precision": "0"}, "out of range"),
-        ({"precision": "101%"}, "out of range"),
-        ({"precision": "%"}, "not a number"),
+        ({"precision": "0"}, "a percentage from 0.01% to 100%"),
+        ({"precision": "101%"}, "a percentage from"),
+        ({"precision": "%"}, "not a percentage"),
         ({"cache": "warm"}, "cold, hot, both"),
         ({"scope": "kernels"}, "did you mean 'kernel'"),
         ({"timer": "host"}, "events, cupti"),
