@@ -1,4 +1,4 @@
-"""What can go wrong, as far as a user must be told. `cli.main` is the one place that catches it."""
+"""What can go wrong, as far as a user must know. `cli.main` is the one place that catches it."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""

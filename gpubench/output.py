@@ -13,16 +13,16 @@ from gpubench.errors import UsageError
 def require_free(path: Path, *, overwrite: bool, flag: str = "--output") -> None:
     """Raises UsageError if a file must not be written there, or cannot be.
 
-    It exists and may not be overwritten, or it is no file: a folder, or a device such as /dev/null,
-    which a file would take the place of.
+    It exists and may not be overwritten, or it is not a file but a directory, or a device such as
+    /dev/null, which the file would replace.
     """
     try:
         if not path.name or "\0" in str(path):
-            raise UsageError(f"{flag}: '{path}' names no file")
+            raise UsageError(f"{flag}: '{path}' does not name a file")
         if path.is_dir():
-            raise UsageError(f"{flag}: {path} is a folder; name a file in it")
+            raise UsageError(f"{flag}: {path} is a directory; name a file in it")
         if path.exists() and not path.is_file():
-            raise UsageError(f"{flag}: {path} is no regular file; name one, or leave it out")
+            raise UsageError(f"{flag}: {path} is not a regular file; name one, or leave it out")
         if path.exists() and not overwrite:
             raise UsageError(f"{flag}: {path} exists; --force overwrites it")
     except (OSError, RuntimeError, ValueError) as error:  # a name too long, links in a circle, NUL

@@ -125,7 +125,7 @@ class Row:
     library: str | None = _column("context", "BLAS that percent_of_blas refers to")
     source_hash: str | None = _column("context", "of the variant's files")
     gpubench: str | None = _column("context", "version of gpubench")
-    started_utc: str | None = _column("context", "when the point's first round began")
+    started_utc: str | None = _column("context", "when the point's first round started")
 
     def __post_init__(self) -> None:
         for name in _TEXT_COLUMNS:
@@ -175,13 +175,13 @@ def write(rows: Iterable[Row], path: Path) -> None:
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(NAMES)
-    lines.writerows(fields_of(one) for one in rows)
+    lines.writerows(fields_of(row) for row in rows)
     write_whole(path, lambda file: file.write(text.getvalue().encode()))
 
 
-def fields_of(one: Row) -> list[object]:
+def fields_of(row: Row) -> list[object]:
     """The row as csv.writer takes it."""
-    return [_field(getattr(one, name)) for name in NAMES]
+    return [_field(getattr(row, name)) for name in NAMES]
 
 
 def _field(value: object) -> object:
@@ -241,7 +241,7 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(
-        [[getattr(one, name) for name in NAMES] for one in rows], columns=list(NAMES)
+        [[getattr(row, name) for name in NAMES] for row in rows], columns=list(NAMES)
     )
 
 
@@ -284,7 +284,8 @@ def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:
             values[name] = _PARSERS.get(name, _PARSERS[kind])(text)
         except (ValueError, OverflowError):
             raise UsageError(
-                f"{path}, line {number}: '{text[:60]}' in column '{name}' is no {kind.__name__}"
+                f"{path}, line {number}: '{text[:60]}' in column '{name}' is not "
+                f"{_KIND_NAMES.get(kind, 'text')}"
             ) from None
     return Row(**values)
 
@@ -329,4 +330,5 @@ def _kinds() -> dict[str, type]:
 
 
 _KINDS = _kinds()
+_KIND_NAMES = {int: "a whole number", float: "a number"}
 _TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)

@@ -21,11 +21,11 @@ def test_a_new_name_is_free_and_an_old_one_with_leave_to_overwrite(tmp_path: Pat
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_folders_devices_and_impossible_names_are_refused(tmp_path: Path, overwrite: bool) -> None:
     for path, reason in {
-        tmp_path: "is a folder",
-        Path("/dev/null"): "is no regular file",
-        Path(): "names no file",
+        tmp_path: "is a directory",
+        Path("/dev/null"): "is not a regular file",
+        Path(): "does not name a file",
         tmp_path / ("x" * 300): "File name too long",
-        tmp_path / "a\0b": "names no file",
+        tmp_path / "a\0b": "does not name a file",
     }.items():
         with pytest.raises(UsageError, match=reason):
             require_free(path, overwrite=overwrite, flag="--there")

@@ -238,7 +238,7 @@ def test_whole_numbers_may_be_written_as_floats(csv_file: Path, text: str) -> No
 @pytest.mark.parametrize("text", ["inf", "nan", "1e400"])
 def test_a_size_is_finite(csv_file: Path, text: str) -> None:
     edit(csv_file, 2, "m", text)
-    assert "column 'm' is no int" in refusal(csv_file)
+    assert "column 'm' is not a whole number" in refusal(csv_file)
 
 
 @pytest.mark.parametrize(

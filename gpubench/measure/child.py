@@ -48,7 +48,7 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Raised:
-    """A call ended in an error that the user must be told."""
+    """A call ended in an error for the user."""
 
     error: GpubenchError
 

@@ -56,7 +56,7 @@ def verifying_bytes(problem: Problem) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The result in higher precision, and the scale that errors are held against.
+    """The result in higher precision, and the scale of errors.
 
     Arrays of NumPy or CuPy, wherever the operands are. For operations on vectors A is the matrix
     that is multiplied last (Aᵀ for gemv_t and atax), and B the vector it is multiplied with.

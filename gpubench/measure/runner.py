@@ -159,12 +159,12 @@ class Runner:
         """Why a launch would pass the limit, foreseen from launches on fewer rows."""
         limit_s, m = self._timing.launch_limit_s, point.problem.m
         estimate_s = 0.0
-        for share in PROBES:
-            rows = -(-m // share)
-            part = self._backend.bind(point, operands, rows=rows)
-            estimate_s = min(self._backend.sample(part, 1, 1)) * m / rows / 1e6
+        for part in PROBES:
+            rows = -(-m // part)
+            probe = self._backend.bind(point, operands, rows=rows)
+            estimate_s = min(self._backend.sample(probe, 1, 1)) * m / rows / 1e6
             if estimate_s > limit_s:  # a first launch may include loading: look again
-                estimate_s = min(self._backend.sample(part, 1, 1)) * m / rows / 1e6
+                estimate_s = min(self._backend.sample(probe, 1, 1)) * m / rows / 1e6
             if estimate_s <= limit_s:
                 self._expected_us[point] = estimate_s * 1e6
                 return None
@@ -200,8 +200,8 @@ class Runner:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the time spent inside to a phase."""
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             yield
         finally:
-            self.spent_s[name] += time.perf_counter() - began
+            self.spent_s[name] += time.perf_counter() - started

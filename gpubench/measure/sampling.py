@@ -39,7 +39,7 @@ def collect(
     that seems slow met a hiccup of the host.) `first_us` is the verified launch's
     own time: then that is the first. `clock` gives seconds of wall time.
     """
-    began = clock()
+    started = clock()
     times = sample(1, 1) if first_us is None else [first_us]
     if min(times[0], expected_us) / 1e6 <= timing.slow_launch_s:
         # One long launch has warmed everything up and needs no batch: spare two more.
@@ -50,8 +50,8 @@ def collect(
     else:
         launches, sample_s = 1, times[0] / 1e6
     widths: list[tuple[int, float]] = []
-    while not (reason := _why_stop(times, sample_s, widths, clock() - began, timing)):
-        times += sample(launches, _next_batch(len(times), sample_s, clock() - began, timing))
+    while not (reason := _why_stop(times, sample_s, widths, clock() - started, timing)):
+        times += sample(launches, _next_batch(len(times), sample_s, clock() - started, timing))
     return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
 
 

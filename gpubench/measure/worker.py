@@ -99,7 +99,7 @@ class Worker:
         return {n: self._spent_s.get(n, 0.0) + self._childs_s.get(n, 0.0) for n in names}
 
     def begin(self, timing: Timing, seed: int) -> None:
-        """Tell the child how to measure; later children will be told the same."""
+        """Give the child the policy; later children get the same."""
         self._spent_s.clear()
         self._policy = timing, seed
         self._childs_s = {}
@@ -110,7 +110,7 @@ class Worker:
         self._ask("begin", *self._policy, limit_s=START_LIMIT_S)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Build ahead. If that takes the child down, each point is built when its turn comes."""
+        """Build ahead. If that takes the child down, each point is built when it is measured."""
         try:
             self._ask("compile", list(points), limit_s=COMPILE_LIMIT_S, on_built=on_built)
         except ChildLostError:
@@ -180,7 +180,7 @@ class Worker:
             ) from lost
 
     def _start(self) -> Opened:
-        began = time.perf_counter()
+        started = time.perf_counter()
         ours, theirs = Pipe()
         device, timer = self._asked
         with theirs:
@@ -197,12 +197,12 @@ class Worker:
             opened = self._receive(START_LIMIT_S)
         except ChildLostError as lost:
             raise DeviceUnavailableError(f"the measuring process {lost}") from lost
-        self._spent_s["starting"] += time.perf_counter() - began
+        self._spent_s["starting"] += time.perf_counter() - started
         if isinstance(opened, Raised):
             self._end()
             raise opened.error
         if not isinstance(opened, Opened):
-            raise TypeError(f"the child began with {opened!r}")
+            raise TypeError(f"the child started with {opened!r}")
         return opened
 
     def _ask(

@@ -33,7 +33,7 @@ class Operation:
 
     bandwidth_bound: bool = False
     """Whether each element of A is used so few times that memory alone sets the pace: its rate is
-    held against a copy."""
+    compared with a copy."""
 
     def size(self, m: int, n: int, k: int) -> str:
         """A size as `--sizes` takes it: `1024`, or `320x640x320`, or `320x640` without K."""

@@ -56,7 +56,7 @@ class Tile:
         """Read what `str(tile)` wrote; ValueError for anything else."""
         match = _TILE.fullmatch(text)
         if not match:
-            raise ValueError(f"'{text}' is no tile; write 16, 128x128x8 or 128x128x8/8x8/s3")
+            raise ValueError(f"'{text}' is not a tile; write 16, 128x128x8 or 128x128x8/8x8/s3")
         thread = match["thread"]
         return cls(
             block=tuple(map(int, match["block"].split("x"))),

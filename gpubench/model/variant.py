@@ -13,7 +13,7 @@ from gpubench.model.tile import Tile, TileSpace
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMap:
-    """A row-major matrix as the copy engine of compute capability 9.0 (TMA) is told of it."""
+    """A row-major matrix for the tensor memory accelerator (TMA) of compute capability 9.0."""
 
     array: int
     """Which of the kernel's arrays it lies in: operands, output and workspace, from 0."""
@@ -63,7 +63,7 @@ class Launch:
     @property
     def main(self) -> Launch:
         """The launch of the kernel that bears the variant's name, or the first if none does."""
-        return next((one for one in self.sequence if not one.kernel), self)
+        return next((launch for launch in self.sequence if not launch.kernel), self)
 
     @property
     def blocks(self) -> int:

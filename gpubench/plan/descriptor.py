@@ -75,7 +75,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
     if not is_name(path.stem):
         raise UsageError(
             f"{path}: '{shown(path.stem)}' cannot name a kernel, which is {NAME_RULE}; "
-            "a file that is no kernel begins with _"
+            "the name of a file that is not a kernel starts with _"
         )
     loader = _Loader(f"gpubench_variants.{op}.{path.stem}", str(path))
     spec = importlib.util.spec_from_loader(loader.name, loader)

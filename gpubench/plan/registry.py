@@ -67,7 +67,7 @@ def of_op(op: str, kernels: Path | None = None) -> dict[str, Variant]:
 
 def _own_descriptors(folder: Path, op: str) -> list[Path]:
     if not folder.is_dir():
-        raise UsageError(f"--kernels: {folder} is no folder")
+        raise UsageError(f"--kernels: {folder} is not a directory")
     paths = [*descriptors(folder), *descriptors(folder / op)]
     described = {path.with_suffix("") for path in paths}
     for source in sorted([*folder.glob("*.cu"), *(folder / op).glob("*.cu")]):
@@ -113,7 +113,7 @@ def choose(
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
-    known = [shown(one) for one in known]  # a file may have given them, too
+    known = [shown(word) for word in known]  # a file may have given them, too
     name = shown(name)
 
     def likeness(other: str) -> float:

@@ -72,7 +72,7 @@ def plan(
     """
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     if not sweep.variants:
-        # Nobody asked for these by name, so what they lack is no news.
+        # Nobody asked for these by name, so what they lack needs no message.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
     _require_legal_tile(sweep.tiles, variants)
     count = sum(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from rich import box
 from rich.console import Console, Group, JustifyMethod, RenderableType
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubench.model import OPERATIONS, Status, Tile
-from gpubench.row import KEY, Row
+from gpubench.row import Row
 
 PIPED_WIDTH = 160
 
@@ -23,13 +24,15 @@ BEST, TIED = "*", "="
 def results(rows: Sequence[Row]) -> RenderableType:
     """Per problem: the tile-size table, the best of each variant, and what was not measured."""
     parts: list[RenderableType] = []
-    for problem, group in groupby(sorted(rows, key=problem_of), key=problem_of):
+    for _, group in groupby(
+        sorted(rows, key=attrgetter("problem_key")), key=attrgetter("problem_key")
+    ):
         of_problem = list(group)
-        parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
-        measured = [one for one in of_problem if one.status == Status.OK]
-        if edges := [one for one in measured if one.tile.isdecimal()]:
+        parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
+        measured = [row for row in of_problem if row.status == Status.OK]
+        if edges := [row for row in measured if row.tile.isdecimal()]:
             parts.append(tile_table(edges))
-        if blocks := [one for one in measured if one.tile and not one.tile.isdecimal()]:
+        if blocks := [row for row in measured if row.tile and not row.tile.isdecimal()]:
             parts.append(tile_list(blocks))
         if measured:
             parts.append(best_table(measured))
@@ -39,14 +42,14 @@ def results(rows: Sequence[Row]) -> RenderableType:
 
 def tile_table(rows: Sequence[Row]) -> Table:
     """Milliseconds: tiles down, variants across; the best of each column marked, and its ties."""
-    tiled = [one for one in rows if one.tile]
-    variants = list(dict.fromkeys(one.variant for one in tiled))
+    tiled = [row for row in rows if row.tile]
+    variants = list(dict.fromkeys(row.variant for row in tiled))
     best = {
-        variant: best_of(one for one in tiled if one.variant == variant) for variant in variants
+        variant: best_of(row for row in tiled if row.variant == variant) for variant in variants
     }
-    cells = {(one.tile, one.variant): one for one in tiled}
+    cells = {(row.tile, row.variant): row for row in tiled}
     grid = table("tile", *(f"{variant}, ms" for variant in variants))
-    for tile in sorted({one.tile for one in tiled}, key=Tile.parse):
+    for tile in sorted({row.tile for row in tiled}, key=Tile.parse):
         grid.add_row(
             tile,
             *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
@@ -57,32 +60,32 @@ def tile_table(rows: Sequence[Row]) -> Table:
 def tile_list(rows: Sequence[Row]) -> Table:
     """Milliseconds by variant and tile: tiles of several numbers are each variant's own."""
     grid = table("variant", "tile", "ms", left={"variant", "tile"})
-    by_variant = sorted(rows, key=lambda one: (one.variant, Tile.parse(one.tile)))
-    for variant, group in groupby(by_variant, key=lambda one: one.variant):
+    by_variant = sorted(rows, key=lambda row: (row.variant, Tile.parse(row.tile)))
+    for variant, group in groupby(by_variant, key=lambda row: row.variant):
         of_variant = list(group)
         best = best_of(of_variant)
-        for index, one in enumerate(of_variant):
-            grid.add_row(variant if index == 0 else "", one.tile, _time_cell(one, best))
+        for index, row in enumerate(of_variant):
+            grid.add_row(variant if index == 0 else "", row.tile, _time_cell(row, best))
     return grid
 
 
 def best_table(rows: Sequence[Row]) -> Table:
     """The best tile of each variant, fastest first."""
-    variants = dict.fromkeys(one.variant for one in rows)
-    best = [best_of(one for one in rows if one.variant == variant) for variant in variants]
+    variants = dict.fromkeys(row.variant for row in rows)
+    best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
     blas = "cuBLAS" if rows[0].backend == "cuda" else "BLAS"
     columns: list[tuple[str, Callable[[Row], str]]] = [
-        ("variant", lambda one: one.variant),
-        ("best tile", lambda one: ", ".join(tied_tiles(rows, one))),
-        ("ms", lambda one: milliseconds(one.median_us)),
+        ("variant", lambda row: row.variant),
+        ("best tile", lambda row: ", ".join(tied_tiles(rows, row))),
+        ("ms", lambda row: milliseconds(row.median_us)),
         *_rate_columns(rows[0]),
-        (f"% of {blas}", lambda one: number(one.percent_of_blas, 1)),
+        (f"% of {blas}", lambda row: number(row.percent_of_blas, 1)),
     ]
     # A column that says nothing about any row is left out: a CPU has no known peak.
-    columns = [column for column in columns if any(column[1](one) for one in best)]
+    columns = [column for column in columns if any(column[1](row) for row in best)]
     grid = table(*(name for name, _ in columns), left={"variant"})
-    for one in sorted(best, key=lambda one: one.median_us or 0.0):
-        grid.add_row(*(value(one) for _, value in columns))
+    for row in sorted(best, key=lambda row: row.median_us or 0.0):
+        grid.add_row(*(value(row) for _, value in columns))
     return grid
 
 
@@ -90,12 +93,12 @@ def _rate_columns(of: Row) -> list[tuple[str, Callable[[Row], str]]]:
     """The figure of merit: bytes a second and the share of a copy where memory sets the pace."""
     if of.op in OPERATIONS and OPERATIONS[of.op].bandwidth_bound:
         return [
-            ("GB/s", lambda one: number(one.gbytes_per_s, 1)),
-            ("% of copy", lambda one: number(one.percent_of_copy, 1)),
+            ("GB/s", lambda row: number(row.gbytes_per_s, 1)),
+            ("% of copy", lambda row: number(row.percent_of_copy, 1)),
         ]
     return [
-        (f"G{_unit(of)}/s", lambda one: number(one.gflops, 1)),
-        ("% of peak", lambda one: number(one.percent_of_peak, 1)),
+        (f"G{_unit(of)}/s", lambda row: number(row.gflops, 1)),
+        ("% of peak", lambda row: number(row.percent_of_peak, 1)),
     ]
 
 
@@ -105,10 +108,12 @@ def comparison(rows: Sequence[Row]) -> RenderableType:
     Where cuBLASLt was tuned too, the faster of the two libraries' products is the 100 %.
     """
     parts: list[RenderableType] = []
-    for problem, group in groupby(sorted(rows, key=problem_of), key=problem_of):
+    for _, group in groupby(
+        sorted(rows, key=attrgetter("problem_key")), key=attrgetter("problem_key")
+    ):
         of_problem = list(group)
-        parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
-        if measured := [one for one in of_problem if one.status == Status.OK]:
+        parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
+        if measured := [row for row in of_problem if row.status == Status.OK]:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
     return Group(*parts)
@@ -116,15 +121,15 @@ def comparison(rows: Sequence[Row]) -> RenderableType:
 
 def best_of(rows: Iterable[Row]) -> Row:
     """The fastest row."""
-    return min(rows, key=lambda one: one.median_us or 0.0)
+    return min(rows, key=lambda row: row.median_us or 0.0)
 
 
 def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
     """Tiles of the best row's variant whose intervals overlap with its own, the best first."""
     ties = [
-        one.tile
-        for one in rows
-        if one.variant == best.variant and one.tile != best.tile and _tied(one, best)
+        row.tile
+        for row in rows
+        if row.variant == best.variant and row.tile != best.tile and _tied(row, best)
     ]
     return [tile for tile in (best.tile, *sorted(ties, key=Tile.parse)) if tile]
 
@@ -144,45 +149,40 @@ def number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
-def problem_of(one: Row) -> tuple[object, ...]:
-    """All of the key but variant and tile: rows of one problem may be compared."""
-    return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})
-
-
-def title(one: Row, _problem: object) -> str:
+def title(row: Row) -> str:
     """A problem's headline: operation, size, dtype, device and what is not as usual."""
-    cache = f", {one.cache} cache"
-    scope = "" if one.scope == "kernel" else f", {one.scope}"
-    timer = "" if one.timer in {"events", "host"} else f", {one.timer}"
-    return f"{one.op} {one.size} {one.dtype} on {one.device}{cache}{scope}{timer}"
+    cache = f", {row.cache} cache"
+    scope = "" if row.scope == "kernel" else f", {row.scope}"
+    timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
+    return f"{row.op} {row.size} {row.dtype} on {row.device}{cache}{scope}{timer}"
 
 
-def _unit(one: Row) -> str:
-    return "op" if one.dtype.startswith("int") else "FLOP"
+def _unit(row: Row) -> str:
+    return "op" if row.dtype.startswith("int") else "FLOP"
 
 
-def _tied(one: Row, best: Row) -> bool:
-    return (one.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
+def _tied(row: Row, best: Row) -> bool:
+    return (row.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
 
 
-def _time_cell(one: Row | None, best: Row) -> Text:
-    if one is None:
+def _time_cell(row: Row | None, best: Row) -> Text:
+    if row is None:
         return Text("")
-    mark = BEST if one is best else TIED if _tied(one, best) else " "
-    style = "bold green" if one is best else "green" if mark == TIED else ""
-    return Text(f"{milliseconds(one.median_us)} {mark}", style=style)
+    mark = BEST if row is best else TIED if _tied(row, best) else " "
+    style = "bold green" if row is best else "green" if mark == TIED else ""
+    return Text(f"{milliseconds(row.median_us)} {mark}", style=style)
 
 
 def _not_measured(rows: Sequence[Row]) -> list[Text]:
     """One line a status and reason: which variants and tiles."""
     lines = []
-    failed = [one for one in rows if one.status != Status.OK]
-    reasons = dict.fromkeys((one.status, one.variant, one.reason) for one in failed)
+    failed = [row for row in rows if row.status != Status.OK]
+    reasons = dict.fromkeys((row.status, row.variant, row.reason) for row in failed)
     for status, variant, reason in reasons:
         tiles = [
-            one.tile
-            for one in failed
-            if (one.status, one.variant, one.reason) == (status, variant, reason) and one.tile
+            row.tile
+            for row in failed
+            if (row.status, row.variant, row.reason) == (status, variant, reason) and row.tile
         ]
         style = "yellow" if status == Status.SKIPPED else "red"
         which = f"{variant} {spans(tiles)}".strip()

@@ -185,7 +185,7 @@ def test_a_name_may_be_used_once(folder: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:
-    assert "nowhere is no folder" in refusal(tmp_path / "nowhere")
+    assert "nowhere is not a directory" in refusal(tmp_path / "nowhere")
     (tmp_path / "_other.py").write_text("")
     assert "holds no gemm kernel" in refusal(tmp_path)
     assert "gpubench new-kernel" in refusal(tmp_path)

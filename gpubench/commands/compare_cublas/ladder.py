@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from gpubench.model import Status, Variant
 from gpubench.row import Row
-from gpubench.view.tables import best_of, milliseconds, number, problem_of, table, title
+from gpubench.view.tables import best_of, milliseconds, number, table, title
 
 
 def steps(known: Sequence[Variant]) -> dict[str, str]:
@@ -20,7 +21,7 @@ def steps(known: Sequence[Variant]) -> dict[str, str]:
     A variant is a step if it follows another or is followed. A step stands behind what it follows,
     and before the steps that follow others.
     """
-    after = {one.name: one.after for one in known}
+    after = {row.name: row.after for row in known}
     followers: dict[str, list[str]] = {}
     for name, before in after.items():
         if before:
@@ -41,10 +42,12 @@ def steps(known: Sequence[Variant]) -> dict[str, str]:
 def ladder(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
     """Per problem: the steps in order, each with its gain over the one it changes."""
     parts: list[RenderableType] = []
-    for problem, group in groupby(sorted(rows, key=problem_of), key=problem_of):
-        of_problem = [one for one in group if one.status == Status.OK]
+    for _, group in groupby(
+        sorted(rows, key=attrgetter("problem_key")), key=attrgetter("problem_key")
+    ):
+        of_problem = [row for row in group if row.status == Status.OK]
         if of_problem:
-            parts.append(Text(f"\n{title(of_problem[0], problem)}", style="bold"))
+            parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
             parts.append(ladder_table(of_problem, order))
     return Group(*parts)
 
@@ -52,8 +55,8 @@ def ladder(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
 def ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
     """The best tile of each step, in order; what is no step, as a library's product, last."""
     best = {
-        name: best_of(one for one in rows if one.variant == name)
-        for name in dict.fromkeys(one.variant for one in rows)
+        name: best_of(row for row in rows if row.variant == name)
+        for name in dict.fromkeys(row.variant for row in rows)
     }
     grid = table(
         *("step", "best tile", "ms", "GFLOP/s", "% of cuBLAS", "gain"),
@@ -64,25 +67,25 @@ def ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
         *(name for name in order if name in best),
         *(name for name in best if name not in order),
     )
-    for one in map(best.__getitem__, names):
+    for row in map(best.__getitem__, names):
         grid.add_row(
-            one.variant,
-            one.tile,
-            milliseconds(one.median_us),
-            number(one.gflops, 0),
-            number(one.percent_of_blas, 1),
-            _gain(one, best, order),
-            str(one.registers or ""),
-            number(None if one.occupancy is None else 100 * one.occupancy, 0),
+            row.variant,
+            row.tile,
+            milliseconds(row.median_us),
+            number(row.gflops, 0),
+            number(row.percent_of_blas, 1),
+            _gain(row, best, order),
+            str(row.registers or ""),
+            number(None if row.occupancy is None else 100 * row.occupancy, 0),
         )
     return grid
 
 
-def _gain(one: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:
+def _gain(row: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:
     """How many times as fast as the nearest measured step before it: `1.52×`."""
-    before = order.get(one.variant, "")
+    before = order.get(row.variant, "")
     while before and before not in best:
         before = order.get(before, "")
-    if not before or not one.median_us or not best[before].median_us:
+    if not before or not row.median_us or not best[before].median_us:
         return ""
-    return f"{(best[before].median_us or 0.0) / one.median_us:.2f}×"
+    return f"{(best[before].median_us or 0.0) / row.median_us:.2f}×"

@@ -55,11 +55,12 @@ def with_libraries(sweep: Sweep, asked: Sequence[str]) -> tuple[str, ...]:
     """The variants asked for, or else the usual ones, and cuBLAS: the call, and the tuned one."""
     named = choose(sweep.op, "cuda", asked, sweep.kernels)
     libraries = [
-        one
-        for one in variants()
-        if (one.op, one.backend) == (sweep.op, "cuda") and "cublas" in {one.name, one.tunes}
+        variant
+        for variant in variants()
+        if (variant.op, variant.backend) == (sweep.op, "cuda")
+        and "cublas" in {variant.name, variant.tunes}
     ]
-    # Nobody asked for these by name, so what they lack is no news.
+    # Nobody asked for these by name, so what they lack needs no message.
     unnamed = libraries if asked else [*named, *libraries]
-    fitting = [one for one in unnamed if set(one.dtypes) & set(sweep.dtypes)]
-    return tuple(dict.fromkeys((*asked, *(one.name for one in fitting))))
+    fitting = [variant for variant in unnamed if set(variant.dtypes) & set(sweep.dtypes)]
+    return tuple(dict.fromkeys((*asked, *(variant.name for variant in fitting))))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gpubench.model import Status
-from gpubench.row import KEY, Row
+from gpubench.row import Row
 from gpubench.view.tables import best_of, milliseconds
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -30,11 +31,13 @@ def curves(rows: Sequence[Row]) -> RenderableType | None:
 
     None if no variant has enough tiles given by an edge.
     """
-    tiled = [one for one in rows if one.status == Status.OK and one.tile.isdecimal()]
+    tiled = [row for row in rows if row.status == Status.OK and row.tile.isdecimal()]
     parts: list[RenderableType] = []
-    for _, group in groupby(sorted(tiled, key=_problem), key=_problem):
+    for _, group in groupby(
+        sorted(tiled, key=attrgetter("problem_key")), key=attrgetter("problem_key")
+    ):
         of_problem = list(group)
-        edges = sorted({int(one.tile) for one in of_problem})
+        edges = sorted({int(row.tile) for row in of_problem})
         if len(edges) >= FEWEST:
             first = of_problem[0]
             title = f"\n{first.op} {first.size} {first.dtype}, {first.cache} cache: time by tile"
@@ -43,14 +46,14 @@ def curves(rows: Sequence[Row]) -> RenderableType | None:
 
 
 def _grid(rows: Sequence[Row], edges: Sequence[int]) -> Table:
-    times = [math.log(one.median_us) for one in rows if one.median_us]
+    times = [math.log(row.median_us) for row in rows if row.median_us]
     low, high = min(times), max(times)
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)
-    for variant in dict.fromkeys(one.variant for one in rows):
-        by_edge = {int(one.tile): one for one in rows if one.variant == variant}
+    for variant in dict.fromkeys(row.variant for row in rows):
+        by_edge = {int(row.tile): row for row in rows if row.variant == variant}
         best = best_of(by_edge.values())
         shown = _shown(edges, int(best.tile))
         bars = Text("".join(_bar(by_edge.get(edge), low, high) for edge in shown), style="cyan")
@@ -76,12 +79,8 @@ def _shown(edges: Sequence[int], best: int) -> list[int]:
     return chosen
 
 
-def _bar(one: Row | None, low: float, high: float) -> str:
-    if one is None or not one.median_us:
+def _bar(row: Row | None, low: float, high: float) -> str:
+    if row is None or not row.median_us:
         return " "
-    share = (math.log(one.median_us) - low) / (high - low) if high > low else 0.0
-    return BARS[round(share * (len(BARS) - 1))]
-
-
-def _problem(one: Row) -> tuple[object, ...]:
-    return tuple(getattr(one, name) for name in KEY if name not in {"variant", "tile"})
+    height = (math.log(row.median_us) - low) / (high - low) if high > low else 0.0
+    return BARS[round(height * (len(BARS) - 1))]

@@ -1,0 +1,169 @@
+"""The precisions: element types, what the sum is held in, and what may round. One table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """How a product is computed: the element types and the arithmetic.
+
+    `name` is what `--dtypes` takes, and the row's compute mode. Element types are NumPy's names,
+    or ml_dtypes' where NumPy has none.
+    """
+
+    name: str
+    element: str = ""
+    """Of the operands; empty: the precision's own name."""
+
+    result: str = ""
+    """Of the result; empty: as the operands."""
+
+    accumulator: str
+    """Of the sum."""
+
+    cpp: str
+    """An operand's C++ type in a kernel's template arguments."""
+
+    bits: int
+    """Of an operand's element."""
+
+    result_bits: int = 0
+    """Of a result's element; 0: as an operand's."""
+
+    units: tuple[str, ...]
+    """Parts of the GPU that can compute it; `hardware.peaks` has their rates."""
+
+    tensor_map_code: int
+    """CUtensorMapDataType (cuda.h)."""
+
+    sum_roundoff: float
+    """Unit roundoff of the sum; 0: exact, modulo 2³²."""
+
+    input_roundoff: float = 0.0
+    """Unit roundoff with which operands may be rounded; 0: they may not."""
+
+    result_roundoff: float = 0.0
+    """Unit roundoff with which the sum becomes the result; 0: it does not round."""
+
+    offered: bool = True
+    """Whether a kernel or a library routine has it. A test compares it with the registry."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "element", self.element or self.name)
+        object.__setattr__(self, "result", self.result or self.element)
+        object.__setattr__(self, "result_bits", self.result_bits or self.bits)
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of an operand's element."""
+        return self.bits // 8
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of a result's element."""
+        return self.result_bits // 8
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether products are exact, modulo 2³²."""
+        return self.sum_roundoff == 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CORES, TENSOR_CORES = "cores", "tensor cores"
+F64, F32, F16, BF16 = 2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8
+"""Unit roundoffs, half the distance from 1 to the next number: IEEE 754 binary64, binary32 and
+binary16, and bfloat16. TF32 has the significand of binary16."""
+
+PRECISIONS = {
+    precision.name: precision
+    for precision in (
+        Precision(
+            name="float32",
+            accumulator="float32",
+            cpp="float",
+            bits=32,
+            units=(CORES,),
+            tensor_map_code=7,
+            sum_roundoff=F32,
+        ),
+        Precision(
+            name="float64",
+            accumulator="float64",
+            cpp="double",
+            bits=64,
+            units=(CORES, TENSOR_CORES),
+            tensor_map_code=8,
+            sum_roundoff=F64,
+        ),
+        Precision(
+            name="int32",
+            accumulator="int32",
+            cpp="int",
+            bits=32,
+            units=(CORES,),
+            tensor_map_code=3,
+            sum_roundoff=0.0,
+        ),
+        Precision(
+            name="tf32",
+            element="float32",
+            accumulator="float32",
+            cpp="float",
+            bits=32,
+            units=(TENSOR_CORES,),
+            tensor_map_code=11,
+            sum_roundoff=F32,
+            input_roundoff=F16,
+        ),
+        Precision(
+            name="float16",
+            accumulator="float32",
+            cpp="__half",
+            bits=16,
+            units=(TENSOR_CORES,),
+            tensor_map_code=6,
+            sum_roundoff=F32,
+            result_roundoff=F16,
+        ),
+        Precision(
+            name="bfloat16",
+            accumulator="float32",
+            cpp="__nv_bfloat16",
+            bits=16,
+            units=(TENSOR_CORES,),
+            tensor_map_code=9,
+            sum_roundoff=F32,
+            result_roundoff=BF16,
+        ),
+        Precision(
+            name="int8",
+            result="int32",
+            accumulator="int32",
+            cpp="signed char",
+            bits=8,
+            result_bits=32,
+            units=(TENSOR_CORES,),
+            tensor_map_code=0,
+            sum_roundoff=0.0,
+        ),
+        Precision(
+            name="float8_e4m3",
+            element="float8_e4m3fn",
+            result="bfloat16",
+            accumulator="float32",
+            cpp="__nv_fp8_e4m3",
+            bits=8,
+            result_bits=16,
+            units=(TENSOR_CORES,),
+            tensor_map_code=0,
+            sum_roundoff=F32,
+            result_roundoff=BF16,
+            offered=False,
+        ),
+    )
+}
