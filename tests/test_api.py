@@ -15,6 +15,7 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.row import NAMES
 
 
+@pytest.mark.slow
 def test_a_sweep_returns_the_frame_of_its_file(tmp_path: Path) -> None:
     output = tmp_path / "sweep.csv"
     frame = gpubench.sweep(
@@ -74,6 +75,7 @@ VARIANT = CallVariant(
 """
 
 
+@pytest.mark.slow
 def test_kernels_of_ones_own_are_swept_and_read_again_when_they_change(tmp_path: Path) -> None:
     """As in a notebook: edit, sweep, edit, sweep."""
 

@@ -82,6 +82,7 @@ def edit(path: Path, line: int, name: str, text: str) -> None:
         csv.writer(file, lineterminator="\n").writerows(lines)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(rows, max_size=3))
 def test_rows_read_back_exactly_as_they_were_written(

@@ -92,6 +92,7 @@ def _status(process: Path) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, folder: Path) -> None:
     reasons = {edge: worker.measure(at(folder, edge)) for edge in (2, 4)}
     worker.begin(replace(QUICK, point_limit_s=1.0), 1)
@@ -131,6 +132,7 @@ def test_a_kernel_that_spoils_its_operands_whatever_its_rows_is_wrong_itself(
     assert worker.measure(at(folder, 1)).status == Status.OK
 
 
+@pytest.mark.slow
 def test_a_variant_that_takes_child_after_child_down_is_skipped(
     worker: Worker, folder: Path
 ) -> None:
@@ -142,12 +144,14 @@ def test_a_variant_that_takes_child_after_child_down_is_skipped(
     assert worker.measure(at(folder, 1, "faulty_too")).status == Status.OK
 
 
+@pytest.mark.slow
 def test_a_good_point_between_faults_sets_the_count_back(worker: Worker, folder: Path) -> None:
     for _ in range(MAX_FAULTS + 1):
         assert worker.measure(at(folder, 4)).status == Status.ERROR
         assert worker.measure(at(folder, 1)).status == Status.OK
 
 
+@pytest.mark.slow
 def test_one_child_measures_all_points(worker: Worker, folder: Path) -> None:
     (child,) = children_of(os.getpid())
     worker.compile([at(folder, edge) for edge in range(9, 20)], lambda _built: None)
@@ -173,6 +177,7 @@ def test_what_kernels_print_is_not_our_output(
     assert "and complains" in err
 
 
+@pytest.mark.slow
 def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> None:
     worker.measure(at(folder, 1))
     once = worker.spent_s["sampling"]

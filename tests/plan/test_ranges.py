@@ -169,6 +169,7 @@ list_like = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(list_like)
 @example("1..2147483647:x2," * 400)
 @example("9" * 100_000)
@@ -181,6 +182,7 @@ def test_any_text_is_a_bounded_list_of_sizes_or_refused_in_one_line(text: str) -
         assert all(1 <= extent <= LARGEST for size in sizes for extent in size)
 
 
+@pytest.mark.slow
 @given(list_like)
 @example("9" * 100_000)
 @example("0" * 5_000 + "1")
