@@ -539,7 +539,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "interrupted" in err
     assert out.splitlines()[-1] == "a.csv"
-    assert "--resume a.csv goes on" in err
+    assert "--resume a.csv continues" in err
     assert files_in(tmp_path) == ["a.csv", "a.csv.partial"]
     rows = read(tmp_path / "a.csv")
     assert 2 <= len(rows) < 256
@@ -604,8 +604,8 @@ def test_an_argument_of_any_length_is_refused_in_a_short_line(tmp_path: Path) ->
 
 
 def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
-    head = '{"options": {"kernels": "own", "sizes": "8", "device": "cpu"}}'
-    (tmp_path / "a.csv.partial").write_text(f"# gpubench sweep in progress: {head}\n")
+    settings = '{"options": {"kernels": "own", "sizes": "8", "device": "cpu"}}'
+    (tmp_path / "a.csv.partial").write_text(f'{{"gpubench_sweep": {settings}}}\n')
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "planted.py").write_text("VARIANT = open('ran', 'w')\n")
     refused = run(tmp_path, "sweep", "--resume", "a.csv")
@@ -618,7 +618,7 @@ def test_a_sweep_in_progress_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a.csv.partial").write_text("precious")
     refused = run(tmp_path, *FEW, "-o", "a.csv")
     assert refused.code == 2
-    assert "a.csv.partial exists; --resume a.csv goes on, --force begins again" in refused.err
+    assert "a.csv.partial exists; --resume a.csv continues, --force begins again" in refused.err
     assert (tmp_path / "a.csv.partial").read_text() == "precious"
 
 
