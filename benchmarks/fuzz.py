@@ -1,7 +1,7 @@
 """A million inputs for everything that reads what a user gives: coverage-guided fuzzing by atheris.
 
     pip install atheris            # Linux, CPython 3.11 to 3.13
-    python benchmarks/fuzz.py [--fraction 0.01] [reader ...]
+    python benchmarks/fuzz.py [--share 0.01] [reader ...]
 
 `tests/fuzz/contract.py` says what must hold, `tests/fuzz/readers.py` what is read; the tests try a
 few thousand inputs. Half of the inputs here are libFuzzer's mutations of those that reached new
@@ -135,7 +135,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("readers", nargs="*", metavar="reader")
     parser.add_argument(
-        "--fraction", type=float, default=1.0, help="fraction of the inputs of each reader"
+        "--share", type=float, default=1.0, help="fraction of the inputs of each reader"
     )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, help=argparse.SUPPRESS)
@@ -144,4 +144,4 @@ if __name__ == "__main__":
     if options.one:
         fuzz(options.one, options.runs, options.corpus)
     else:
-        sys.exit(main(options.readers or list(RUNS), options.fraction))
+        sys.exit(main(options.readers or list(RUNS), options.share))
