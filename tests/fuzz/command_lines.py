@@ -193,10 +193,10 @@ def _named(name: str, argv: Sequence[str]) -> bool:
         return True
     whole = Path(name.removesuffix(".partial"))
     for word in argv[1:]:
-        value = word.partition("=")[2] if word.startswith("--") else word.removeprefix("-o")
-        path = Path(value)
-        if value and (path == whole or (argv[0] == "reproduce" and path in whole.parents)):
-            return True
+        for value in (word, word.partition("=")[2], word.removeprefix("-o")):
+            path = Path(value)
+            if value and (path == whole or (argv[0] == "reproduce" and path in whole.parents)):
+                return True
     return False
 
 

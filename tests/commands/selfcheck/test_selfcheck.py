@@ -12,7 +12,7 @@ from gpubench.commands.selfcheck.check import (
     judge_gaps,
     launch_gaps,
 )
-from gpubench.plan.config import read_sweep
+from gpubench.options import read_sweep
 from gpubench.plan.sweep import plan
 
 
