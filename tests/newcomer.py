@@ -1,4 +1,4 @@
-"""Follows a page of the documentation to the letter: writes its files, types its commands."""
+"""Follows a page of the documentation: writes its files and types its commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Block:
 
     language: str
     title: str
-    """The file that it is, or the machine that it needs."""
+    """The file to save it as, or the machine that it needs."""
 
     text: str
 
@@ -39,15 +39,15 @@ def blocks(page: str) -> list[Block]:
     """The fenced blocks of `docs/<page>` in order."""
     text = (PAGES / page).read_text(encoding="utf-8")
     return [
-        Block(language=one["language"], title=one["title"] or "", text=one["text"])
-        for one in _BLOCK.finditer(text)
+        Block(language=match["language"], title=match["title"] or "", text=match["text"])
+        for match in _BLOCK.finditer(text)
     ]
 
 
 class Newcomer:
-    """Someone in a folder, whose `.venv` has the programs that the page installs.
+    """A user in a folder whose `.venv` has the programs that the page installs.
 
-    They are those of the tests, and run the package in `source`.
+    They are the test environment's, and run the package in `source`.
     """
 
     def __init__(self, folder: Path, source: Path = REPOSITORY) -> None:
@@ -69,7 +69,7 @@ class Newcomer:
         return path
 
     def type(self, text: str) -> subprocess.CompletedProcess[str]:
-        """Give a text to the shell, which stops at the first error."""
+        """Run commands in a shell that stops at the first error."""
         return subprocess.run(
             ["/bin/bash", "-euo", "pipefail", "-c", text],
             cwd=self._folder,

@@ -1,4 +1,4 @@
-"""docs/adding-a-kernel.md and docs/own-kernels.md, followed to the letter."""
+"""docs/adding-a-kernel.md and docs/own-kernels.md: the commands are typed as written."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from gpubench.plan.sweep import Sweep, plan
 
 ADDING = blocks("adding-a-kernel.md")
 OWN = blocks("own-kernels.md")
+
+pytestmark = pytest.mark.slow
+
 GPU = "on a machine with a GPU"
 
 
@@ -45,11 +48,11 @@ def commands(page: list[Block]) -> list[str]:
     return [block.text for block in page if block.language == "sh" and not block.title]
 
 
-@pytest.mark.parametrize("text", commands(ADDING), ids=lambda text: text.split("\n")[0][-40:])
-def test_the_commands_of_the_page_work_without_a_gpu(added: Path, text: str) -> None:
-    done = newcomer_in(added).type(text)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "transposed_tile" in done.stdout or " passed" in done.stdout
+def test_the_commands_of_the_page_work_without_a_gpu(added: Path) -> None:
+    for text in commands(ADDING):
+        done = newcomer_in(added).type(text)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        assert "transposed_tile" in done.stdout or " passed" in done.stdout
 
 
 def test_the_page_has_commands_that_list_test_and_explain() -> None:
@@ -59,7 +62,7 @@ def test_the_page_has_commands_that_list_test_and_explain() -> None:
     assert "gpubench explain" in explained
 
 
-def test_what_the_page_says_of_shared_memory_is_what_is_explained(added: Path) -> None:
+def test_explain_gives_the_shared_memory_that_the_page_gives(added: Path) -> None:
     _, explained = commands(ADDING)
     out = newcomer_in(added).type(explained).stdout
     (at_32,) = [line.split() for line in out.splitlines() if line.startswith("32 ")]
@@ -75,7 +78,7 @@ def test_the_kernel_of_the_page_compiles_at_every_tile_and_fits(added: Path) -> 
         assert resources.spill_bytes == 0
 
 
-def test_the_kernel_of_the_page_is_planned_as_one_of_a_users_own(added: Path) -> None:
+def test_the_kernel_of_the_page_works_in_a_users_own_folder(added: Path) -> None:
     own = added.parent / "own"
     own.mkdir()
     for path in (added / "gpubench/kernels/gemm").glob("transposed_tile.*"):
@@ -85,7 +88,7 @@ def test_the_kernel_of_the_page_is_planned_as_one_of_a_users_own(added: Path) ->
     assert not any(points.values())
 
 
-def test_own_kernels_begin_as_the_page_says(tmp_path: Path) -> None:
+def test_new_kernel_writes_the_pair_that_the_page_names(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     for text in commands(OWN):
         done = newcomer.type(text)
@@ -96,11 +99,11 @@ def test_own_kernels_begin_as_the_page_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [ADDING, OWN], ids=["adding", "own"])
-def test_what_needs_a_gpu_lacks_nothing_else(added: Path, page: list[Block]) -> None:
+def test_commands_for_a_gpu_fail_here_only_for_lack_of_one(added: Path, page: list[Block]) -> None:
     newcomer = newcomer_in(added)
-    (needing,) = [block for block in page if block.title == GPU]
+    (gpu_block,) = [block for block in page if block.title == GPU]
     if page is OWN and not (added / "own").exists():
         assert newcomer.type(commands(OWN)[0]).returncode == 0
-    done = newcomer.type(needing.text.rstrip() + " --device cuda")
+    done = newcomer.type(gpu_block.text.rstrip() + " --device cuda")
     assert (done.returncode, done.stdout) == (2, "")
     assert "CUDA" in done.stderr

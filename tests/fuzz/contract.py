@@ -1,8 +1,7 @@
-"""What must hold whatever a user gives: it is used, or refused in a short line; nothing else.
+"""What must hold whatever a user gives: it is read, or refused in a short line.
 
-`held` calls something and looks on: a refusal is a GpubenchError, nothing takes long, memory stays
-below a bound, no file is written but in the folder given, no program is started and no connection
-made.
+`call_within_contract` watches a call: a refusal is a GpubenchError, time and memory stay below a
+limit, no file is written outside the folder given, no program is started, no connection is made.
 """
 
 from __future__ import annotations
@@ -21,38 +20,37 @@ from typing import Any
 from gpubench.errors import GpubenchError
 
 LONGEST_MESSAGE = 2000
-"""Some list everything that is known; none repeats what it was given at length."""
+"""Characters. Some messages list everything that is known; none repeats a long input whole."""
 
 MAX_BYTES = 200 * 2**20
-"""Of memory at once, by what was given in a few hundred kilobytes."""
+"""Of memory at once; inputs have at most a few hundred kilobytes."""
 
-MAX_S = 20
-"""On a busy machine; what ends at all takes milliseconds."""
+MAX_S = 60
+"""On a busy machine, the first call imports what it needs; later ones take milliseconds."""
 
 LIMITED = True
-"""Off where something else ends what hangs: libFuzzer needs the alarm for itself."""
+"""False under libFuzzer, which uses the alarm signal itself."""
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
     *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
     *("os.chmod", "os.chown", "shutil.rmtree", "shutil.move"),
 }
-_LEAVES = {
+_STARTS = {
     *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "socket.connect"),
     *("pty.spawn", "socket.getaddrinfo"),
 }
 
-
-_ASKED = ("ldconfig", "fc-list")
-"""Programs that libraries ask where others and fonts are."""
+_ALLOWED = ("ldconfig", "fc-list")
+"""Programs by which libraries find other libraries and fonts."""
 
 
 class BrokenContractError(AssertionError):
-    """Something was done that nothing a user gives may lead to."""
+    """A call did what no input may cause."""
 
 
 class _Watch:
-    """The interpreter reports what is done to files and processes; no hook can be taken back."""
+    """An audit hook for what is done to files and processes; Python cannot remove one again."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -62,7 +60,7 @@ class _Watch:
     def _seen(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.folder is None:
             return
-        if event in _LEAVES and not any(name in str(arguments[0]) for name in _ASKED):
+        if event in _STARTS and not any(name in str(arguments[0]) for name in _ALLOWED):
             self.found.append(f"{event} {arguments!r}"[:300])
         elif event == "open":
             path, _, flags = arguments
@@ -74,7 +72,7 @@ class _Watch:
                     self._changed(event, path)
 
     def _changed(self, event: str, path: Any) -> None:
-        where = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 # as the system takes it
+        where = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 # without following links
         if "__pycache__" in where or where == os.devnull:
             return
         if not f"{where}{os.sep}".startswith(f"{self.folder}{os.sep}"):
@@ -86,7 +84,7 @@ _watch = _Watch()
 
 @contextmanager
 def watched(folder: Path) -> Iterator[None]:
-    """Raises BrokenContractError if anything outside the folder was touched meanwhile."""
+    """Raises BrokenContractError if anything outside the folder was touched in the block."""
     _watch.found, _watch.folder = [], folder.resolve()
     try:
         yield
@@ -98,7 +96,7 @@ def watched(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raises BrokenContractError where it takes longer than `MAX_S`."""
+    """Raises BrokenContractError if the block takes longer than `MAX_S`."""
     if not LIMITED:
         yield
         return
@@ -115,13 +113,13 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def held(call: Callable[[], Any], folder: Path) -> Any:
-    """What the call returns, or None where it refuses; any other exception is a finding."""
-    found = None
+def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:
+    """What the call returns, or None if it refuses; any other exception is a finding."""
+    result = None
     tracemalloc.start(1)
     try:
         with watched(folder), _limited():
-            found = call()
+            result = call()
     except GpubenchError as error:
         checked_message(str(error))
     finally:
@@ -129,21 +127,21 @@ def held(call: Callable[[], Any], folder: Path) -> Any:
         tracemalloc.stop()
     if taken > MAX_BYTES:
         raise BrokenContractError(f"takes {taken:,} bytes of memory")
-    return found
+    return result
 
 
 def checked_message(message: str) -> str:
-    """Raises BrokenContractError for one that nobody could read in a terminal."""
+    """Raises BrokenContractError for an empty message, or one too long for a terminal."""
     if not message.strip():
-        raise BrokenContractError("refused without a word")
+        raise BrokenContractError("refused without a reason")
     if len(message) > LONGEST_MESSAGE:
-        raise BrokenContractError(f"a message of {len(message)} signs: {message[:200]}")
+        raise BrokenContractError(f"a message of {len(message)} characters: {message[:200]}")
     return message
 
 
 @contextmanager
 def empty_folder() -> Iterator[Path]:
-    """A folder of its own, which is the current one meanwhile."""
+    """A new folder, which is the current directory in the block."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="gpubench-fuzz-") as folder:
         os.chdir(folder)

@@ -1,4 +1,4 @@
-"""Valid files made invalid: by bits, by fields, by lines, by what their format says of itself."""
+"""Mutations of valid files: of bits, fields, lines, and of what their headers claim."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CELLS = (
     *(b'"\n', b"\r", b"\n", b",", b";", b"\t", b"1;2;nan", b"1;;2", b"<script>", b"x" * 140_000),
     *(b"[red]", b"\xf0\x9f\x92\xa5", b"16", b"128x128x8/8x8/s3", b"%s", b"{0}", b"../../x"),
 )
-"""What a field of a CSV might hold."""
+"""Values of a field of a CSV."""
 
 VALUES = (
     *(b"nan", b"inf", b"-inf", b"-1", b"0", b"1e400", b"1e-400", b"9" * 5000, b"0x" + b"f" * 5000),
@@ -33,10 +33,10 @@ VALUES = (
     *(b'"' + b"x" * 100_000 + b'"', b'"1..2147483647"', b'"1..9999"', b'"3%"', b'"%"', b'"nan%"'),
     *(b'"gemv"', b'"cuda"', b'"cpu"', b"['float32', 'int32']", b'"1..64:x2"', b'"both"'),
 )
-"""What a key of a TOML file might be set to."""
+"""Values of a key of a TOML file."""
 
 LONG = 20
-"""Items of a list that is not repeated any more."""
+"""A list of as many items is not repeated."""
 
 KEYS = (
     b"x",
@@ -85,11 +85,11 @@ HEADERS = (
     "\0",
     "",
 )
-"""What the header of an array in an archive might say."""
+"""Headers of an array in an archive."""
 
 
 def bits(data: bytes, chance: Random) -> bytes:
-    """Some bits turned."""
+    """Flip some bits."""
     changed = bytearray(data)
     for _ in range(chance.randint(1, 4)):
         if changed:
@@ -98,25 +98,25 @@ def bits(data: bytes, chance: Random) -> bytes:
 
 
 def cut(data: bytes, chance: Random) -> bytes:
-    """An end missing, or something in the middle."""
+    """Remove the end, or a part in the middle."""
     at, to = sorted((chance.randint(0, len(data)), chance.randint(0, len(data))))
     return data[:at] if chance.random() < 0.5 else data[:at] + data[to:]
 
 
 def doubled(data: bytes, chance: Random) -> bytes:
-    """A part twice."""
+    """Repeat a part."""
     at, to = sorted((chance.randint(0, len(data)), chance.randint(0, len(data))))
     return data[:to] + data[at : min(to, at + 4096)] + data[to:]
 
 
 def inserted(data: bytes, chance: Random) -> bytes:
-    """Something foreign in the middle."""
+    """Insert a value of `CELLS` anywhere."""
     at = chance.randint(0, len(data))
     return data[:at] + chance.choice(CELLS) + data[at:]
 
 
 def zeros(data: bytes, chance: Random) -> bytes:
-    """Zeros in the place of the end, as a power cut leaves them."""
+    """Replace the end by zeros, as a power cut leaves them."""
     at = chance.randint(0, len(data))
     return data[:at] + bytes(len(data) - at)
 
@@ -125,7 +125,7 @@ BYTES = (bits, cut, doubled, inserted, zeros)
 
 
 def number(data: bytes, chance: Random) -> bytes:
-    """An item of a list replaced, repeated or joined with others."""
+    """Replace or repeat an item of a list, or join it with others."""
     parts = data.split(b",")
     item = b"".join(
         chance.choice(
@@ -138,7 +138,7 @@ def number(data: bytes, chance: Random) -> bytes:
 
 
 def table(data: bytes, chance: Random) -> bytes:
-    """Fields and columns of a CSV replaced, removed, repeated, exchanged."""
+    """Replace, remove, repeat or exchange fields and columns of a CSV."""
     lines = data.split(b"\n")
     first = 1 if lines[0].startswith(b"#") else 0
     rows = [line.split(b",") for line in lines[first:]]
@@ -165,7 +165,7 @@ def table(data: bytes, chance: Random) -> bytes:
 
 
 def toml(data: bytes, chance: Random) -> bytes:
-    """Keys and values of a TOML file replaced, lines removed, repeated, exchanged."""
+    """Replace keys and values of a TOML file; remove, repeat or exchange its lines."""
     lines = data.split(b"\n")
     at = chance.randrange(len(lines))
     line = lines[at]
@@ -187,7 +187,7 @@ def toml(data: bytes, chance: Random) -> bytes:
 
 
 def header(data: bytes, chance: Random) -> bytes:
-    """Another word on the size of a binary operand file, or numbers that are none in it."""
+    """Change the sizes in the header of a binary operand file, or an element to NaN or infinity."""
     numbers = (0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 1, chance.randrange(2**32))
     columns, rows = chance.choice(numbers), chance.choice(numbers)
     body = data[16:]
@@ -199,27 +199,27 @@ def header(data: bytes, chance: Random) -> bytes:
 
 
 def archive(_data: bytes, chance: Random) -> bytes:
-    """A ZIP file whose members' headers, sizes, ways of packing and names are chosen at random."""
+    """A ZIP file with random headers, sizes, compression methods and names of members."""
     target = io.BytesIO()
-    packing = chance.choice(
+    method = chance.choice(
         (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
     )
-    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(target, "w", packing) as members:
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(target, "w", method) as members:
         for name in ("A.npy", "v.npy"):
             member = _array(chance)
             names = (name, name, name, name, "B.npy", "../A.npy", "A", "\u202e.npy", "/A.npy")
             members.writestr(chance.choice(names), member)
     packed = bytearray(target.getvalue())
     if chance.random() < 0.3:  # a field of a member's record, or of the directory's
-        for mark, length in ((b"PK\1\2", 46), (b"PK\3\4", 30), (b"PK\5\6", 22)):
-            at = packed.find(mark)
+        for signature, length in ((b"PK\1\2", 46), (b"PK\3\4", 30), (b"PK\5\6", 22)):
+            at = packed.find(signature)
             if at >= 0 and chance.random() < 0.5:
                 packed[at + chance.randrange(4, length)] = chance.randrange(256)
     return bytes(packed)
 
 
 def _array(chance: Random) -> bytes:
-    if chance.random() < 0.1:  # packs a thousand to one
+    if chance.random() < 0.1:  # compresses a thousand to one
         bomb = io.BytesIO()
         np.lib.format.write_array(bomb, np.zeros(chance.choice((10, 2**20)), "<f4"))
         return bomb.getvalue()
@@ -234,7 +234,7 @@ def _array(chance: Random) -> bytes:
 
 
 def mutated(data: bytes, chance: Random, own: Sequence[Mutation]) -> bytes:
-    """The data after one to three mutations, most of them such as its format knows."""
+    """The data after one to three mutations, most of them specific to its format."""
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         kinds = own if own and chance.random() < 0.7 else BYTES
         data = chance.choice(kinds)(data, chance)[:MAX_BYTES]

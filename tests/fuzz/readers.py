@@ -1,4 +1,4 @@
-"""Everything that reads what a user gives, with valid examples of it and ways to spoil them."""
+"""Everything that reads what a user gives, with valid examples and mutations of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import command_lines
 import mutations
 import numpy as np
-from contract import BrokenContractError, contents, held
+from contract import BrokenContractError, call_within_contract, contents
 from fakes import measured, point
 from stub import nothing_measured
 
@@ -35,7 +35,7 @@ class Reader:
     """One kind of input."""
 
     read: Callable[[bytes, Path], None]
-    """Gives it to the package in an empty folder; raises whatever is a finding."""
+    """Give an input to the package, in an empty folder; raises an exception for a finding."""
 
     seeds: Callable[[], Sequence[bytes]]
     """Valid examples."""
@@ -45,11 +45,11 @@ class Reader:
 
 
 def as_argument(data: bytes) -> str:
-    """Bytes as Python hands them over from a command line."""
+    """Bytes as Python decodes those of a command line."""
     return data.decode("utf-8", errors="surrogateescape")
 
 
-def untouched(folder: Path, before: dict[str, bytes]) -> None:
+def require_unchanged(folder: Path, before: dict[str, bytes]) -> None:
     if contents(folder) != before:
         raise BrokenContractError("reading changed a file")
 
@@ -59,7 +59,7 @@ def untouched(folder: Path, before: dict[str, bytes]) -> None:
 
 def sizes(data: bytes, folder: Path) -> None:
     op = tuple(OPERATIONS)[len(data) % len(OPERATIONS)]
-    found = held(lambda: parse_sizes(as_argument(data), op), folder) or ()
+    found = call_within_contract(lambda: parse_sizes(as_argument(data), op), folder) or ()
     assert all(len(size) == 3 for size in found)
     assert all(1 <= number <= LARGEST for size in found for number in size)
     assert len(found) <= MAX_ITEMS
@@ -67,11 +67,11 @@ def sizes(data: bytes, folder: Path) -> None:
 
 def tiles(data: bytes, folder: Path) -> None:
     text = as_argument(data)
-    for tile in held(lambda: parse_tiles(text), folder) or ():
+    for tile in call_within_contract(lambda: parse_tiles(text), folder) or ():
         assert Tile.parse(str(tile)) == tile
         assert all(1 <= number <= LARGEST for number in tile.numbers)
     try:
-        tile = held(lambda: Tile.parse(text), folder)
+        tile = call_within_contract(lambda: Tile.parse(text), folder)
     except ValueError:
         return
     assert str(tile.parse(str(tile))) == str(tile)
@@ -88,20 +88,20 @@ def _in_file(name: str, data: bytes, folder: Path) -> Path:
 
 def config(data: bytes, folder: Path) -> None:
     path = _in_file("a.toml", data, folder)
-    held(lambda: read_sweep({}, path), folder)
-    untouched(folder, {"a.toml": data})
+    call_within_contract(lambda: read_sweep({}, path), folder)
+    require_unchanged(folder, {"a.toml": data})
 
 
 def experiment(data: bytes, folder: Path) -> None:
     path = _in_file("a.toml", data, folder)
-    held(lambda: read_experiment(path), folder)
-    untouched(folder, {"a.toml": data})
+    call_within_contract(lambda: read_experiment(path), folder)
+    require_unchanged(folder, {"a.toml": data})
 
 
 def expect(data: bytes, folder: Path) -> None:
     path = _in_file("a.toml", data, folder)
-    held(lambda: read_expected(path), folder)
-    untouched(folder, {"a.toml": data})
+    call_within_contract(lambda: read_expected(path), folder)
+    require_unchanged(folder, {"a.toml": data})
 
 
 def _configs(*, experiments: bool) -> list[bytes]:
@@ -162,20 +162,20 @@ def _rows() -> tuple[table.Row, ...]:
 
 def _csv() -> list[bytes]:
     text = io.StringIO()
-    lines = [table.NAMES, *(table.fields_of(one) for one in _rows())]
+    lines = [table.NAMES, *(table.fields_of(row) for row in _rows())]
     text.write("\n".join(",".join(map(str, line)) for line in lines) + "\n")
     return [text.getvalue().encode()]
 
 
 def csv(data: bytes, folder: Path) -> None:
     path = _in_file("a.csv", data, folder)
-    rows = held(lambda: table.read(path), folder)
+    rows = call_within_contract(lambda: table.read(path), folder)
     if rows:
-        held(lambda: read_table([path]), folder)
-        untouched(folder, {"a.csv": data})
+        call_within_contract(lambda: read_table([path]), folder)
+        require_unchanged(folder, {"a.csv": data})
         copy = folder / "b.csv"
         table.write(rows, copy)
-        assert [str(one) for one in table.read(copy)] == [str(one) for one in rows]  # NaN, too
+        assert [str(row) for row in table.read(copy)] == [str(row) for row in rows]  # NaN, too
 
 
 def diff(data: bytes, folder: Path) -> None:
@@ -184,22 +184,22 @@ def diff(data: bytes, folder: Path) -> None:
     _in_file("a.csv", data, folder)
     name = tuple(FORMATS)[len(data) % len(FORMATS)]
     command_lines.run(["diff", "base.csv", "a.csv", "--ignore-device", "--format", name], folder)
-    untouched(folder, {"base.csv": base.read_bytes(), "a.csv": data})
+    require_unchanged(folder, {"base.csv": base.read_bytes(), "a.csv": data})
 
 
-# ---- a sweep in the making
+# ---- an interrupted sweep
 
 
-BEGUN = ("sweep", "--device", "cpu", "--sizes", "8..24:8", "--variants", "cpu_blas")
+STARTED = ("sweep", "--device", "cpu", "--sizes", "8..24:8", "--variants", "cpu_blas")
 
 
 @functools.cache
 def _partial() -> tuple[bytes, ...]:
-    """As a sweep leaves it when it is killed, of the stand-in for the worker."""
+    """The file that a killed sweep leaves, measured by the stand-in for the worker."""
     from contract import empty_folder
 
     with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
-        options = [*BEGUN, "--rounds", "30", "-o", "a.csv"]  # more than it measures
+        options = [*STARTED, "--rounds", "30", "-o", "a.csv"]  # more than it measures
         with redirect_stderr(io.StringIO()):
             command_lines.run(options, folder)
         text = (folder / "a.csv.partial").read_bytes()
@@ -210,8 +210,8 @@ def _partial() -> tuple[bytes, ...]:
 def partial(data: bytes, folder: Path) -> None:
     path = folder / "a.csv"
     _in_file("a.csv.partial", data, folder)
-    held(lambda: read_context(path), folder)
-    untouched(folder, {"a.csv.partial": data})
+    call_within_contract(lambda: read_context(path), folder)
+    require_unchanged(folder, {"a.csv.partial": data})
     with nothing_measured():
         command_lines.run(["sweep", "--resume", "a.csv"], folder)
     left = contents(folder)
@@ -219,7 +219,7 @@ def partial(data: bytes, folder: Path) -> None:
         raise BrokenContractError(f"files: {sorted(left)}")
     whole_lines = data[: data.rfind(b"\n") + 1]
     if "a.csv" not in left and not left["a.csv.partial"].startswith(whole_lines):
-        raise BrokenContractError("what was measured is gone")
+        raise BrokenContractError("measured rows were lost")
 
 
 # ---- operand files
@@ -244,14 +244,14 @@ def _operands(name: str) -> Callable[[], list[bytes]]:
 def _read_operands(name: str) -> Callable[[bytes, Path], None]:
     def read(data: bytes, folder: Path) -> None:
         path = _in_file(name, data, folder)
-        found = held(lambda: read_operands(path), folder)
+        found = call_within_contract(lambda: read_operands(path), folder)
         if found:
             a, v = found
             assert a.ndim == 2
             assert v.ndim == 1
             assert np.isfinite(a).all()
             assert np.isfinite(v).all()
-        untouched(folder, {name: data})
+        require_unchanged(folder, {name: data})
 
     return read
 

@@ -1,24 +1,25 @@
-"""What stands for the measuring process: every point takes ten microseconds, and none is run."""
+"""A stand-in for the measuring process: every point takes ten microseconds, and none is run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Self
+from typing import Self
 from unittest.mock import patch
 
-import matplotlib.font_manager  # noqa: F401 # it looks for fonts, once, and not under watch
+import matplotlib.font_manager  # noqa: F401 # it starts a program once, to find fonts
 from fakes import CPU, FakeBackend, series
 
 from gpubench.errors import CompileError
+from gpubench.measure.worker import Worker
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 MAX_POINTS = 40
-"""Then somebody presses Ctrl-C: a sweep may have a hundred thousand points."""
+"""Then Ctrl-C is raised: a sweep may have a hundred thousand points."""
 
 
 class StubWorker:
-    """An `Executor` in the place of `Worker`."""
+    """An `Executor` whose methods take the place of those of `Worker`."""
 
     notices: tuple[str, ...] = ()
     spent_s: Mapping[str, float] = {}
@@ -64,28 +65,30 @@ class StubWorker:
         )
 
 
-def _no_compiler(*_: Any, **__: Any) -> None:
+_METHODS = {
+    name: value
+    for name, value in vars(StubWorker).items()
+    if name not in {"__module__", "__doc__", "__dict__", "__weakref__", "__annotations__"}
+}
+
+
+def _no_compiler() -> None:
     raise CompileError("no kernel is compiled here")
 
 
 @contextmanager
 def nothing_measured() -> Iterator[None]:
-    """Commands plan, read, write and print as ever; what would measure or compile is a stand-in."""
+    """Commands plan, read, write and print; what would measure or compile is replaced."""
     with ExitStack() as stack:
-        for module in (
-            *("api", "view.running", "commands.reproduce.run", "commands.explain.run"),
-            *("commands.selfcheck.measure", "commands.diff.again"),
-        ):
-            stack.enter_context(patch(f"gpubench.{module}.Worker", StubWorker))
-        stack.enter_context(patch("gpubench.commands.operand_files.run.open_backend", _backend))
-        stack.enter_context(patch("gpubench.commands.explain.run.compile_instance", _no_compiler))
-        stack.enter_context(patch("gpubench.commands.deviceinfo.view.measured", lambda one: one))
-        # It asks programs where libraries are.
-        stack.enter_context(patch("ctypes.util.find_library", lambda _name: None))
-        small = patch("gpubench.backends.cpu.CpuBackend.bytes_free", lambda _self: 2**20)
-        stack.enter_context(small)  # for generate, whose file may be as large as memory
+        stack.enter_context(patch.multiple(Worker, **_METHODS))
+        for name, replacement in {
+            "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
+            "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
+            "gpubench.backends.cuda.compile.nvrtc_version": _no_compiler,
+            # find_library starts programs
+            "ctypes.util.find_library": lambda _name: None,
+            # generate may write a file as large as free memory
+            "gpubench.backends.cpu.CpuBackend.bytes_free": lambda _self: 2**20,
+        }.items():
+            stack.enter_context(patch(name, replacement))
         yield
-
-
-def _backend(_device: str) -> FakeBackend:
-    return FakeBackend()

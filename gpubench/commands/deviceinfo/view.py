@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from gpubench.backends.cpu import measure_cpu
@@ -18,24 +20,26 @@ from gpubench.view.tables import console, number, table
 
 
 def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
-    """`gpubench deviceinfo`."""
+    """Print the devices that `--device` names, as tables or as JSON."""
     devices, missing = find_devices(read_sweep({"device": device}).device)
     if measure:
-        devices = [measured(one) for one in devices]
+        devices = [with_ceilings(found) for found in devices]
     if as_json:
         print(json.dumps(device_json(devices, missing), indent=2))
         return
     screen = console()
-    for one in devices:
-        screen.print(as_tables(one))
+    for found in devices:
+        screen.print(as_tables(found))
     if missing:
         screen.print(f"\nCUDA: {missing}", markup=False)
 
 
-def measured(device: Device) -> Device:
+def with_ceilings(
+    device: Device, cpu_ceilings: Callable[[], dict[str, float]] = measure_cpu
+) -> Device:
     """The device with its measured ceilings among its facts."""
     if device.backend == "cpu":
-        return replace(device, facts=device.facts | measure_cpu())
+        return replace(device, facts=device.facts | cpu_ceilings())
     from gpubench.backends.cuda.backend import CudaBackend
 
     return replace(device, facts=device.facts | CudaBackend(device.index).ceilings())
@@ -47,7 +51,7 @@ def device_json(devices: list[Device], missing: str) -> dict[str, Any]:
         "devices": [
             asdict(device)
             | {
-                "peaks": [asdict(peak) for peak in _known_peaks(device)],
+                "peaks": list(map(asdict, peaks(device) if device.compute_capability else ())),
                 "ridge_flop_per_byte": {
                     dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
                 },
@@ -60,30 +64,26 @@ def device_json(devices: list[Device], missing: str) -> dict[str, Any]:
 
 def as_tables(device: Device) -> RenderableType:
     """Properties, then peaks with their derivation."""
-    return Group(*([_properties(device)] + ([_peaks(device)] if device.compute_capability else [])))
-
-
-def _properties(device: Device) -> RenderableType:
     where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
-    listing = table("property", "value", left=None)
-    for name, value in _facts(device):
-        listing.add_row(name, value)
-    return Group(Text(f"\n{device.name} ({where})", style="bold"), listing)
+    properties = table("property", "value", left=None)
+    for name, value in _properties(device):
+        properties.add_row(name, value)
+    tables = [properties, _peaks(device)] if device.compute_capability else [properties]
+    return Group(Text(f"\n{device.name} ({where})", style="bold"), *tables)
 
 
-def _facts(device: Device) -> list[tuple[str, str]]:
-    facts: list[tuple[str, str]] = []
+def _properties(device: Device) -> list[tuple[str, str]]:
+    properties: list[tuple[str, str]] = []
     if device.compute_capability:
-        facts += [
+        properties += [
             ("compute capability", ".".join(map(str, device.compute_capability))),
             ("multiprocessors", str(device.multiprocessors)),
             ("SM clock, MHz", number(device.sm_clock_mhz, 0)),
             ("bandwidth, GB/s", number(device.memory_bandwidth_gbytes_per_s, 0)),
             ("L2 cache, bytes", number(device.l2_bytes, 0)),
         ]
-    facts += [(name.replace("_", " "), _plain(value)) for name, value in device.facts.items()]
-    facts += [(f"version of {name.replace('_', ' ')}", v) for name, v in device.versions.items()]
-    return facts
+    named = device.facts | {f"version of {name}": v for name, v in device.versions.items()}
+    return properties + [(name.replace("_", " "), _plain(value)) for name, value in named.items()]
 
 
 def _plain(value: object) -> str:
@@ -98,14 +98,10 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _known_peaks(device: Device) -> list[Any]:
-    return peaks(device) if device.compute_capability else []
-
-
-def _peaks(device: Device) -> RenderableType:
+def _peaks(device: Device) -> Table:
     listing = table("arithmetic", "unit", "GFLOP/s", "ridge, FLOP/byte", "from", left=None)
     bandwidth = device.memory_bandwidth_gbytes_per_s
-    for peak in _known_peaks(device):
+    for peak in peaks(device):
         ridge = peak.gflops / bandwidth if peak.gflops and bandwidth else None
         listing.add_row(
             peak.arithmetic, peak.unit, number(peak.gflops, 0), number(ridge, 1), peak.derivation

@@ -1,7 +1,7 @@
-"""A pair of files for a kernel of one's own: `gpubench new-kernel`.
+"""`gpubench new-kernel`: the two files of a user's own kernel.
 
-The pair is a kernel of ours under a new name, with the lesson left to fill in. So there is no
-skeleton to keep in step: what it is made from is compiled, verified and timed like every kernel.
+They are a kernel of gpubench under a new name, with the lesson left to fill in. So there is no
+template to maintain: the kernel it copies is compiled, verified and timed like every other.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ RESERVED = """
     template this thread_local throw true try typedef typeid typename union unsigned using virtual
     void volatile wchar_t while xor xor_eq
 """
-"""ISO C++17, [lex.key]: what no kernel can be called."""
+"""Keywords (ISO C++17, [lex.key]), which cannot name a kernel."""
 
 LESSON = """\
 // {name}: what it teaches, in a line.
 //
-// One change against `{start}`: what it is, and what it does to the access of memory.
+// One change against `{start}`: what it is, and how it changes the memory accesses.
 //
-// What limits it now, and where the next step lies. A speed that is promised here was measured.
+// What limits it now, and what the next step is. State a speed only if you measured it.
 """
 
 
 def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, force: bool) -> None:
-    """Write `folder/<op>/<name>.cu` and `.py`, and print them and the commands to go on with.
+    """Write `folder/<op>/<name>.cu` and `.py`; print their paths and the next commands.
 
     Raises UsageError for a name that cannot be used, a kernel to start from that is not CUDA C++,
     and files that exist already.
@@ -55,65 +55,68 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name a kernel, which is {NAME_RULE}")
     if name in RESERVED.split():
-        raise UsageError(f"'{name}' cannot name a kernel: it is a word of C++")
+        raise UsageError(f"'{name}' cannot name a kernel: it is a keyword of C++")
     if name in known:
         raise UsageError(f"gpubench has a variant '{name}' already; choose another name")
     start = _start(op, like)
-    source = folder / op / f"{name}.cu"
+    stem = folder / op / name
     texts = {
-        source: cuda_source(start, name),
-        source.with_suffix(".py"): description(start, name),
+        stem.with_suffix(".cu"): cuda_source(start, name),
+        stem.with_suffix(".py"): description(start, name),
     }
     for path in texts:
         if path.exists() and not force:
             raise UsageError(f"{path} exists; --force overwrites it")
     try:
-        source.parent.mkdir(parents=True, exist_ok=True)
+        stem.parent.mkdir(parents=True, exist_ok=True)
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot write {source}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
     screen = console()
     for path in texts:
         screen.print(str(path), soft_wrap=True)
-    own = f"--kernels {shlex.quote(str(folder))}"
-    asked = "" if op == Sweep().op else f" --op {op}"
+    options = "" if op == Sweep().op else f" --op {op}"
+    options += f" --kernels {shlex.quote(str(folder))}"
     screen.print(
-        f"\n{start.name} under a new name: it compiles, and is right. Change it, then:\n\n"
-        f"  gpubench variants{asked} {own}\n"
-        f"  gpubench sweep{asked} {own} --variants {start.name},{name} --sizes 1000,1024",
+        f"\n{start.name} under a new name: it compiles and is correct. Change it, then:\n\n"
+        f"  gpubench variants{options}\n"
+        f"  gpubench sweep{options} --variants {start.name},{name} --sizes 1000,1024",
         soft_wrap=True,
     )
 
 
 def _start(op: str, like: str | None) -> CudaVariant:
-    """The kernel to begin with: the one named, or the op's plainest."""
-    sources = {n: v for n, v in of_op(op).items() if isinstance(v, CudaVariant)}
-    if like and like not in sources:
-        raise UsageError(f"--like: {unknown('CUDA kernel', like, sources)}")
-    if like and not is_whole(sources[like]):
+    """The kernel to copy: the one named, or else `START`, or the shortest of the operation."""
+    kernels = {v.name: v for v in of_op(op).values() if isinstance(v, CudaVariant)}
+    if like and like not in kernels:
+        raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
+    if like and not is_whole(kernels[like]):
         raise UsageError(f"--like: {like} includes files beside it; start from one that does not")
-    whole = {name: variant for name, variant in sources.items() if is_whole(variant)}
+    if like:
+        return kernels[like]
+    whole = [kernel for kernel in kernels.values() if is_whole(kernel)]
     if not whole:
         raise UsageError(f"--op: {op} has no CUDA kernel to start from")
-    shortest = min(whole, key=lambda name: whole[name].source.stat().st_size)
-    return whole[like or (START if START in whole else shortest)]
+    return min(whole, key=lambda kernel: (kernel.name != START, kernel.source.stat().st_size))
 
 
 def is_whole(variant: CudaVariant) -> bool:
-    """Whether the source stands alone, and so may be copied elsewhere."""
+    """Whether the source includes no file beside it, and so compiles in another directory."""
     return not re.search(r'^\s*#\s*include\s*"', variant.source.read_text("utf-8"), re.MULTILINE)
 
 
 def cuda_source(start: CudaVariant, name: str) -> str:
     """The CUDA C++ of `start` as `name`, under a lesson to fill in."""
     lines = start.source.read_text(encoding="utf-8").splitlines(keepends=True)
-    code = next(n for n, line in enumerate(lines) if not line.startswith("//"))
-    return LESSON.format(name=name, start=start.name) + _renamed("".join(lines[code:]), start, name)
+    first = next(n for n, line in enumerate(lines) if not line.startswith("//"))  # of the code
+    return LESSON.format(name=name, start=start.name) + _renamed(
+        "".join(lines[first:]), start, name
+    )
 
 
 def description(start: CudaVariant, name: str) -> str:
-    """The description of `start` as that of `name`, the step after it, with its idea to fill in."""
+    """The description of `start` as that of `name`, which follows it, with its idea to fill in."""
     text = _renamed(start.path.read_text(encoding="utf-8"), start, name)
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)
@@ -121,8 +124,8 @@ def description(start: CudaVariant, name: str) -> str:
         "idea": f'    idea="what {name} teaches, in a line",\n    after="{start.name}",\n',
         "after": "",
     }
-    fields = [one for one in ast.walk(tree) if isinstance(one, ast.keyword) and one.arg in new]
-    for field in sorted(fields, key=lambda one: one.lineno, reverse=True):
+    fields = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in new]
+    for field in sorted(fields, key=lambda node: node.lineno, reverse=True):
         lines[field.lineno - 1 : field.value.end_lineno] = [new[str(field.arg)]]
     if ast.get_docstring(tree) is not None:
         lines[: tree.body[0].end_lineno] = [f'"""{name}: what it does, in a line."""\n']

@@ -1,11 +1,16 @@
-"""`gpubench generate` and `gpubench run`: operand files, written and computed from."""
+"""`gpubench generate` and `gpubench run`: operand files are written, and computed from.
+
+`run` computes one product of the operands once, verifies it and does not time it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from rich.text import Text
 
+from gpubench.backends import Backend
 from gpubench.backends.cpu import CpuBackend
 from gpubench.commands.operand_files.files import (
     read_operands,
@@ -13,15 +18,24 @@ from gpubench.commands.operand_files.files import (
     write_operands,
     write_result,
 )
-from gpubench.commands.operand_files.single import choose_point, compute
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.measure.executor import open_backend
-from gpubench.measure.operands import make_inputs
-from gpubench.measure.verify import tolerance
-from gpubench.model import OPERATIONS, Problem
+from gpubench.measure.operands import make_inputs, make_reference, verifying_bytes
+from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
+from gpubench.model import (
+    OPERATIONS,
+    Cache,
+    CudaVariant,
+    Point,
+    Problem,
+    Scope,
+    Tile,
+    Timer,
+    Variant,
+)
 from gpubench.output import require_free
 from gpubench.plan.ranges import parse_sizes, parse_tiles
-from gpubench.plan.registry import unknown
+from gpubench.plan.registry import choose, unknown, variants
 from gpubench.view.tables import console
 
 OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_k)
@@ -29,7 +43,7 @@ OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_
 
 
 def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
-    """`gpubench generate`."""
+    """Write a file of random operands, and print its line."""
     shapes = parse_sizes(shape, "atax", "--shape")
     if len(shapes) != 1:
         raise UsageError(f"--shape: one shape such as 320x640 (MxN), not {len(shapes)}")
@@ -53,7 +67,7 @@ def run(
     *,
     force: bool,
 ) -> int:
-    """`gpubench run`: the exit code."""
+    """Compute from an operand file, and write the result if it is right; returns the exit code."""
     if op not in OPS:
         raise UsageError(f"--op: {unknown('operation', op, OPS)}")
     tiles = parse_tiles(tile, "--tile") if tile else (None,)
@@ -73,19 +87,85 @@ def run(
     backend = open_backend(device)
     point = choose_point(backend.device.backend, problem, variant, tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
-    try:
-        computed = compute(backend, point, (a, v))
-    except (CompileError, LaunchError, DoesNotFitError) as error:
-        console(stderr=True).print(Text(f"gpubench: {name}: {error}"), soft_wrap=True)
-        return 1
-    if computed.wrong:
-        message = f"gpubench: {name}: wrong, {computed.wrong}; nothing was written"
-        console(stderr=True).print(Text(message), soft_wrap=True)
-        return 1
-    write_result(output, computed.result, overwrite=force)
     limit = tolerance(problem.dtype)
+    try:
+        result, error = compute(backend, point, (a, v))
+        failure = why_wrong(error, limit)
+        failure = failure and f"wrong, {failure}; nothing was written"
+    except (CompileError, LaunchError, DoesNotFitError) as raised:
+        failure = str(raised)
+    if failure is not None:
+        console(stderr=True).print(Text(f"gpubench: {name}: {failure}"), soft_wrap=True)
+        return 1
+    write_result(output, result, overwrite=force)
     console().print(
-        Text(f"{output}: {name}, relative error {computed.error:.2g} (tolerance {limit:.2g})"),
+        Text(f"{output}: {name}, relative error {error:.2g} (tolerance {limit:.2g})"),
         soft_wrap=True,
     )
     return 0
+
+
+def choose_point(backend: str, problem: Problem, name: str | None, tile: Tile | None) -> Point:
+    """The variant named, or the backend's BLAS, with the tile given, or the first that fits.
+
+    Raises UsageError if the variant cannot take the tile or the problem.
+    """
+    variant = choose(problem.op, backend, [name])[0] if name else _usual_variant(backend, problem)
+    if problem.dtype not in variant.dtypes:
+        raise UsageError(f"{variant.name} has no {problem.dtype}, only {', '.join(variant.dtypes)}")
+    return Point(
+        variant=variant,
+        tile=_fitting_tile(variant, tile, problem),
+        problem=problem,
+        cache=Cache.HOT,
+        scope=Scope.KERNEL,
+        timer=Timer.EVENTS if backend == "cuda" else Timer.HOST,
+    )
+
+
+def compute(
+    backend: Backend, point: Point, inputs: tuple[np.ndarray, ...]
+) -> tuple[np.ndarray, float]:
+    """The result of a point on given operands, and its error as `max_relative_error` of a sweep.
+
+    Raises CompileError, LaunchError or DoesNotFitError.
+    """
+    problem = point.problem
+    needed = backend.bytes_needed(problem, cold=False) + verifying_bytes(problem)
+    free = backend.bytes_free()
+    if needed > free:
+        raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
+    backend.compile([point], lambda _built: None)
+    operands = backend.load(problem, inputs, cold=False)
+    kernel = backend.bind(point, operands)
+    output = operands.output
+    poison(output)
+    backend.run(kernel)
+    reference = make_reference(backend.xp, problem.op, *operands.inputs)
+    error = relative_error(backend.xp, output, reference)
+    return np.asarray(output.get() if hasattr(output, "get") else output), error  # CuPy has get
+
+
+def _usual_variant(backend: str, problem: Problem) -> Variant:
+    """The backend's BLAS on all threads; the first kernel for dtypes that the BLAS lacks."""
+    candidates = [
+        variant
+        for variant in variants()
+        if (variant.op, variant.backend) == (problem.op, backend)
+        and problem.dtype in variant.dtypes
+    ]
+    return min(candidates, key=lambda v: (v.baseline != v.name, getattr(v, "threads", 0) != 0))
+
+
+def _fitting_tile(variant: Variant, asked: Tile | None, problem: Problem) -> Tile | None:
+    if variant.tiles is None:
+        if asked:
+            raise UsageError(f"--tile: {variant.name} has no tile to choose")
+        return None
+    for tile in (asked,) if asked else variant.tiles.default:
+        reason = variant.tiles.refuse(tile)
+        if reason is None and isinstance(variant, CudaVariant):
+            reason = variant.refuse(tile, problem)
+        if reason is None:
+            return tile
+    raise UsageError(f"--tile: {variant.name} {tile} {reason}")

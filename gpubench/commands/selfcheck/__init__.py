@@ -22,6 +22,6 @@ def selfcheck(
 
     Time kernels by events and by CUPTI, and say whether this machine can be trusted.
     """
-    from gpubench.commands.selfcheck.run import run_selfcheck
+    from gpubench.commands.selfcheck.check import run_selfcheck
 
     raise typer.Exit(run_selfcheck(device))

@@ -5,34 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, Variant
+from gpubench.model import OPERATIONS
 from gpubench.plan.registry import of_op, unknown, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.view.tables import console, spans, table
 
 
 def print_variants(op: str | None, backend: str | None, kernels: Path | None = None) -> None:
-    """`gpubench variants`."""
+    """Print the variants of an operation and a backend, by default of all."""
     if op is not None and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if backend not in {None, "cuda", "cpu"}:
-        raise UsageError(f"--device: '{backend}' is no backend; write cuda or cpu")
+        raise UsageError(f"--device: '{backend}' is not a backend; write cuda or cpu")
     found = of_op(op or Sweep().op, kernels).values() if op or kernels else variants()
     shown = [variant for variant in found if variant.backend == (backend or variant.backend)]
     listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
     for variant in shown:
+        tiles = variant.tiles
         listing.add_row(
             variant.op,
             variant.name,
             variant.backend,
             ", ".join(variant.dtypes),
-            _tiles(variant),
+            (tiles.summary or spans([str(tile) for tile in tiles.legal])) if tiles else "",
             variant.idea,
         )
     console().print(listing)
-
-
-def _tiles(variant: Variant) -> str:
-    if not variant.tiles:
-        return ""
-    return variant.tiles.summary or spans([str(tile) for tile in variant.tiles.legal])

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from gpubench.backends import find
 from gpubench.backends.find import find_devices
-from gpubench.commands.deviceinfo import view as module
-from gpubench.commands.deviceinfo.view import as_tables, device_json
+from gpubench.commands.deviceinfo.view import as_tables, device_json, with_ceilings
 from gpubench.errors import DeviceUnavailableError
 from gpubench.model import Device
 
@@ -94,6 +93,6 @@ def test_with_a_gpu_there_are_both(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_devices("cpu") == ([CPU], "")
 
 
-def test_measured_ceilings_join_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "measure_cpu", lambda: {"measured_copy_gbytes_per_s": 12.0})
-    assert module.measured(CPU).facts["measured_copy_gbytes_per_s"] == 12.0
+def test_measured_ceilings_join_the_facts() -> None:
+    cpu = with_ceilings(CPU, lambda: {"measured_copy_gbytes_per_s": 12.0})
+    assert cpu.facts["measured_copy_gbytes_per_s"] == 12.0

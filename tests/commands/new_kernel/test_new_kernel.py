@@ -1,4 +1,4 @@
-"""A pair of files to change into a kernel of one's own."""
+"""The two files of a user's own kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from gpubench.backends.cuda.compile import compile_instance, instance
 from gpubench.commands.new_kernel.run import is_whole, write_pair
 from gpubench.errors import UsageError
-from gpubench.model import CudaVariant, Problem, Tile, Variant
+from gpubench.model import OPERATIONS, CudaVariant, Problem, Tile
 from gpubench.plan.registry import choose, of_op, variants
 
 SOURCES = [variant for variant in variants() if isinstance(variant, CudaVariant)]
@@ -66,18 +66,30 @@ def test_the_lesson_and_the_idea_are_left_to_fill_in(tmp_path: Path) -> None:
     assert mine.path.read_text().startswith('"""mine: what it does, in a line."""\n')
 
 
-@pytest.mark.parametrize("start", SOURCES, ids=lambda one: f"{one.op}-{one.name}")
-def test_every_kernel_that_stands_alone_may_be_the_start(tmp_path: Path, start: Variant) -> None:
-    assert isinstance(start, CudaVariant)
-    if not is_whole(start):
-        assert "includes files beside it" in refusal(tmp_path, op=start.op, like=start.name)
-        return
-    write_pair("mine", start.op, start.name, tmp_path, force=False)
-    mine = of_op(start.op, tmp_path)["mine"]
-    assert isinstance(mine, CudaVariant)
-    assert code_of(mine) == code_of(start)
-    assert (mine.dtypes, mine.tiles.default) == (start.dtypes, start.tiles.default)
-    assert (mine.after, mine.idea) == (start.name, "what mine teaches, in a line")
+def test_every_kernel_that_includes_no_file_beside_it_may_be_the_start(tmp_path: Path) -> None:
+    for start in SOURCES:
+        if not is_whole(start):
+            assert "includes files beside it" in refusal(tmp_path, op=start.op, like=start.name)
+            continue
+        folder = tmp_path / start.op / start.name
+        write_pair("mine", start.op, start.name, folder, force=False)
+        mine = of_op(start.op, folder)["mine"]
+        assert isinstance(mine, CudaVariant)
+        assert code_of(mine) == code_of(start)
+        assert (mine.dtypes, mine.tiles.default) == (start.dtypes, start.tiles.default)
+        assert (mine.after, mine.idea) == (start.name, "what mine teaches, in a line")
+
+
+def test_without_a_start_the_shortest_kernel_of_the_operation_is_taken(tmp_path: Path) -> None:
+    for op in OPERATIONS:
+        whole = [kernel for kernel in SOURCES if kernel.op == op and is_whole(kernel)]
+        if not whole:
+            assert "has no CUDA kernel to start from" in refusal(tmp_path, op=op)
+            continue
+        write_pair("mine", op, None, tmp_path, force=False)
+        shortest = min(whole, key=lambda kernel: kernel.source.stat().st_size)
+        after = of_op(op, tmp_path)["mine"].after
+        assert after == ("naive" if op == "gemm" else shortest.name)
 
 
 def test_the_next_commands_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,28 +110,28 @@ def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
     assert "mine" in of_op("gemm", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "Mine", "2nd", "a-b", "../mine", "a b", "mine.cu", "_x"])
-def test_a_name_that_is_no_identifier_is_refused(tmp_path: Path, name: str) -> None:
-    assert "cannot name a kernel, which is lower-case letters" in refusal(tmp_path, name)
+def test_a_name_that_is_not_an_identifier_is_refused(tmp_path: Path) -> None:
+    for name in ("", "Mine", "2nd", "a-b", "../mine", "a b", "mine.cu", "_x"):
+        assert "cannot name a kernel, which is lower-case letters" in refusal(tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["double", "template", "xor"])
-def test_a_word_of_cpp_is_refused(tmp_path: Path, name: str) -> None:
-    assert "a word of C++" in refusal(tmp_path, name)
+def test_a_keyword_of_cpp_is_refused(tmp_path: Path) -> None:
+    for name in ("double", "template", "xor"):
+        assert "a keyword of C++" in refusal(tmp_path, name)
 
 
-def test_a_name_of_ours_is_refused(tmp_path: Path) -> None:
+def test_the_name_of_a_packaged_kernel_is_refused(tmp_path: Path) -> None:
     assert "already" in refusal(tmp_path, "cublas")
 
 
-def test_a_start_that_is_not_there_or_no_source_gives_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_start_or_operation_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
     assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
     assert "did you mean 'gemv_t'" in refusal(tmp_path, op="gemv_x")
 
 
-def test_a_source_that_includes_its_neighbours_does_not_stand_alone(tmp_path: Path) -> None:
+def test_a_source_that_includes_a_file_beside_it_is_not_whole(tmp_path: Path) -> None:
     mine = written(tmp_path)
     assert is_whole(mine)
     for line in ("#include <mma.h>", '// #include "tile.cuh"'):
@@ -129,6 +141,6 @@ def test_a_source_that_includes_its_neighbours_does_not_stand_alone(tmp_path: Pa
     assert not is_whole(mine)
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot write" in refusal(tmp_path / "file")

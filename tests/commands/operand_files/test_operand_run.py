@@ -1,4 +1,4 @@
-"""One product of given operands."""
+"""One product of given operands: chosen, computed, verified."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from fakes import FakeBackend, point, variant
 
-from gpubench.commands.operand_files.single import choose_point, compute
+from gpubench.commands.operand_files.run import choose_point, compute
 from gpubench.errors import DoesNotFitError, UsageError
+from gpubench.measure.verify import tolerance, why_wrong
 from gpubench.model import Problem, Tile
 
 
@@ -15,20 +16,15 @@ def problem(n: int = 16_384, dtype: str = "float32") -> Problem:
     return Problem(op="atax", m=3, n=n, dtype=dtype)
 
 
-@pytest.mark.parametrize(
-    ("backend", "dtype", "name"),
-    [
+def test_without_a_name_the_blas_is_taken_or_the_first_kernel() -> None:
+    for backend, dtype, name in (
         ("cpu", "float32", "cpu_blas_parallel"),
         ("cpu", "float64", "cpu_blas_parallel"),
         ("cpu", "int32", "cpu_fused"),
         ("cuda", "float64", "cublas"),
         ("cuda", "int32", "atax_fused"),
-    ],
-)
-def test_without_a_name_the_blas_is_taken_or_the_first_kernel(
-    backend: str, dtype: str, name: str
-) -> None:
-    assert choose_point(backend, problem(dtype=dtype), None, None).variant.name == name
+    ):
+        assert choose_point(backend, problem(dtype=dtype), None, None).variant.name == name
 
 
 def test_without_a_tile_the_first_that_fits_the_problem_is_taken() -> None:
@@ -37,38 +33,35 @@ def test_without_a_tile_the_first_that_fits_the_problem_is_taken() -> None:
     assert choose_point("cuda", problem(), "atax_staged", Tile((64, 3))).tile == Tile((64, 3))
 
 
-@pytest.mark.parametrize(
-    ("name", "tile", "dtype", "reason"),
-    [
+def test_what_cannot_run_is_refused() -> None:
+    for name, tile, dtype, reason in (
         ("nothing", None, "float32", "unknown variant 'nothing'"),
         ("cublas", None, "int32", "cublas has no int32"),
         ("cublas", Tile((16,)), "float32", "cublas has no tile to choose"),
         ("atax_staged", Tile((48, 3)), "float32", "--tile: atax_staged 48x3 takes threads"),
         ("atax_fused", Tile((512, 1, 1)), "float32", "holds rows of up to 2048 elements"),
         ("cpu_naive", None, "float32", "runs on cpu"),
-    ],
-)
-def test_what_cannot_run_is_refused(name: str, tile: Tile | None, dtype: str, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        choose_point("cuda", problem(dtype=dtype), name, tile)
+    ):
+        with pytest.raises(UsageError, match=reason):
+            choose_point("cuda", problem(dtype=dtype), name, tile)
 
 
 A, B = np.ones((64, 32), np.float32), np.ones((32, 48), np.float32)
 
 
 def test_a_result_comes_with_its_error() -> None:
-    computed = compute(FakeBackend(10.0), point(), (A, B))
-    assert computed.result.tolist() == (A @ B).tolist()
-    assert (computed.error, computed.wrong) == (0.0, None)
+    result, error = compute(FakeBackend(10.0), point(), (A, B))
+    assert result.tolist() == (A @ B).tolist()
+    assert error == 0.0
 
 
-def test_a_wrong_result_says_why() -> None:
+def test_a_wrong_result_has_an_error_above_the_tolerance() -> None:
     def off(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
         np.matmul(a, b, out=c)
         c[3, 3] += 1
 
-    computed = compute(FakeBackend(10.0), point(variant(off)), (A, B))
-    assert "relative error" in (computed.wrong or "")
+    _, error = compute(FakeBackend(10.0), point(variant(off)), (A, B))
+    assert "relative error" in (why_wrong(error, tolerance("float32")) or "")
 
 
 def test_too_little_memory_is_seen_before_anything_is_loaded() -> None:
