@@ -16,7 +16,7 @@ from gpubench.hardware.occupancy import (
     registers_allowed,
     waves,
 )
-from gpubench.hardware.peaks import OPERATIONS_PER_CLOCK
+from gpubench.hardware.peaks import CORES, find_peak
 from gpubench.hardware.roofline import Roofline, roofline
 from gpubench.model import ITEM_BYTES, CudaVariant, Device, Gpu, Launch, Problem, Resources, Tile
 
@@ -185,8 +185,8 @@ def _issue_bound(
     capability = device.compute_capability
     if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
         return None
-    per_clock = OPERATIONS_PER_CLOCK[dtype, "cores"].get(capability)
-    if not per_clock or not roof or not roof.cores_share:
+    cores = find_peak(device, dtype, CORES)
+    if not cores or not cores.operations_per_clock or not roof or not roof.cores_share:
         return None
-    lanes = per_clock / 2
+    lanes = cores.operations_per_clock / 2
     return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share
