@@ -57,19 +57,20 @@ def explain(
 
     Why a kernel is as fast as it is: registers, occupancy, waves, roofline, inner loop.
     """
-    from gpubench.commands.explain.run import Question, run_explain
+    from gpubench.commands.explain.run import run_explain
 
-    question = Question(
-        variant=variant,
-        op=op,
-        kernels=kernels,
+    code = run_explain(
+        variant,
         tile=tile,
         size=size,
         dtype=dtype,
         arch=arch,
         device=device,
+        op=op,
+        kernels=kernels,
         every=every,
         csv=csv,
         measure=measure,
+        as_json=as_json,
     )
-    raise typer.Exit(run_explain(question, as_json=as_json))
+    raise typer.Exit(code)
