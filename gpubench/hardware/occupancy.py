@@ -44,8 +44,7 @@ class Limits:
 
     shared_bytes: int
     """Shared memory at the largest carveout, which the driver chooses where occupancy needs it and
-    the kernel does not ask otherwise.
-    """
+    the kernel does not ask otherwise."""
 
     block_shared_bytes: int
     """Largest shared memory of one block (opt-in)."""
