@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -109,13 +109,13 @@ def _find_kernel(name: str, op: str | None, kernels: Path | None) -> CudaVariant
     return kernel
 
 
-def _read_options(kernel: CudaVariant, options: dict[str, object], *, every: bool) -> Sweep:
+def _read_options(kernel: CudaVariant, options: Mapping[str, object], *, every: bool) -> Sweep:
     """The options as a sweep of this kernel with one size, one dtype and the tiles to explain.
 
     These are by default the kernel's own; at least one of them is legal.
     """
     try:
-        sweep = read_sweep(options | {"op": kernel.op, "variants": kernel.name})
+        sweep = read_sweep({**options, "op": kernel.op, "variants": kernel.name})
     except UsageError as error:
         raise UsageError(re.sub("^--(size|tile|dtype)s:", r"--\1:", str(error))) from error
     for flag, values in (("--size", sweep.sizes), ("--dtype", sweep.dtypes)):

@@ -236,12 +236,12 @@ def test_a_users_own_kernel_is_explained(
     for kind in (".py", ".cu"):
         text = (folder / f"shared_tile{kind}").read_text(encoding="utf-8")
         (tmp_path / f"mine{kind}").write_text(text.replace("shared_tile", "mine"), encoding="utf-8")
-    out, _ = printed(capsys, "mine", tile="16", kernels=str(tmp_path))
+    out, _ = printed(capsys, "mine", tile="16", kernels=tmp_path)
     assert "mine 16 at 1024 float32" in out
     (tmp_path / "mine.py").write_text(
         (tmp_path / "mine.py").read_text(encoding="utf-8").replace("edge = tile.edge", "1 / 0")
     )
-    assert "mine.py, line" in refusal("mine", tile="16", kernels=str(tmp_path))
+    assert "mine.py, line" in refusal("mine", tile="16", kernels=tmp_path)
 
 
 # ---- JSON
@@ -348,7 +348,7 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("naive", {"device": "cpu"}, ("explain is about GPUs",)),
         ("naive", {"device": "cuda"}, ("no driver", "--arch sm_90 explains without")),
         ("naive", {"measure": True}, ("no driver", "--arch sm_90 explains without")),
-        ("naive", {"device": "gpu"}, ("--device: 'gpu' is no device",)),
+        ("naive", {"device": "gpu"}, ("--device: 'gpu' is not a device",)),
     ]
     for variant, asked, pieces in cases:
         message = refusal(variant, **asked)
