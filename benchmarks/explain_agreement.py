@@ -2,14 +2,14 @@
 
     python benchmarks/explain_agreement.py
 
-Compiles every launch of every CUDA variant × legal tile × dtype for the GPU that is here, in as
-many threads as there are CPUs (what is in the cache is not compiled again). What `explain` says of
-each is held against what the driver says of the loaded kernel: registers, local and static shared
-bytes against the attributes of the function (CuPy's `num_regs` and kin), and occupancy against
-`cuOccupancyMaxActiveBlocksPerMultiprocessor`, with the launch's own threads and dynamic shared
-memory. Exits 1 if anything differs or fails.
+Compiles every launch of every CUDA variant × legal tile × dtype for this machine's GPU, in as many
+threads as there are CPUs (what is in the cache is not compiled again). Compares what `explain` says
+of each with what the driver says of the loaded kernel: registers, local and static shared bytes
+with the attributes of the function, occupancy with `cuOccupancyMaxActiveBlocksPerMultiprocessor`,
+given the launch's threads and dynamic shared memory. Exits 1 if anything differs or fails.
 
-`--largest-edge 32` leaves out single-edge tiles beyond it: register_tile's take minutes to compile.
+`--largest-edge 32` leaves out larger single-edge tiles: those of register_tile take minutes to
+compile.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def build(case: Case, architecture: str) -> Compiled | str:
 def differences(
     case: Case, compiled: Compiled, capability: tuple[int, int]
 ) -> Iterator[tuple[str, int, int]]:
-    """Figure, as `explain` has it, as the driver has it; where the two differ."""
+    """Name, explain's figure and the driver's, of each figure that differs."""
     launch = case.launch
     function = load_function(compiled)
     allow_shared_memory(function, launch)
@@ -107,9 +107,9 @@ def differences(
             ),
         ),
     }
-    for name, (ours, theirs) in pairs.items():
-        if ours != theirs:
-            yield name, ours, theirs
+    for name, (explained, reported) in pairs.items():
+        if explained != reported:
+            yield name, explained, reported
 
 
 def main() -> int:
@@ -121,14 +121,14 @@ def main() -> int:
     cupy.cuda.Device(0).synchronize()  # makes the context that kernels are loaded into
     capability = device.compute_capability or (0, 0)
     architecture = "sm_{}{}".format(*capability)
-    chosen = cases(device, largest_edge)
-    print(f"{device.name}, {architecture}: {len(chosen)} kernels", flush=True)
-    began = time.perf_counter()
-    # The slowest to compile, the largest tiles, stand last: they begin.
-    order = sorted(chosen, key=lambda case: case.tile, reverse=True)
+    selected = cases(device, largest_edge)
+    print(f"{device.name}, {architecture}: {len(selected)} kernels", flush=True)
+    started = time.perf_counter()
+    # The slowest to compile, the largest tiles, come first.
+    order = sorted(selected, key=lambda case: case.tile, reverse=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         built = list(pool.map(lambda case: build(case, architecture), order))
-    print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"compiled in {time.perf_counter() - started:.0f} s", flush=True)
 
     different = failed = 0
     for case, compiled in zip(order, built, strict=True):
@@ -136,10 +136,10 @@ def main() -> int:
             failed += 1
             print(f"{case.label}: {compiled}")
             continue
-        for name, ours, theirs in differences(case, compiled, capability):
+        for name, explained, reported in differences(case, compiled, capability):
             different += 1
-            print(f"{case.label}: {name}: explain {ours}, driver {theirs}")
-    print(f"kernels compared: {len(chosen) - failed}; not compiled: {failed}")
+            print(f"{case.label}: {name}: explain {explained}, driver {reported}")
+    print(f"kernels compared: {len(selected) - failed}; not compiled: {failed}")
     print(f"differences: {different or 'none'}")
     return 1 if different or failed else 0
 

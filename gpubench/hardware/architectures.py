@@ -1,9 +1,9 @@
-"""A GPU for each architecture, for when none is here: how many multiprocessors, how fast. Pure.
+"""An example GPU of each architecture, for machines without one. Pure.
 
-Occupancy follows from the compute capability; waves and the roofline need a product. These are
-named wherever their figures are shown. Figures are from NVIDIA's datasheets and architecture white
-papers; a clock that they do not give is None, and an architecture without a product in them is not
-listed.
+Occupancy follows from the compute capability; waves and the roofline need a product: its
+multiprocessors, clock and bandwidth. The product is named wherever its figures are shown. They are
+from NVIDIA's datasheets and architecture white papers; a clock that these do not give is None, and
+an architecture without a published product is not listed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from gpubench.model import Device
 
 DEFAULT = "sm_90"
-"""Explained where no architecture is named and no GPU is here."""
+"""What is explained without an architecture on the command line and without a GPU."""
 
 
 def _gpu(
@@ -56,11 +56,11 @@ def capability(architecture: str) -> tuple[int, int]:
     """`sm_90` and `sm_90a` are (9, 0), `sm_121` is (12, 1); ValueError for anything else."""
     match = re.fullmatch(r"sm_(\d{1,2})(\d)[af]?", architecture, re.ASCII)
     if not match:
-        raise ValueError(f"'{architecture}' is no architecture; write sm_90")
+        raise ValueError(f"'{architecture}' is not an architecture; write sm_90")
     return int(match[1]), int(match[2])
 
 
 def example(architecture: str) -> Device:
-    """The GPU that stands for an architecture; one without name and figures if none is listed."""
-    of = capability(architecture)
-    return EXAMPLES.get(of) or Device(backend="cuda", name="", compute_capability=of)
+    """The example GPU of an architecture; a device without name and figures if none is listed."""
+    number = capability(architecture)
+    return EXAMPLES.get(number) or Device(backend="cuda", name="", compute_capability=number)

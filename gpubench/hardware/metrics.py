@@ -26,7 +26,7 @@ def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
     `reuse` is the rows×columns of C that share their loads: for each of K steps they take
     rows + columns loads and make 2·rows·columns operations, and store each element once (Kirk and
     Hwu, Programming Massively Parallel Processors). 1 for a kernel without tiling, T for T×T. A
-    vector is a matrix of one column: so many elements of the result share a load of x.
+    vector is a matrix of one column: `rows` elements of the result share a load of x.
     """
     rows, columns = reuse
     accesses = problem.terms * (rows + columns) + rows * columns

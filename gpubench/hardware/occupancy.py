@@ -1,9 +1,9 @@
 """Occupancy: how many blocks a multiprocessor holds at once, and what limits that. Pure.
 
 The limits are those of the CUDA Programming Guide, "Technical Specifications per Compute
-Capability"; the units in which registers and shared memory are handed out, and how warps share the
+Capability"; the units in which registers and shared memory are allocated, and how warps share the
 four partitions of the register file, are those of `cuda_occupancy.h` in the CUDA toolkit. The
-answer is that of `cuOccupancyMaxActiveBlocksPerMultiprocessor`.
+result equals that of `cuOccupancyMaxActiveBlocksPerMultiprocessor`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MAX_REGISTERS = 255
 """Registers a thread may have, in every capability from 3.5 on."""
 
 REGISTER_UNIT = 256
-"""Registers are handed out to warps in these steps (`cuda_occupancy.h`)."""
+"""Registers are allocated to warps in multiples of this (`cuda_occupancy.h`)."""
 
 MAX_PARTITIONS = 4
-"""Parts of the register file, each with warps of its own."""
+"""Parts of the register file, each with its own warps."""
 
 KIB = 1024
 
@@ -43,19 +43,17 @@ class Limits:
     """Resident blocks."""
 
     shared_bytes: int
-    """Shared memory, with the cache that shares its array as small as it can be.
-
-    That is the driver's choice for a kernel which does not ask otherwise, where occupancy needs it.
-    """
+    """Shared memory at the largest carveout, which the driver chooses where occupancy needs it and
+    the kernel does not ask otherwise."""
 
     block_shared_bytes: int
-    """Shared memory of one block, where it asks for all it can get."""
+    """Largest shared memory of one block (opt-in)."""
 
     reserved_bytes: int = 1 * KIB
-    """Shared memory that the driver takes of each block, from capability 8.0 on."""
+    """Shared memory that the driver reserves in each block, from capability 8.0 on."""
 
     shared_unit: int = 128
-    """Shared memory is handed out in these steps; before capability 8.0 they are 256 bytes."""
+    """Shared memory is allocated in multiples of this; 256 bytes before capability 8.0."""
 
     registers: int = 64 * KIB
     block_registers: int = 64 * KIB
@@ -75,7 +73,7 @@ def _before_8(warps: int, blocks: int, shared_kib: int, block_shared_kib: int) -
 
 
 def _from_8(warps: int, blocks: int, shared_kib: int) -> Limits:
-    """From capability 8.0 on a block can have all but the kibibyte that the driver takes."""
+    """From capability 8.0 on a block can have all but the KiB that the driver reserves."""
     return Limits(
         warps=warps,
         blocks=blocks,
@@ -106,7 +104,7 @@ LIMITS: dict[Capability, Limits] = {
     (12, 0): _from_8(48, 24, 100),
     (12, 1): _from_8(48, 24, 100),
 }
-"""By compute capability. One that is not listed has no occupancy: never a guess."""
+"""By compute capability. A capability that is not listed has no occupancy: never a guess."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +112,7 @@ class Occupancy:
     """What a multiprocessor holds of a kernel at once."""
 
     fraction: float
-    """Resident warps over the most there can be, 0 to 1."""
+    """Resident warps over the maximum, 0 to 1."""
 
     blocks: int
     """Resident blocks; 0 if the kernel cannot be launched at all."""
@@ -124,10 +122,10 @@ class Occupancy:
 
     max_warps: int
     limited_by: tuple[str, ...]
-    """The resources that allow no block more: `warps`, `blocks`, `registers`, `shared memory`."""
+    """What allows no further block: `warps`, `blocks`, `registers`, `shared memory`."""
 
     blocks_by: dict[str, int]
-    """How many blocks each resource alone would allow; one that is not used is left out."""
+    """How many blocks each resource alone would allow; unused resources are left out."""
 
 
 def occupancy(
@@ -158,38 +156,42 @@ def occupancy(
 
 
 def registers_allowed(capability: Capability, threads_per_block: int) -> int:
-    """The registers a thread can have so that one block fits: 255, or 64 with 1024 threads."""
+    """The most registers of a thread with which one block fits: 255, or 64 with 1024 threads."""
     limits = LIMITS[capability]
-    warps = _up(-(-threads_per_block // WARP), MAX_PARTITIONS)
-    a_warp = limits.block_registers // warps // REGISTER_UNIT * REGISTER_UNIT
-    return min(MAX_REGISTERS, a_warp // WARP)
+    warps = _round_up(-(-threads_per_block // WARP), MAX_PARTITIONS)
+    per_warp = limits.block_registers // warps // REGISTER_UNIT * REGISTER_UNIT
+    return min(MAX_REGISTERS, per_warp // WARP)
 
 
 def _by_registers(limits: Limits, registers: int, block_warps: int) -> int:
-    """Each warp's registers lie in one partition, and a block's warps are dealt to all of them."""
-    a_warp = _up(registers * WARP, REGISTER_UNIT)
+    """Each warp's registers lie in one partition; a block's warps are spread over all of them."""
+    per_warp = _round_up(registers * WARP, REGISTER_UNIT)
     # CUDA refuses on capability 6.0, with its two partitions, what four of 6.1 could not hold.
     partitions = {limits.partitions, MAX_PARTITIONS}
-    if any(a_warp * _up(block_warps, count) > limits.block_registers for count in partitions):
+    if any(
+        per_warp * _round_up(block_warps, count) > limits.block_registers for count in partitions
+    ):
         return 0
-    blocks = [limits.registers // count // a_warp * count // block_warps for count in partitions]
+    blocks = [limits.registers // count // per_warp * count // block_warps for count in partitions]
     return max(blocks) if min(blocks) else 0
 
 
 def _by_shared_memory(limits: Limits, shared_bytes: int) -> int:
     if shared_bytes > limits.block_shared_bytes:
         return 0
-    return limits.shared_bytes // _up(shared_bytes + limits.reserved_bytes, limits.shared_unit)
+    return limits.shared_bytes // _round_up(
+        shared_bytes + limits.reserved_bytes, limits.shared_unit
+    )
 
 
-def _up(number: int, unit: int) -> int:
+def _round_up(number: int, unit: int) -> int:
     """The next multiple of `unit`."""
     return -(-number // unit) * unit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Waves:
-    """How a grid fills a GPU: a wave is as many blocks as all its multiprocessors hold at once."""
+    """How a grid fills a GPU. A wave is as many blocks as all multiprocessors hold at once."""
 
     blocks: int
     """In the grid."""
@@ -207,15 +209,15 @@ class Waves:
 
 
 def waves(blocks: int, multiprocessors: int, resident: Occupancy) -> Waves | None:
-    """The waves of a grid; None where the multiprocessors are not known or hold no block."""
-    a_wave = multiprocessors * resident.blocks
-    if not a_wave:
+    """The waves of a grid; None where the GPU is not known or holds no block."""
+    blocks_per_wave = multiprocessors * resident.blocks
+    if not blocks_per_wave:
         return None
     return Waves(
         blocks=blocks,
         multiprocessors=multiprocessors,
-        blocks_per_wave=a_wave,
-        waves=blocks / a_wave,
-        tail_blocks=blocks % a_wave,
+        blocks_per_wave=blocks_per_wave,
+        waves=blocks / blocks_per_wave,
+        tail_blocks=blocks % blocks_per_wave,
         idle_multiprocessors=max(0, multiprocessors - blocks),
     )

@@ -1,9 +1,7 @@
-"""Theoretical peaks: multiprocessors × operations per clock per multiprocessor × clock.
+"""Theoretical peaks: multiprocessors × operations per clock of a multiprocessor × clock.
 
-Operations per clock per multiprocessor are from the CUDA C++ Programming Guide ("Arithmetic
-Instructions", results per clock per multiprocessor; a multiply-add counts as two operations) and,
-for tensor cores, from NVIDIA's architecture white papers (dense). A capability that is not listed
-has no peak: never a guess.
+`RATES` is the one table; a further precision is a row there. A capability that is not listed has no
+peak: never a guess.
 """
 
 from __future__ import annotations
@@ -12,10 +10,30 @@ from dataclasses import dataclass
 
 from gpubench.model import Device
 
-GUIDE = "CUDA C++ Programming Guide, arithmetic instructions"
-WHITE_PAPER = "NVIDIA architecture white papers, dense"
-
 Capability = tuple[int, int]
+
+CORES, TENSOR_CORES = "cores", "tensor cores"
+
+SOURCES = {
+    CORES: "CUDA C++ Programming Guide, arithmetic instructions",
+    TENSOR_CORES: "NVIDIA architecture white papers, dense",
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a multiprocessor computes per clock in one arithmetic on one kind of unit."""
+
+    arithmetic: str
+    """A dtype, or tf32. Sums are in float32 for tf32 and narrower floats, in int32 for int8."""
+
+    unit: str
+    operations_per_clock: dict[Capability, int]
+    """By compute capability; a multiply-add counts as two operations."""
+
+    geforce_halves: bool = False
+    """GeForce products reach half of it: their tensor cores add in float32 at half the rate of the
+    professional products of the same capability (RTX 3090 and A40, RTX 4090 and L40S)."""
 
 
 def _lanes(table: dict[Capability, int]) -> dict[Capability, int]:
@@ -23,53 +41,76 @@ def _lanes(table: dict[Capability, int]) -> dict[Capability, int]:
     return {capability: 2 * lanes for capability, lanes in table.items()}
 
 
-_ALL_3 = ((3, 0), (3, 2), (3, 5), (3, 7))
-_ALL_5 = ((5, 0), (5, 2), (5, 3))
-_ALL_8_CONSUMER = ((8, 6), (8, 7), (8, 9))
-_FROM_10 = ((10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
+_CAPABILITIES_3 = ((3, 0), (3, 2), (3, 5), (3, 7))
+_CAPABILITIES_5 = ((5, 0), (5, 2), (5, 3))
+_64_LANES = ((6, 0), (7, 0), (7, 2), (7, 5), (8, 0))
+_128_LANES = (
+    *_CAPABILITIES_5,
+    *((6, 1), (6, 2), (8, 6), (8, 7), (8, 9), (9, 0)),
+    *((10, 0), (10, 3), (11, 0), (12, 0), (12, 1)),
+)
+_64_INT_LANES = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
+_BITS_16 = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (12, 0): 1024}
+"""16-bit floats on tensor cores."""
 
-OPERATIONS_PER_CLOCK: dict[tuple[str, str], dict[Capability, int]] = {
-    ("float32", "cores"): _lanes(
-        {(1, 0): 8, (1, 1): 8, (1, 2): 8, (1, 3): 8, (2, 0): 32, (2, 1): 48}
-        | dict.fromkeys(_ALL_3, 192)
-        | dict.fromkeys(_ALL_5, 128)
-        | {(6, 0): 64, (6, 1): 128, (6, 2): 128, (7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}
-        | dict.fromkeys(_ALL_8_CONSUMER, 128)
-        | {(9, 0): 128}
-        | dict.fromkeys(_FROM_10, 128)
+RATES = (
+    Rate(
+        "float32",
+        CORES,
+        _lanes(
+            {(1, 0): 8, (1, 1): 8, (1, 2): 8, (1, 3): 8, (2, 0): 32, (2, 1): 48}
+            | dict.fromkeys(_CAPABILITIES_3, 192)
+            | dict.fromkeys(_64_LANES, 64)
+            | dict.fromkeys(_128_LANES, 128)
+        ),
     ),
-    ("float64", "cores"): _lanes(
-        {(2, 0): 16, (3, 5): 64}
-        | dict.fromkeys(_ALL_5, 4)
-        | {(6, 0): 32, (6, 1): 4, (7, 0): 32, (7, 5): 2, (8, 0): 32, (8, 6): 2, (8, 9): 2}
-        | {(9, 0): 64, (10, 0): 64, (12, 0): 2}
+    Rate(
+        "float64",
+        CORES,
+        _lanes(
+            {(2, 0): 16, (3, 5): 64}
+            | dict.fromkeys(_CAPABILITIES_5, 4)
+            | {(6, 0): 32, (6, 1): 4, (7, 0): 32, (7, 5): 2, (8, 0): 32, (8, 6): 2, (8, 9): 2}
+            | {(9, 0): 64, (10, 0): 64, (12, 0): 2}
+        ),
     ),
-    ("int32", "cores"): _lanes(
-        dict.fromkeys(_ALL_3, 32)
-        | {(7, 0): 64, (7, 5): 64, (8, 0): 64, (8, 6): 64, (8, 9): 64}
-        | {(9, 0): 64, (10, 0): 64, (12, 0): 64}
+    Rate(
+        "int32",
+        CORES,
+        _lanes(dict.fromkeys(_CAPABILITIES_3, 32) | dict.fromkeys(_64_INT_LANES, 64)),
     ),
-    ("float64", "tensor cores"): {(8, 0): 128, (9, 0): 256, (10, 0): 128},
-    ("tf32", "tensor cores"): {(8, 0): 1024, (9, 0): 2048, (10, 0): 4096},
-    ("float16", "tensor cores"): {
-        (7, 0): 1024,
-        (7, 5): 1024,
-        (8, 0): 2048,
-        (8, 6): 1024,
-        (9, 0): 4096,
-        (10, 0): 8192,
-    },
-    ("bfloat16", "tensor cores"): {(8, 0): 2048, (8, 6): 1024, (9, 0): 4096, (10, 0): 8192},
-    ("int8", "tensor cores"): {(8, 0): 4096, (9, 0): 8192},
-    ("float8", "tensor cores"): {(9, 0): 8192},
-}
-"""By arithmetic and unit, then by compute capability."""
+    Rate("float64", TENSOR_CORES, {(8, 0): 128, (9, 0): 256, (10, 0): 128}),
+    Rate(
+        "tf32",
+        TENSOR_CORES,
+        {(8, 0): 1024, (8, 6): 512, (8, 9): 512, (9, 0): 2048, (10, 0): 4096, (12, 0): 512},
+        geforce_halves=True,
+    ),
+    Rate("float16", TENSOR_CORES, {(7, 0): 1024, (7, 5): 1024} | _BITS_16, geforce_halves=True),
+    Rate("bfloat16", TENSOR_CORES, _BITS_16, geforce_halves=True),
+    Rate(
+        "int8",
+        TENSOR_CORES,
+        {(7, 5): 2048, (8, 0): 4096, (8, 6): 2048, (8, 9): 2048}
+        | {(9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
+    ),
+    Rate(
+        "float8",
+        TENSOR_CORES,
+        {(8, 9): 2048, (9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
+        geforce_halves=True,
+    ),
+)
+"""One row for each arithmetic and unit. Sources: `SOURCES`, by unit."""
 
-DATASHEET_CLOCK_MHZ = {
-    ((9, 0), arithmetic): 1830.0 for arithmetic in ("tf32", "float16", "bfloat16", "int8", "float8")
-}
-"""Where the datasheet's figure uses a lower clock than the highest: GH100's tensor cores (but not
-in float64, whose 66.9 TFLOP/s are at 1980 MHz)."""
+TENSOR_CLOCKS_MHZ = {(9, 0): {"H100 PCIe": 1620.0, "": 1830.0}, (10, 0): {"": 1856.0}}
+"""The clock of the datasheets' tensor core figures where it is below the highest, by capability and
+part of the product's name: the lowest that fits.
+
+GH100's stand in NVIDIA's H100 white paper. B200's follows from the HGX B200 datasheet: 2,250
+TFLOP/s a GPU in 16 bits, over 148 multiprocessors × 8192 operations. Float64 on tensor cores is at
+the highest clock, as the cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1965 for B200.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,29 +122,38 @@ class Peak:
     gflops: float | None
     """None: not known for this device."""
 
+    operations_per_clock: int | None
+    """Of one multiprocessor; None: not listed."""
+
+    clock_mhz: float | None
+    """The clock that it is the rate at; None: not known."""
+
     derivation: str
     """The multiplication with its source, or why there is none."""
 
 
-def peaks(device: Device) -> list[Peak]:
-    """Every peak of a device, the unknown ones with their reason."""
-    return [_peak(device, arithmetic, unit) for arithmetic, unit in OPERATIONS_PER_CLOCK]
+def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:
+    """Every peak of a device, the unknown ones with their reason.
+
+    At `clock_mhz`, by default the clock of the datasheet's figures.
+    """
+    return [_peak(device, rate, clock_mhz) for rate in RATES]
+
+
+def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
+    """The peak of one kind of unit; None if the table has no such row."""
+    found = (peak for peak in peaks(device) if (peak.arithmetic, peak.unit) == (arithmetic, unit))
+    return next(found, None)
 
 
 def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
-    """The peak a product in `dtype` is held against: the fastest unit that computes in it exactly.
+    """What a product's rate is a percentage of: the fastest unit that computes exactly in `dtype`.
 
-    At `clock_mhz`, by default the unit's nominal clock. For float64 that is the tensor cores where
-    they have float64; float32 has only the cores (TF32 is another arithmetic).
+    For float64 that is the tensor cores where they have float64; float32 has only the cores (TF32
+    is another arithmetic). At `clock_mhz`, by default the clock of the datasheet's figures.
     """
-    rates = [
-        peak.gflops
-        for unit in ("cores", "tensor cores")
-        if (dtype, unit) in OPERATIONS_PER_CLOCK
-        for peak in (_peak(device, dtype, unit, clock_mhz),)
-        if peak.gflops is not None
-    ]
-    return max(rates, default=None)
+    found = [peak.gflops for peak in peaks(device, clock_mhz) if peak.arithmetic == dtype]
+    return max(filter(None, found), default=None)
 
 
 def ridge_flop_per_byte(device: Device, dtype: str) -> float | None:
@@ -113,28 +163,42 @@ def ridge_flop_per_byte(device: Device, dtype: str) -> float | None:
     return peak / bandwidth if peak and bandwidth else None
 
 
-def _peak(device: Device, arithmetic: str, unit: str, clock_mhz: float | None = None) -> Peak:
+def _peak(device: Device, rate: Rate, clock_mhz: float | None) -> Peak:
     capability = device.compute_capability
+    per_clock = rate.operations_per_clock.get(capability) if capability else None
+    if per_clock and rate.geforce_halves and "GeForce" in device.name:
+        per_clock //= 2
+    datasheet_mhz = _datasheet_clock_mhz(device, rate)
+    mhz = clock_mhz or datasheet_mhz
+    gflops = device.multiprocessors * per_clock * mhz / 1e3 if per_clock and mhz else None
     if capability is None:
-        return Peak(arithmetic=arithmetic, unit=unit, gflops=None, derivation="not a CUDA device")
-    per_clock = OPERATIONS_PER_CLOCK[arithmetic, unit].get(capability)
-    name = ".".join(map(str, capability))
-    if per_clock is None:
-        reason = f"no {arithmetic} on {unit} listed for capability {name}"
-        return Peak(arithmetic=arithmetic, unit=unit, gflops=None, derivation=reason)
-    if clock_mhz is None:
-        datasheet = DATASHEET_CLOCK_MHZ.get((capability, arithmetic))
-        clock_mhz = min(filter(None, (device.sm_clock_mhz, datasheet)), default=None)
-    if not clock_mhz:
-        return Peak(
-            arithmetic=arithmetic, unit=unit, gflops=None, derivation="the clock is not known"
+        derivation = "not a CUDA device"
+    elif per_clock is None:
+        name = ".".join(map(str, capability))
+        derivation = f"no {rate.arithmetic} on {rate.unit} listed for capability {name}"
+    elif not mhz:
+        derivation = "the clock is not known"
+    else:
+        lowered = not clock_mhz and datasheet_mhz != device.sm_clock_mhz
+        why = " (the datasheet's for tensor cores)" if lowered else ""
+        derivation = (
+            f"{device.multiprocessors} SM × {per_clock} op/clock × {mhz:g} MHz{why}; "
+            f"{SOURCES[rate.unit]}"
         )
     return Peak(
-        arithmetic=arithmetic,
-        unit=unit,
-        gflops=device.multiprocessors * per_clock * clock_mhz / 1e3,
-        derivation=(
-            f"{device.multiprocessors} SM × {per_clock} op/clock × {clock_mhz:g} MHz; "
-            f"{WHITE_PAPER if unit == 'tensor cores' else GUIDE}"
-        ),
+        arithmetic=rate.arithmetic,
+        unit=rate.unit,
+        gflops=gflops,
+        operations_per_clock=per_clock,
+        clock_mhz=mhz,
+        derivation=derivation,
     )
+
+
+def _datasheet_clock_mhz(device: Device, rate: Rate) -> float | None:
+    """The highest clock, or the lower one of the datasheet's tensor core figures."""
+    highest_mhz, capability = device.sm_clock_mhz, device.compute_capability
+    if not highest_mhz or rate.unit == CORES or rate.arithmetic == "float64":
+        return highest_mhz
+    lower = TENSOR_CLOCKS_MHZ.get(capability, {}) if capability else {}
+    return min((highest_mhz, *(mhz for name, mhz in lower.items() if name in device.name)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpubench.hardware.metrics import arithmetic_intensity
-from gpubench.hardware.peaks import peak_gflops, peaks
+from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak, peak_gflops
 from gpubench.model import Device, Problem
 
 
@@ -27,10 +27,10 @@ class Roofline:
     memory_us: float
     peak_gflops: float
     peak_unit: str
-    """Whose peak that is: `cores` or `tensor cores`."""
+    """Which unit has that peak: `cores` or `tensor cores`."""
 
     cores_share: float | None
-    """The cores' part of that peak, 0 to 1; None where they do not compute in this mode."""
+    """The cores' peak over that peak, 0 to 1; None where they do not compute in this mode."""
 
     memory_gbytes_per_s: float
     arithmetic_intensity: float
@@ -46,8 +46,8 @@ def roofline(problem: Problem, device: Device, mode: str) -> Roofline | None:
     bandwidth = device.memory_bandwidth_gbytes_per_s
     if not peak or not bandwidth:
         return None
-    by_unit = {one.unit: one.gflops for one in peaks(device) if one.arithmetic == mode}
-    cores = by_unit.get("cores")
+    of_cores = find_peak(device, mode, CORES)
+    cores = of_cores.gflops if of_cores else None
     arithmetic_us = problem.flops / peak / 1e3
     memory_us = problem.bytes / bandwidth / 1e3
     return Roofline(
@@ -56,7 +56,7 @@ def roofline(problem: Problem, device: Device, mode: str) -> Roofline | None:
         arithmetic_us=arithmetic_us,
         memory_us=memory_us,
         peak_gflops=peak,
-        peak_unit="cores" if cores == peak else "tensor cores",
+        peak_unit=CORES if cores == peak else TENSOR_CORES,
         cores_share=cores / peak if cores else None,
         memory_gbytes_per_s=bandwidth,
         arithmetic_intensity=arithmetic_intensity(problem),

@@ -27,9 +27,9 @@ def test_intensity_of_a_square_float32_product_is_a_sixth_of_its_edge() -> None:
     assert arithmetic_intensity(problem(600, 600, 600, "float64")) == pytest.approx(50)
 
 
-@pytest.mark.parametrize("edge", [1, 2, 16, 32])
-def test_cgma_of_a_square_tile_approaches_its_edge(edge: int) -> None:
-    assert cgma(problem(64, 64, 10**7), (edge, edge)) == pytest.approx(edge, rel=1e-4)
+def test_cgma_of_a_square_tile_approaches_its_edge() -> None:
+    for edge in (1, 2, 16, 32):
+        assert cgma(problem(64, 64, 10**7), (edge, edge)) == pytest.approx(edge, rel=1e-4)
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 10**6))

@@ -27,9 +27,8 @@ def of(
     return resident
 
 
-@pytest.mark.parametrize(
-    ("capability", "registers", "threads", "static", "dynamic", "blocks"),
-    [
+def test_blocks_are_those_of_the_toolkits_calculator() -> None:
+    for capability, registers, threads, static, dynamic, blocks in (
         # Computed by cudaOccMaxActiveBlocksPerMultiprocessor of CUDA 13's cuda_occupancy.h.
         ((9, 0), 32, 256, 0, 0, 8),
         ((9, 0), 32, 256, 2048, 0, 8),
@@ -50,22 +49,19 @@ def of(
         ((12, 0), 96, 128, 0, 25_000, 3),
         ((6, 0), 168, 320, 0, 0, 1),
         ((6, 0), 172, 320, 0, 0, 0),
-    ],
-)
-def test_blocks_are_those_of_the_toolkits_calculator(
-    capability: Capability, registers: int, threads: int, static: int, dynamic: int, blocks: int
-) -> None:
-    assert of(capability, registers, threads, static, dynamic).blocks == blocks
+    ):
+        found = of(capability, registers, threads, static, dynamic).blocks
+        assert found == blocks, (capability, registers, threads, static, dynamic)
 
 
-def test_what_limits_is_every_resource_that_allows_no_block_more() -> None:
+def test_what_limits_is_every_resource_that_allows_no_further_block() -> None:
     assert of((9, 0), 255, 64).limited_by == ("registers",)
     assert of((9, 0), 32, 256).limited_by == ("warps", "registers")
     assert of((9, 0), 16, 32).limited_by == ("blocks",)
     assert of((9, 0), 32, 128, 0, 76_801).limited_by == ("shared memory",)
 
 
-def test_occupancy_is_the_share_of_warps_and_a_part_of_a_warp_counts_whole() -> None:
+def test_occupancy_is_a_fraction_of_the_warps_and_a_partial_warp_counts_whole() -> None:
     assert of((9, 0), 255, 64).fraction == 8 / 64
     assert of((9, 0), 32, 33).warps == 2 * of((9, 0), 32, 33).blocks
     assert of((7, 5), 32, 256).fraction == 1
@@ -80,7 +76,7 @@ def test_a_block_larger_than_a_multiprocessor_cannot_be_resident() -> None:
 
 def test_shared_memory_that_is_not_used_limits_nothing_before_capability_8() -> None:
     assert "shared memory" not in of((7, 5), 32, 256).blocks_by
-    assert of((8, 0), 32, 256).blocks_by["shared memory"] == 164  # a kibibyte is the driver's
+    assert of((8, 0), 32, 256).blocks_by["shared memory"] == 164  # the driver reserves 1 KiB
 
 
 def test_a_capability_that_is_not_listed_has_no_occupancy() -> None:
@@ -96,7 +92,7 @@ BYTES = st.integers(0, 64 * 1024)
 
 
 @given(CAPABILITIES, REGISTERS, THREADS, BYTES)
-def test_no_more_is_handed_out_than_there_is(
+def test_no_more_is_allocated_than_there_is(
     capability: Capability, registers: int, threads: int, shared: int
 ) -> None:
     limits, resident = LIMITS[capability], of(capability, registers, threads, shared)
@@ -108,7 +104,7 @@ def test_no_more_is_handed_out_than_there_is(
 
 
 @given(CAPABILITIES, REGISTERS, THREADS, BYTES)
-def test_a_kernel_that_takes_less_is_never_held_less_often(
+def test_a_kernel_that_takes_less_never_has_fewer_resident_blocks(
     capability: Capability, registers: int, threads: int, shared: int
 ) -> None:
     resident = of(capability, registers, threads, shared).blocks
@@ -118,7 +114,7 @@ def test_a_kernel_that_takes_less_is_never_held_less_often(
 
 
 @given(CAPABILITIES, THREADS)
-def test_registers_allowed_are_the_most_with_which_a_block_is_resident(
+def test_registers_allowed_is_the_maximum_with_which_a_block_is_resident(
     capability: Capability, threads: int
 ) -> None:
     most = registers_allowed(capability, threads)
@@ -133,11 +129,11 @@ def test_a_thousand_threads_leave_each_64_registers() -> None:
 
 def test_waves_are_the_grid_over_what_the_gpu_holds() -> None:
     resident = of((9, 0), 32, 256)
-    some = waves(4096, 132, resident)
-    assert some
-    assert (some.blocks_per_wave, some.tail_blocks) == (1056, 928)
-    assert some.waves == pytest.approx(3.879, abs=1e-3)
-    assert some.idle_multiprocessors == 0
+    found = waves(4096, 132, resident)
+    assert found
+    assert (found.blocks_per_wave, found.tail_blocks) == (1056, 928)
+    assert found.waves == pytest.approx(3.879, abs=1e-3)
+    assert found.idle_multiprocessors == 0
 
 
 def test_a_small_grid_leaves_multiprocessors_idle() -> None:

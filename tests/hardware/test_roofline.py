@@ -34,13 +34,13 @@ def test_a_thin_product_is_bound_by_memory() -> None:
     assert roof.arithmetic_intensity < roof.ridge_flop_per_byte
 
 
-def test_a_peak_of_tensor_cores_is_called_that() -> None:
+def test_the_roofline_names_tensor_cores_as_the_unit_of_its_peak() -> None:
     roof = roofline(problem(1024, 1024, 1024, "float64"), H200, "float64")
     assert roof
     assert (roof.peak_unit, roof.cores_share) == ("tensor cores", 0.5)
 
 
 def test_without_peak_or_bandwidth_there_is_no_roofline() -> None:
-    one = problem(64, 64, 64)
-    assert roofline(one, example("sm_121"), "float32") is None  # its clock is not known
-    assert roofline(one, replace(H200, memory_bandwidth_gbytes_per_s=None), "float32") is None
+    small = problem(64, 64, 64)
+    assert roofline(small, example("sm_121"), "float32") is None  # its clock is not known
+    assert roofline(small, replace(H200, memory_bandwidth_gbytes_per_s=None), "float32") is None

@@ -9,6 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
+from gpubench.model import DTYPES
 
 app = typer.Typer()
 
@@ -23,20 +24,34 @@ def explain(
     ],
     tile: Annotated[
         str | None,
-        typer.Option(help="Tile: 16 or 128x128x8; a list or 1..32 gives a table."),
+        typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8; a list or 1..32 gives a table."),
     ] = None,
     size: Annotated[
-        str | None, typer.Option(help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024.")
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."
+        ),
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="float32, float64 or int32. Default: float32.")
+        str | None,
+        typer.Option(
+            metavar=f"[{'|'.join(DTYPES)}]",
+            help="Element type. Default: float32.",
+            autocompletion=completion.dtypes,
+        ),
     ] = None,
     arch: Annotated[
         str | None,
-        typer.Option(help="Architecture, such as sm_80; no GPU is needed. Default: the GPU's."),
+        typer.Option(
+            metavar="ARCH",
+            help="Architecture, such as sm_80; no GPU is needed. Default: the GPU's.",
+        ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="cuda or cuda:1. Default: the first GPU, or else sm_90.")
+        str | None,
+        typer.Option(
+            metavar="DEVICE", help="cuda or cuda:1. Default: the first GPU, or else sm_90."
+        ),
     ] = None,
     op: option.Op = None,
     kernels: option.Kernels = None,
@@ -44,6 +59,7 @@ def explain(
     csv: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="Results of a sweep, such as a.csv: how far its times are from the bound.",
             autocompletion=completion.results,
         ),
@@ -55,21 +71,22 @@ def explain(
 ) -> None:
     """Why a kernel is as fast as it is, in words.
 
-    Why a kernel is as fast as it is: registers, occupancy, waves, roofline, inner loop.
+    Registers, spills, occupancy, waves, roofline and inner loop, for any architecture.
     """
-    from gpubench.commands.explain.run import Question, run_explain
+    from gpubench.commands.explain.run import run_explain
 
-    question = Question(
-        variant=variant,
-        op=op,
-        kernels=kernels,
+    code = run_explain(
+        variant,
         tile=tile,
         size=size,
         dtype=dtype,
         arch=arch,
         device=device,
+        op=op,
+        kernels=kernels,
         every=every,
         csv=csv,
         measure=measure,
+        as_json=as_json,
     )
-    raise typer.Exit(run_explain(question, as_json=as_json))
+    raise typer.Exit(code)

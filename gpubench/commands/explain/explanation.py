@@ -1,4 +1,4 @@
-"""Why a kernel is as fast as it is: all that `gpubench explain` knows of one. Pure."""
+"""The figures of one kernel launch that `gpubench explain` shows. Pure."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ from gpubench.hardware.occupancy import (
     registers_allowed,
     waves,
 )
-from gpubench.hardware.peaks import OPERATIONS_PER_CLOCK
+from gpubench.hardware.peaks import CORES, find_peak
 from gpubench.hardware.roofline import Roofline, roofline
 from gpubench.model import ITEM_BYTES, CudaVariant, Device, Gpu, Launch, Problem, Resources, Tile
 
 PROBE_EXTENT = 2**28
-"""A result so large that a grid's rounding up does not show: it tells a thread's part of it."""
+"""M and N of a result so large that a grid's rounding up is negligible."""
 
 MAX_ACCUMULATORS = 2**14
-"""More than any thread has: such a grid does not grow with the result (a persistent kernel's)."""
+"""More than any thread has: the grid does not grow with the result (a persistent kernel's)."""
 
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
-"""From this capability on a multiprocessor issues four instructions a clock, each for a warp (CUDA
-Programming Guide, compute capabilities); so 128 threads advance by one."""
-
 ISSUED_PER_CLOCK = 128
+"""From that capability on four schedulers issue an instruction of a warp each clock (CUDA
+Programming Guide, compute capabilities), so 128 threads advance by one instruction."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
     """One launch of a kernel, compiled for one architecture, at one size.
 
-    Parts that are not known are None. What speaks of the whole problem stands with its first
-    launch.
+    What is not known is None. Figures of the whole problem stand with its first launch.
     """
 
     variant: CudaVariant
@@ -46,8 +44,7 @@ class Explanation:
     problem: Problem
     architecture: str
     device: Device
-    """The GPU whose multiprocessors, clock and bandwidth count; the name is empty if there is none
-    to take."""
+    """The GPU whose multiprocessors, clock and bandwidth count; without a name none is known."""
 
     resources: Resources
     launch: Launch
@@ -58,7 +55,7 @@ class Explanation:
     """How many launches compute the result."""
 
     registers_allowed: int | None
-    """The most registers a thread can have with so many threads a block."""
+    """The most registers of a thread in a block of this many threads."""
 
     accumulators: int | None
     """Elements of the result that a thread computes."""
@@ -66,27 +63,26 @@ class Explanation:
     occupancy: Occupancy | None
     waves: Waves | None
     cgma: float | None
-    """Operations per element the kernel loads from or stores to global memory."""
+    """Operations per element that the kernel loads from or stores to global memory."""
 
     cgma_flop_per_byte: float | None
-    """The same per byte: the intensity that the caches see."""
+    """The same per byte."""
 
     roofline: Roofline | None
     inner_loop: InnerLoop | None
     issue_bound: float | None
-    """The share of the roofline's peak that the inner loop can reach at the most, as each scheduler
-    issues one instruction a clock, whatever it is; 0 to 1."""
+    """The largest fraction of the roofline's peak that the inner loop can reach, as each scheduler
+    issues one instruction of any kind a clock; 0 to 1."""
 
     measured_us: float | None
     """Median time per launch, if it was measured."""
 
     @property
     def label(self) -> str:
-        """What a person calls it: `shared_tile 16 at 1024 float32`."""
-        whole = f"{self.variant.name} {self.tile} at {self.problem.size} {self.problem.dtype}"
-        if self.steps == 1:
-            return whole
-        return f"{whole}, launch {self.step + 1} of {self.steps}: {self.kernel}"
+        """`shared_tile 16 at 1024 float32`, and which of several launches."""
+        label = f"{self.variant.name} {self.tile} at {self.problem.size} {self.problem.dtype}"
+        which = f", launch {self.step + 1} of {self.steps}: {self.kernel}"
+        return label + which if self.steps > 1 else label
 
     @property
     def kernel(self) -> str:
@@ -100,7 +96,7 @@ class Explanation:
 
     @property
     def roofline_share(self) -> float | None:
-        """The least time over the measured one, 0 to 1."""
+        """The time at the bound over the measured time, 0 to 1."""
         if not self.roofline or not self.measured_us:
             return None
         return self.roofline.bound_us / self.measured_us
@@ -109,7 +105,7 @@ class Explanation:
 def launches(
     variant: CudaVariant, tile: Tile, problem: Problem, device: Device
 ) -> tuple[Launch, ...]:
-    """The launches that compute a problem, fitted to the device where it is known."""
+    """The launches that compute a problem, specialized for the device where it is known."""
     limits = LIMITS.get(device.compute_capability) if device.compute_capability else None
     if limits is None or not device.multiprocessors:
         return variant.launch(tile, problem).sequence
@@ -131,7 +127,7 @@ def explain(
     inner_loop: InnerLoop | None = None,
     measured_us: float | None = None,
 ) -> Explanation:
-    """Put together what is known of a variant's launch number `step`, built for `architecture`."""
+    """The explanation of a variant's launch number `step`, compiled for `architecture`."""
     sequence = launches(variant, tile, problem, device)
     launch, first = sequence[step], step == 0
     capability = device.compute_capability
@@ -164,9 +160,9 @@ def explain(
 
 
 def accumulators(variant: CudaVariant, tile: Tile, problem: Problem) -> int | None:
-    """Elements of the result that one thread computes, from the grid that a huge one would get.
+    """Elements of the result that one thread computes, from the grid for a huge result.
 
-    The grid's x and y are taken to run over the result, and its z over parts of K. None where the
+    Assumes that the grid's x and y run over the result, and its z over parts of K. None where the
     grid does not grow with the result, and where threads share an element.
     """
     huge = replace(problem, m=PROBE_EXTENT, n=PROBE_EXTENT)
@@ -175,7 +171,6 @@ def accumulators(variant: CudaVariant, tile: Tile, problem: Problem) -> int | No
     blocks = launch.blocks // parts_of_k
     exact = prod(huge.output_shape) / (blocks * launch.threads_per_block)
     whole = round(exact)
-    # A fraction of an element is one that threads share.
     return whole if 1 <= whole <= MAX_ACCUMULATORS and isclose(exact, whole, rel_tol=1e-3) else None
 
 
@@ -185,8 +180,8 @@ def _issue_bound(
     capability = device.compute_capability
     if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
         return None
-    per_clock = OPERATIONS_PER_CLOCK[dtype, "cores"].get(capability)
-    if not per_clock or not roof or not roof.cores_share:
+    cores = find_peak(device, dtype, CORES)
+    if not cores or not cores.operations_per_clock or not roof or not roof.cores_share:
         return None
-    lanes = per_clock / 2
+    lanes = cores.operations_per_clock / 2
     return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share

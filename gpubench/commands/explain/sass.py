@@ -1,17 +1,66 @@
-"""What a kernel's inner loop is made of, from its disassembly. Pure.
+"""What a kernel's inner loop is made of: disassembles a cubin with nvdisasm, reads the listing.
 
-Reads the text that `nvdisasm -c` prints of a cubin. A loop is what lies between a backward branch
-and its target. The *inner loop* is a heuristic: the loop with the most multiply-adds of its own,
-that is outside any loop within it. That is where a matrix product spends its time; loops without
-one, such as a copying loop or the trap behind a kernel's end, are never it.
+A loop is what lies between a backward branch and its target. The *inner loop* is a heuristic: the
+loop with the most multiply-adds of its own, outside any loop within it. That is where a matrix
+product spends its time; loops without any, such as a copying loop or the trap behind a kernel's
+end, are never it.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+NVDISASM = "nvdisasm"
+INSTALL = "pip install 'gpubench[sass]'"
+TIMEOUT_S = 120
+
+
+@cache
+def nvdisasm() -> Path | None:
+    """The disassembler: on PATH, in a CUDA toolkit, or from NVIDIA's wheel; None if there is none.
+
+    The wheel installs it in `site-packages/nvidia/…/bin`, which is on no PATH.
+    """
+    toolkits = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    wheels = (Path(sysconfig.get_path("purelib")) / "nvidia").glob("*/bin")
+    directories = [
+        *(Path(toolkit) / "bin" for toolkit in toolkits if toolkit),
+        *sorted(wheels, reverse=True),  # cu13 before cuda_nvdisasm
+    ]
+    found = (shutil.which(NVDISASM, path=path) for path in (None, *directories))
+    return next((Path(program) for program in found if program), None)
+
+
+def disassemble(cubin: bytes) -> str | None:
+    """The listing of a cubin; None without a disassembler, or if it is too old for the cubin."""
+    program = nvdisasm()
+    if program is None:
+        return None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            done = subprocess.run(  # noqa: S603 # NVIDIA's program, on a file of ours
+                [program, "-c", file.name],
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+    return done.stdout if done.returncode == 0 else None
+
 
 MULTIPLY_ADDS = {
     "float32": {"FFMA": 1, "FFMA2": 2},
@@ -21,10 +70,10 @@ MULTIPLY_ADDS = {
 """Multiply-adds a thread makes in one instruction, by element type."""
 
 TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA")
-"""Matrix instructions, of a warp or of a warp group."""
+"""Tensor core instructions, of a warp or of a warpgroup."""
 
 ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")
-"""Copies from global to shared memory that no register takes part in."""
+"""Copies from global to shared memory that bypass registers: `cp.async` and TMA."""
 
 _INSTRUCTION = re.compile(
     r"\s*/\*[0-9a-f]+\*/\s+\{?\s*(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
@@ -50,7 +99,7 @@ class Instruction:
 
 @dataclass(frozen=True, kw_only=True)
 class InnerLoop:
-    """The instructions of one turn of the inner loop, counted, as one thread issues them."""
+    """The instructions of one iteration of the inner loop, counted, as one thread issues them."""
 
     instructions: int
     multiply_adds: int
@@ -67,7 +116,7 @@ class InnerLoop:
     """LDG by width in bits."""
 
     async_copies: int
-    """Copies from global to shared memory that bypass registers: `cp.async` and TMA."""
+    """`cp.async` and TMA."""
 
     local_loads: int
     """LDL: spilled registers, or arrays in local memory, read back."""
@@ -85,16 +134,13 @@ class InnerLoop:
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
     """The inner loop of a disassembled kernel; None if no loop multiplies and adds in `dtype`."""
-    instructions, labels = _parse(disassembly)
-    best: list[Instruction] = []
-    for own in _loops(instructions, labels):
-        if _work(own, dtype) > _work(best, dtype):
-            best = own
-    return _count(best, dtype) if best else None
+    loops = _loops(*_parse(disassembly))
+    best = max(loops, key=lambda loop: _work(loop, dtype), default=[])
+    return _count(best, dtype) if _work(best, dtype) else None
 
 
 def _parse(disassembly: str) -> tuple[list[Instruction], dict[str, int]]:
-    """The instructions in order, and each label as the index of the one that follows it."""
+    """The instructions in order, and for each label the index of the instruction that follows."""
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     for line in disassembly.splitlines():
@@ -106,43 +152,46 @@ def _parse(disassembly: str) -> tuple[list[Instruction], dict[str, int]]:
 
 
 def _loops(instructions: Sequence[Instruction], labels: dict[str, int]) -> list[list[Instruction]]:
-    """Of each loop the instructions that belong to no loop within it."""
+    """For each loop, the instructions that belong to no loop within it."""
     ends: dict[int, int] = {}
-    for index, one in enumerate(instructions):
-        target = _TARGET.search(one.operands) if one.name == "BRA" else None
+    for index, instruction in enumerate(instructions):
+        target = _TARGET.search(instruction.operands) if instruction.name == "BRA" else None
         start = labels.get(target["label"], index + 1) if target else index + 1
         if start <= index:
-            ends[start] = max(index, ends.get(start, 0))
-    spans = list(ends.items())
-    return [
-        [
-            instructions[index]
-            for index in range(start, end + 1)
-            if not any(
-                start <= inner <= index <= stop <= end and (inner, stop) != (start, end)
-                for inner, stop in spans
-            )
-        ]
-        for start, end in spans
-    ]
+            ends[start] = index  # of several branches to a label the last
+    loops = []
+    for start, end in ends.items():
+        within = {
+            index
+            for inner, stop in ends.items()
+            if start <= inner and stop <= end and (inner, stop) != (start, end)
+            for index in range(inner, stop + 1)
+        }
+        loops.append([instructions[i] for i in range(start, end + 1) if i not in within])
+    return loops
 
 
 def _work(instructions: Iterable[Instruction], dtype: str) -> int:
-    """Multiply-adds, and matrix instructions, which make many: any of those outweighs the rest."""
-    return sum(_multiply_adds(one, dtype) + 1000 * (one.name in TENSOR) for one in instructions)
+    """Multiply-adds; a tensor core instruction makes many, so any of those outweighs the rest."""
+    return sum(
+        _multiply_adds(instruction, dtype) + 1000 * (instruction.name in TENSOR)
+        for instruction in instructions
+    )
 
 
-def _multiply_adds(one: Instruction, dtype: str) -> int:
-    if one.name == "IMAD" and (one.opcode != "IMAD" or "RZ" in one.operands):
+def _multiply_adds(instruction: Instruction, dtype: str) -> int:
+    if instruction.name == "IMAD" and (
+        instruction.opcode != "IMAD" or "RZ" in instruction.operands
+    ):
         return 0  # moves, shifts and addresses: IMAD.MOV, IMAD.WIDE, or nothing added
-    return MULTIPLY_ADDS[dtype].get(one.name, 0)
+    return MULTIPLY_ADDS[dtype].get(instruction.name, 0)
 
 
 def _count(instructions: Sequence[Instruction], dtype: str) -> InnerLoop:
-    names = Counter(one.name for one in instructions)
+    names = Counter(instruction.name for instruction in instructions)
     return InnerLoop(
         instructions=len(instructions),
-        multiply_adds=sum(_multiply_adds(one, dtype) for one in instructions),
+        multiply_adds=sum(_multiply_adds(instruction, dtype) for instruction in instructions),
         tensor=sum(names[name] for name in TENSOR),
         shared_loads=_widths(instructions, "LDS"),
         shared_stores=_widths(instructions, "STS"),
@@ -156,10 +205,8 @@ def _count(instructions: Sequence[Instruction], dtype: str) -> InnerLoop:
 
 
 def _widths(instructions: Iterable[Instruction], name: str) -> dict[str, int]:
-    """Accesses by bits: `.64`, `.128`, `.U8`; 32 where the opcode says nothing."""
-    bits = Counter(
-        int(match[1]) if (match := re.search(r"\.[US]?(8|16|64|128|256)\b", one.opcode)) else 32
-        for one in instructions
-        if one.name == name
-    )
+    """Accesses by bits: `.64`, `.128`, `.U8`; 32 where the opcode names no width."""
+    opcodes = [instruction.opcode for instruction in instructions if instruction.name == name]
+    widths = (re.search(r"\.[US]?(8|16|64|128|256)\b", opcode) for opcode in opcodes)
+    bits = Counter(int(width[1]) if width else 32 for width in widths)
     return {str(width): count for width, count in sorted(bits.items())}

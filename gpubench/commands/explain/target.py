@@ -21,11 +21,11 @@ class Target:
     device: Device
     is_here: bool
     note: str = ""
-    """What was taken without being asked for."""
+    """What was assumed without being asked for."""
 
 
 def find_target(arch: str | None, device: str, *, measure: bool) -> Target:
-    """The architecture named, or the GPU's, or the default with the GPU that stands for it.
+    """The architecture named, or this machine's GPU's, or the default one, with an example GPU.
 
     `device` is as `--device` takes it, `auto` by default. Raises UsageError for an architecture
     that NVRTC does not compile for, DeviceUnavailableError for a GPU that is asked for, or to be
@@ -36,43 +36,44 @@ def find_target(arch: str | None, device: str, *, measure: bool) -> Target:
     except CompileError as error:
         raise UsageError(str(error)) from error
     if arch is None:
-        return _here(device, measure=measure)
+        return _target_of_gpu(device, measure=measure)
     if device != "auto":
-        raise UsageError("--arch and --device: name an architecture, or a GPU that is here")
+        raise UsageError("--arch and --device: name an architecture, or a GPU of this machine")
     if measure:
-        raise UsageError("--measure and --arch: a kernel is timed on the GPU that is here")
+        raise UsageError("--measure and --arch: kernels are measured on this machine's GPU")
     if re.sub("[af]$", "", arch) not in known:
         version = ".".join(map(str, nvrtc_version()))
         raise UsageError(
-            f"--arch: '{shown(arch)}' is none that NVRTC {version} compiles for: {', '.join(known)}"
+            f"--arch: '{shown(arch)}' is not an architecture that NVRTC {version} compiles for: "
+            f"{', '.join(known)}"
         )
-    stand_in = example(arch)
-    return Target(architecture=arch, device=stand_in, is_here=False, note=_stands_for(stand_in))
+    device_of_arch = example(arch)
+    note = _figures_of(device_of_arch)
+    return Target(architecture=arch, device=device_of_arch, is_here=False, note=note)
 
 
-def _here(name: str, *, measure: bool) -> Target:
+def _target_of_gpu(name: str, *, measure: bool) -> Target:
     if name == "cpu":
         raise UsageError("--device: explain is about GPUs; write cuda, or name an --arch")
     try:
         device = cuda_device(int(name.partition(":")[2] or 0))
     except DeviceUnavailableError as error:
         if name != "auto" or measure:
-            missing = str(error).partition(";")[0]  # what follows speaks of --device cpu
+            missing = str(error).partition(";")[0]  # the rest is about --device cpu
             message = f"{missing}; --arch {DEFAULT} explains without a GPU"
             raise DeviceUnavailableError(message) from error
         device = example(DEFAULT)
-        note = f"no GPU here: {DEFAULT}, {_stands_for(device)}; --arch chooses another"
+        note = f"no GPU here: {DEFAULT}, {_figures_of(device)}; --arch chooses another"
         return Target(architecture=DEFAULT, device=device, is_here=False, note=note)
     major, minor = device.compute_capability or (0, 0)
     return Target(architecture=f"sm_{major}{minor}", device=device, is_here=True)
 
 
-def _stands_for(device: Device) -> str:
+def _figures_of(device: Device) -> str:
     if not device.name:
         return "no GPU is listed for this architecture: no waves, and no roofline"
-    bandwidth = device.memory_bandwidth_gbytes_per_s or 0
     clock = f", {device.sm_clock_mhz:g} MHz" if device.sm_clock_mhz else ""
     return (
         f"figures of the {device.name}: {device.multiprocessors} multiprocessors{clock}, "
-        f"{bandwidth:g} GB/s"
+        f"{device.memory_bandwidth_gbytes_per_s:g} GB/s"
     )

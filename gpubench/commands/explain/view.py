@@ -1,9 +1,10 @@
-"""An explanation as a page, several as a table, and as JSON."""
+"""Explanations on the terminal, as a page or a table, and as JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,10 +12,11 @@ from rich.text import Text
 
 from gpubench.commands.explain.explanation import Explanation
 from gpubench.commands.explain.sass import InnerLoop
-from gpubench.commands.explain.words import counted, sentences, time
+from gpubench.commands.explain.sentences import counted, sentences, time
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
-from gpubench.view.tables import milliseconds, number, table
+from gpubench.model import Status
+from gpubench.view.tables import console, milliseconds, number, table
 
 SHORT_TILE = 12
 """Tiles of more characters leave a table one blank between its columns."""
@@ -22,41 +24,78 @@ SHORT_TILE = 12
 Facts = Iterator[tuple[str, str]]
 
 
+@dataclass(frozen=True)
+class NotExplained:
+    """A tile without an explanation, and why."""
+
+    tile: str
+    status: Status
+    reason: str
+
+
+def print_text(
+    explanations: Sequence[Explanation],
+    not_explained: Sequence[NotExplained],
+    notes: Sequence[str],
+    *,
+    as_table: bool,
+) -> None:
+    """One tile as a page for each launch, several as a table."""
+    screen, err = console(), console(stderr=True)
+    for note in notes:
+        err.print(note, markup=False, soft_wrap=True)
+    if len({explanation.tile for explanation in explanations}) == 1 and not as_table:
+        for index, explanation in enumerate(explanations):
+            screen.print(*[""] * bool(index), page(explanation), sep="\n")
+    elif explanations:
+        screen.print(tile_table(explanations))
+        err.print("--tile explains one of them in words", markup=False)
+    for tile in not_explained:
+        screen.print(f"{tile.status}: {tile.tile}: {tile.reason}", markup=False, soft_wrap=True)
+
+
+def print_json(
+    explanations: Sequence[Explanation],
+    not_explained: Sequence[NotExplained],
+    *,
+    gpu_is_here: bool,
+) -> None:
+    """One form, for one tile or several."""
+    answer = {
+        "explanations": [as_json(found, gpu_is_here=gpu_is_here) for found in explanations],
+        "not_explained": [asdict(tile) for tile in not_explained],
+    }
+    print(json.dumps(answer, indent=2))
+
+
 def page(of: Explanation) -> RenderableType:
-    """One kernel: its figures by subject, then what they mean."""
+    """One launch: its figures by subject, then what they mean."""
     grid = table("", "", left=None)
     grid.show_header = False
-    sections = (_compiled, _occupancy, _grid, _roofline, _loop)
-    for index, section in enumerate(sections):
+    for index, section in enumerate((_compiled, _occupancy, _grid, _roofline, _loop)):
         facts = list(section(of))
         if index and facts:
             grid.add_row("", "")
         for name, value in facts:
             grid.add_row(name, value)
     words = Text(" ".join(sentences(of)))
-    return Group(Text(_heading(of), style="bold"), Text(""), grid, Text(""), words)
+    return Group(_heading(of.label, of), Text(""), grid, Text(""), words)
 
 
-def _heading(of: Explanation) -> str:
+def _heading(label: str, of: Explanation) -> Text:
     where = f" on {of.device.name}" if of.device.name else ""
-    return f"{of.label}{where} ({of.architecture})"
+    return Text(f"{label}{where} ({of.architecture})", style="bold")
 
 
 def _compiled(of: Explanation) -> Facts:
-    resources = of.resources
+    resources, dynamic = of.resources, of.launch.shared_bytes
     most = f" of {of.registers_allowed}" if of.registers_allowed else ""
     yield "registers", f"{resources.registers}{most} a thread"
-    spilled = (
-        f"{resources.spill_bytes:,} bytes stored a thread" if resources.spill_bytes else "none"
-    )
-    yield "spills", spilled
+    spill_bytes = resources.spill_bytes
+    yield "spills", f"{spill_bytes:,} bytes stored a thread" if spill_bytes else "none"
     if resources.local_bytes:
         yield "local memory", f"{resources.local_bytes:,} bytes a thread"
-    parts = (
-        f" ({resources.shared_bytes:,} static, {of.launch.shared_bytes:,} dynamic)"
-        if of.launch.shared_bytes
-        else ""
-    )
+    parts = f" ({resources.shared_bytes:,} static, {dynamic:,} dynamic)" if dynamic else ""
     yield "shared memory", f"{of.shared_bytes:,} bytes a block{parts}"
     yield "threads", f"{of.launch.threads_per_block:,} a block ({_times(of.launch.block)})"
     if of.accumulators:
@@ -70,64 +109,46 @@ def _occupancy(of: Explanation) -> Facts:
     yield "occupancy", f"{100 * state.fraction:.1f} %: {state.warps} of {state.max_warps} warps"
     yield "limited by", ", ".join(state.limited_by)
     yield "blocks resident", f"{state.blocks:,} a multiprocessor"
-    yield (
-        "each limit alone",
-        ", ".join(f"{name} {blocks:,}" for name, blocks in state.blocks_by.items()),
-    )
+    limits = (f"{name} {blocks:,}" for name, blocks in state.blocks_by.items())
+    yield "each limit alone", ", ".join(limits)
 
 
 def _grid(of: Explanation) -> Facts:
     yield "blocks", f"{of.launch.blocks:,} ({_times(of.launch.grid)})"
-    if of.waves:
-        waves = of.waves
+    if waves := of.waves:
         tail = waves.waves > 1 and waves.tail_blocks
-        of_tail = f"; the last has {waves.tail_blocks:,}" if tail else ""
-        yield "waves", f"{waves.waves:.2f} of {waves.blocks_per_wave:,} blocks{of_tail}"
+        last = f"; the last has {waves.tail_blocks:,}" if tail else ""
+        yield "waves", f"{waves.waves:.2f} of {waves.blocks_per_wave:,} blocks{last}"
 
 
 def _roofline(of: Explanation) -> Facts:
     if of.cgma is None or of.cgma_flop_per_byte is None:
         return
-    yield (
-        "CGMA ratio",
-        f"{of.cgma:.2f} operations an element, {of.cgma_flop_per_byte:.2f} a byte",
-    )
+    per_byte = f"{of.cgma_flop_per_byte:.2f} a byte"
+    yield "CGMA ratio", f"{of.cgma:.2f} operations an element, {per_byte}"
     roof = of.roofline
     if roof is None:
         return
-    yield (
-        "arithmetic intensity",
-        f"{roof.arithmetic_intensity:.1f} operations a byte, ridge {roof.ridge_flop_per_byte:.1f}",
-    )
+    ridge = f"ridge {roof.ridge_flop_per_byte:.1f}"
+    yield "arithmetic intensity", f"{roof.arithmetic_intensity:.1f} operations a byte, {ridge}"
     unit = "Gop" if of.problem.dtype.startswith("int") else "GFLOP"
-    limit = (
-        f"{number(roof.peak_gflops, 0)} {unit}/s of the {roof.peak_unit}"
-        if roof.bound == "arithmetic"
-        else f"{number(roof.memory_gbytes_per_s, 0)} GB/s"
-    )
+    limit = f"{number(roof.memory_gbytes_per_s, 0)} GB/s"
+    if roof.bound == "arithmetic":
+        limit = f"{number(roof.peak_gflops, 0)} {unit}/s of the {roof.peak_unit}"
     yield "bound", f"{roof.bound}, {limit}"
     yield "time at the bound", time(roof.bound_us)
     if of.measured_us is not None and of.roofline_share:
-        share = 100 * of.roofline_share
-        yield "measured", f"{time(of.measured_us)}: {share:.1f} % of the bound's speed"
+        percentage = f"{100 * of.roofline_share:.1f} %"
+        yield "measured", f"{time(of.measured_us)}: {percentage} of the bound's speed"
 
 
 def _loop(of: Explanation) -> Facts:
+    """Kinds of instruction that the loop does not have are left out, spills never."""
     loop = of.inner_loop
     if loop is None:
         return
-    share = 100 * loop.multiply_add_share
-    yield "inner loop", f"{loop.instructions:,} instructions a turn"
-    yield "multiply-adds", f"{loop.multiply_adds:,} ({share:.0f} %)"
-    yield from _counts(loop)
-    yield (
-        "most frequent",
-        ", ".join(f"{count:,} {name}" for name, count in list(loop.opcodes.items())[:5]),
-    )
-
-
-def _counts(loop: InnerLoop) -> Facts:
-    """What the loop has of each kind; kinds it has none of are left out, spills never."""
+    yield "inner loop", f"{loop.instructions:,} instructions an iteration"
+    yield "multiply-adds", f"{loop.multiply_adds:,} ({100 * loop.multiply_add_share:.0f} %)"
     for name, widths in (
         ("LDG, global loads", loop.global_loads),
         ("LDS, shared loads", loop.shared_loads),
@@ -143,6 +164,8 @@ def _counts(loop: InnerLoop) -> Facts:
         if count:
             yield name, f"{count:,}"
     yield "LDL, STL, local memory", f"{loop.local_loads:,} read, {loop.local_stores:,} written"
+    most_frequent = list(loop.opcodes.items())[:5]
+    yield "most frequent", ", ".join(f"{count:,} {name}" for name, count in most_frequent)
 
 
 def _widths(widths: Mapping[str, int]) -> str:
@@ -154,65 +177,57 @@ def _times(extents: Sequence[int]) -> str:
     return "×".join(map(str, extents))
 
 
-_COLUMNS: tuple[tuple[str, Callable[[Explanation], str]], ...] = (
-    ("tile", lambda one: str(one.tile)),
-    ("kernel", lambda one: one.kernel if one.steps > 1 else ""),
-    ("regs", lambda one: str(one.resources.registers)),
-    ("spill bytes", lambda one: str(one.resources.spill_bytes)),
-    ("shared bytes", lambda one: str(one.shared_bytes)),
-    ("threads", lambda one: str(one.launch.threads_per_block)),
-    ("occ. %", lambda one: number(100 * one.occupancy.fraction, 0) if one.occupancy else ""),
-    ("limited by", lambda one: _limits(one.occupancy)),
-    ("waves", lambda one: number(one.waves.waves, 2) if one.waves else ""),
-    ("CGMA", lambda one: number(one.cgma, 1)),
-    ("FMA %", lambda one: _multiply_adds(one.inner_loop)),
-    ("ms", lambda one: milliseconds(one.measured_us)),
-    ("% of bound", lambda one: number(percent(one.roofline_share, 1), 0)),
-)
-"""Headings of two words stand in two lines: so a line has 80 characters."""
+_COLUMNS: dict[str, Callable[[Explanation], str]] = {
+    "tile": lambda of: str(of.tile),
+    "kernel": lambda of: of.kernel if of.steps > 1 else "",
+    "regs": lambda of: str(of.resources.registers),
+    "spill bytes": lambda of: str(of.resources.spill_bytes),
+    "shared bytes": lambda of: str(of.shared_bytes),
+    "threads": lambda of: str(of.launch.threads_per_block),
+    "occ. %": lambda of: number(100 * of.occupancy.fraction, 0) if of.occupancy else "",
+    "limited by": lambda of: _limits(of.occupancy),
+    "waves": lambda of: number(of.waves.waves, 2) if of.waves else "",
+    "CGMA": lambda of: number(of.cgma, 1),
+    "FMA %": lambda of: _multiply_adds(of.inner_loop),
+    "ms": lambda of: milliseconds(of.measured_us),
+    "% of bound": lambda of: number(percent(of.roofline_share, 1), 0),
+}
+"""Headings of two words stand in two lines, so that a line has 80 characters."""
 
 
 def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
-    """One line a tile, in 80 columns; what is known of no tile is left out."""
+    """One line a tile, in 80 columns; columns without any value are left out."""
     first = explanations[0]
-    shown = [column for column in _COLUMNS if any(map(column[1], explanations))]
-    grid = table(*(name for name, _ in shown), left={"tile", "kernel", "limited by"})
-    long = any(len(str(one.tile)) > SHORT_TILE for one in explanations)
+    columns = {name: cell for name, cell in _COLUMNS.items() if any(map(cell, explanations))}
+    grid = table(*columns, left={"tile", "kernel", "limited by"})
+    long = any(len(str(explanation.tile)) > SHORT_TILE for explanation in explanations)
     grid.padding = (0, 0 if long else 1, 0, 0)
-    for column, (name, _) in zip(grid.columns, shown, strict=True):
+    for column, name in zip(grid.columns, columns, strict=True):
         column.header = name.replace(" ", "\n", 1)
         column.no_wrap = True
-    for one in explanations:
-        grid.add_row(*(cell(one) for _, cell in shown))
-    size = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
-    where = f" on {first.device.name}" if first.device.name else ""
-    heading = Text(f"{size}{where} ({first.architecture})", style="bold")
+    for explanation in explanations:
+        grid.add_row(*(cell(explanation) for cell in columns.values()))
+    label = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
     roof = first.roofline
     foot = [Text(""), Text(f"bound: {roof.bound}, {time(roof.bound_us)}")] if roof else []
-    return Group(heading, Text(""), grid, *foot)
-
-
-_SHORT = {"registers": "regs", "shared memory": "shared"}
+    return Group(_heading(label, first), Text(""), grid, *foot)
 
 
 def _limits(state: Occupancy | None) -> str:
-    """What keeps a multiprocessor from being full; nothing if it is."""
+    """What keeps a multiprocessor from being full; empty if it is full."""
     if state is None or state.warps == state.max_warps:
         return ""
-    return "+".join(_SHORT.get(name, name) for name in state.limited_by)
+    short = {"registers": "regs", "shared memory": "shared"}
+    return "+".join(short.get(name, name) for name in state.limited_by)
 
 
 def _multiply_adds(loop: InnerLoop | None) -> str:
     return number(100 * loop.multiply_add_share, 0) if loop else ""
 
 
-def _loop_json(loop: InnerLoop | None) -> dict[str, Any] | None:
-    return asdict(loop) | {"multiply_add_share": loop.multiply_add_share} if loop else None
-
-
-def as_json(of: Explanation, *, is_here: bool) -> dict[str, Any]:
+def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
     """Everything known, with units in the names; null where it is not known."""
-    problem, device = of.problem, of.device
+    problem, device, loop = of.problem, of.device, of.inner_loop
     return {
         "variant": of.variant.name,
         "op": problem.op,
@@ -227,7 +242,7 @@ def as_json(of: Explanation, *, is_here: bool) -> dict[str, Any]:
         "launches": of.steps,
         "device": {
             "name": device.name or None,
-            "is_here": is_here,
+            "is_here": gpu_is_here,
             "multiprocessors": device.multiprocessors or None,
             "sm_clock_mhz": device.sm_clock_mhz,
             "memory_bandwidth_gbytes_per_s": device.memory_bandwidth_gbytes_per_s,
@@ -248,7 +263,9 @@ def as_json(of: Explanation, *, is_here: bool) -> dict[str, Any]:
         "cgma": of.cgma,
         "cgma_flop_per_byte": of.cgma_flop_per_byte,
         "roofline": asdict(of.roofline) if of.roofline else None,
-        "inner_loop": _loop_json(of.inner_loop),
+        "inner_loop": asdict(loop) | {"multiply_add_share": loop.multiply_add_share}
+        if loop
+        else None,
         "issue_bound": of.issue_bound,
         "measured_us": of.measured_us,
         "roofline_share": of.roofline_share,

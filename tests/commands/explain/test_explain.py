@@ -16,7 +16,7 @@ from gpubench.backends.cuda.compile import architectures, nvrtc_version
 from gpubench.commands.explain import run as module
 from gpubench.commands.explain import target as explain_target
 from gpubench.commands.explain.explanation import explain
-from gpubench.commands.explain.run import Question, run_explain
+from gpubench.commands.explain.run import run_explain
 from gpubench.commands.explain.sass import inner_loop
 from gpubench.commands.explain.view import tile_table
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
@@ -27,7 +27,7 @@ from gpubench.plan.registry import variants
 from gpubench.row import Row, write
 from gpubench.view.tables import console
 
-KERNELS = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
+KERNELS = {kernel.name: kernel for kernel in variants() if isinstance(kernel, CudaVariant)}
 H200 = example("sm_90")
 
 RECORDED = Path(__file__).parent / "sass" / "shared_tile-8-float32-sm_90.sass"
@@ -35,7 +35,7 @@ RECORDED = Path(__file__).parent / "sass" / "shared_tile-8-float32-sm_90.sass"
 
 @pytest.fixture(autouse=True)
 def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any machine: a disassembler that gives a recorded answer, and no GPU."""
+    """On any machine: a disassembler that returns a recorded listing, and no GPU."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(module, "nvdisasm", lambda: Path("nvdisasm"))
     code = RECORDED.read_text(encoding="utf-8")
@@ -47,21 +47,21 @@ def no_gpu(_index: int) -> None:
     raise DeviceUnavailableError("no driver is loaded: get one; --device cpu works without")
 
 
-def said(capsys: pytest.CaptureFixture[str], variant: str, **asked: Any) -> tuple[str, str]:
-    """Both streams, of a command that succeeds."""
-    assert run_explain(Question(variant=variant, **asked)) == 0
+def printed(capsys: pytest.CaptureFixture[str], variant: str, **asked: Any) -> tuple[str, str]:
+    """Stdout and stderr of a command that succeeds."""
+    assert run_explain(variant, **asked) == 0
     return capsys.readouterr()
 
 
 def as_json(capsys: pytest.CaptureFixture[str], variant: str, **asked: Any) -> dict[str, Any]:
-    run_explain(Question(variant=variant, **asked), as_json=True)
+    run_explain(variant, **asked, as_json=True)
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer
 
 
 def refusal(variant: str, **asked: Any) -> str:
     with pytest.raises(GpubenchError) as caught:
-        run_explain(Question(variant=variant, **asked))
+        run_explain(variant, **asked)
     message = str(caught.value)
     assert caught.value.exit_code == 2
     assert len(message.splitlines()) == 1
@@ -78,7 +78,7 @@ def row(tile: int, median_us: float, **facts: Any) -> Row:
 
 
 def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, "shared_tile", tile="8")
+    out, err = printed(capsys, "shared_tile", tile="8")
     for piece in (
         "shared_tile 8 at 1024 float32 on NVIDIA H200 (sm_90)",
         "512 bytes a block",
@@ -94,15 +94,15 @@ def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixt
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_register_tile_of_16_is_told_to_spill(capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = said(capsys, "register_tile", tile="16", size="512x512x1024")
+def test_a_register_tile_of_16_spills(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = printed(capsys, "register_tile", tile="16", size="512x512x1024")
     words = " ".join(out.split())
     assert "256 accumulators do not fit 255 registers:" in words
     assert "16 blocks for 132 multiprocessors: 116 of them have nothing to do." in words
 
 
-def test_an_architecture_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, "naive", tile="32", arch="sm_75", dtype="float64")
+def test_an_architecture_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = printed(capsys, "naive", tile="32", arch="sm_75", dtype="float64")
     assert "on Tesla T4 (sm_75)" in out
     assert "32 of 32 warps" in out
     assert "figures of the Tesla T4: 40 multiprocessors, 1590 MHz, 320 GB/s" in err
@@ -111,28 +111,28 @@ def test_an_architecture_can_be_named(capsys: pytest.CaptureFixture[str]) -> Non
 def test_an_architecture_without_a_product_has_no_waves(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out, err = said(capsys, "naive", tile="32", arch="sm_88")
+    out, err = printed(capsys, "naive", tile="32", arch="sm_88")
     assert "48" in out
     assert "waves" not in out
     assert "no GPU is listed for this architecture" in err
 
 
-def test_the_gpu_that_is_here_is_explained_for(
+def test_the_machines_gpu_is_the_default(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(H200, name="NVIDIA A100-PCIE", compute_capability=(8, 0), multiprocessors=108)
     monkeypatch.setattr(explain_target, "cuda_device", lambda _index: here)
-    out, err = said(capsys, "naive", tile="16")
+    out, err = printed(capsys, "naive", tile="16")
     assert "on NVIDIA A100-PCIE (sm_80)" in out
     assert err == ""
 
 
-def test_without_a_disassembler_the_rest_is_told(
+def test_without_a_disassembler_the_rest_is_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "nvdisasm", lambda: None)
     monkeypatch.setattr(module, "disassemble", lambda _cubin: None)
-    out, err = said(capsys, "naive", tile="16")
+    out, err = printed(capsys, "naive", tile="16")
     assert "pip install 'gpubench[sass]'" in err
     assert "inner loop" not in out
     assert "Occupancy is full" in " ".join(out.split())
@@ -142,7 +142,7 @@ def test_without_a_disassembler_the_rest_is_told(
 
 
 def test_several_tiles_are_a_table_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = said(capsys, "shared_tile", tile="1,2,4,8,16,32")
+    out, err = printed(capsys, "shared_tile", tile="1,2,4,8,16,32")
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[5:11]] == ["1", "2", "4", "8", "16", "32"]
@@ -151,29 +151,33 @@ def test_several_tiles_are_a_table_that_fits(capsys: pytest.CaptureFixture[str])
     assert "ms" not in lines[3]
 
 
-def test_without_a_tile_the_variants_own_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_tile_the_variants_default_tiles_are_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     answer = as_json(capsys, "naive")
-    tiles = [one["tile"] for one in answer["explanations"]]
+    tiles = [found["tile"] for found in answer["explanations"]]
     assert tiles == [str(tile) for tile in KERNELS["naive"].tiles.default]
 
 
+@pytest.mark.slow
 def test_all_means_every_legal_tile(capsys: pytest.CaptureFixture[str]) -> None:
     answer = as_json(capsys, "naive", every=True)
-    assert [one["tile"] for one in answer["explanations"]] == [str(n) for n in range(1, 33)]
+    assert [found["tile"] for found in answer["explanations"]] == [str(n) for n in range(1, 33)]
     assert answer["not_explained"] == []
 
 
 def test_tiles_that_are_illegal_are_skipped_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out, _ = said(capsys, "naive", tile="32,33,34")
+    out, _ = printed(capsys, "naive", tile="32,33,34")
     assert "skipped: 33: takes edges 1 to 32" in out
     answer = as_json(capsys, "naive", tile="32,33")
-    assert [one["tile"] for one in answer["explanations"]] == ["32"]
-    assert [(one["tile"], one["status"]) for one in answer["not_explained"]] == [("33", "skipped")]
+    assert [found["tile"] for found in answer["explanations"]] == ["32"]
+    (missing,) = answer["not_explained"]
+    assert (missing["tile"], missing["status"]) == ("33", "skipped")
 
 
-def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_told(
+def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_instance = compile_module.compile_instance
@@ -184,30 +188,32 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_told(
         return compile_instance(source, expression, architecture)
 
     monkeypatch.setattr(module, "compile_instance", sometimes)
-    assert run_explain(Question(variant="naive", tile="8,16,32")) == 1
+    assert run_explain("naive", tile="8,16,32") == 1
     out = capsys.readouterr().out
     assert "error: 16: error: cp.async needs sm_80" in out
     assert out.splitlines()[6].split()[0] == "32"
 
 
+@pytest.mark.slow
 def test_every_launch_of_a_variant_has_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     tile, other, *_ = map(str, KERNELS["atax_pair"].tiles.default)
-    out, _ = said(capsys, "atax_pair", tile=tile, size="512x256")
+    out, _ = printed(capsys, "atax_pair", tile=tile, size="512x256")
     for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
         assert piece in out
     answer = as_json(capsys, "atax_pair", tile=tile, size="512x256")
-    assert [(one["launch"], one["launches"], one["kernel"]) for one in answer["explanations"]] == [
+    found = answer["explanations"]
+    assert [(launch["launch"], launch["launches"], launch["kernel"]) for launch in found] == [
         (1, 3, "atax_pair"),
         (2, 3, "atax_pair_t"),
         (3, 3, "atax_pair_sum"),
     ]
-    out, _ = said(capsys, "atax_pair", tile=f"{tile},{other}", size="512x256")
+    out, _ = printed(capsys, "atax_pair", tile=f"{tile},{other}", size="512x256")
     assert max(map(len, out.splitlines())) <= 80
     assert out.count("atax_pair_sum") == 2
 
 
 def test_the_longest_tiles_fit_the_table_too(capsys: pytest.CaptureFixture[str]) -> None:
-    one = explain(
+    short = explain(
         replace(KERNELS["shared_tile"], launch=lambda *_: Launch(grid=(512,), block=(256,))),
         Tile((8,)),
         Problem(op="gemm", m=1024, n=1024, k=1024, dtype="float32"),
@@ -216,26 +222,26 @@ def test_the_longest_tiles_fit_the_table_too(capsys: pytest.CaptureFixture[str])
         resources=Resources(registers=255, local_bytes=8, spill_bytes=8, shared_bytes=200_000),
         inner_loop=inner_loop(RECORDED.read_text(encoding="utf-8"), "float32"),
     )
-    long = replace(one, tile=Tile((128, 256, 16), (16, 16), 3))
+    long = replace(short, tile=Tile((128, 256, 16), (16, 16), 3))
     console().print(tile_table([long, long]))
     out = capsys.readouterr().out
     assert "128x256x16/16x16/s3" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_a_kernel_of_ones_own_is_explained(
+def test_a_users_own_kernel_is_explained(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = KERNELS["shared_tile"].path.parent
     for kind in (".py", ".cu"):
         text = (folder / f"shared_tile{kind}").read_text(encoding="utf-8")
         (tmp_path / f"mine{kind}").write_text(text.replace("shared_tile", "mine"), encoding="utf-8")
-    out, _ = said(capsys, "mine", tile="16", kernels=str(tmp_path))
+    out, _ = printed(capsys, "mine", tile="16", kernels=tmp_path)
     assert "mine 16 at 1024 float32" in out
     (tmp_path / "mine.py").write_text(
         (tmp_path / "mine.py").read_text(encoding="utf-8").replace("edge = tile.edge", "1 / 0")
     )
-    assert "mine.py, line" in refusal("mine", tile="16", kernels=str(tmp_path))
+    assert "mine.py, line" in refusal("mine", tile="16", kernels=tmp_path)
 
 
 # ---- JSON
@@ -244,8 +250,8 @@ def test_a_kernel_of_ones_own_is_explained(
 def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
     answer = as_json(capsys, "shared_tile", tile="8")
     assert set(answer) == {"explanations", "not_explained"}
-    (one,) = answer["explanations"]
-    assert set(one) == {
+    (found,) = answer["explanations"]
+    assert set(found) == {
         "variant", "op", "tile", "dtype", "m", "n", "k", "architecture", "device",
         "kernel", "launch", "launches",
         "registers", "registers_allowed", "spill_bytes", "local_bytes",
@@ -254,36 +260,36 @@ def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
         "occupancy", "waves", "cgma", "cgma_flop_per_byte", "roofline", "inner_loop",
         "issue_bound", "measured_us", "roofline_share", "words",
     }  # fmt: skip
-    assert one["device"]["is_here"] is False
-    assert one["occupancy"]["blocks_by"]["shared memory"] == 152
-    assert one["inner_loop"]["shared_loads"] == {"32": 16, "128": 4}
-    assert one["measured_us"] is None
-    assert len(one["words"]) == 6
+    assert found["device"]["is_here"] is False
+    assert found["occupancy"]["blocks_by"]["shared memory"] == 152
+    assert found["inner_loop"]["shared_loads"] == {"32": 16, "128": 4}
+    assert found["measured_us"] is None
+    assert len(found["words"]) == 6
 
 
 # ---- times
 
 
-def test_a_sweeps_times_are_held_against_the_bound(
+def test_a_sweeps_times_are_compared_with_the_bound(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     write([row(8, 438.0), row(16, 283.0), row(16, 200.0, cache=Cache.HOT)], tmp_path / "a.csv")
-    out, err = said(capsys, "shared_tile", tile="16", csv=tmp_path / "a.csv")
+    out, err = printed(capsys, "shared_tile", tile="16", csv=tmp_path / "a.csv")
     assert "0.283 ms: 11.3 % of the bound's speed" in out
     assert "8.82 times the bound" in " ".join(out.split())
     assert "times of" not in err
-    out, _ = said(capsys, "shared_tile", tile="8,16,32", csv=tmp_path / "a.csv")
+    out, _ = printed(capsys, "shared_tile", tile="8,16,32", csv=tmp_path / "a.csv")
     by_tile = {line.split()[0]: line.split() for line in out.splitlines() if line[:1].isdigit()}
     assert by_tile["8"][-2:] == ["0.4380", "7"]
     assert by_tile["16"][-2:] == ["0.2830", "11"]
     assert "0." not in by_tile["32"][-1]
 
 
-def test_times_of_another_product_are_marked(
+def test_times_of_another_product_are_noted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     write([row(16, 283.0, device="NVIDIA H100")], tmp_path / "a.csv")
-    _, err = said(capsys, "shared_tile", tile="16", csv=tmp_path / "a.csv")
+    _, err = printed(capsys, "shared_tile", tile="16", csv=tmp_path / "a.csv")
     assert "are of NVIDIA H100, the bound is that of NVIDIA H200" in err
 
 
@@ -298,59 +304,56 @@ def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 def test_a_kernel_is_timed_here_if_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    measured_sweeps = []
 
     def run(sweep: Any, worker: Any, _watcher: Any) -> Outcome:
-        asked.append((worker, sweep.variants, sweep.tiles, sweep.sizes))
+        measured_sweeps.append((worker, sweep.variants, sweep.tiles, sweep.sizes))
         return Outcome(rows=[row(16, 283.0)], path=None, interrupted=False, wall_s=1, spent_s={})
 
     monkeypatch.setattr(module, "run", run)
     monkeypatch.setattr(module, "Worker", lambda device, _timer: nullcontext(device))
     monkeypatch.setattr(explain_target, "cuda_device", lambda _index: H200)
-    out, _ = said(capsys, "shared_tile", tile="16", measure=True)
+    out, _ = printed(capsys, "shared_tile", tile="16", measure=True)
     assert "0.283 ms: 11.3 %" in out
-    assert asked == [("cuda:0", ("shared_tile",), (Tile((16,)),), ((1024, 1024, 1024),))]
+    assert measured_sweeps == [("cuda:0", ("shared_tile",), (Tile((16,)),), ((1024, 1024, 1024),))]
 
 
 # ---- refusals
 
 
-@pytest.mark.parametrize(
-    ("asked", "pieces"),
-    [
-        ({"variant": "cublas"}, ("'cublas' is a library routine", "shared_tile")),
-        ({"variant": "cpu_naive"}, ("'cpu_naive' runs on the CPU", "naive")),
-        ({"variant": "shard_tile"}, ("did you mean 'shared_tile'",)),
-        ({"variant": "naive", "op": "gem"}, ("--op: unknown operation 'gem'",)),
-        ({"variant": "naive", "op": "gemv"}, ("unknown variant 'naive'",)),
-        ({"variant": "naive", "tile": "33"}, ("--tile: naive takes edges 1 to 32",)),
-        ({"variant": "naive", "tile": "x"}, ("--tile: 'x' is not understood",)),
-        ({"variant": "naive", "tile": "1", "every": True}, ("--all and --tile",)),
-        ({"variant": "naive", "size": "1,2"}, ("--size: one at a time, not 2",)),
+def test_what_cannot_be_explained_is_one_line() -> None:
+    cases: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+        ("cublas", {}, ("'cublas' is a library routine", "shared_tile")),
+        ("cpu_naive", {}, ("'cpu_naive' runs on the CPU", "naive")),
+        ("shard_tile", {}, ("did you mean 'shared_tile'",)),
+        ("naive", {"op": "gem"}, ("--op: unknown operation 'gem'",)),
+        ("naive", {"op": "gemv"}, ("unknown variant 'naive'",)),
+        ("naive", {"tile": "33"}, ("--tile: naive takes edges 1 to 32",)),
+        ("naive", {"tile": "x"}, ("--tile: 'x' is not understood",)),
+        ("naive", {"tile": "1", "every": True}, ("--all and --tile",)),
+        ("naive", {"size": "1,2"}, ("--size: one at a time, not 2",)),
         (
-            {"variant": "naive", "arch": "sm_90", "csv": Path("a.csv"), "measure": True},
+            "naive",
+            {"arch": "sm_90", "csv": Path("a.csv"), "measure": True},
             ("--measure",),
         ),
-        ({"variant": "naive", "dtype": "float32,float64"}, ("--dtype: one at a time",)),
-        ({"variant": "naive", "size": "0"}, ("--size: '0' is out of range",)),
-        ({"variant": "naive", "dtype": "int8"}, ("--dtype: unknown value 'int8'",)),
-        ({"variant": "naive", "size": "70000000x1x1", "tile": "1"}, ("at most 65535 in y",)),
-        ({"variant": "naive", "arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
-        ({"variant": "naive", "arch": "sm_90ff"}, ("--arch", "sm_90")),
-        ({"variant": "naive", "arch": "sm_90", "device": "cuda"}, ("--arch and --device",)),
-        ({"variant": "naive", "arch": "sm_90", "measure": True}, ("--measure and --arch",)),
-        ({"variant": "naive", "device": "cpu"}, ("explain is about GPUs",)),
-        ({"variant": "naive", "device": "cuda"}, ("no driver", "--arch sm_90 explains without")),
-        ({"variant": "naive", "measure": True}, ("no driver", "--arch sm_90 explains without")),
-        ({"variant": "naive", "device": "gpu"}, ("--device: 'gpu' is no device",)),
-    ],
-)
-def test_what_cannot_be_explained_is_one_line(
-    asked: dict[str, Any], pieces: tuple[str, ...]
-) -> None:
-    message = refusal(**asked)
-    for piece in pieces:
-        assert piece in message
+        ("naive", {"dtype": "float32,float64"}, ("--dtype: one at a time",)),
+        ("naive", {"size": "0"}, ("--size: '0' is out of range",)),
+        ("naive", {"dtype": "int8"}, ("--dtype: unknown value 'int8'",)),
+        ("naive", {"size": "70000000x1x1", "tile": "1"}, ("at most 65535 in y",)),
+        ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
+        ("naive", {"arch": "sm_90ff"}, ("--arch", "sm_90")),
+        ("naive", {"arch": "sm_90", "device": "cuda"}, ("--arch and --device",)),
+        ("naive", {"arch": "sm_90", "measure": True}, ("--measure and --arch",)),
+        ("naive", {"device": "cpu"}, ("explain is about GPUs",)),
+        ("naive", {"device": "cuda"}, ("no driver", "--arch sm_90 explains without")),
+        ("naive", {"measure": True}, ("no driver", "--arch sm_90 explains without")),
+        ("naive", {"device": "gpu"}, ("--device: 'gpu' is not a device",)),
+    ]
+    for variant, asked, pieces in cases:
+        message = refusal(variant, **asked)
+        for piece in pieces:
+            assert piece in message
 
 
 def test_without_nvrtc_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

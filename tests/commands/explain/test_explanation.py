@@ -15,7 +15,7 @@ from gpubench.hardware.architectures import example
 from gpubench.model import CudaVariant, Gpu, Launch, Problem, Resources, Tile, edges
 from gpubench.plan.registry import variants
 
-KERNELS = {one.name: one for one in variants() if isinstance(one, CudaVariant)}
+KERNELS = {kernel.name: kernel for kernel in variants() if isinstance(kernel, CudaVariant)}
 
 SPILLING = Resources(registers=255, local_bytes=1248, spill_bytes=364, shared_bytes=0)
 FITTING = Resources(registers=32, local_bytes=0, spill_bytes=0, shared_bytes=2048)
@@ -78,35 +78,44 @@ def variant(launch: Callable[[Tile, Problem], Launch]) -> CudaVariant:
 
 
 def test_an_explanation_holds_every_figure() -> None:
-    one = explained(measured_us=64.19)
-    assert one.label == "shared_tile 16 at 1024 float32"
-    assert (one.launch.blocks, one.shared_bytes, one.registers_allowed) == (4096, 2048, 255)
-    assert one.occupancy
-    assert one.waves
-    assert one.roofline
-    assert (one.occupancy.fraction, one.waves.blocks_per_wave) == (1, 1056)
-    assert one.cgma == pytest.approx(16, rel=0.02)
-    assert one.cgma_flop_per_byte == one.cgma / 4
-    assert one.roofline_share == pytest.approx(0.5, rel=1e-3)
+    explanation = explained(measured_us=64.19)
+    assert explanation.label == "shared_tile 16 at 1024 float32"
+    assert (explanation.launch.blocks, explanation.shared_bytes, explanation.registers_allowed) == (
+        4096,
+        2048,
+        255,
+    )
+    assert explanation.occupancy
+    assert explanation.waves
+    assert explanation.roofline
+    assert (explanation.occupancy.fraction, explanation.waves.blocks_per_wave) == (1, 1056)
+    assert explanation.cgma == pytest.approx(16, rel=0.02)
+    assert explanation.cgma_flop_per_byte == explanation.cgma / 4
+    assert explanation.roofline_share == pytest.approx(0.5, rel=1e-3)
 
 
 def test_what_is_not_known_is_none_and_nothing_is_guessed() -> None:
-    one = explained(architecture="sm_107")
-    assert (one.occupancy, one.waves, one.roofline, one.registers_allowed) == (None,) * 4
-    assert (one.issue_bound, one.roofline_share, one.inner_loop) == (None, None, None)
-    assert one.cgma > 15
+    explanation = explained(architecture="sm_107")
+    assert (
+        explanation.occupancy,
+        explanation.waves,
+        explanation.roofline,
+        explanation.registers_allowed,
+    ) == (None,) * 4
+    assert (explanation.issue_bound, explanation.roofline_share, explanation.inner_loop) == (
+        None,
+        None,
+        None,
+    )
+    assert explanation.cgma > 15
 
 
-@pytest.mark.parametrize(
-    ("name", "tile", "each"),
-    [("naive", 16, 1), ("shared_tile", 32, 1), ("register_tile", 16, 256), *[
-        ("register_tile", tile, tile * tile) for tile in (1, 3, 7, 63, 64)
-    ]],
-)  # fmt: skip
-def test_the_elements_a_thread_computes_follow_from_the_grid(
-    name: str, tile: int, each: int
-) -> None:
-    assert accumulators(KERNELS[name], Tile((tile,)), problem(3, 5, 7)) == each
+def test_the_elements_a_thread_computes_follow_from_the_grid() -> None:
+    for name, tile, elements in (
+        *(("naive", 16, 1), ("shared_tile", 32, 1), ("register_tile", 16, 256)),
+        *(("register_tile", tile, tile * tile) for tile in (1, 3, 7, 63, 64)),
+    ):
+        assert accumulators(KERNELS[name], Tile((tile,)), problem(3, 5, 7)) == elements
 
 
 def test_parts_of_k_along_the_grids_z_share_an_element() -> None:
@@ -116,12 +125,12 @@ def test_parts_of_k_along_the_grids_z_share_an_element() -> None:
     assert accumulators(split, Tile((4,)), problem()) == 16
 
 
-def test_an_element_that_threads_share_is_no_ones() -> None:
+def test_an_element_that_threads_share_belongs_to_none() -> None:
     warp_a_row = variant(lambda _tile, of: Launch(grid=(of.m, of.n), block=(24,)))
     assert accumulators(warp_a_row, Tile((4,)), problem()) is None
 
 
-def test_each_launch_is_explained_and_the_first_speaks_of_the_problem() -> None:
+def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> None:
     add = Launch(grid=(8,), block=(64,), kernel="add")
     split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), next_launches=(add,)))
     first, second = (
@@ -140,38 +149,38 @@ def test_each_launch_is_explained_and_the_first_speaks_of_the_problem() -> None:
     assert second.waves.idle_multiprocessors == 124
 
 
-def test_a_grid_is_fitted_to_the_gpu_that_is_explained_for() -> None:
+def test_a_grid_is_specialized_for_the_gpu_that_is_explained() -> None:
     def specialize(launch: Launch, _tile: Tile, _problem: Problem, gpu: Gpu) -> Launch:
         return replace(launch, grid=(gpu.multiprocessors * gpu.threads_per_multiprocessor // 256,))
 
-    fitted = replace(
+    specialized = replace(
         variant(lambda _tile, _of: Launch(grid=(1,), block=(256,))), specialize=specialize
     )
-    (launch,) = launches(fitted, Tile((4,)), problem(), example("sm_90"))
+    (launch,) = launches(specialized, Tile((4,)), problem(), example("sm_90"))
     assert launch.blocks == 132 * 8
-    (launch,) = launches(fitted, Tile((4,)), problem(), example("sm_88"))
+    (launch,) = launches(specialized, Tile((4,)), problem(), example("sm_88"))
     assert launch.blocks == 1
 
 
-def test_a_grid_that_does_not_grow_with_c_tells_nothing() -> None:
+def test_a_grid_that_does_not_grow_with_c_says_nothing_of_a_thread() -> None:
     persistent = variant(lambda _tile, _problem: Launch(grid=(132,), block=(384,)))
     assert accumulators(persistent, Tile((4,)), problem()) is None
 
 
-def test_the_issue_bound_is_the_share_of_multiply_adds_where_each_takes_a_slot() -> None:
+def test_the_issue_bound_is_the_fraction_of_multiply_adds_where_each_takes_an_issue_slot() -> None:
     assert explained(inner_loop=loop(64, 16)).issue_bound == 0.25
 
 
-def test_half_the_lanes_leave_every_other_slot_to_the_rest() -> None:
+def test_half_the_lanes_leave_every_other_issue_slot_to_other_instructions() -> None:
     # The A100 has 64 float32 lanes: a multiply-add of a warp keeps them busy for two clocks.
     assert explained(architecture="sm_80", inner_loop=loop(64, 16)).issue_bound == 0.5
     assert explained(architecture="sm_80", inner_loop=loop(64, 48)).issue_bound == 1
 
 
 def test_without_tensor_cores_float64_reaches_half_the_h200s_peak() -> None:
-    one = explained(of=problem(dtype="float64"), inner_loop=loop(64, 60))
-    assert one.issue_bound == 0.5
+    explanation = explained(of=problem(dtype="float64"), inner_loop=loop(64, 60))
+    assert explanation.issue_bound == 0.5
 
 
-def test_matrix_instructions_have_no_such_bound() -> None:
+def test_matrix_instructions_have_no_issue_bound() -> None:
     assert explained(inner_loop=loop(64, 16, tensor=4)).issue_bound is None

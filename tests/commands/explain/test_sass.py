@@ -1,10 +1,8 @@
-"""The inner loop, found in disassemblies of our own kernels that were recorded from nvdisasm."""
+"""The inner loop, in listings of our own kernels that were recorded from nvdisasm."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
 
 from gpubench.commands.explain.sass import InnerLoop, inner_loop
 
@@ -125,9 +123,11 @@ def test_spills_widths_copies_and_matrix_instructions_are_counted() -> None:
     assert (loop.async_copies, loop.tensor, loop.multiply_adds) == (2, 1, 2)
 
 
-@pytest.mark.parametrize("width", [64, 128])
-def test_a_register_pair_in_brackets_is_no_width(width: int) -> None:
-    code = listing(".L_x_0:", f"LDS.{width} R4, [R24.X8]", "FFMA R0, R1, R2, R0", "BRA `(.L_x_0)")
-    loop = inner_loop(code, "float32")
-    assert loop
-    assert loop.shared_loads == {str(width): 1}
+def test_brackets_in_an_operand_do_not_hide_the_width() -> None:
+    for width in (64, 128):
+        load = f"LDS.{width} R4, [R24.X8]"
+        loop = inner_loop(
+            listing(".L_x_0:", load, "FFMA R0, R1, R2, R0", "BRA `(.L_x_0)"), "float32"
+        )
+        assert loop
+        assert loop.shared_loads == {str(width): 1}
