@@ -1,12 +1,18 @@
-"""Reads a TOML file, whoever wrote it: its values are of a size that can be worked with."""
+"""Reads a TOML file that may come from anywhere, and decodes its tables into typed objects."""
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
 
 from gpubench.errors import UsageError
+from gpubench.plan.registry import unknown
 
 MAX_BYTES = 2**20
 """A configuration is a page or two."""
@@ -14,15 +20,32 @@ MAX_BYTES = 2**20
 MAX_DOTS = 200
 """In a line: the time that `tomllib` takes for a key grows with their square."""
 
-MAX_SAID = 200
-"""Of what `tomllib` says."""
+MAX_MESSAGE = 200
+"""Characters of a message from `tomllib` or msgspec."""
 
-DEEPEST = 20
-"""Tables and lists in each other."""
+MAX_DEPTH = 20
+"""Tables and lists within each other."""
 
 LARGEST = 2**63 - 1
-"""TOML's whole numbers have 64 bits; Python would take longer ones, and then refuse to print them.
-"""
+"""TOML's integers have 64 bits; Python reads longer ones and then refuses to print them."""
+
+Kind = TypeVar("Kind")
+
+NOT_BLANK = r"\S"
+"""Pattern of a text that must not be blank."""
+
+_WORDS = {
+    "array": "list",
+    "bool": "true or false",
+    "float": "number",
+    "int": "integer",
+    "object": "table",
+    "str": "text",
+}
+"""msgspec's names for types, and TOML's."""
+
+_KEY = "key"
+"""The step of a path that leads to the keys of a table."""
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
@@ -37,30 +60,98 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
         raise UsageError(f"{at}{path} has more than {MAX_BYTES:,} bytes")
     try:
         text = content.decode()
-        if any(_dots(line) > MAX_DOTS for line in text.splitlines()):
+        # Before the value; in a table's heading, all.
+        if any(line.partition("=")[0].count(".") > MAX_DOTS for line in text.splitlines()):
             raise UsageError(f"{at}{path}: a key has more than {MAX_DOTS} parts")
         values = tomllib.loads(text)
     except RecursionError as error:
         raise UsageError(f"{at}{path} is nested too deeply") from error
     except ValueError as error:
-        raise UsageError(f"{at}{path} is not TOML: {str(error)[:MAX_SAID]}") from error
-    level: list[object] = [values]
-    for _ in range(DEEPEST):
-        for value in level:
-            if isinstance(value, int) and abs(value) > LARGEST:
-                raise UsageError(f"{at}{path}: a whole number is beyond 64 bits")
-        level = [inner for value in level for inner in _inside(value)]
-    if level:
-        raise UsageError(f"{at}{path} is nested too deeply")
+        raise UsageError(f"{at}{path} is not TOML: {str(error)[:MAX_MESSAGE]}") from error
+    _require_usable(values, f"{at}{path}", MAX_DEPTH)
     return values
 
 
-def _dots(line: str) -> int:
-    """Those in front of the value; in a table's heading, all."""
-    return line.partition("=")[0].count(".")
+def _require_usable(value: object, where: str, depth: int) -> None:
+    if depth == 0:
+        raise UsageError(f"{where} is nested too deeply")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise UsageError(f"{where}: an integer is beyond 64 bits")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _require_usable(inner, where, depth - 1)
 
 
-def _inside(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+def decode(values: object, kind: type[Kind], where: str) -> Kind:
+    """The values as an object of a msgspec type.
+
+    Raises UsageError in one line: `where`, the place within the values, and what is wrong there.
+    """
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {_explained(str(error), kind)}") from error
+
+
+def _explained(message: str, kind: type) -> str:
+    """`series 1: rules 2: 'at' is missing`, from msgspec's message."""
+    # The file's own words may stand in the message, so no more than a path is taken for one.
+    found = re.fullmatch(r"(.*) - at (`key` in )?`\$([\w.\[\]]{0,200})`", message, re.DOTALL)
+    what, in_key, path = found.groups(default="") if found else (message, "", "")
+    place = path.replace("[...]", "").replace(".", ": ").removeprefix(": ")
+    place = re.sub(r"\[(\d{1,9})\]", lambda index: f" {int(index[1]) + 1}", place)
+    steps = re.findall(r"\w+|\[[\d.]+\]", path) + ([_KEY] if in_key else [])
+    return (f"{place}: " if place else "") + _in_words(what, kind, steps)
+
+
+def _in_words(what: str, kind: type, steps: list[str]) -> str:
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        return f"'{missing[1]}' is missing"
+    if field := re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL):
+        return unknown("key", field[1], (name for name in _names(kind, steps) if name != field[1]))
+    if value := re.fullmatch(r"Invalid (?:enum )?value '(.*)'", what, re.DOTALL):
+        return unknown("key" if steps[-1:] == [_KEY] else "value", value[1], _names(kind, steps))
+    what = re.sub(r"`([\w| ]+)`", lambda types: _type_in_words(types[1]), what)
+    what = what.replace(f"matching regex {NOT_BLANK!r}", "that is not blank")
+    return " ".join(what.replace("Expected", "expected", 1).split())[:MAX_MESSAGE]
+
+
+def _type_in_words(kind: str) -> str:
+    """`number or text` for `int | float | str | null`."""
+    names = kind.split(" | ")
+    left_out = {"null", "int"} if "float" in names else {"null"}
+    return " or ".join(_WORDS.get(name, name) for name in names if name not in left_out)
+
+
+def _names(kind: type, steps: list[str]) -> list[str]:
+    """What msgspec knows at a place: the keys of a table, or the values of a choice."""
+    types = [inspect.type_info(kind)]
+    for step in steps:
+        types = [inner for outer in types for inner in _inside(outer, step)]
+    names: list[str] = []
+    for known in (alternative for type_ in types for alternative in _alternatives(type_)):
+        if isinstance(known, inspect.StructType):
+            names += [known.tag_field] if known.tag_field else []
+            names += [field.encode_name for field in known.fields]
+        elif isinstance(known, inspect.LiteralType):
+            names += map(str, known.values)
+        elif isinstance(known, inspect.EnumType):
+            names += [member.value for member in known.cls]
+    return list(dict.fromkeys(names))
+
+
+def _inside(outer: inspect.Type, step: str) -> Iterator[inspect.Type]:
+    """The types that a field, an item (`[3]`), a value (`[...]`) or a key of it may have."""
+    for known in _alternatives(outer):
+        if isinstance(known, inspect.StructType):
+            if step == known.tag_field:
+                yield inspect.LiteralType((str(known.tag),))
+            yield from (field.type for field in known.fields if field.encode_name == step)
+        elif isinstance(known, inspect.DictType):
+            yield known.key_type if step == _KEY else known.value_type
+        elif isinstance(known, inspect.ListType | inspect.VarTupleType):
+            yield known.item_type
+
+
+def _alternatives(known: inspect.Type) -> tuple[inspect.Type, ...]:
+    return known.types if isinstance(known, inspect.UnionType) else (known,)

@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from gpubench.commands.diff.expect import RATES, TIME, Expectation
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
-from gpubench.plan.ranges import parse_sizes, shown
+from gpubench.plan.ranges import parse_fraction, parse_sizes, shown
 from gpubench.plan.registry import unknown
-from gpubench.plan.toml_file import read_toml
+from gpubench.plan.toml_file import decode, read_toml
 from gpubench.row import KEY
 
-TOLERANCES = ("lower", "upper")
 WHERE = tuple(name for name in KEY if name not in {"m", "n", "k"})
+
+MAX_LOWER, MAX_UPPER = 0.9999, 1e300
+"""A figure may be any part less, but not nothing, and any finite number of times more."""
+
+Value = str | int | float
+
+Point = msgspec.defstruct(
+    "Point",
+    [
+        ("variant", Value),
+        ("size", Value),
+        ("value", Annotated[float, msgspec.Meta(gt=0, le=1e300)]),
+        ("lower", Value),
+        ("upper", Value),
+        ("column", str, TIME),
+        *((name, Value | None, None) for name in WHERE if name != "variant"),
+    ],
+    forbid_unknown_fields=True,
+)
+"""`[[expect.point]]`, with the tolerances of `[expect]` where it has none."""
+
+
+class Expect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """`[expect]`."""
+
+    device: str | None = None
+    lower: Value | None = None
+    upper: Value | None = None
+    point: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,66 +61,34 @@ class Expected:
 def read_expected(path: Path) -> Expected:
     """Read the file. Raises UsageError naming what does not fit."""
     table = read_toml(path).get("expect")
-    if not isinstance(table, dict) or not isinstance(table.get("point"), list):
+    if not isinstance(table, dict) or "point" not in table:
         raise UsageError(f"{path}: has no [[expect.point]]")
-    _known(table, ("device", "point", *TOLERANCES), path)
-    defaults = {name: table[name] for name in TOLERANCES if name in table}
-    device = table.get("device")
-    if device is not None and not isinstance(device, str):
-        raise UsageError(f'{path}: device is a name, such as "NVIDIA H200"')
+    expect = decode(table, Expect, f"{path}: [expect]")
+    tolerances = {"lower": expect.lower, "upper": expect.upper}
+    defaults = {name: value for name, value in tolerances.items() if value is not None}
     points = [
-        _point(one, defaults, f"{path}: [[expect.point]] {number}")
-        for number, one in enumerate(table["point"], start=1)
+        _point({**defaults, **point}, f"{path}: [[expect.point]] {number}")
+        for number, point in enumerate(expect.point, start=1)
     ]
-    return Expected(path=path, points=tuple(points), device=device)
+    return Expected(path=path, points=tuple(points), device=expect.device)
 
 
-def _point(given: Any, defaults: Mapping[str, Any], place: str) -> Expectation:
-    _known(given, (*WHERE, "size", "column", "value", *TOLERANCES), place)
-    fields = {**defaults, **given}
-    for name in ("variant", "size", "value", *TOLERANCES):
-        if name not in fields:
-            raise UsageError(f"{place}: '{name}' is missing")
-    column = str(fields.get("column", TIME))
-    if column not in {TIME, *RATES}:
-        raise UsageError(f"{place}: {unknown('column', column, (TIME, *RATES))}")
-    op = str(fields.get("op", "gemm"))
+def _point(table: dict[str, Any], place: str) -> Expectation:
+    fields = msgspec.structs.asdict(decode(table, Point, place))
+    if fields["column"] not in {TIME, *RATES}:
+        raise UsageError(f"{place}: {unknown('column', fields['column'], (TIME, *RATES))}")
+    where = {name: str(fields[name]) for name in WHERE if fields[name] is not None}
+    op = where.get("op", "gemm")
     if op not in OPERATIONS:
         raise UsageError(f"{place}: {unknown('operation', op, OPERATIONS)}")
-    sizes = parse_sizes(str(fields["size"]), op, f"{place}: size")
+    size = str(fields["size"])
+    sizes = parse_sizes(size, op, f"{place}: size")
     if len(sizes) != 1:
-        raise UsageError(f"{place}: size '{shown(str(fields['size']))}' is more than one")
-    where = {name: str(fields[name]) for name in WHERE if name in fields}
+        raise UsageError(f"{place}: size '{shown(size)}' is more than one")
     return Expectation(
         where={**where, **dict(zip("mnk", sizes[0], strict=True))},
-        column=column,
-        value=_number(fields["value"], f"{place}: value", high=float("inf")),
-        lower=_share(fields["lower"], f"{place}: lower", below=1.0),
-        upper=_share(fields["upper"], f"{place}: upper", below=float("inf")),
+        column=fields["column"],
+        value=fields["value"],
+        lower=parse_fraction(fields["lower"], f"{place}: lower", high=MAX_LOWER),
+        upper=parse_fraction(fields["upper"], f"{place}: upper", high=MAX_UPPER),
     )
-
-
-def _known(fields: Any, names: tuple[str, ...], place: str | Path) -> None:
-    if not isinstance(fields, dict):
-        raise UsageError(f"{place}: is no table")
-    for name in fields:
-        if name not in names:
-            raise UsageError(f"{place}: {unknown('key', name, names)}")
-
-
-def _number(value: object, place: str, *, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < high:
-        raise UsageError(f"{place}: {shown(str(value))} is no positive number")
-    return float(value)
-
-
-def _share(value: object, place: str, *, below: float) -> float:
-    """`"3%"` or 0.03."""
-    try:
-        share = float(value[:-1]) / 100 if isinstance(value, str) and value[-1:] == "%" else value
-    except ValueError:
-        share = None
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < below:
-        most = ", less than 100 %" if below == 1 else ""
-        raise UsageError(f"{place}: '{shown(str(value))}' is no share; write \"3%\" or 0.03{most}")
-    return float(share)

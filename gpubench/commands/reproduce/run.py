@@ -5,16 +5,23 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
 
+from gpubench.commands.reproduce.compare import Reproduction
+from gpubench.commands.reproduce.experiment import Experiment
 from gpubench.commands.reproduce.experiment_file import find
-from gpubench.commands.reproduce.experiments import Experiment
-from gpubench.commands.reproduce.grids import RATIO, as_markdown, as_renderable, failures, grids
-from gpubench.commands.reproduce.measure import Pace, Reproduction, reproduce
-from gpubench.commands.reproduce.side_by_side import Compared, Line, side_by_side
+from gpubench.commands.reproduce.measure import LoopCache, Pace, reproduce
+from gpubench.commands.reproduce.view import (
+    CSV_COLUMNS,
+    closing,
+    csv_lines,
+    grids,
+    markdown,
+    opening,
+    summary,
+)
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.measure.executor import Executor
 from gpubench.measure.session import default_place
@@ -26,32 +33,16 @@ from gpubench.view.progress import progress
 from gpubench.view.tables import console, table
 
 SUMMARY = "reproduce"
-"""Stem of the files that hold what was compared, of all experiments."""
-
-CSV_COLUMNS = (
-    *("experiment", "series", "label", "column", "figure", "published", "published_device"),
-    *("measured", "ratio", "published_percent_of_peak", "percent_of_peak"),
-    *("op", "variant", "tile", "dtype", "size", "scope", "status", "device", "shape"),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """An experiment that ran, and its series."""
-
-    ran: Reproduction
-    compared: list[Compared]
-    left_out: str
-    """What a GPU would have added, and why there is none."""
+"""Stem of the files with the comparison of all experiments."""
 
 
 def list_experiments(names: Sequence[str]) -> None:
     """`gpubench reproduce --list`."""
     listing = table("experiment", "title", "published for", "figures", left=None)
-    for one in find(names):
-        devices = ", ".join(device.name for device in one.devices)
-        figures = sum(len(series.published) for series in one.series)
-        listing.add_row(one.name, one.title, devices, str(figures or ""))
+    for experiment in find(names):
+        figures = sum(len(series.published) for series in experiment.series)
+        devices = ", ".join(experiment.devices)
+        listing.add_row(experiment.name, experiment.file.title, devices, str(figures or ""))
     console().print(listing)
 
 
@@ -63,14 +54,13 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
         budget_s=asked.timing.budget_s,
     )
     experiments = find(names)
+    err, out, cache = console(stderr=True), console(), LoopCache.of_user()
+    done: list[Reproduction] = []
     with ExitStack() as workers:
-        executors, missing = _executors(asked.device, workers)
+        executors, no_gpu = _executors(asked.device, workers)
         first = next(iter(executors.values())).device
         folder = asked.output or default_place(first.name, SUMMARY)
-        _require_free(folder, experiments, force=force)
-
-        err, out = console(stderr=True), console()
-        done: list[Done] = []
+        require_free_folder(folder, experiments, force=force)
         for experiment in experiments:
             with progress() as watcher:
                 ran = reproduce(
@@ -80,25 +70,21 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
                     folder,
                     pace,
                     lambda line: err.print(line, markup=False, soft_wrap=True),
+                    cache,
+                    no_gpu,
                 )
-            one = Done(
-                ran=ran,
-                compared=side_by_side(experiment, ran.rows),
-                left_out=_left_out(experiment, missing),
-            )
-            done.append(one)
-            _show(one)
-            _write(done, folder)
+            done.append(ran)
+            _show(ran)
+            write_comparison(done, folder)
             if ran.interrupted:
                 break
 
-    out.print(_summary(done))
-    if done[-1].ran.interrupted:
+    out.print(Text("\n" + "\n".join(map(summary, done))))
+    interrupted = done[-1].interrupted
+    if interrupted:
         err.print("interrupted: what was measured is kept")
     out.print(Text(f"\n{folder / SUMMARY}.md"), soft_wrap=True)
-    if done[-1].ran.interrupted:
-        return INTERRUPTED
-    return 1 if any(one.ran.failed for one in done) else 0
+    return INTERRUPTED if interrupted else int(any(ran.failed for ran in done))
 
 
 def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], str]:
@@ -115,116 +101,34 @@ def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], st
     return {"cuda": workers.enter_context(gpu), "cpu": cpu}, ""
 
 
-def _require_free(folder: Path, experiments: Sequence[Experiment], *, force: bool) -> None:
+def require_free_folder(folder: Path, experiments: Sequence[Experiment], *, force: bool) -> None:
     """Make the folder. Raises UsageError if it cannot be, or holds what would be overwritten."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output: cannot make the folder {folder}: {error.strerror}") from error
-    names = [f"{SUMMARY}.md", f"{SUMMARY}.csv", *(f"{one.name}.csv" for one in experiments)]
-    for name in names:
+    for name in (f"{SUMMARY}.md", f"{SUMMARY}.csv", *(f"{e.name}.csv" for e in experiments)):
         require_free(folder / name, overwrite=force)
 
 
-def _left_out(experiment: Experiment, missing: str) -> str:
-    """The line that says what needs a GPU, or nothing."""
-    kernels = dict.fromkeys(
-        name
-        for one in experiment.sweeps
-        if one.sweep.device == "cuda"
-        for name in one.sweep.variants or ("every variant",)
-    )
-    if not missing or not kernels:
-        return ""
-    return f"left out, as it needs an NVIDIA GPU: {', '.join(kernels)} ({missing})"
-
-
-def _show(one: Done) -> None:
-    experiment, out = one.ran.experiment, console()
-    out.print(Text(f"\n{experiment.name}: {experiment.title}", style="bold underline"))
-    for line in _opening(one):
+def _show(ran: Reproduction) -> None:
+    experiment, out = ran.experiment, console()
+    out.print(Text(f"\n{experiment.name}: {experiment.file.title}", style="bold underline"))
+    for line in opening(ran):
         out.print(Text(line))
-    for grid in grids(one.ran, one.compared, whole=False):
-        out.print(as_renderable(grid, out.width))
-    for line in (*failures(one.ran.rows, one.compared), *experiment.notes):
+    for grid in grids(ran, whole=False):
+        out.print(grid.renderable(out.width))
+    for line in closing(ran):
         out.print(Text(f"\n{line}"))
 
 
-def _opening(one: Done) -> list[str]:
-    """Where it was published, what ran it now, what it is."""
-    experiment = one.ran.experiment
-    now = ", ".join(dict.fromkeys(device.name for device in one.ran.devices)) or "nothing ran"
-    lines = [f"published: {experiment.source}", f"measured: {now}; {RATIO}"]
-    lines += [one.left_out] if one.left_out else []
-    return lines + ([" ".join(experiment.about.split())] if experiment.about else [])
-
-
-def _summary(done: Sequence[Done]) -> Text:
-    """A line for each experiment: how many rules of its shape hold."""
-    lines = []
-    for one in done:
-        verdicts = [judgement.holds for each in one.compared for judgement in each.judgements]
-        parts = [
-            f"{count} {word}"
-            for count, word in (
-                (verdicts.count(True), "hold"),
-                (verdicts.count(False), "differ"),
-                (verdicts.count(None), "not judged"),
-            )
-            if count
-        ]
-        failed = ", some points failed" if one.ran.failed else ""
-        shapes = f"rules of the shape: {', '.join(parts)}" if parts else "no shape was published"
-        lines.append(f"{one.ran.experiment.name}: {shapes}{failed}")
-    return Text("\n" + "\n".join(lines))
-
-
-def _write(done: Sequence[Done], folder: Path) -> None:
+def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
     """The comparison so far, as markdown and as CSV. Raises UsageError if it cannot be written."""
     try:
         (folder / f"{SUMMARY}.md").write_text(markdown(done), encoding="utf-8")
         with (folder / f"{SUMMARY}.csv").open("w", newline="", encoding="utf-8") as file:
             lines = csv.writer(file, lineterminator="\n")
             lines.writerow(CSV_COLUMNS)
-            lines.writerows(_csv_lines(done))
+            lines.writerows(csv_lines(done))
     except OSError as error:
         raise UsageError(f"--output: cannot write into {folder}: {error.strerror}") from error
-
-
-def markdown(done: Sequence[Done]) -> str:
-    """Every experiment: what it is, its tables, whether its shape holds."""
-    parts = ["# Published experiments, run again"]
-    for one in done:
-        experiment = one.ran.experiment
-        parts += [f"## {experiment.name}: {experiment.title}", *_opening(one)]
-        parts += [as_markdown(grid) for grid in grids(one.ran, one.compared, whole=True)]
-        parts += [*failures(one.ran.rows, one.compared), *experiment.notes]
-    return "\n\n".join(parts) + "\n"
-
-
-def _csv_lines(done: Sequence[Done]) -> list[list[object]]:
-    """One line for each measured column of each label of each series."""
-    return [
-        [
-            *(one.ran.experiment.name, compared.series.name, line.cell.label),
-            *_csv_figures(line, place, column.name),
-            "; ".join(judgement.sentence for judgement in compared.judgements) if not place else "",
-        ]
-        for one in done
-        for compared in one.compared
-        for line in compared.lines
-        for place, column in enumerate(compared.series.columns)
-    ]
-
-
-def _csv_figures(line: Line, place: int, name: str) -> list[object]:
-    first, measured = place == 0, line.figures[place]
-    row = measured.row
-    facts = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
-    values = [
-        *(name, measured.figure, line.cell.published if first else None),
-        *(line.cell.device if first else None, measured.value, line.ratio if first else None),
-        *(line.published_percent_of_peak if first else None, row.percent_of_peak if row else None),
-        *(getattr(row, fact) if row else None for fact in facts),
-    ]
-    return ["" if value is None else value for value in values]

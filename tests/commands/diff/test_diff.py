@@ -569,10 +569,10 @@ def test_an_expected_point_that_is_not_there_is_missing(
     [
         ("expect", "expected", "has no [[expect.point]]"),
         ("size = 64\n", "", "'size' is missing"),
-        ("value = 100", "value = -1", "no positive number"),
+        ("value = 100", "value = -1", "value: expected number > 0"),
         ('"gflops"', '"gflop"', "did you mean 'gflops'?"),
-        ('lower = "5%"', 'lower = "5"', "is no share"),
-        ('lower = "5%"', "lower = 1.5", "is no share"),
+        ('lower = "5%"', 'lower = "5"', "lower: '5' is not a percentage"),
+        ('lower = "5%"', "lower = 1.5", "lower: '1.5' is not a percentage"),
         ("upper = 0.02", "uper = 0.02", "did you mean 'upper'?"),
         ("size = 64", 'size = "64,128"', "more than one"),
         ('variant = "cublas"\n', 'variant = "cublas"\ntile = 16\ncolour = 1\n', "'colour'"),

@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from gpubench.commands.reproduce.experiment_file import read_experiment, shipped
-from gpubench.commands.reproduce.experiments import Experiment, Series, points_of
-from gpubench.commands.reproduce.published import Kind, observe
+from gpubench.commands.reproduce.experiment import Experiment, Series
+from gpubench.commands.reproduce.experiment_file import points_of, read_experiment, shipped
+from gpubench.commands.reproduce.rules import (
+    FallsUntil,
+    FasterThan,
+    FlatFrom,
+    MinimumAt,
+    RisesFrom,
+    Rising,
+    Rule,
+)
 
 NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
 
@@ -192,18 +200,23 @@ def test_an_experiment_holds_its_published_figures_and_no_others(experiment: Exp
 
 
 def test_an_experiment_names_its_devices_and_its_source(experiment: Experiment) -> None:
-    assert {one.name: one.facts for one in experiment.devices} == DEVICES[experiment.name]
-    assert experiment.source == SOURCES[experiment.name]
+    assert experiment.devices == DEVICES[experiment.name]
+    assert experiment.file.source == SOURCES[experiment.name]
 
 
 def test_every_published_figure_has_its_device(experiment: Experiment) -> None:
-    cells = [cell for series in experiment.series for cell in series.cells if cell.published]
-    assert all(cell.device for cell in cells)
-    assert bool(cells) == bool(PUBLISHED[experiment.name])
+    devices = [
+        series.device_of(cell)
+        for series in experiment.series
+        for cell in series.cells
+        if cell.published
+    ]
+    assert all(devices)
+    assert bool(devices) == bool(PUBLISHED[experiment.name])
 
 
 def test_an_experiment_holds_its_published_facts(experiment: Experiment) -> None:
-    assert [row for facts in experiment.facts for row in facts.rows] == FACTS[experiment.name]
+    assert [row for facts in experiment.file.facts for row in facts.rows] == FACTS[experiment.name]
 
 
 def test_the_lectures_figures_come_with_threads_operations_and_times() -> None:
@@ -216,7 +229,7 @@ def test_the_lectures_operation_counts_are_those_of_the_shapes_that_are_measured
     lecture = read_experiment(shipped()["lecture-sdk"])
     for series in lecture.series:
         for cell in series.cells:
-            m, n, k = map(int, cell.where["size"].split("x"))
+            m, n, k = map(int, str(cell.where["size"]).split("x"))
             assert 2 * m * n * k == cell.facts["operations"]
             # GFLOP/s and milliseconds were published to three digits: they must agree so far.
             assert cell.published is not None
@@ -242,32 +255,32 @@ def test_no_measured_figure_stands_in_two_files() -> None:
     assert len(figures) == len(set(figures)) > 25
 
 
-def held(series: Series, published: dict[str, dict[str, float]]) -> dict[Kind, bool]:
+def held(series: Series, published: dict[str, dict[str, float]]) -> dict[type[Rule], bool]:
     return {
-        rule.kind: observe(
-            rule, series.figure, series.published, published.get(rule.than, {})
+        type(rule): rule.observe(
+            series.figure, series.published, published.get(rule.slower, {})
         ).holds
         for rule in series.rules
     }
 
 
 def test_the_shapes_that_were_published_are_rules() -> None:
-    found: dict[str, dict[Kind, bool]] = {}
+    found: dict[str, dict[type[Rule], bool]] = {}
     for name in ("blog-2009", "lecture-sdk", "p100-tiles"):
         experiment = read_experiment(shipped()[name])
         published = {series.name: series.published for series in experiment.series}
         found |= {one.name: held(one, published) for one in experiment.series if one.rules}
     assert found == {
-        "naive over the CPU loop": {Kind.RISING: True},
-        "shared_tile 16 over the CPU loop": {Kind.RISING: True, Kind.FASTER_THAN: True},
-        "cuBLAS": {Kind.FASTER_THAN: True},
+        "naive over the CPU loop": {Rising: True},
+        "shared_tile 16 over the CPU loop": {Rising: True, FasterThan: True},
+        "cuBLAS": {FasterThan: True},
         "register_tile: T×T elements a thread, 8×8 threads a block": {
-            Kind.MINIMUM_AT: True,
-            Kind.RISES_FROM: True,
+            MinimumAt: True,
+            RisesFrom: True,
         },
         "shared_tile: T×T threads a block, one element each": {
-            Kind.FALLS_UNTIL: True,
-            Kind.FLAT_FROM: True,
+            FallsUntil: True,
+            FlatFrom: True,
         },
     }
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from fakes import CPU, Event, FakeBackend, FakeKernel, FakeOperands
 
 from gpubench import row as table
 from gpubench.api import Silent
-from gpubench.commands.reproduce import remembered
+from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment_file import read_experiment
-from gpubench.commands.reproduce.measure import Pace, Reproduction, reproduce
+from gpubench.commands.reproduce.measure import LoopCache, Pace, reproduce, with_pace
 from gpubench.measure.executor import InProcess
 from gpubench.model import Device, Point
 
@@ -63,23 +62,19 @@ class FakeGpu(FakeBackend):
         )
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "loops"
-    monkeypatch.setattr(remembered, "folder", lambda: folder)
-    return folder
-
-
 def ran(folder: Path, *, gpu: bool = False, pace: Pace | None = None, **backends: Any) -> Any:
     path = folder / "mine.toml"
     path.write_text(TEXT)
     out = folder / "out"
     out.mkdir(exist_ok=True)
-    told: list[str] = []
+    messages: list[str] = []
     given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
     executors = {name: InProcess(backend) for name, backend in given.items()}
-    done = reproduce(read_experiment(path), executors, Silent(), out, pace or Pace(), told.append)
-    return done, told, given
+    done = reproduce(
+        *(read_experiment(path), executors, Silent(), out, pace or Pace(), messages.append),
+        LoopCache(folder=folder / "loops", numba="1.0"),
+    )
+    return done, messages, given
 
 
 def variants_of(done: Reproduction) -> list[tuple[str, str]]:
@@ -92,12 +87,12 @@ LOOPS = [("cpu_naive", "8"), ("cpu_naive", "16")]
 
 
 def test_without_a_gpu_the_cpus_sweeps_run_and_what_stands_in_for_it(tmp_path: Path) -> None:
-    done, told, _ = ran(tmp_path)
+    done, messages, _ = ran(tmp_path)
     assert variants_of(done) == [*BLAS, *LOOPS, ("cpu_tile", "8")]
     assert not done.interrupted
     assert not done.failed
     assert [one.name for one in done.devices] == [CPU.name]
-    assert told[0] == "mine, sweep 1 of 3: cpu_blas, cpu_blas_parallel (gemm, float32)"
+    assert messages[0] == "mine, sweep 1 of 3: cpu_blas, cpu_blas_parallel (gemm, float32)"
 
 
 def test_with_a_gpu_its_sweeps_run_on_it_and_nothing_stands_in(tmp_path: Path) -> None:
@@ -118,10 +113,10 @@ def test_all_rows_are_in_one_file_at_the_end(tmp_path: Path) -> None:
 
 
 def test_slow_loops_are_measured_once_on_a_machine(tmp_path: Path) -> None:
-    first, told, _ = ran(tmp_path)
-    assert any("slow loops" in line for line in told)
-    again, told, backends = ran(tmp_path, cpu=FakeBackend(77.0))
-    assert any("measured on this machine before" in line for line in told)
+    first, messages, _ = ran(tmp_path)
+    assert any("slow loops" in line for line in messages)
+    again, messages, backends = ran(tmp_path, cpu=FakeBackend(77.0))
+    assert any("measured on this machine before" in line for line in messages)
     assert {e.point.variant.name for e in backends["cpu"].events if e.point} == {
         "cpu_blas",
         "cpu_blas_parallel",
@@ -132,9 +127,9 @@ def test_slow_loops_are_measured_once_on_a_machine(tmp_path: Path) -> None:
     assert [one for one in again.rows if one.variant == "cpu_naive"] == loops
 
 
-def test_only_the_sizes_that_are_missing_are_measured(tmp_path: Path, own_cache: Path) -> None:
+def test_only_the_sizes_that_are_missing_are_measured(tmp_path: Path) -> None:
     first, _, _ = ran(tmp_path)
-    kept = {table.read(path)[0].size: path for path in own_cache.iterdir()}
+    kept = {table.read(path)[0].size: path for path in (tmp_path / "loops").iterdir()}
     kept["8"].unlink()
     again, _, _ = ran(tmp_path, cpu=FakeBackend(77.0))
     times = {one.size: one.median_us for one in again.rows if one.variant == "cpu_naive"}
@@ -177,20 +172,12 @@ def test_rounds_and_budget_are_passed_on(tmp_path: Path) -> None:
     assert rounds == {"cpu_blas": 2, "cpu_blas_parallel": 2, "cpu_naive": 1, "cpu_tile": 2}
 
 
-def test_a_budget_is_shared_by_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpubench.commands.reproduce import measure as module
-
-    seen = []
-
-    def spy(sweep: Any, *rest: Any) -> Any:
-        seen.append((sweep.variants[0], sweep.timing.budget_s))
-        return original(sweep, *rest)
-
-    original = module.run
-    monkeypatch.setattr(module, "run", spy)
-    ran(tmp_path, pace=Pace(budget_s=70))
-    assert seen[0] == ("cpu_blas", 40)
-    assert seen[-1] == ("cpu_tile", 10)
+def test_a_budget_is_divided_by_points(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(TEXT)
+    todo = read_experiment(tmp_path / "mine.toml").sweeps_for(gpu=False)
+    paced = with_pace([wanted.sweep for wanted in todo], Pace(budget_s=70))
+    budgets = [(sweep.variants[0], sweep.timing.budget_s) for sweep in paced]
+    assert budgets == [("cpu_blas", 40), ("cpu_naive", 20), ("cpu_tile", 10)]
 
 
 def test_ctrl_c_ends_the_experiment_and_keeps_what_was_measured(tmp_path: Path) -> None:
@@ -205,9 +192,7 @@ def test_ctrl_c_ends_the_experiment_and_keeps_what_was_measured(tmp_path: Path) 
     assert table.read(tmp_path / "out" / "mine.csv") == done.rows
 
 
-def test_a_wrong_kernel_fails_the_experiment_and_is_not_remembered(
-    tmp_path: Path, own_cache: Path
-) -> None:
+def test_a_wrong_kernel_fails_the_experiment_and_is_not_remembered(tmp_path: Path) -> None:
     class Wrong(FakeBackend):
         def run(self, kernel: FakeKernel) -> None:
             self.events.append(Event("run", kernel.point, kernel.rows))
@@ -215,4 +200,4 @@ def test_a_wrong_kernel_fails_the_experiment_and_is_not_remembered(
     done, _, _ = ran(tmp_path, cpu=Wrong())
     assert done.failed
     assert {one.status for one in done.rows} == {"wrong"}
-    assert list(own_cache.glob("*")) == []
+    assert list((tmp_path / "loops").glob("*")) == []

@@ -7,23 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_grids import GPU, as_if_run
+from test_view import GPU, as_if_run
 
-from gpubench.commands.reproduce import run as module
+from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment_file import read_experiment, shipped
-from gpubench.commands.reproduce.run import CSV_COLUMNS, Done, markdown
-from gpubench.commands.reproduce.side_by_side import side_by_side
+from gpubench.commands.reproduce.run import require_free_folder, write_comparison
+from gpubench.commands.reproduce.view import CSV_COLUMNS, markdown, summary
 from gpubench.errors import UsageError
 
 
-def done(name: str, *, gpu: bool = True) -> Done:
-    experiment = read_experiment(shipped()[name])
-    ran = as_if_run(experiment, gpu=gpu)
-    return Done(
-        ran=ran,
-        compared=side_by_side(experiment, ran.rows),
-        left_out=module._left_out(experiment, "" if gpu else "no driver"),
-    )
+def done(name: str, *, gpu: bool = True) -> Reproduction:
+    return as_if_run(read_experiment(shipped()[name]), gpu=gpu)
 
 
 def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
@@ -40,8 +34,7 @@ def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
 
 
 def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Path) -> None:
-    one = done("blog-2009")
-    module._write([one], tmp_path)
+    write_comparison([done("blog-2009")], tmp_path)
     with (tmp_path / "reproduce.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert tuple(lines[0]) == CSV_COLUMNS
@@ -68,39 +61,35 @@ def test_without_a_gpu_it_says_what_needs_one_and_why() -> None:
 
 
 def test_the_summary_counts_rules_that_hold() -> None:
-    told = str(module._summary([done("p100-tiles"), done("double-tile")]))
-    assert told.splitlines()[1:] == [
-        "p100-tiles: rules of the shape: 2 hold, 2 differ",
-        "double-tile: no shape was published",
-    ]
-    assert "3 not judged" in str(module._summary([done("blog-2009", gpu=False)]))
+    assert summary(done("p100-tiles")) == "p100-tiles: rules of the shape: 2 hold, 2 differ"
+    assert summary(done("double-tile")) == "double-tile: no shape was published"
+    assert "3 not judged" in summary(done("blog-2009", gpu=False))
 
 
 def test_the_summary_names_failures() -> None:
-    one = done("p100-tiles")
-    rows = [replace(one.ran.rows[0], status="error", reason="crash"), *one.ran.rows[1:]]
-    failed = replace(one, ran=replace(one.ran, rows=rows))
-    assert str(module._summary([failed])).endswith(", some points failed")
+    ran = done("p100-tiles")
+    rows = [replace(ran.rows[0], status="error", reason="crash"), *ran.rows[1:]]
+    assert summary(replace(ran, rows=rows)).endswith(", some points failed")
 
 
 def test_files_of_an_earlier_run_are_overwritten_only_by_force(tmp_path: Path) -> None:
     experiments = [read_experiment(shipped()["p100-tiles"])]
-    module._require_free(tmp_path / "new" / "folder", experiments, force=False)
+    require_free_folder(tmp_path / "new" / "folder", experiments, force=False)
     for name in ("reproduce.md", "reproduce.csv", "p100-tiles.csv"):
         (tmp_path / name).write_text("precious")
         with pytest.raises(UsageError, match="--force overwrites it"):
-            module._require_free(tmp_path, experiments, force=False)
-        module._require_free(tmp_path, experiments, force=True)
+            require_free_folder(tmp_path, experiments, force=False)
+        require_free_folder(tmp_path, experiments, force=True)
         (tmp_path / name).unlink()
-    module._require_free(tmp_path, experiments, force=False)
+    require_free_folder(tmp_path, experiments, force=False)
 
 
 def test_a_folder_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(UsageError, match="--output: cannot make the folder"):
-        module._require_free(Path("/dev/null/folder"), [], force=False)
+        require_free_folder(Path("/dev/null/folder"), [], force=False)
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "reproduce.md").mkdir()
     with pytest.raises(UsageError, match="cannot write into"):
-        module._write([done("p100-tiles")], tmp_path)
+        write_comparison([done("p100-tiles")], tmp_path)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fakes import failed, measured, point, variant
 
+from gpubench.commands.reproduce.compare import Compared, side_by_side
 from gpubench.commands.reproduce.experiment_file import read_experiment
-from gpubench.commands.reproduce.side_by_side import Compared, side_by_side
 from gpubench.model import Scope, Status, Tile
 from gpubench.row import Row
 

@@ -7,20 +7,13 @@ from dataclasses import replace
 
 import pytest
 from fakes import CPU, series
+from msgspec import structs
 from rich.console import Console
 
-from gpubench.commands.reproduce.experiment_file import read_experiment, shipped
-from gpubench.commands.reproduce.experiments import Experiment, points_of
-from gpubench.commands.reproduce.grids import (
-    Grid,
-    as_markdown,
-    as_renderable,
-    failures,
-    grids,
-    number_of_digits,
-)
-from gpubench.commands.reproduce.measure import Reproduction
-from gpubench.commands.reproduce.side_by_side import side_by_side
+from gpubench.commands.reproduce.compare import Reproduction
+from gpubench.commands.reproduce.experiment import Experiment
+from gpubench.commands.reproduce.experiment_file import points_of, read_experiment, shipped
+from gpubench.commands.reproduce.view import Grid, closing, digits, grids
 from gpubench.measure.rows import row
 from gpubench.model import CudaVariant, Device, Measurement, Point, Resources, Scope, Status
 from gpubench.row import Row
@@ -76,38 +69,36 @@ def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
         experiment=experiment,
         rows=[measured_row(point) for point in points],
         devices=(GPU, CPU) if gpu else (CPU,),
-        interrupted=False,
+        no_gpu="" if gpu else "no driver",
     )
 
 
 def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, Grid]:
     experiment = read_experiment(shipped()[name])
-    ran = as_if_run(experiment, gpu=gpu)
-    found = grids(ran, side_by_side(experiment, ran.rows), whole=whole)
-    return {grid.title: grid for grid in found}
+    return {grid.title: grid for grid in grids(as_if_run(experiment, gpu=gpu), whole=whole)}
 
 
 def printed(grid: Grid, width: int = 80) -> str:
     screen = Console(width=width, no_color=True, file=io.StringIO())
     with screen.capture() as captured:
-        screen.print(as_renderable(grid, screen.width))
+        screen.print(grid.renderable(screen.width))
     return captured.get()
 
 
 NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
 
 
-@pytest.mark.parametrize("gpu", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_figure_is_cut_in_80_columns(name: str, gpu: bool) -> None:
-    found = tables_of(name, gpu=gpu)
-    assert found
-    for grid in found.values():
-        text = printed(grid)
-        assert max(map(len, text.splitlines())) <= 80
-        words = [word for row in grid.rows for cell in row for word in cell.split()]
-        assert [word for word in words if word not in text] == []
-        assert "…" not in text
+def test_no_figure_is_cut_in_80_columns(name: str) -> None:
+    for gpu in (True, False):
+        found = tables_of(name, gpu=gpu)
+        assert found
+        for grid in found.values():
+            text = printed(grid)
+            assert max(map(len, text.splitlines())) <= 80
+            words = [word for row in grid.rows for cell in row for word in cell.split()]
+            assert [word for word in words if word not in text] == []
+            assert "…" not in text
 
 
 def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
@@ -181,7 +172,7 @@ def test_markdown_is_a_pipe_table_with_its_verdicts() -> None:
         rows=(("1", "2.5"), ("16", "3")),
         below=("shape holds: x",),
     )
-    assert as_markdown(grid).splitlines() == [
+    assert grid.markdown.splitlines() == [
         "**T**",
         "",
         "| tile | a\\|b |",
@@ -209,10 +200,11 @@ def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
         else one
         for one in ran.rows
     ]
-    compared = side_by_side(experiment, rows)
-    first = grids(ran, compared, whole=False)[0]
+    ran = replace(ran, rows=rows)
+    first = grids(ran, whole=False)[0]
     assert first.rows[0][:3] == ("8", "3.006406", "wrong")
-    assert failures(rows, compared) == ["wrong: naive 8 at 512x512x1024 int32: off by one"] * 2
+    wrong = ["wrong: naive 8 at 512x512x1024 int32: off by one"] * 2
+    assert closing(ran) == [*wrong, *experiment.file.notes]
 
 
 def test_a_skipped_point_is_told_of_where_a_figure_is_missing_for_it() -> None:
@@ -223,16 +215,18 @@ def test_a_skipped_point_is_told_of_where_a_figure_is_missing_for_it() -> None:
         for one in ran.rows
         if one.variant == "cublas"
     ]
-    compared = side_by_side(experiment, skipped)
-    told = failures(skipped, compared)
-    assert len(told) == 4  # one of the five shapes is matrixMul's alone
-    assert told[0] == "skipped: cublas at 320x160x160 float32: too slow"
-    assert failures(skipped, []) == []
+    lines = closing(replace(ran, rows=skipped))
+    skips = [line for line in lines if line not in experiment.file.notes]
+    assert len(skips) == 4  # one of the five shapes is matrixMul's alone
+    assert skips[0] == "skipped: cublas at 320x160x160 float32: too slow"
+    without_figures = replace(experiment, file=structs.replace(experiment.file, series=()))
+    assert closing(replace(ran, experiment=without_figures, rows=skipped)) == [
+        *experiment.file.notes
+    ]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+def test_numbers_have_three_digits_and_all_before_the_point() -> None:
+    for value, text in (
         (None, ""),
         (0.0192837, "0.0193"),
         (1, "1.00"),
@@ -241,7 +235,5 @@ def test_a_skipped_point_is_told_of_where_a_figure_is_missing_for_it() -> None:
         (100, "100"),
         (1204.4, "1,204"),
         (1234567, "1,234,567"),
-    ],
-)
-def test_numbers_have_three_digits_and_all_before_the_point(value: float | None, text: str) -> None:
-    assert number_of_digits(value) == text
+    ):
+        assert digits(value) == text

@@ -1,0 +1,171 @@
+"""An experiment's published figures beside the rows that were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpubench.commands.reproduce.experiment import (
+    BEST,
+    SELECTABLE,
+    Cell,
+    Experiment,
+    Selection,
+    Series,
+    matches,
+)
+from gpubench.commands.reproduce.rules import Figure, Figures, Judgement, judge
+from gpubench.hardware.metrics import percent
+from gpubench.model import Device, Status
+from gpubench.row import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A measured figure and where it comes from."""
+
+    figure: Figure
+    value: float | None
+    row: Row | None
+    """None: no sweep that ran has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A published figure, or the place of one, and the measured figures."""
+
+    cell: Cell
+    figures: tuple[Measured, ...]
+    """One for each column of the series."""
+
+    ratio: float | None
+    """How many times as fast as published."""
+
+    published_device: str
+    published_percent_of_peak: float | None
+
+    @property
+    def first(self) -> Measured:
+        """What is compared with the published figure."""
+        return self.figures[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A series with its lines, and whether its shape holds."""
+
+    series: Series
+    lines: tuple[Line, ...]
+    measured: Figures
+    """Of the first column."""
+
+    judgements: tuple[Judgement, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """What came of an experiment."""
+
+    experiment: Experiment
+    rows: list[Row]
+    devices: tuple[Device, ...]
+    """That its sweeps ran on."""
+
+    interrupted: bool = False
+    no_gpu: str = ""
+    """Why its sweeps for a GPU did not run."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a point was wrong or ended in an error."""
+        return any(row.status in {Status.WRONG, Status.ERROR} for row in self.rows)
+
+    @cached_property
+    def compared(self) -> list[Compared]:
+        """Its series beside the rows, judged."""
+        return side_by_side(self.experiment, self.rows)
+
+
+def side_by_side(experiment: Experiment, rows: Sequence[Row]) -> list[Compared]:
+    """Every series of an experiment beside its rows, judged."""
+    lines: dict[str, tuple[Line, ...]] = {}
+    measured: dict[str, dict[str, float]] = {}
+    for series in experiment.series:
+        found = tuple(_line(experiment, series, cell, rows) for cell in series.cells)
+        values = {line.cell.label: line.first.value for line in found}
+        lines[series.name] = found
+        measured[series.name] = {
+            label: value for label, value in values.items() if value is not None
+        }
+    published = {series.name: series.published for series in experiment.series}
+    return [
+        Compared(
+            series=series,
+            lines=lines[series.name],
+            measured=measured[series.name],
+            judgements=tuple(
+                judge(
+                    rule,
+                    series.figure,
+                    series.published,
+                    measured[series.name],
+                    (published.get(rule.slower, {}), measured.get(rule.slower, {})),
+                )
+                for rule in series.rules
+            ),
+        )
+        for series in experiment.series
+    ]
+
+
+def _line(experiment: Experiment, series: Series, cell: Cell, rows: Sequence[Row]) -> Line:
+    figures = []
+    for column in series.columns:
+        row = _pick(series.selection(cell, column), rows)
+        baseline = series.baseline(cell, column)
+        over = _pick(baseline, rows) if baseline else None
+        figure = series.figure_of(column)
+        figures.append(Measured(figure=figure, value=_value(figure, row, over), row=row))
+    ratio = None
+    if cell.published is not None and (ours := figures[0].value) is not None:
+        ratio = series.figure.times_as_fast(ours, cell.published)
+    return Line(
+        cell=cell,
+        figures=tuple(figures),
+        ratio=ratio,
+        published_device=series.device_of(cell),
+        published_percent_of_peak=_published_percent(experiment, series, cell),
+    )
+
+
+def _pick(wanted: Selection, rows: Sequence[Row]) -> Row | None:
+    """The row that a selection means: the fastest if any tile will do."""
+    found = [
+        row for row in rows if matches(wanted, {key: str(getattr(row, key)) for key in SELECTABLE})
+    ]
+    if wanted.get("tile") == BEST:
+        found.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
+    return found[0] if found else None
+
+
+def _value(figure: Figure, row: Row | None, over: Row | None) -> float | None:
+    if row is None or row.median_us is None:
+        return None
+    if figure == Figure.MS:
+        return row.median_us / 1e3
+    if figure == Figure.SPEEDUP:
+        return over.median_us / row.median_us if over and over.median_us else None
+    return row.gflops if figure == Figure.GFLOPS else row.gbytes_per_s
+
+
+def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:
+    """Percent of the published device's published peak, for a rate in a dtype that is certain."""
+    dtypes = {dtype for sweep in experiment.sweeps for dtype in sweep.sweep.dtypes}
+    named = series.selection(cell, series.columns[0]).get("dtype")
+    dtype = named or (dtypes.pop() if len(dtypes) == 1 else "")
+    facts = experiment.devices.get(series.device_of(cell), {})
+    peak_tflops = facts.get(f"peak_{dtype}_tflops")
+    if series.figure != Figure.GFLOPS or isinstance(peak_tflops, str) or peak_tflops is None:
+        return None
+    return percent(cell.published, 1e3 * peak_tflops)
