@@ -132,7 +132,7 @@ class CpuBackend:
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CpuOperands:
         """Copies of the operands, aligned to cache lines."""
         policy = self._policy(problem, cold=cold)
-        output = np.zeros(problem.output_shape, problem.dtype)
+        output = np.zeros(problem.output_shape, problem.precision.result)
         sets = tuple(
             tuple(_aligned_copy(array) for array in (*inputs, output)) for _ in range(policy.count)
         )

@@ -13,7 +13,7 @@ from gpubench.backends import Backend, Kernel, Operands
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import Reference, make_inputs, make_reference, verifying_bytes
 from gpubench.measure.sampling import collect
-from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
+from gpubench.measure.verify import poison, relative_error, why_wrong
 from gpubench.model import Cache, Fill, Measurement, Point, Problem, Status, Timing
 
 PROBES = (64, 16, 4)
@@ -147,7 +147,7 @@ class Runner:
         took_us = self._backend.run(kernel)
         error = relative_error(self._backend.xp, operands.output, reference)
         result = replace(result, max_relative_error=error)
-        if reason := why_wrong(error, tolerance(point.problem.dtype)):
+        if reason := why_wrong(error, point.problem.precision.tolerance):
             return replace(result, status=Status.WRONG, reason=reason)
         self._verified[point] = error
         if took_us is not None and took_us / 1e6 > self._timing.slow_launch_s:

@@ -11,19 +11,10 @@ from gpubench.measure.operands import Reference
 INTEGER_POISON = -(2**31) + 12345
 """What an integer output holds before the kernel runs: no product of the operands is likely it."""
 
-TOLERANCE_ROUNDINGS = 8.0
-"""Errors of right kernels stay under two roundings on the scale of `relative_error`; operands
-rounded to TF32, or one product left out of 16384, make tens of them."""
-
 
 def poison(output: Any) -> None:
     """Fill an output so that an element the kernel does not write is seen: NaN, or a sentinel."""
     output.fill(INTEGER_POISON if output.dtype.kind == "i" else np.nan)
-
-
-def tolerance(dtype: str) -> float:
-    """Largest acceptable `relative_error`: some unit roundoffs; 0 for integers."""
-    return 0.0 if dtype == "int32" else TOLERANCE_ROUNDINGS * float(np.finfo(dtype).eps) / 2
 
 
 def relative_error(xp: Any, output: Any, reference: Reference) -> float:

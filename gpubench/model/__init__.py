@@ -15,15 +15,18 @@ from gpubench.model.point import (
     Status,
     Timer,
 )
-from gpubench.model.problem import DTYPES, ITEM_BYTES, Problem
+from gpubench.model.precision import CORE_DTYPES, DTYPES, ITEM_BYTES, PRECISIONS, Precision
+from gpubench.model.problem import Problem
 from gpubench.model.tile import Tile, TileSpace, edges
 from gpubench.model.timing import Timing
 from gpubench.model.variant import CallVariant, CudaVariant, Gpu, Launch, TensorMap, Variant
 
 __all__ = [
+    "CORE_DTYPES",
     "DTYPES",
     "ITEM_BYTES",
     "OPERATIONS",
+    "PRECISIONS",
     "ROW_MAJOR",
     "Cache",
     "CallVariant",
@@ -37,6 +40,7 @@ __all__ = [
     "Operation",
     "Point",
     "PointKey",
+    "Precision",
     "Problem",
     "Resources",
     "Scope",

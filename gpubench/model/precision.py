@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CORES, TENSOR_CORES = "cores", "tensor cores"
+SUM_ROUNDINGS = 8.0
+"""Unit roundoffs of the sum that a right result may be off by."""
+
+F64, F32, F16, BF16 = 2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8
+"""Unit roundoffs, half the distance from 1 to the next number: IEEE 754 binary64, binary32 and
+binary16, and bfloat16. TF32 has the significand of binary16."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
@@ -70,14 +78,17 @@ class Precision:
         """Whether products are exact, modulo 2³²."""
         return self.sum_roundoff == 0
 
-    def __str__(self) -> str:
-        return self.name
+    @property
+    def tolerance(self) -> float:
+        """Largest error of a right result, on the scale of `measure.verify.relative_error`.
 
+        Sums of right kernels stay under two unit roundoffs on that scale; operands rounded where
+        they may not be, or one product left out of 16384, make tens of them. Each operand may add
+        its own, and so may the result, once.
+        """
+        rounded_once = 2 * self.input_roundoff + self.result_roundoff
+        return SUM_ROUNDINGS * self.sum_roundoff + 1.02 * rounded_once
 
-CORES, TENSOR_CORES = "cores", "tensor cores"
-F64, F32, F16, BF16 = 2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8
-"""Unit roundoffs, half the distance from 1 to the next number: IEEE 754 binary64, binary32 and
-binary16, and bfloat16. TF32 has the significand of binary16."""
 
 PRECISIONS = {
     precision.name: precision
@@ -167,3 +178,12 @@ PRECISIONS = {
         ),
     )
 }
+
+DTYPES = tuple(precision.name for precision in PRECISIONS.values() if precision.offered)
+"""What `--dtypes` takes."""
+
+CORE_DTYPES = tuple(name for name, precision in PRECISIONS.items() if CORES in precision.units)
+"""What a template kernel without tensor instructions computes in."""
+
+ITEM_BYTES = {name: precision.item_bytes for name, precision in PRECISIONS.items()}
+"""Bytes of an operand's element."""

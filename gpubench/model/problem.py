@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gpubench.model.operation import OPERATIONS, Operation, Shape
-
-ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4}
-DTYPES = tuple(ITEM_BYTES)
+from gpubench.model.precision import PRECISIONS, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +20,12 @@ class Problem:
     """1 for operations on a matrix and a vector."""
 
     dtype: str
+    """As `--dtypes` takes it: the name of a precision."""
+
+    @property
+    def precision(self) -> Precision:
+        """Element types, and what may round."""
+        return PRECISIONS[self.dtype]
 
     @property
     def operation(self) -> Operation:
@@ -36,8 +40,9 @@ class Problem:
     @property
     def bytes(self) -> int:
         """Bytes that must move at the least: each operand once, the result once."""
-        shapes = (*self.operation.inputs(self.m, self.n, self.k), self.output_shape)
-        return ITEM_BYTES[self.dtype] * sum(math.prod(shape) for shape in shapes)
+        elements = sum(math.prod(shape) for shape in self.input_shapes)
+        results = math.prod(self.output_shape)
+        return self.precision.item_bytes * elements + self.precision.result_bytes * results
 
     @property
     def input_shapes(self) -> tuple[Shape, ...]:

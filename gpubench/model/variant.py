@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpubench.model.problem import DTYPES, Problem
+from gpubench.model.precision import CORE_DTYPES
+from gpubench.model.problem import Problem
 from gpubench.model.tile import Tile, TileSpace
 
 
@@ -97,7 +98,7 @@ class Variant:
     idea: str
     """What it teaches, in a line."""
 
-    dtypes: tuple[str, ...] = DTYPES
+    dtypes: tuple[str, ...] = CORE_DTYPES
     tiles: TileSpace | None = None
     """None: the variant has no tile to choose."""
 
@@ -123,10 +124,6 @@ class Variant:
     def backend(self) -> str:
         """`cuda` or `cpu`."""
         raise NotImplementedError
-
-    def compute_mode(self, dtype: str) -> str:
-        """Arithmetic used: the dtype's own unless a kernel says otherwise (no TF32 for float32)."""
-        return dtype
 
 
 @dataclass(frozen=True, kw_only=True)

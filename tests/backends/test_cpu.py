@@ -16,8 +16,8 @@ import threadpoolctl
 from gpubench.backends.cpu import ALIGNMENT, CpuBackend, cpu_threads, describe_cpu, measure_cpu
 from gpubench.errors import CompileError, LaunchError
 from gpubench.measure.operands import make_inputs, make_reference
-from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import Cache, CallVariant, Point, Scope, Tile
+from gpubench.measure.verify import poison, relative_error, why_wrong
+from gpubench.model import PRECISIONS, Cache, CallVariant, Point, Scope, Tile
 from gpubench.plan.registry import variants
 
 TILES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 48, 49, 64)
@@ -119,7 +119,7 @@ def test_every_instance_is_right_at_any_size(
         poison(operands.output)
         backend.run(backend.bind(point, operands))
         error = relative_error(np, operands.output, make_reference(np, "gemm", *operands.inputs))
-        assert why_wrong(error, tolerance(dtype)) is None, size
+        assert why_wrong(error, PRECISIONS[dtype].tolerance) is None, size
 
 
 @pytest.mark.parametrize("name", ["cpu_tile", "cpu_naive", "cpu_blas"])

@@ -10,8 +10,8 @@ import pytest
 import threadpoolctl
 
 from gpubench.measure.operands import make_inputs, make_reference
-from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import OPERATIONS, CallVariant, Problem
+from gpubench.measure.verify import poison, relative_error, why_wrong
+from gpubench.model import OPERATIONS, PRECISIONS, CallVariant, Problem
 from gpubench.plan.registry import variants
 
 OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_k)
@@ -36,7 +36,7 @@ def verdict(one: CallVariant, problem: Problem) -> str | None:
     poison(result)
     built(one, problem.dtype)(*operands, result)
     error = relative_error(np, result, make_reference(np, problem.op, *operands))
-    return why_wrong(error, tolerance(problem.dtype))
+    return why_wrong(error, PRECISIONS[problem.dtype].tolerance)
 
 
 def label(one: CallVariant) -> str:

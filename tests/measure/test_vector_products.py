@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.measure.operands import Reference, make_inputs, make_reference
-from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import DTYPES, Problem
+from gpubench.measure.verify import poison, relative_error, why_wrong
+from gpubench.model import DTYPES, PRECISIONS, Problem
 
 OPS = ("gemv", "gemv_t", "atax")
 FLOATS = ("float32", "float64")
@@ -77,7 +77,7 @@ def test_the_reference_of_int32_wraps_like_the_exact_product(
 def verdict(op: str, a: np.ndarray, x: np.ndarray, y: np.ndarray) -> str | None:
     assert y.dtype == a.dtype
     error = relative_error(np, y, make_reference(np, op, a, x))
-    return why_wrong(error, tolerance(str(a.dtype)))
+    return why_wrong(error, PRECISIONS[str(a.dtype)].tolerance)
 
 
 def by_blas(op: str, a: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.measure.operands import make_inputs, make_reference
-from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
-from gpubench.model import DTYPES, Problem
+from gpubench.measure.verify import poison, relative_error, why_wrong
+from gpubench.model import DTYPES, PRECISIONS, Problem
 
 FLOATS = ("float32", "float64")
 DEPTHS = (1, 2, 3, 5, 16, 17, 64, 255, 1024, 4096)
@@ -28,7 +28,7 @@ def verdict(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str | None:
     """Why `c` is not a·b, as the runner asks it."""
     assert c.dtype == a.dtype
     error = relative_error(np, c, make_reference(np, "gemm", a, b))
-    return why_wrong(error, tolerance(str(a.dtype)))
+    return why_wrong(error, PRECISIONS[str(a.dtype)].tolerance)
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -277,5 +277,5 @@ def test_the_reason_says_what_is_wrong() -> None:
 
 
 def test_integers_have_no_tolerance_and_precision_sets_the_floats() -> None:
-    assert tolerance("int32") == 0
-    assert tolerance("float64") < 1e-14 < tolerance("float32") < 1e-5
+    assert PRECISIONS["int32"].tolerance == 0
+    assert PRECISIONS["float64"].tolerance < 1e-14 < PRECISIONS["float32"].tolerance < 1e-5

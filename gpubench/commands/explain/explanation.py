@@ -133,7 +133,7 @@ def explain(
     capability = device.compute_capability
     resident = occupancy(capability, resources, launch)
     ratio = cgma(problem, variant.reuse(tile)) if first else None
-    roof = roofline(problem, device, variant.compute_mode(problem.dtype)) if first else None
+    roof = roofline(problem, device, problem.dtype) if first else None
     return Explanation(
         variant=variant,
         tile=tile,

@@ -21,7 +21,7 @@ from gpubench.commands.operand_files.files import (
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.measure.executor import open_backend
 from gpubench.measure.operands import make_inputs, make_reference, verifying_bytes
-from gpubench.measure.verify import poison, relative_error, tolerance, why_wrong
+from gpubench.measure.verify import poison, relative_error, why_wrong
 from gpubench.model import (
     OPERATIONS,
     Cache,
@@ -87,7 +87,7 @@ def run(
     backend = open_backend(device)
     point = choose_point(backend.device.backend, problem, variant, tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
-    limit = tolerance(problem.dtype)
+    limit = problem.precision.tolerance
     try:
         result, error = compute(backend, point, (a, v))
         failure = why_wrong(error, limit)

@@ -161,7 +161,7 @@ def _identity(point: Point) -> Selection:
     problem, variant = point.problem, point.variant
     values = (
         *(problem.op, variant.name, variant.backend, point.tile or "", problem.dtype),
-        *(variant.compute_mode(problem.dtype), problem.size),
+        *(problem.dtype, problem.size),
         *(point.cache, point.scope, point.timer),
     )
     return dict(zip(SELECTABLE, map(str, values), strict=True))

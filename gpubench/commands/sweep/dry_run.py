@@ -67,7 +67,7 @@ def estimated_s(points: Iterable[Point], device: Device, timing: Timing) -> tupl
     """
     least_s = max_s = 0.0
     for point in points:
-        peak = peak_gflops(device, point.variant.compute_mode(point.problem.dtype))
+        peak = peak_gflops(device, point.problem.dtype)
         launch_s = point.problem.flops / (peak * 1e9) if peak else 0.0
         low, high = sampling_s(timing, launch_s)
         least_s += timing.rounds * low
