@@ -20,6 +20,8 @@ from fakes import failed, measured, point, variant
 
 import gpubench
 from gpubench.cli import main
+from gpubench.commands.diff.sides import read_side
+from gpubench.errors import UsageError
 from gpubench.model import Status, Timer
 from gpubench.row import KEY, Row, read, write
 
@@ -257,6 +259,13 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(
     assert said in refused(file, run, *arguments)
 
 
+def test_links_in_a_circle_are_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    circle = tmp_path / "circle.csv"
+    circle.symlink_to(circle)
+    with pytest.raises(UsageError, match=r"cannot read .*circle"):
+        read_side([circle, tmp_path / "b.csv"])
+
+
 def test_files_without_a_common_point_are_exit_2(file: Write, run: Run) -> None:
     code, _, err = run(file("base.csv", rows()[:3]), file("new.csv", rows()[3:]))
     assert code == 2
@@ -388,7 +397,7 @@ def test_without_a_blas_a_common_shift_is_a_regression_with_a_hint(file: Write, 
     slow = [one for one in rows(own=1.06, other=1.06) if one.variant != "cublas"]
     code, out, _ = run(file("base.csv", own), file("new.csv", slow))
     assert code == 1
-    assert "no row of a BLAS tells" in " ".join(out.split())
+    assert "Without a row of a BLAS" in " ".join(out.split())
 
 
 def test_other_versions_are_mentioned(file: Write, run: Run) -> None:

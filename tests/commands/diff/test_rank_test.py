@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.shift import (
+from gpubench.commands.diff.compare import (
     adjusted,
     least_p,
     log_interval,
@@ -43,9 +43,10 @@ def test_ten_rounds_a_side_are_enough_for_923_points() -> None:
 
 def test_p_values_are_adjusted_by_benjamini_and_hochberg() -> None:
     # Sorted p times count over rank, and never less than a later one's.
-    assert adjusted([0.03, 0.5, 0.01, 0.02]) == pytest.approx([0.04, 0.5, 0.04, 0.04])
-    assert adjusted([0.01, 0.04]) == pytest.approx([0.02, 0.04])
-    assert adjusted([]) == []
+    p_values = {"a": 0.03, "b": 0.5, "c": 0.01, "d": 0.02}
+    assert adjusted(p_values) == pytest.approx({"a": 0.04, "b": 0.5, "c": 0.04, "d": 0.04})
+    assert adjusted({"a": 0.01, "b": 0.04}) == pytest.approx({"a": 0.02, "b": 0.04})
+    assert adjusted({}) == {}
 
 
 def test_the_interval_leaves_out_as_many_pairs_as_the_table_of_the_test_says() -> None:
