@@ -24,7 +24,7 @@ ROUGH = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
 
 
 def pooled(rounds: Sequence[float] = QUIET, factor: float = 1.0, clock: float = 0.0) -> PooledPoint:
-    """A side of one sweep; with a clock, its cycles too."""
+    """A point of one sweep; with a clock, its cycles too."""
     times = tuple(factor * time for time in rounds)
     return PooledPoint(sweeps_us=(times,), cycles=tuple(clock * time for time in times if clock))
 
@@ -43,33 +43,28 @@ def judged(base: Side, new: Side, limits: Limits | None = None) -> Comparison:
 
 
 def finding(before: PooledPoint, after: PooledPoint, limits: Limits | None = None) -> Finding:
-    """Of one point among others that stay, the BLAS among them."""
+    """The finding on a point among others that stay, the BLAS among them."""
     still = {("blas", 1): pooled(), ("other", 1): pooled(), ("other", 2): pooled()}
     comparison = judged(still | {("own", 1): before}, still | {("own", 1): after}, limits)
     assert comparison.counts[Verdict.SAME] >= 3
     return comparison.findings["own", 1]
 
 
-@pytest.mark.parametrize(
-    ("factor", "verdict"),
-    [
+def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_small() -> None:
+    for factor, verdict in (
         (1.0, Verdict.SAME),
         (1.01, Verdict.SAME),
         (1.05, Verdict.SLOWER),
         (1 / 1.05, Verdict.FASTER),
         (3.0, Verdict.SLOWER),
-    ],
-)
-def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_small(
-    factor: float, verdict: Verdict
-) -> None:
-    found = finding(pooled(), pooled(factor=factor))
-    assert found.verdict == verdict
-    assert found.ratio == pytest.approx(factor)
-    assert found.ratio_low is not None
-    assert found.ratio_high is not None
-    assert found.ratio_low <= factor * (1 + 1e-9)
-    assert found.ratio_high >= factor * (1 - 1e-9)
+    ):
+        found = finding(pooled(), pooled(factor=factor))
+        assert found.verdict == verdict
+        assert found.ratio == pytest.approx(factor)
+        assert found.ratio_low is not None
+        assert found.ratio_high is not None
+        assert found.ratio_low <= factor * (1 + 1e-9)
+        assert found.ratio_high >= factor * (1 - 1e-9)
 
 
 def test_the_threshold_decides_what_matters() -> None:
@@ -86,27 +81,22 @@ def test_a_shift_below_the_floor_does_not_matter_however_large_it_is_relatively(
 ONE, OTHER = frozenset({"GPU-1"}), frozenset({"GPU-2"})
 
 
-@pytest.mark.parametrize(
-    ("gpus", "factor", "verdict"),
-    [
-        ((ONE, OTHER), 1.05, Verdict.AMBIGUOUS),
-        ((ONE, OTHER), 1 / 1.05, Verdict.AMBIGUOUS),
-        ((ONE, OTHER), 1.0, Verdict.SAME),
-        ((ONE, OTHER), 1.2, Verdict.SLOWER),
-        ((ONE, OTHER), 1 / 1.2, Verdict.FASTER),
-        ((ONE, ONE | OTHER), 1.05, Verdict.AMBIGUOUS),
-        ((ONE | OTHER, ONE | OTHER), 1.05, Verdict.SLOWER),
-        ((ONE, ONE), 1.05, Verdict.SLOWER),
-        ((ONE, frozenset[str]()), 1.05, Verdict.SLOWER),
-    ],
-)
-def test_between_two_gpus_of_one_kind_a_shift_must_exceed_what_such_differ_by(
-    gpus: tuple[frozenset[str], frozenset[str]], factor: float, verdict: Verdict
-) -> None:
-    before, after = replace(pooled(), gpus=gpus[0]), replace(pooled(factor=factor), gpus=gpus[1])
-    found = finding(before, after)
-    assert found.verdict == verdict
-    assert found.reason == (OTHER_GPU if verdict == Verdict.AMBIGUOUS else "")
+def test_between_two_gpus_of_one_kind_a_shift_must_exceed_what_such_differ_by() -> None:
+    for base_gpus, new_gpus, factor, verdict in (
+        (ONE, OTHER, 1.05, Verdict.AMBIGUOUS),
+        (ONE, OTHER, 1 / 1.05, Verdict.AMBIGUOUS),
+        (ONE, OTHER, 1.0, Verdict.SAME),
+        (ONE, OTHER, 1.2, Verdict.SLOWER),
+        (ONE, OTHER, 1 / 1.2, Verdict.FASTER),
+        (ONE, ONE | OTHER, 1.05, Verdict.AMBIGUOUS),
+        (ONE | OTHER, ONE | OTHER, 1.05, Verdict.SLOWER),
+        (ONE, ONE, 1.05, Verdict.SLOWER),
+        (ONE, frozenset[str](), 1.05, Verdict.SLOWER),
+    ):
+        before = replace(pooled(), gpus=base_gpus)
+        found = finding(before, replace(pooled(factor=factor), gpus=new_gpus))
+        assert found.verdict == verdict, (base_gpus, new_gpus, factor)
+        assert found.reason == (OTHER_GPU if verdict == Verdict.AMBIGUOUS else "")
 
 
 def test_what_two_gpus_may_differ_by_is_a_limit() -> None:
@@ -122,7 +112,7 @@ def test_rounds_that_scatter_show_neither_a_shift_nor_sameness() -> None:
     assert found.p_adjusted > 0.01
 
 
-def test_a_time_that_the_clock_explains_is_no_regression() -> None:
+def test_a_time_that_the_clock_explains_is_not_a_regression() -> None:
     before, slow_clock = pooled(clock=1980.0), pooled(factor=1.05, clock=1980.0 / 1.05)
     assert finding(before, slow_clock).verdict == Verdict.CLOCK
     assert finding(before, slow_clock).cycles_ratio == pytest.approx(1.0)
@@ -149,22 +139,17 @@ def test_without_a_clock_on_both_sides_the_clock_explains_nothing() -> None:
     assert finding(pooled(clock=1980.0), pooled(factor=1.05)).verdict == Verdict.SLOWER
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "verdict"),
-    [
+def test_with_too_few_rounds_every_pair_of_rounds_must_agree() -> None:
+    for before, after, verdict in (
         ((100.0, 100.1, 100.2), (105.0, 105.1, 105.2), Verdict.SLOWER),
         ((105.0, 105.1, 105.2), (100.0, 100.1, 100.2), Verdict.FASTER),
         ((100.0, 100.1, 100.2), (100.9, 100.1, 100.4), Verdict.SAME),
         ((100.0, 100.1, 104.0), (105.0, 105.1, 105.2), Verdict.AMBIGUOUS),
         ((100.0,), (105.0,), Verdict.SLOWER),
-    ],
-)
-def test_with_too_few_rounds_every_pair_of_rounds_must_agree(
-    before: tuple[float, ...], after: tuple[float, ...], verdict: Verdict
-) -> None:
-    comparison = judged({("own", 1): pooled(before)}, {("own", 1): pooled(after)})
-    found = comparison.findings["own", 1]
-    assert (found.verdict, found.p, comparison.untested) == (verdict, None, 1)
+    ):
+        comparison = judged({("own", 1): pooled(before)}, {("own", 1): pooled(after)})
+        found = comparison.findings["own", 1]
+        assert (found.verdict, found.p, comparison.untested) == (verdict, None, 1)
 
 
 def test_ten_rounds_are_too_few_for_a_thousand_points() -> None:
@@ -250,24 +235,19 @@ def on_cpu(rounds: Sequence[float], factor: float = 1.0, sweeps: int = 1) -> Poo
     return PooledPoint(sweeps_us=(tuple(factor * time for time in rounds),) * sweeps, on_cpu=True)
 
 
-@pytest.mark.parametrize(
-    ("others", "sweeps", "verdict"),
-    [
+def test_a_noisy_cpu_counts_only_with_enough_sweeps() -> None:
+    for others, sweeps, verdict in (
         (QUIET, 1, Verdict.SLOWER),
         (ROUGH, 1, Verdict.AMBIGUOUS),
         (ROUGH, 5, Verdict.SLOWER),
-    ],
-)
-def test_a_noisy_cpu_is_believed_only_with_enough_sweeps(
-    others: Sequence[float], sweeps: int, verdict: Verdict
-) -> None:
-    base = {("other", size): on_cpu(others, sweeps=sweeps) for size in (1, 2, 3)}
-    new = {key: on_cpu(others[::-1], 1.001, sweeps) for key in base}
-    comparison = judged(
-        base | {("own", 1): on_cpu(QUIET, sweeps=sweeps)},
-        new | {("own", 1): on_cpu(QUIET, 1.3, sweeps)},
-    )
-    assert comparison.findings["own", 1].verdict == verdict
+    ):
+        base = {("other", size): on_cpu(others, sweeps=sweeps) for size in (1, 2, 3)}
+        new = {key: on_cpu(others[::-1], 1.001, sweeps) for key in base}
+        comparison = judged(
+            base | {("own", 1): on_cpu(QUIET, sweeps=sweeps)},
+            new | {("own", 1): on_cpu(QUIET, 1.3, sweeps)},
+        )
+        assert comparison.findings["own", 1].verdict == verdict
 
 
 def test_the_largest_change_comes_first() -> None:
@@ -302,6 +282,7 @@ MIRROR = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(sides, sides)
 def test_swapping_base_and_new_mirrors_every_verdict(base: Side, new: Side) -> None:
