@@ -31,7 +31,6 @@ from pathlib import Path
 from gpubench.commands.diff.compare import compare
 from gpubench.commands.diff.findings import Comparison, Key, Limits, PooledPoint, Verdict
 from gpubench.commands.diff.sides import Side, read_side
-from gpubench.row import KEY
 
 SLOWDOWNS = ((0.05, Limits()), (0.02, Limits(threshold=0.01)))
 Points = dict[Key, PooledPoint]
@@ -59,10 +58,6 @@ class Result:
     ambiguous: int
 
 
-def variant_of(key: Key) -> str:
-    return str(key[KEY.index("variant")])
-
-
 def slowed(points: Points, variant: str, slowdown: float) -> Points:
     factor = 1 + slowdown
     return {
@@ -71,7 +66,7 @@ def slowed(points: Points, variant: str, slowdown: float) -> Points:
             sweeps_us=tuple(tuple(factor * t for t in sweep) for sweep in point.sweeps_us),
             cycles=tuple(factor * cycles for cycles in point.cycles),
         )
-        if variant_of(key) == variant
+        if key.variant == variant
         else point
         for key, point in points.items()
     }
@@ -82,7 +77,7 @@ def worth_finding(base: Points, variant: str, slowdown: float, limits: Limits) -
     return {
         key
         for key, point in base.items()
-        if variant_of(key) == variant
+        if key.variant == variant
         and point.timed
         and slowdown * statistics.median(point.rounds_us) > 2 * limits.floor_us
     }
@@ -96,7 +91,7 @@ def result(
     slowdown: str = "",
 ) -> Result:
     slower = set(comparison.of(Verdict.SLOWER))
-    slowed = {variant_of(key) for key in wanted or ()}
+    slowed = {key.variant for key in wanted or ()}
     return Result(
         kind=kind,
         slowdown=slowdown,
@@ -106,7 +101,7 @@ def result(
         exit_1=bool(slower),
         points=len(comparison.findings if wanted is None else wanted),
         found=len(slower if wanted is None else slower & wanted),
-        others=0 if wanted is None else sum(variant_of(key) not in slowed for key in slower),
+        others=0 if wanted is None else sum(key.variant not in slowed for key in slower),
         ambiguous=comparison.counts[Verdict.AMBIGUOUS],
     )
 

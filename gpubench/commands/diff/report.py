@@ -197,10 +197,11 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
     rounds = needed if most < needed or on_cpu else 2 * most
     both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
     lines = []
-    for op in dict.fromkeys(rows[key].op for key in open_points):  # a sweep has one
-        chosen = [rows[key] for key in open_points if rows[key].op == op]
-        blas = [row for row in rows.values() if row.op == op and is_blas(row)]
-        options = sweep_options(chosen) | {
+    # A sweep has one operation and one kind of operands.
+    for sweep in dict.fromkeys((key.op, key.operands) for key in open_points):
+        chosen = [rows[key] for key in open_points if (key.op, key.operands) == sweep]
+        blas = [row for row in rows.values() if (row.op, row.operands) == sweep and is_blas(row)]
+        options = covering_options(chosen) | {
             "rounds": str(rounds),
             "variants": _listed(row.variant for row in (*chosen, *blas)),
         }
@@ -211,7 +212,7 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
     return lines
 
 
-def sweep_options(rows: Sequence[Row]) -> dict[str, str]:
+def covering_options(rows: Sequence[Row]) -> dict[str, str]:
     """Options of the smallest sweep that has all these points; it may have more."""
     options = {
         "op": _listed(row.op for row in rows),
@@ -219,12 +220,19 @@ def sweep_options(rows: Sequence[Row]) -> dict[str, str]:
         "tiles": _listed(row.tile for row in rows if row.tile),
         "variants": _listed(row.variant for row in rows),
         "dtypes": _listed(row.dtype for row in rows),
+        "operands": _listed(row.operands for row in rows),
         "cache": _one_or_both(row.cache for row in rows),
         "scope": _one_or_both(row.scope for row in rows),
         "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",
         "device": _listed(row.backend for row in rows),
     }
-    usual = {"op": "gemm", "cache": "cold", "scope": "kernel", "dtypes": "float32"}
+    usual = {
+        "op": "gemm",
+        "dtypes": "float32",
+        "operands": "uniform",
+        "cache": "cold",
+        "scope": "kernel",
+    }
     return {name: text for name, text in options.items() if text and text != usual.get(name)}
 
 

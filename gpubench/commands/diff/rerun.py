@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpubench.commands.diff.findings import Comparison, Key, Verdict
-from gpubench.commands.diff.report import counted, sweep_options
+from gpubench.commands.diff.report import counted, covering_options
 from gpubench.commands.diff.sides import Side
 from gpubench.errors import UsageError
 from gpubench.measure.session import Watcher, run, source_hash
@@ -35,9 +35,10 @@ def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Ro
 
     Raises UsageError if this machine is not the one that the rows name.
     """
-    groups: dict[tuple[str, bool], list[Row]] = {}
-    for row in rows:  # a sweep has one operation and one timer
-        groups.setdefault((row.op, row.timer == Timer.CUPTI), []).append(row)
+    groups: dict[tuple[str, str, bool], list[Row]] = {}
+    for row in rows:  # a sweep has one operation, one kind of operands and one timer
+        of_sweep = row.op, row.operands, row.timer == Timer.CUPTI
+        groups.setdefault(of_sweep, []).append(row)
     return [fresh for group in groups.values() for fresh in _one_sweep(group, rounds, watcher)]
 
 
@@ -107,7 +108,7 @@ def _every_other(row: Row, first: int) -> Row:
 
 
 def _one_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
-    sweep = read_sweep(sweep_options(rows) | {"rounds": str(rounds)}, None)
+    sweep = read_sweep(covering_options(rows) | {"rounds": str(rounds)}, None)
     keys = {row.key for row in rows}
     with Worker(sweep.device, sweep.timer) as worker:
         for row in rows:

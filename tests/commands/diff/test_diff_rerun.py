@@ -14,7 +14,7 @@ from gpubench.api import Silent
 from gpubench.commands.diff import rerun as module
 from gpubench.commands.diff.compare import compare
 from gpubench.commands.diff.findings import Comparison, Verdict
-from gpubench.commands.diff.report import sweep_options
+from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
 from gpubench.commands.diff.sides import Side
 from gpubench.errors import UsageError
@@ -148,7 +148,7 @@ def test_variants_of_one_name_are_told_apart_by_their_operation() -> None:
 
 def test_the_options_of_a_covering_sweep_are_those_of_the_command_line() -> None:
     hot = replace(tiled(32, "4"), cache=Cache.HOT, dtype="float64", timer=Timer.CUPTI)
-    assert sweep_options([tiled(16, "8"), hot]) == {
+    assert covering_options([tiled(16, "8"), hot]) == {
         "sizes": "16,32",
         "tiles": "8,4",
         "variants": "tiled",
@@ -157,3 +157,5 @@ def test_the_options_of_a_covering_sweep_are_those_of_the_command_line() -> None
         "timer": "cupti",
         "device": "cpu",
     }
+    index = replace(tiled(16, "8"), operands="index")
+    assert covering_options([index])["operands"] == "index"
