@@ -1,14 +1,14 @@
 """Sweeps of builds in which one kernel really is slower, for `benchmarks/diff_power.py`.
 
-    python benchmarks/diff_slowdown.py FOLDER COUNT --sizes 256,512,1024,2048 \
+    python benchmarks/diff_slowdown.py DIRECTORY COUNT --sizes 256,512,1024,2048 \
         --tiles 1,2,4,8,16,32 --rounds 10 --budget 15
 
-Copies the package, lets `shared_tile` read one more element of shared memory, volatile and to no
-purpose, in one of every so many steps, and measures by how much that slows it down (tile 16 at
-1024, beside the kernel as it is). The copies that are least slower than by 5 % and by 2 % then make
-COUNT sweeps each, into FOLDER/slowed-5 and FOLDER/slowed-2; what follows goes to `gpubench sweep`.
-The copies stay in FOLDER/builds for whoever wants to see what was changed. Sweeps that are there
-already are kept, so an interrupted run goes on where it stopped.
+Copies the package, lets `shared_tile` read one more element of shared memory, volatile and without
+use, in some of the steps, and measures by how much that slows it down (tile 16 at 1024, beside the
+kernel as it is). The copies that are slower by the least above 5 % and 2 % then make COUNT sweeps
+each, into DIRECTORY/slowed-5 and DIRECTORY/slowed-2; the further arguments go to `gpubench sweep`.
+The copies stay in DIRECTORY/builds. Sweeps that are there already are kept, so an interrupted run
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WASTE = (
     "        (void)*static_cast<volatile Scalar*>(&a_tile[y][(x + w) % TILE]);\n"
 )
 TRIED = ((1, 4), (1, 3), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1))
-"""Wasted reads, in one of so many steps: `4-in-1` and so on in what is printed."""
+"""Wasted reads, and in every how many steps: printed as `4-in-1`."""
 
 WANTED = (5, 2)
 CALIBRATION = ("--sizes", "1024", "--tiles", "16", "--variants", KERNEL, "--rounds", "5")
@@ -57,7 +57,7 @@ def sweep(package: Path, output: Path, *options: str) -> None:
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     path = (str(package), os.environ.get("PYTHONPATH"))
-    # -P: not the package in the folder where this is run, but the one PYTHONPATH names.
+    # -P: not the package in the directory where this is run, but the one PYTHONPATH names.
     command = [sys.executable, "-P", "-m", "gpubench", "sweep", *options, "--output", str(output)]
     done = subprocess.run(
         [*command, "--force"],  # over what an interrupted sweep left
@@ -91,7 +91,7 @@ def main(folder_name: str, count: str, *options: str) -> int:
         print(f"{package.name}: {slower[package]:.4f} times as long", flush=True)
     for percent in WANTED:
         package = min(
-            (one for one in slower if slower[one] >= 1 + percent / 100), key=slower.__getitem__
+            (copy for copy in slower if slower[copy] >= 1 + percent / 100), key=slower.__getitem__
         )
         print(f"slowed-{percent}: {package.name}, {100 * (slower[package] - 1):.2f} % slower")
         for number in range(1, int(count) + 1):

@@ -3,8 +3,8 @@
     python benchmarks/diff_sweeps.py 20 sweeps --sizes 256,512,1024,2048 --tiles 1,2,4,8,16,32 \
         --rounds 10 --budget 15
 
-writes sweeps/01.csv to sweeps/20.csv; what follows the folder goes to `gpubench sweep`. Files that
-are there already are kept, so an interrupted run goes on where it stopped.
+writes sweeps/01.csv to sweeps/20.csv; what follows the directory goes to `gpubench sweep`. Files
+that are there already are kept, so an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations

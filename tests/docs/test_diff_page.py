@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from gpubench.commands.diff.expect_file import read_expected
-from gpubench.commands.diff.verdicts import Verdict
+from gpubench.commands.diff.findings import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "diff.md"
 

@@ -18,8 +18,8 @@ from stub import nothing_measured
 
 from gpubench import row as table
 from gpubench.commands.diff.expect_file import read_expected
-from gpubench.commands.diff.input import read_table
-from gpubench.commands.diff.run import FORMATS
+from gpubench.commands.diff.options import Format
+from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment_file import read_experiment
 from gpubench.measure.result_file import read_context
@@ -171,7 +171,7 @@ def csv(data: bytes, folder: Path) -> None:
     path = _in_file("a.csv", data, folder)
     rows = call_within_contract(lambda: table.read(path), folder)
     if rows:
-        call_within_contract(lambda: read_table([path]), folder)
+        call_within_contract(lambda: read_side([path]), folder)
         require_unchanged(folder, {"a.csv": data})
         copy = folder / "b.csv"
         table.write(rows, copy)
@@ -182,7 +182,7 @@ def diff(data: bytes, folder: Path) -> None:
     """The whole comparison, in one of the formats."""
     base = _in_file("base.csv", _csv()[0], folder)
     _in_file("a.csv", data, folder)
-    name = tuple(FORMATS)[len(data) % len(FORMATS)]
+    name = tuple(Format)[len(data) % len(Format)]
     command_lines.run(["diff", "base.csv", "a.csv", "--ignore-device", "--format", name], folder)
     require_unchanged(folder, {"base.csv": base.read_bytes(), "a.csv": data})
 

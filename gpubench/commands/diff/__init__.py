@@ -9,32 +9,46 @@ import typer
 from typer.core import TyperCommand
 
 from gpubench import completion
+from gpubench.commands.diff.options import Format, Options
+from gpubench.errors import UsageError
 
 app = typer.Typer()
 
-SIDES = ("--base", "--new")
 
-
-class _FilesOfASide(TyperCommand):
+class _SeveralFilesPerSide(TyperCommand):
     """`--base a.csv b.csv` for `--base a.csv --base b.csv`, as a shell expands `--base base-*`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each further file."""
-        spread: list[str] = []
+        words: list[str] = []
         side = ""
         for word in args:
             if word.startswith("-"):
                 side = ""
-            elif side and spread[-1] != side:
-                spread.append(side)
-            spread.append(word)
-            if word in SIDES:
+            elif side and words[-1] != side:
+                words.append(side)
+            words.append(word)
+            if word in {"--base", "--new"}:
                 side = word
-        return super().parse_args(ctx, spread)
+        return super().parse_args(ctx, words)
+
+
+def _threshold(value: object) -> float:
+    from gpubench.plan.ranges import parse_fraction
+
+    return parse_fraction(value, "--threshold", low=1e-6)
+
+
+def _format(value: str) -> Format:
+    from gpubench.plan.registry import unknown
+
+    if value not in set(Format):
+        raise UsageError(f"--format: {unknown('format', value, Format)}")
+    return Format(value)
 
 
 @app.command(
-    cls=_FilesOfASide,
+    cls=_SeveralFilesPerSide,
     epilog="Example: gpubench diff base.csv new.csv. Exit codes: 0 no confirmed regression; "
     "1 a point is slower; 2 not comparable; 3 ambiguous or missing under --strict; "
     "4 a point is broken.",
@@ -44,7 +58,7 @@ def diff(
         list[Path] | None,
         typer.Argument(
             metavar="BASE NEW",
-            help="Result files; BASE may be a TOML of [expect].",
+            help="Result files; BASE may be a TOML file with [expect].",
             autocompletion=completion.results,
         ),
     ] = None,
@@ -63,11 +77,17 @@ def diff(
         ),
     ] = None,
     threshold: Annotated[
-        str, typer.Option(help="Smallest relative difference of medians that matters.")
-    ] = "2%",
+        float,
+        typer.Option(
+            parser=_threshold,
+            metavar="<percentage>",
+            show_default="2%",
+            help="Smallest relative difference of medians that matters.",
+        ),
+    ] = 0.02,
     floor_us: Annotated[
-        str, typer.Option(help="Smallest difference that matters, in microseconds.")
-    ] = "0.5",
+        float, typer.Option(help="Smallest difference that matters, in microseconds.")
+    ] = 0.5,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 3 if a point is ambiguous or missing.")
     ] = False,
@@ -81,12 +101,14 @@ def diff(
         str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")
     ] = None,
     format: Annotated[  # noqa: A002 # the option's name
-        str,
+        Format,
         typer.Option(
+            parser=_format,
+            metavar="<str>",
             help="text, markdown, json or junit.",
-            autocompletion=completion.words("text", "markdown", "json", "junit"),
+            autocompletion=completion.words(*Format),
         ),
-    ] = "text",
+    ] = Format.TEXT,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -100,10 +122,10 @@ def diff(
     ] = False,
 ) -> None:
     """Has it changed? Compare results; the exit code is for CI."""
-    from gpubench.commands.diff.run import Asked, run_diff
+    from gpubench.commands.diff.run import run_diff
 
     base, new = _two_sides(files or [], base or [], new or [])
-    asked = Asked(
+    options = Options(
         base=base,
         new=new,
         threshold=threshold,
@@ -116,7 +138,7 @@ def diff(
         output=output,
         rerun=rerun,
     )
-    raise typer.Exit(run_diff(asked))
+    raise typer.Exit(run_diff(options))
 
 
 def _two_sides(
@@ -130,6 +152,6 @@ def _two_sides(
         new = [rest.pop(0)]
     if rest:
         raise typer.BadParameter(
-            f"'{rest[0]}' is one file too many; several a side: --base a.csv b.csv --new c.csv"
+            f"'{rest[0]}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
         )
     return base, new

@@ -1,18 +1,27 @@
-"""Two tables of times become verdicts: which points are slower, which the same, which unclear.
+"""The statistics: two sides become verdicts. Pure. docs/diff.md states the rules for users.
 
-Pure. docs/diff.md tells the rules to users.
+The tests are SciPy's, loaded when the first one is made.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
-from gpubench.commands.diff.shift import adjusted, least_p, log_interval, log_ratio, p_value
-from gpubench.commands.diff.verdicts import Comparison, Finding, Key, Limits, Side, Verdict
+from gpubench.commands.diff.findings import (
+    Comparison,
+    Finding,
+    Key,
+    Limits,
+    Pair,
+    PooledPoint,
+    Verdict,
+)
 from gpubench.model import Status
 
 ABSENT = "not in the file"
@@ -22,234 +31,277 @@ TOO_NOISY = "the machine is too noisy for so few sweeps"
 """Reason of points on a CPU that seem to have moved."""
 
 OTHER_GPU = "the other side's GPU is another one"
-"""Reason of points whose shift two GPUs of one kind may have between them."""
+"""Reason of points that moved by no more than two GPUs of one kind may differ."""
 
 ROUNDING = 1 + 1e-9
 """SciPy's p-value of complete separation may differ from ours in its last digits."""
 
 
 def compare(
-    base: Mapping[Key, Side],
-    new: Mapping[Key, Side],
-    *,
-    is_blas: Callable[[Key], bool],
-    limits: Limits | None = None,
-) -> Comparison[Key]:
-    """Judge every point of either side.
-
-    `is_blas` tells the points whose code no build changes, the vendor's: what they share with most
-    others is the machine's doing.
-    """
+    base: Mapping[Key, PooledPoint], new: Mapping[Key, PooledPoint], limits: Limits | None = None
+) -> Comparison:
+    """Judge every point of either side."""
     limits = limits or Limits()
-    nothing = Side(status=Status.SKIPPED, reason=ABSENT)
-    sides = {key: (base.get(key, nothing), new.get(key, nothing)) for key in {**base, **new}}
-    both = {key: pair for key, pair in sides.items() if pair[0].timed and pair[1].timed}
-    drift = _shared_drift({key: log_ratio(*_rounds(pair)) for key, pair in both.items()}, is_blas)
-
-    effects = {key: _Effect.between(*pair, drift, limits, len(both)) for key, pair in both.items()}
-    tested = [effect for effect in effects.values() if effect.p is not None]
-    p_adjusted = adjusted([effect.p or 0.0 for effect in tested])
-    p_beside = adjusted([effect.p_beside_drift or 0.0 for effect in tested])
-    for effect, p, beside in zip(tested, p_adjusted, p_beside, strict=True):
-        effect.p_adjusted, effect.p_beside_drift = p, beside
-    findings = {}
-    untimed = {}
-    for key, (before, after) in sides.items():
-        if key in effects:
-            findings[key] = effects[key].judged(limits)
+    absent = PooledPoint(status=Status.SKIPPED, reason=ABSENT)
+    points = {key: (base.get(key, absent), new.get(key, absent)) for key in {**base, **new}}
+    timed = {key: pair for key, pair in points.items() if pair[0].timed and pair[1].timed}
+    drift = _shared_drift(timed.values())
+    tests = _tests(timed, drift, limits.q)
+    findings: dict[Key, Finding] = {}
+    untimed: dict[Key, str] = {}
+    for key, (before, after) in points.items():
+        if key in timed:
+            findings[key] = _two_sided(before, after, tests.get(key), drift, limits)
         elif before.timed or after.timed:
             findings[key] = _one_sided(before, after)
         else:
-            untimed[key] = _why(after if after.reason != nothing.reason else before)
-    on_cpu = {key: both[key] for key in both if both[key][0].on_cpu and both[key][1].on_cpu}
-    if on_cpu and not all(enough_sweeps(*pair, limits.q) for pair in on_cpu.values()):
-        findings |= _held_back({key: findings[key] for key in on_cpu})
+            untimed[key] = (before if after is absent else after).why_untimed
+    on_cpu = {key: pair for key, pair in timed.items() if pair[0].on_cpu and pair[1].on_cpu}
+    if any(least_p(len(a.sweeps_us), len(b.sweeps_us)) > limits.q for a, b in on_cpu.values()):
+        findings |= _distrust({key: findings[key] for key in on_cpu})
     return Comparison(
         findings=findings,
         untimed=untimed,
         limits=limits,
         drift=math.exp(drift),
-        untested=len(effects) - len(tested),
+        untested=len(timed) - len(tests),
     )
 
 
-def enough_sweeps(base: Side, new: Side, q: float) -> bool:
-    """Whether the sweeps alone, each one figure, could show a shift."""
-    return least_p(len(base.sweeps_us), len(new.sweeps_us)) <= q
+def _shared_drift(points: Iterable[Pair]) -> float:
+    """Log of the factor that the median point and the median BLAS point have in common."""
+    logs: dict[bool, list[float]] = {True: [], False: []}
+    for before, after in points:
+        logs[before.is_blas].append(log_ratio(before.rounds_us, after.rounds_us))
+    if not all(logs.values()):
+        return 0.0
+    blas, others = map(statistics.median, logs.values())
+    return 0.0 if blas * others <= 0 else min(blas, others, key=abs)
 
 
-def _held_back(findings: dict[Key, Finding]) -> dict[Key, Finding]:
-    """Findings of few sweeps on a CPU: where most of what stayed cannot be shown to, none moved.
+@dataclass(frozen=True, kw_only=True)
+class _Test:
+    """p-values of the Mann-Whitney test of a point."""
 
-    A process's layout in memory shifts its times by ten percent or more, alike in all its rounds
-    (Mytkowicz, Diwan, Hauswirth and Sweeney, ASPLOS 2009), and neighbours take their share. The
-    points that did not move tell how much of that there was.
-    """
-    counts = Counter(one.verdict for one in findings.values())
-    if counts[Verdict.AMBIGUOUS] <= counts[Verdict.SAME]:
-        return findings
+    p: float
+    p_adjusted: float
+    p_without_drift: float
+    """Adjusted, of the same test once the drift is taken out."""
+
+
+def _tests(timed: Mapping[Key, Pair], drift: float, q: float) -> dict[Key, _Test]:
+    """The tests of all points that have enough rounds for one."""
+    rounds = {key: (before.rounds_us, after.rounds_us) for key, (before, after) in timed.items()}
+    rounds = {
+        key: pair for key, pair in rounds.items() if least_p(*map(len, pair)) <= q / len(timed)
+    }
+    p = {key: p_value(*pair) for key, pair in rounds.items()}
+    p_without_drift = p
+    if drift:  # half of it on either side, so that swapping the sides changes nothing
+        p_without_drift = {
+            key: p_value(
+                [math.log(time_us) + drift / 2 for time_us in base],
+                [math.log(time_us) - drift / 2 for time_us in new],
+            )
+            for key, (base, new) in rounds.items()
+        }
+    p_adjusted, p_without_drift = adjusted(p), adjusted(p_without_drift)
     return {
-        key: replace(one, verdict=Verdict.AMBIGUOUS, reason=TOO_NOISY)
-        if one.verdict in {Verdict.SLOWER, Verdict.FASTER}
-        else one
-        for key, one in findings.items()
+        key: _Test(p=p[key], p_adjusted=p_adjusted[key], p_without_drift=p_without_drift[key])
+        for key in rounds
     }
 
 
-def _rounds(pair: tuple[Side, Side]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    return pair[0].rounds_us, pair[1].rounds_us
+@dataclass(frozen=True, kw_only=True)
+class _Shift:
+    """How far a point moved: logs of ratios, new over base."""
+
+    log: float
+    low: float
+    high: float
+    cycles: float | None
+    """None: no clock is known."""
+
+    def direction(self, margin: float, drift: float = 0.0) -> int:
+        """1 if the whole interval is slower than the drift by more than the margin; -1 if faster.
+
+        Without a test, the interval is that of every pair of rounds.
+        """
+        return (self.low - drift > margin) - (self.high - drift < -margin)
 
 
-def _shared_drift(logs: Mapping[Key, float], is_blas: Callable[[Key], bool]) -> float:
-    """Log of the factor that the median point and the median BLAS point have in common."""
-    blas = [log for key, log in logs.items() if is_blas(key)]
-    others = [log for key, log in logs.items() if not is_blas(key)]
-    if not blas or not others:
-        return 0.0
-    of_blas, of_others = statistics.median(blas), statistics.median(others)
-    if of_blas * of_others <= 0:
-        return 0.0
-    return min(of_blas, of_others, key=abs)
+def _shift(before: PooledPoint, after: PooledPoint, level: float | None) -> _Shift:
+    base, new = before.rounds_us, after.rounds_us
+    log = log_ratio(base, new)
+    low, high = log_interval(base, new, level)
+    if sorted(base) == sorted(new):  # the same measurement, or rounds that are all equal
+        low = high = log
+    cycles = log_ratio(before.cycles, after.cycles) if before.cycles and after.cycles else None
+    return _Shift(log=log, low=min(low, log), high=max(high, log), cycles=cycles)
 
 
-def _one_sided(before: Side, after: Side) -> Finding:
-    if after.timed:
-        verdict, reason = Verdict.NEW, _why(before)
-    else:
-        verdict = Verdict.BROKEN if after.failed else Verdict.MISSING
-        reason = _why(after)
+def _two_sided(
+    before: PooledPoint, after: PooledPoint, test: _Test | None, drift: float, limits: Limits
+) -> Finding:
+    shift = _shift(before, after, limits.q if test else None)
+    verdict, reason = _verdict(before, after, shift, test, drift, limits)
     return Finding(
         verdict=verdict,
         reason=reason,
-        base_us=before.median_us,
-        new_us=after.median_us,
+        base_median_us=before.median_us,
+        new_median_us=after.median_us,
+        ratio=math.exp(shift.log),
+        ratio_low=math.exp(shift.low),
+        ratio_high=math.exp(shift.high),
+        cycles_ratio=None if shift.cycles is None else math.exp(shift.cycles),
+        p=test.p if test else None,
+        p_adjusted=test.p_adjusted if test else None,
         base_rounds=len(before.rounds_us),
         new_rounds=len(after.rounds_us),
     )
 
 
-def _why(side: Side) -> str:
-    return side.reason if side.status == Status.SKIPPED else f"{side.status}: {side.reason}"
+def _verdict(  # noqa: PLR0911 # each rule of docs/diff.md returns its own verdict
+    before: PooledPoint,
+    after: PooledPoint,
+    shift: _Shift,
+    test: _Test | None,
+    drift: float,
+    limits: Limits,
+) -> tuple[Verdict, str]:
+    """The verdict on a point of both sides, and why."""
+    fastest_us = min(statistics.median(before.rounds_us), statistics.median(after.rounds_us))
+    margin = math.log1p(max(limits.threshold, limits.floor_us / fastest_us))
+    if -margin <= shift.low and shift.high <= margin:
+        return Verdict.SAME, ""
+    direction = shift.direction(margin)
+    if direction == 0 or (test and test.p_adjusted > limits.q):
+        return Verdict.AMBIGUOUS, ""
+    if not _sweeps_agree(before, after, limits.q):
+        return Verdict.AMBIGUOUS, "its sweeps disagree"
+    if shift.cycles is not None and abs(shift.cycles) <= min(margin, abs(shift.log) / 2):
+        return Verdict.CLOCK, ""  # the cycles stayed, so most of the shift is the clock's
+    if shift.direction(margin, drift) != direction or (test and test.p_without_drift > limits.q):
+        return Verdict.AMBIGUOUS, "moved with the machine"
+    least = shift.low if direction > 0 else -shift.high
+    different_gpus = before.gpus and after.gpus and before.gpus != after.gpus
+    if different_gpus and least <= math.log1p(limits.between_gpus):
+        return Verdict.AMBIGUOUS, OTHER_GPU
+    return (Verdict.SLOWER if direction > 0 else Verdict.FASTER), ""
 
 
-@dataclass(kw_only=True)
-class _Effect:
-    """How far a point moved. Logs of ratios, new over base."""
+def _sweeps_agree(before: PooledPoint, after: PooledPoint, q: float) -> bool:
+    """Whether the medians of the sweeps differ between the sides too.
 
-    before: Side
-    after: Side
-    log: float
-    low: float
-    high: float
-    margin: float
-    """Shifts up to this do not matter: the threshold, or the floor where that is more."""
+    Rounds of one sweep share what its process did to them. So the sweeps must agree: by the test
+    where there are enough, otherwise each of one side with each of the other.
+    """
+    medians = [list(map(statistics.median, point.sweeps_us)) for point in (before, after)]
+    return p_value(*medians) <= max(q, least_p(*map(len, medians)) * ROUNDING)
 
-    drift: float
-    p: float | None
-    """None: too few rounds for a test."""
 
-    p_beside_drift: float | None
-    """That the point moved as far as the machine did."""
+def _one_sided(before: PooledPoint, after: PooledPoint) -> Finding:
+    if after.timed:
+        verdict, reason = Verdict.NEW, before.why_untimed
+    else:
+        verdict = Verdict.BROKEN if after.failed else Verdict.MISSING
+        reason = after.why_untimed
+    return Finding(
+        verdict=verdict,
+        reason=reason,
+        base_median_us=before.median_us,
+        new_median_us=after.median_us,
+        base_rounds=len(before.rounds_us),
+        new_rounds=len(after.rounds_us),
+    )
 
-    sweeps_agree: bool
-    """Whether the sweeps, each one figure, differ between the sides too."""
 
-    p_adjusted: float | None = None
+def _distrust(findings: dict[Key, Finding]) -> dict[Key, Finding]:
+    """Findings of few sweeps on a CPU: if most points cannot be shown to have stayed, none moved.
 
-    @classmethod
-    def between(
-        cls, before: Side, after: Side, drift: float, limits: Limits, points: int
-    ) -> _Effect:
-        base, new = before.rounds_us, after.rounds_us
-        testable = least_p(len(base), len(new)) <= limits.q / points
-        log = log_ratio(base, new)
-        low, high = log_interval(base, new, limits.q if testable else None)
-        if sorted(base) == sorted(new):  # one measurement, or measurements all alike
-            low = high = log
-        p, beside = None, None
-        if testable:
-            p = beside = p_value(base, new)
-            if drift:  # half of it on either side, so that swapping the sides changes nothing
-                beside = p_value(
-                    [math.log(time_us) + drift / 2 for time_us in base],
-                    [math.log(time_us) - drift / 2 for time_us in new],
-                )
-        # Rounds of one sweep share what its process did to them. So the sweeps must agree: by the
-        # test where there are enough, or else each of one side with each of the other.
-        medians = before.sweep_medians_us, after.sweep_medians_us
-        attainable = least_p(*map(len, medians))
-        fastest_us = min(statistics.median(base), statistics.median(new))
-        return cls(
-            before=before,
-            after=after,
-            log=log,
-            low=min(low, log),
-            high=max(high, log),
-            margin=math.log1p(max(limits.threshold, limits.floor_us / fastest_us)),
-            drift=drift,
-            p=p,
-            p_beside_drift=beside,
-            sweeps_agree=p_value(*medians) <= max(limits.q, attainable * ROUNDING),
-        )
+    A process's layout in memory shifts its times by ten percent or more, alike in all its rounds
+    (Mytkowicz, Diwan, Hauswirth and Sweeney, ASPLOS 2009), and so do other programs on the machine.
+    The points that did not move show how much of that there was.
+    """
+    counts = Counter(finding.verdict for finding in findings.values())
+    if counts[Verdict.AMBIGUOUS] <= counts[Verdict.SAME]:
+        return findings
+    return {
+        key: replace(finding, verdict=Verdict.AMBIGUOUS, reason=TOO_NOISY)
+        if finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
+        else finding
+        for key, finding in findings.items()
+    }
 
-    def judged(self, limits: Limits) -> Finding:
-        verdict, reason = self._verdict(limits)
-        cycles = self._log_cycles
-        return Finding(
-            verdict=verdict,
-            reason=reason,
-            base_us=self.before.median_us,
-            new_us=self.after.median_us,
-            ratio=math.exp(self.log),
-            ratio_low=math.exp(self.low),
-            ratio_high=math.exp(self.high),
-            cycles_ratio=None if cycles is None else math.exp(cycles),
-            p=self.p,
-            p_adjusted=self.p_adjusted,
-            base_rounds=len(self.before.rounds_us),
-            new_rounds=len(self.after.rounds_us),
-        )
 
-    def _verdict(self, limits: Limits) -> tuple[Verdict, str]:
-        if -self.margin <= self.low and self.high <= self.margin:
-            return Verdict.SAME, ""
-        way = self._way(0.0, self.p_adjusted, limits)
-        if way == 0:
-            return Verdict.AMBIGUOUS, ""
-        if not self.sweeps_agree:
-            return Verdict.AMBIGUOUS, "its sweeps disagree"
-        if self._clock_explains():
-            return Verdict.CLOCK, ""
-        if machine := self._machine_explains(way, limits):
-            return Verdict.AMBIGUOUS, machine
-        return (Verdict.SLOWER if way > 0 else Verdict.FASTER), ""
+# ---- the rank test
 
-    def _way(self, drift: float, p: float | None, limits: Limits) -> int:
-        """1: slower than the drift explains, by more than chance and what matters; -1: faster.
 
-        The whole interval must say so. Without a test that is every pair of rounds.
-        """
-        if p is not None and p > limits.q:
-            return 0
-        return (self.low - drift > self.margin) - (self.high - drift < -self.margin)
+def p_value(base: Sequence[float], new: Sequence[float]) -> float:
+    """Two-sided exact Mann-Whitney test that neither side tends to be slower.
 
-    def _machine_explains(self, way: int, limits: Limits) -> str:
-        """What about the machine may have moved the point so far; empty: nothing."""
-        if self._way(self.drift, self.p_beside_drift, limits) != way:
-            return "moved with the machine"
-        before, after = self.before.gpus, self.after.gpus
-        least = self.low if way > 0 else -self.high
-        if before and after and before != after and least <= math.log1p(limits.between_gpus):
-            return OTHER_GPU
-        return ""
+    Mann and Whitney, Annals of Mathematical Statistics 18 (1947). The exact distribution is that
+    without ties; ties narrow the true one, so they make the test conservative.
+    """
+    from scipy.stats import mannwhitneyu
 
-    @property
-    def _log_cycles(self) -> float | None:
-        if not self.before.cycles or not self.after.cycles:
-            return None
-        return log_ratio(self.before.cycles, self.after.cycles)
+    return float(mannwhitneyu(base, new, alternative="two-sided", method="exact").pvalue)
 
-    def _clock_explains(self) -> bool:
-        """Whether the cycles stayed, and so the clock made up most of the shift."""
-        cycles = self._log_cycles
-        return cycles is not None and abs(cycles) <= min(self.margin, abs(self.log) / 2)
+
+def least_p(base_rounds: int, new_rounds: int) -> float:
+    """The smallest p-value of so many rounds: all of one side are slower than all of the other."""
+    return min(1.0, 2 / math.comb(base_rounds + new_rounds, base_rounds))
+
+
+def rounds_needed(points: int, q: float) -> int:
+    """Rounds per side with which a single shifted point among `points` can be told from chance."""
+    rounds = 1
+    while least_p(rounds, rounds) > q / max(points, 1):
+        rounds += 1
+    return rounds
+
+
+def adjusted(p_values: Mapping[Key, float]) -> dict[Key, float]:
+    """p-values adjusted for the false discovery rate over all of them.
+
+    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57 (1995).
+    """
+    from scipy.stats import false_discovery_control
+
+    if not p_values:
+        return {}
+    p_adjusted = false_discovery_control(list(p_values.values()), method="bh")
+    return dict(zip(p_values, map(float, p_adjusted), strict=True))
+
+
+def log_interval(
+    base: Sequence[float], new: Sequence[float], level: float | None
+) -> tuple[float, float]:
+    """Interval of log(new / base): the factors that the Mann-Whitney test does not reject.
+
+    `level` is the test's, 0.01 for an interval of 99 %; None gives the range of all pairs. The ends
+    are two of the sorted logs of all pairs' ratios (Moses; Hollander, Wolfe and Chicken,
+    Nonparametric Statistical Methods, 3rd edition, section 4.3), whatever the distribution of the
+    rounds.
+    """
+    pairs = sorted(math.log(after) - math.log(before) for before in base for after in new)
+    outside = 0 if level is None else _pairs_outside(len(base), len(new), level)
+    return pairs[outside], pairs[-1 - outside]
+
+
+@cache
+def _pairs_outside(base_rounds: int, new_rounds: int, level: float) -> int:
+    """How many pairs lie outside either end of the interval: the largest U that is rejected."""
+
+    def p_of(u: int) -> float:
+        """The p-value of two sides of which `u` pairs have the faster round on the new side."""
+        full, rest = divmod(u, base_rounds)
+        below = [base_rounds] * full + [rest] + [0] * new_rounds  # base rounds below each new one
+        return p_value(range(base_rounds), [count - 0.5 for count in below[:new_rounds]])
+
+    return max(bisect_right(range(base_rounds * new_rounds // 2), level, key=p_of) - 1, 0)
+
+
+def log_ratio(base: Sequence[float], new: Sequence[float]) -> float:
+    """log(median of new / median of base)."""
+    return math.log(statistics.median(new)) - math.log(statistics.median(base))

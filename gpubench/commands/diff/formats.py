@@ -1,71 +1,148 @@
-"""A comparison for machines and pull requests: markdown, JSON, JUnit's XML."""
+"""A report as text for the terminal, as markdown for pull requests, as JSON and as JUnit's XML."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from io import StringIO
 from xml.etree import ElementTree as ET
 
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
 import gpubench
-from gpubench.commands.diff.input import Key
+from gpubench.commands.diff.compare import ABSENT
+from gpubench.commands.diff.findings import Finding, Key, Verdict
+from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.report import Report, change, counted, interval
-from gpubench.commands.diff.verdicts import Finding, Verdict
 from gpubench.row import KEY
-from gpubench.view.tables import milliseconds
+from gpubench.view.tables import PIPED_WIDTH, milliseconds, table
 
-JSON_FORMAT = 1
-"""Counts up when a field changes its meaning or goes; new fields may come without."""
+# ---- text
 
-COMMENT_LIMIT = 65_536
-"""Characters that GitHub takes in a comment."""
+SHORT = 8
+"""Points named in the short lists; the others are counted."""
+
+IN_SHORT = (Verdict.MISSING, Verdict.AMBIGUOUS, Verdict.CLOCK, Verdict.FASTER, Verdict.NEW)
+
+
+def text(report: Report) -> RenderableType:
+    """What the terminal shows: the headline, what got slower, the rest in short."""
+    comparison = report.comparison
+    parts: list[RenderableType] = [
+        Text(report.headline, style="bold red" if report.exit_code else "bold green"),
+        Text(f"{report.base} → {report.new}, {report.machine}"),
+        *(Text(f"! {note}", style="yellow") for note in report.notes),
+    ]
+    if broken := comparison.of(Verdict.BROKEN):
+        parts.append(Text(""))
+        parts += [
+            Text(f"broken: {report.label(key)}: {finding.reason}", style="red")
+            for key, finding in broken.items()
+        ]
+    if slower := comparison.of(Verdict.SLOWER):
+        parts += [Text(""), _slower_table(report, slower)]
+    parts.append(Text(""))
+    for verdict in IN_SHORT:
+        if findings := comparison.of(verdict):
+            names = [f"{report.label(key)}{_in_short(findings[key])}" for key in findings]
+            more = [f"{len(names) - SHORT} more"] if len(names) > SHORT else []
+            parts.append(Text(f"{verdict} ({len(names)}): {'; '.join(names[:SHORT] + more)}"))
+    if same := comparison.counts[Verdict.SAME]:
+        parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
+    if comparison.untimed:
+        parts.append(Text(f"no time on either side: {len(comparison.untimed)}"))
+    return Group(*parts, *(Text(f"\n{line}") for line in report.advice))
+
+
+def _plain_text(report: Report) -> str:
+    page = StringIO()
+    Console(file=page, width=PIPED_WIDTH, highlight=False, color_system=None).print(text(report))
+    return page.getvalue()
+
+
+def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableType:
+    # Two files give an interval; an expected figure gives its limits as the reason.
+    last = "interval, %" if any(finding.ratio_low for finding in slower.values()) else "because"
+    grid = table("slower", "base, ms", "new, ms", "change", last, left={"slower", "because"})
+    for key, finding in slower.items():
+        grid.add_row(
+            report.label(key),
+            milliseconds(finding.base_median_us),
+            milliseconds(finding.new_median_us),
+            change(finding.ratio),
+            interval(finding).removesuffix(" %") or finding.reason,
+        )
+    return grid
+
+
+def _in_short(finding: Finding) -> str:
+    """What a short list says about a point: its change, or why there is none."""
+    if finding.ratio is None:
+        return f" ({finding.reason})" if finding.reason not in {"", ABSENT} else ""
+    if finding.verdict == Verdict.CLOCK:
+        return f" {change(finding.ratio)}, in cycles {change(finding.cycles_ratio)}"
+    if finding.verdict == Verdict.AMBIGUOUS:
+        reason = f", {finding.reason}" if finding.reason else ""
+        return f" {change(finding.ratio)} ({interval(finding)}{reason})"
+    return f" {change(finding.ratio)}"
+
+
+# ---- markdown
 
 SECTION_LIMIT = 8_000
-"""Characters of one section's rows: seven sections, notes and headings stay below the limit."""
+"""Characters of one section's rows: seven sections, notes and headings stay below the 65,536
+characters that GitHub takes in a comment."""
 
 COMMAND_LIMIT = 2_000
 """Characters of a command that is advised: many files make it long."""
 
-LONGEST = 200
-"""Characters of a text from a file (a compiler's message, a name) that a comment repeats."""
+TEXT_LIMIT, NOTE_LIMIT = 200, 600
+"""Characters of a text from a file (a compiler's message, a name) or of a note in a comment."""
 
 
-def markdown(report: Report) -> str:
-    """A pull-request comment: the verdict, the slower points, the rest to be folded out."""
-    graver, milder = (Verdict.BROKEN, Verdict.SLOWER), tuple(Verdict)[2:-1]
+def _markdown(report: Report) -> str:
+    """A pull-request comment: the headline, the slower points, the rest to be unfolded."""
     parts = [
-        f"### gpubench diff: {_plain(report.headline)}",
-        f"`{_code(report.base)}` → `{_code(report.new)}`, {_plain(report.machine)}",
+        f"### gpubench diff: {_escaped(report.headline)}",
+        f"`{_code(report.base)}` → `{_code(report.new)}`, {_escaped(report.machine)}",
+        *(f"> **Note:** {_escaped(note, NOTE_LIMIT)}" for note in report.notes),
     ]
-    parts += [f"> **Note:** {_plain(note, 600)}" for note in report.notes]
-    for verdict in graver:
-        if findings := report.comparison.of(verdict):
-            parts.append(_section(report, findings.items()))
-    for verdict in milder:
-        if findings := report.comparison.of(verdict):
-            parts.append(
-                f"<details><summary>{len(findings)} {verdict}</summary>\n\n"
-                f"{_section(report, findings.items())}\n\n</details>"
-            )
+    for verdict in Verdict:
+        findings = report.comparison.of(verdict)
+        if not findings or verdict == Verdict.SAME:
+            continue
+        section = _section(report, findings)
+        if verdict not in {Verdict.BROKEN, Verdict.SLOWER}:
+            summary = f"<summary>{len(findings)} {verdict}</summary>"
+            section = f"<details>{summary}\n\n{section}\n\n</details>"
+        parts.append(section)
     same = report.comparison.counts[Verdict.SAME]
     parts.append(f"{counted(same, 'point')} the same within {report.limits}.")
     for line in report.advice:
         words, _, command = line.partition(": ")
-        parts.append(f"{_plain(words)}:\n\n```sh\n{_fenced(command)}\n```")
+        command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
+        parts.append(f"{_escaped(words)}:\n\n```sh\n{command}\n```")
     return "\n\n".join(parts) + "\n"
 
 
-def _section(report: Report, findings: Iterable[tuple[Key, Finding]]) -> str:
+def _section(report: Report, findings: Mapping[Key, Finding]) -> str:
+    """A table of findings, as many as fit."""
     lines = ["| point | base, ms | new, ms | change | interval | |", "|---|--:|--:|--:|--:|---|"]
-    length, left_out = 0, 0
-    for key, one in findings:
+    length = left_out = 0
+    for key, finding in findings.items():
+        remark = finding.reason
+        if finding.verdict == Verdict.CLOCK:
+            remark = f"in cycles {change(finding.cycles_ratio)}"
         cells = (
-            _plain(report.label(key)),
-            milliseconds(one.base_us),
-            milliseconds(one.new_us),
-            change(one.ratio),
-            interval(one),
-            _plain(_remark(one)),
+            _escaped(report.label(key)),
+            milliseconds(finding.base_median_us),
+            milliseconds(finding.new_median_us),
+            change(finding.ratio),
+            interval(finding),
+            _escaped(remark),
         )
         line = f"| {' | '.join(cells)} |"
         length += len(line) + 1
@@ -78,34 +155,28 @@ def _section(report: Report, findings: Iterable[tuple[Key, Finding]]) -> str:
     return "\n".join(lines)
 
 
-def _remark(one: Finding) -> str:
-    if one.verdict == Verdict.CLOCK:
-        return f"in cycles {change(one.cycles_ratio)}"
-    return one.reason
-
-
-def _plain(text: str, longest: int = LONGEST) -> str:
+def _escaped(text: str, limit: int = TEXT_LIMIT) -> str:
     """A text that markdown shows as it is, on one line."""
     line = " ".join(text.split())
-    if len(line) > longest:
-        line = f"{line[: longest - 1]}…"
+    if len(line) > limit:
+        line = f"{line[: limit - 1]}…"
     line = line.replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*_{}\[\]|~@#])", r"\\\1", line)
 
 
 def _code(text: str) -> str:
-    return " ".join(text.split()).replace("`", "'")[:LONGEST]
+    return " ".join(text.split()).replace("`", "'")[:TEXT_LIMIT]
 
 
-def _fenced(command: str) -> str:
-    """A command on a line of its own, in a fenced block."""
-    return " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
+# ---- JSON
+
+JSON_FORMAT = 1
+"""Goes up when a field changes its meaning or is removed; new fields may be added without."""
 
 
-def as_json(report: Report) -> str:
+def _json(report: Report) -> str:
     """Everything, as docs/diff.md describes it."""
     comparison = report.comparison
-    limits = comparison.limits
     return json.dumps(
         {
             "format": JSON_FORMAT,
@@ -115,12 +186,7 @@ def as_json(report: Report) -> str:
             "strict": report.strict,
             "base": report.base,
             "new": report.new,
-            "limits": {
-                "threshold": limits.threshold,
-                "floor_us": limits.floor_us,
-                "q": limits.q,
-                "between_gpus": limits.between_gpus,
-            },
+            "limits": asdict(comparison.limits),
             "counts": {str(verdict): comparison.counts[verdict] for verdict in Verdict},
             "drift": comparison.drift,
             "drifted": comparison.drifted,
@@ -128,10 +194,11 @@ def as_json(report: Report) -> str:
             "notes": list(report.notes),
             "advice": list(report.advice),
             "points": [
-                _key_fields(report, key) | _figures(one) for key, one in comparison.findings.items()
+                _key_columns(report, key) | asdict(finding)
+                for key, finding in comparison.findings.items()
             ],
             "untimed": [
-                _key_fields(report, key) | {"reason": reason}
+                _key_columns(report, key) | {"reason": reason}
                 for key, reason in comparison.untimed.items()
             ],
         },
@@ -141,88 +208,71 @@ def as_json(report: Report) -> str:
     )
 
 
-def _key_fields(report: Report, key: Key) -> dict[str, object]:
+def _key_columns(report: Report, key: Key) -> dict[str, object]:
     return {name: getattr(report.rows[key], name) for name in KEY}
 
 
-def _figures(one: Finding) -> dict[str, object]:
-    return {
-        "verdict": str(one.verdict),
-        "reason": one.reason,
-        "base_median_us": one.base_us,
-        "new_median_us": one.new_us,
-        "ratio": one.ratio,
-        "ratio_low": one.ratio_low,
-        "ratio_high": one.ratio_high,
-        "cycles_ratio": one.cycles_ratio,
-        "p": one.p,
-        "p_adjusted": one.p_adjusted,
-        "base_rounds": one.base_rounds,
-        "new_rounds": one.new_rounds,
-    }
+# ---- JUnit
 
 
-def junit(report: Report) -> str:
-    """Each point a test case: broken is an error, slower a failure, what is open is skipped.
+def _junit(report: Report) -> str:
+    """Each point a test case: broken is an error, slower a failure, open points are skipped.
 
-    With `--strict`, what is open is a failure too.
+    With `--strict`, open points are failures too.
     """
-    cases = [_case(report, key, one) for key, one in report.comparison.findings.items()]
-    suite = ET.Element("testsuite", name="gpubench diff")
-    suite.extend(cases)
-    _count(suite, cases)
+    cases = [_case(report, key, found) for key, found in report.comparison.findings.items()]
     suites = ET.Element("testsuites", name="gpubench diff")
-    _count(suites, cases)
-    suites.append(suite)
+    suite = ET.SubElement(suites, "testsuite", name="gpubench diff")
+    suite.extend(cases)
+    for element in (suites, suite):
+        element.set("tests", str(len(cases)))
+        for name, child in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            element.set(name, str(sum(case.find(child) is not None for case in cases)))
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _count(element: ET.Element, cases: Sequence[ET.Element]) -> None:
-    element.set("tests", str(len(cases)))
-    for name, child in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        element.set(name, str(sum(case.find(child) is not None for case in cases)))
-
-
-def _case(report: Report, key: Key, one: Finding) -> ET.Element:
+def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
     row = report.rows[key]
     case = ET.Element(
         "testcase",
         classname=_xml(f"gpubench.{row.op}.{row.variant}"),
         name=_xml(report.label(key)),
-        time=f"{(one.new_us or 0.0) / 1e6:.9f}",
+        time=f"{(finding.new_median_us or 0.0) / 1e6:.9f}",
     )
-    kind = _kind(one.verdict, strict=report.strict)
-    if kind:
-        outcome = ET.SubElement(case, kind, message=_xml(_message(one)))
-        if kind != "skipped":
-            outcome.set("type", str(one.verdict))
+    unsettled = "failure" if report.strict else "skipped"
+    outcomes = {
+        Verdict.BROKEN: "error",
+        Verdict.SLOWER: "failure",
+        Verdict.AMBIGUOUS: unsettled,
+        Verdict.MISSING: unsettled,
+    }
+    if outcome := outcomes.get(finding.verdict):
+        element = ET.SubElement(case, outcome, message=_xml(_message(finding)))
+        if outcome != "skipped":
+            element.set("type", str(finding.verdict))
     return case
 
 
-def _kind(verdict: Verdict, *, strict: bool) -> str:
-    if verdict == Verdict.BROKEN:
-        return "error"
-    if verdict == Verdict.SLOWER:
-        return "failure"
-    if verdict in {Verdict.AMBIGUOUS, Verdict.MISSING}:
-        return "failure" if strict else "skipped"
-    return ""
-
-
-def _message(one: Finding) -> str:
+def _message(finding: Finding) -> str:
     figures = ""
-    if one.ratio is not None:
-        figures = (
-            f"{milliseconds(one.base_us)} ms → {milliseconds(one.new_us)} ms: {change(one.ratio)} "
-            f"({interval(one)})"
-        )
-    return ", ".join(filter(None, (str(one.verdict), figures, one.reason)))
+    if finding.ratio is not None:
+        before, after = map(milliseconds, (finding.base_median_us, finding.new_median_us))
+        figures = f"{before} ms → {after} ms: {change(finding.ratio)} ({interval(finding)})"
+    return ", ".join(filter(None, (str(finding.verdict), figures, finding.reason)))
 
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""XML 1.0, section 2.2: the characters a document may hold, and no others."""
+"""XML 1.0, section 2.2: the characters that a document may hold, and no others."""
 
 
 def _xml(text: str) -> str:
     return _NOT_XML.sub("?", text)
+
+
+FORMATS: dict[Format, Callable[[Report], str]] = {
+    Format.TEXT: _plain_text,
+    Format.MARKDOWN: _markdown,
+    Format.JSON: _json,
+    Format.JUNIT: _junit,
+}

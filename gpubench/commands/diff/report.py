@@ -1,17 +1,16 @@
-"""What a comparison comes to: exit code, headline, notes and what to do next."""
+"""What every format shows of a comparison: exit code, headline, notes, what to do next."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from gpubench.commands.diff.again import covering
-from gpubench.commands.diff.compare import TOO_NOISY
-from gpubench.commands.diff.input import Key, Table, gpus_of
-from gpubench.commands.diff.shift import rounds_needed
-from gpubench.commands.diff.verdicts import Comparison, Finding, Verdict
+from gpubench.commands.diff.compare import TOO_NOISY, rounds_needed
+from gpubench.commands.diff.findings import Comparison, Finding, Key, Verdict
+from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
 from gpubench.row import KEY, Row
 
@@ -22,28 +21,32 @@ LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label holds, or that no label needs."""
 
 CONTEXT = ("gpubench", "library", "cupy")
-"""Columns that may differ and should then be known."""
+"""Columns that may differ between the sides; a note says so."""
 
 MILD = tuple(Verdict(name) for name in ("same", "faster", "ambiguous", "clock", "missing", "new"))
 """Verdicts that are no regression, as the headline counts them."""
 
+MOST = 3
+"""Points, at least, of which "most" can be said to have moved together."""
+
 USUAL_ROUNDS = 10
 
 SWEEPS = 5
-"""Sweeps a side with which the test can speak on one figure a sweep: least_p(5, 5) is 0.008."""
+"""Sweeps per side with which the test can decide on one figure per sweep: least_p(5, 5) is 0.008.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A comparison with what its readers need; every format shows this."""
+    """A comparison with what its readers need."""
 
-    comparison: Comparison[Key]
+    comparison: Comparison
     rows: Mapping[Key, Row]
     """One row of each point, of the new side if it has one."""
 
     base: str
     new: str
-    """The sides' names."""
+    """The names of the sides."""
 
     machine: str
     limits: str
@@ -51,14 +54,14 @@ class Report:
 
     strict: bool
     notes: tuple[str, ...]
-    """What a reader must know to read the verdicts right."""
+    """What a reader must know to interpret the verdicts."""
 
     advice: tuple[str, ...] = ()
-    """What would settle what is open."""
+    """What would settle the open points."""
 
     @property
     def exit_code(self) -> int:
-        """The gravest of the verdicts: a wrong result before a slow one before an open one."""
+        """Of the worst verdict: a wrong result before a slow one before an open one."""
         counts = self.comparison.counts
         if counts[Verdict.BROKEN]:
             return BROKEN
@@ -88,169 +91,158 @@ class Report:
 
     def label(self, key: Key) -> str:
         """What a person calls the point, with those columns of its key that vary."""
-        one = self.rows[key]
-        tile = f" {one.tile}" if one.tile else ""
-        return " ".join((f"{one.variant}{tile} at {one.size}", *self._telling(one)))
-
-    def _telling(self, one: Row) -> list[str]:
-        return [
-            str(getattr(one, name))
-            for name in KEY
-            if name not in LABELLED
-            and getattr(one, name)
-            and not (name == "compute_mode" and one.compute_mode == one.dtype)
-            and len({getattr(other, name) for other in self.rows.values()}) > 1
+        row = self.rows[key]
+        columns = [
+            str(value)
+            for name in self._varying
+            if (value := getattr(row, name)) and (name, value) != ("compute_mode", row.dtype)
         ]
+        tile = f" {row.tile}" if row.tile else ""
+        return " ".join((f"{row.variant}{tile} at {row.size}", *columns))
+
+    @cached_property
+    def _varying(self) -> list[str]:
+        rows = self.rows.values()
+        columns = (name for name in KEY if name not in LABELLED)
+        return [name for name in columns if len({getattr(row, name) for row in rows}) > 1]
 
 
 def make_report(
-    comparison: Comparison[Key],
-    base: Table,
-    new: Table,
+    comparison: Comparison,
+    base: Side,
+    new: Side,
     *,
     strict: bool,
-    is_blas: Callable[[Key], bool],
-    again: str = "",
-    notes: tuple[str, ...] = (),
+    rerun_command: str = "",
+    notes: Iterable[str] = (),
 ) -> Report:
-    """The report on a comparison of two sides; `again` is the command that would repeat it."""
-    rows = {one.key: one for one in (*base.rows, *new.rows)}
-    first = new.rows[0]
-    dtypes = list(dict.fromkeys(one.dtype for one in rows.values()))
+    """The report on a comparison of two sides.
+
+    `rerun_command` would measure the ambiguous points again; `notes` come after its own.
+    """
+    rows = {row.key: row for row in (*base.rows, *new.rows)}
+    dtypes = list(dict.fromkeys(row.dtype for row in rows.values()))
     return Report(
         comparison=comparison,
         rows=rows,
-        base=base.names,
-        new=new.names,
-        machine=", ".join(filter(None, (first.device, *dtypes))),
+        base=base.name,
+        new=new.name,
+        machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
         limits=f"±{100 * comparison.limits.threshold:g} % or {comparison.limits.floor_us:g} µs",
         strict=strict,
-        notes=(
-            *_notes_on_rounds(comparison),
-            *_notes_on_noise(comparison),
-            *_notes_on_drift(comparison, is_blas),
-            *_notes_on_gpus(comparison, base, new),
-            *_notes_on_context(base, new),
-            *notes,
-        ),
-        advice=tuple(_advice(comparison, rows, is_blas, again)),
+        notes=(*_notes(comparison, rows, base, new), *notes),
+        advice=tuple(_advice(comparison, rows, rerun_command)),
     )
 
 
-def _notes_on_rounds(comparison: Comparison[Key]) -> list[str]:
-    if not comparison.untested:
-        return []
-    both = [one for one in comparison.findings.values() if one.ratio is not None]
-    fewest = min(min(one.base_rounds, one.new_rounds) for one in both)
-    needed = rounds_needed(len(both), comparison.limits.q)
-    note = (
-        f"too few rounds to test {comparison.untested} of {counted(len(both), 'point')}: "
-        f"{fewest}, where {needed} a side are needed. Their verdicts rest on the size of the "
-        "effect alone: every round of one side against every round of the other."
-    )
-    return [note]
-
-
-def _notes_on_noise(comparison: Comparison[Key]) -> list[str]:
-    held_back = [one for one in comparison.findings.values() if one.reason == TOO_NOISY]
-    if not held_back:
-        return []
-    note = (
-        f"{counted(len(held_back), 'point')} may have moved, but few of the others could be shown "
-        "to have stayed: the machine is noisy, and on a CPU each process has times of its own. "
-        f"Compare {SWEEPS} sweeps a side, taken in turns: --base b*.csv --new n*.csv"
-    )
-    return [note]
-
-
-def _notes_on_drift(comparison: Comparison[Key], is_blas: Callable[[Key], bool]) -> list[str]:
-    both = {key: one for key, one in comparison.findings.items() if one.ratio is not None}
+def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Side) -> Iterator[str]:
+    limits = comparison.limits
+    two_sided = comparison.two_sided
+    if comparison.untested:
+        fewest = min(min(found.base_rounds, found.new_rounds) for found in two_sided.values())
+        yield (
+            f"too few rounds to test {comparison.untested} of {counted(len(two_sided), 'point')}: "
+            f"{fewest}, where {rounds_needed(len(two_sided), limits.q)} a side are needed. Their "
+            "verdicts rest on the size of the effect alone: every round of one side against every "
+            "round of the other."
+        )
+    if noisy := sum(finding.reason == TOO_NOISY for finding in comparison.findings.values()):
+        yield (
+            f"{counted(noisy, 'point')} may have moved, but few of the others could be shown "
+            "to have stayed: the machine is noisy, and on a CPU each process has times of its own. "
+            f"Compare {SWEEPS} sweeps a side, taken in turns: --base b*.csv --new n*.csv"
+        )
     if comparison.drifted:
-        note = (
+        yield (
             f"machine drift: most points moved together by {change(comparison.drift)}, the BLAS "
             "with them. That is the machine, not the build; points that moved no further are not "
             "judged."
         )
-        return [note]
-    if len(both) < 3 or any(is_blas(key) for key in both):  # noqa: PLR2004 # "most" of three
-        return []
-    shared = statistics.median(one.ratio or 1.0 for one in both.values())
-    if abs(math.log(shared)) <= math.log1p(comparison.limits.threshold):
-        return []
-    note = (
-        f"most points moved together by {change(shared)}. Whether it was the machine, no row of "
-        "a BLAS tells: sweep cublas (or cpu_blas) with them."
-    )
-    return [note]
-
-
-def _notes_on_gpus(comparison: Comparison[Key], base: Table, new: Table) -> list[str]:
-    allowed = comparison.limits.between_gpus
-    sides = [gpus_of(one for one in side.rows if one.median_us) for side in (base, new)]
-    if not allowed or not all(sides) or sides[0] == sides[1]:
-        return []
-    note = (
-        f"the sides ran on different GPUs of one kind. Such differ by up to {100 * allowed:g} % at "
-        "some points, so a point that moved by less is ambiguous. Measure both sides on one GPU; "
-        "--ignore-device compares without this allowance"
-    )
-    return [note]
-
-
-def _notes_on_context(base: Table, new: Table) -> list[str]:
-    notes = []
+    elif len(two_sided) >= MOST and not any(is_blas(rows[key]) for key in two_sided):
+        shared = statistics.median(finding.ratio or 1.0 for finding in two_sided.values())
+        if abs(math.log(shared)) > math.log1p(limits.threshold):
+            yield (
+                f"most points moved together by {change(shared)}. Without a row of a BLAS it is "
+                "not known whether the machine did it: sweep cublas (or cpu_blas) with them."
+            )
+    gpus = [gpus_of(row for row in side.rows if row.median_us) for side in (base, new)]
+    if limits.between_gpus and all(gpus) and gpus[0] != gpus[1]:
+        yield (
+            "the sides ran on different GPUs of one kind. Such differ by up to "
+            f"{100 * limits.between_gpus:g} % at some points, so a point that moved by less is "
+            "ambiguous. Measure both sides on one GPU; --ignore-device compares without this "
+            "allowance"
+        )
     for column in CONTEXT:
-        values = [
-            ", ".join(sorted({v for one in side.rows if (v := getattr(one, column)) is not None}))
-            for side in (base, new)
-        ]
+        values = [{getattr(row, column) for row in side.rows} - {None} for side in (base, new)]
         if all(values) and values[0] != values[1]:
-            notes.append(f"{column}: {values[0]} on the base side, {values[1]} on the new one")
-    return notes
+            before, after = (", ".join(sorted(names)) for names in values)
+            yield f"{column}: {before} on the base side, {after} on the new one"
 
 
-def _advice(
-    comparison: Comparison[Key],
-    rows: Mapping[Key, Row],
-    is_blas: Callable[[Key], bool],
-    again: str,
-) -> list[str]:
-    """The command that would settle what is open; points not tested are open too."""
-    open_points = [
-        key
-        for key, one in comparison.findings.items()
-        if one.verdict == Verdict.AMBIGUOUS or (comparison.untested and moved_untested(one))
-    ]
+def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str) -> list[str]:
+    """The commands that would settle the open points: ambiguous ones, and those not tested."""
+    open_points = {
+        key: finding
+        for key, finding in comparison.findings.items()
+        if finding.verdict == Verdict.AMBIGUOUS
+        or (finding.verdict in {Verdict.SLOWER, Verdict.FASTER} and finding.p is None)
+    }
     if not open_points:
         return []
-    most = max(
-        min(one.base_rounds, one.new_rounds)
-        for key, one in comparison.findings.items()
-        if key in open_points
-    )
-    both = sum(one.ratio is not None for one in comparison.findings.values())
-    needed = max(USUAL_ROUNDS, rounds_needed(both, comparison.limits.q))
+    most = max(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
+    needed = max(USUAL_ROUNDS, rounds_needed(len(comparison.two_sided), comparison.limits.q))
     on_cpu = any(rows[key].timer == Timer.HOST for key in open_points)
-    # On a CPU, more processes tell more than more rounds do.
+    # On a CPU, more processes show more than more rounds do.
     rounds = needed if most < needed or on_cpu else 2 * most
     both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
     lines = []
-    for op in dict.fromkeys(rows[key].op for key in open_points):  # a sweep has one
-        chosen = [rows[key] for key in open_points if rows[key].op == op]
-        witnesses = [one for key, one in rows.items() if is_blas(key) and one.op == op]
-        options = covering(chosen) | {"rounds": str(rounds)}
-        names = (one.variant for one in (*chosen, *witnesses))
-        options["variants"] = ",".join(dict.fromkeys(names))
-        flags = " ".join(f"--{name.replace('_', '-')} {text}" for name, text in options.items())
+    # A sweep has one operation and one kind of operands.
+    for sweep in dict.fromkeys((key.op, key.operands) for key in open_points):
+        chosen = [rows[key] for key in open_points if (key.op, key.operands) == sweep]
+        blas = [row for row in rows.values() if (row.op, row.operands) == sweep and is_blas(row)]
+        options = covering_options(chosen) | {
+            "rounds": str(rounds),
+            "variants": _listed(row.variant for row in (*chosen, *blas)),
+        }
+        flags = " ".join(f"--{name} {text}" for name, text in options.items())
         lines.append(f"to settle it, measure {both_builds}, in turns, with: gpubench sweep {flags}")
-    if again:
-        lines.append(f"or, where the kernels are the same as here: {again} --rerun")
+    if rerun_command:
+        lines.append(f"or, where the kernels are the same as here: {rerun_command}")
     return lines
 
 
-def moved_untested(one: Finding) -> bool:
-    """Whether a point was found to have moved without a test."""
-    return one.verdict in {Verdict.SLOWER, Verdict.FASTER} and one.p is None
+def covering_options(rows: Sequence[Row]) -> dict[str, str]:
+    """Options of the smallest sweep that has all these points; it may have more."""
+    options = {
+        "op": _listed(row.op for row in rows),
+        "sizes": _listed(row.size for row in rows),
+        "tiles": _listed(row.tile for row in rows if row.tile),
+        "variants": _listed(row.variant for row in rows),
+        "dtypes": _listed(row.dtype for row in rows),
+        "operands": _listed(row.operands for row in rows),
+        "cache": _one_or_both(row.cache for row in rows),
+        "scope": _one_or_both(row.scope for row in rows),
+        "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",
+        "device": _listed(row.backend for row in rows),
+    }
+    usual = {
+        "op": "gemm",
+        "dtypes": "float32",
+        "operands": "uniform",
+        "cache": "cold",
+        "scope": "kernel",
+    }
+    return {name: text for name, text in options.items() if text and text != usual.get(name)}
+
+
+def _listed(items: Iterable[str]) -> str:
+    return ",".join(dict.fromkeys(items))
+
+
+def _one_or_both(items: Iterable[str]) -> str:
+    listed = _listed(items)
+    return "both" if "," in listed else listed
 
 
 def change(ratio: float | None) -> str:
@@ -258,11 +250,11 @@ def change(ratio: float | None) -> str:
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
-def interval(one: Finding) -> str:
+def interval(finding: Finding) -> str:
     """`+4.9 .. +5.3 %`."""
-    if one.ratio_low is None or one.ratio_high is None:
+    if finding.ratio_low is None or finding.ratio_high is None:
         return ""
-    return f"{100 * (one.ratio_low - 1):+.1f} .. {change(one.ratio_high)}"
+    return f"{100 * (finding.ratio_low - 1):+.1f} .. {change(finding.ratio_high)}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -3,75 +3,125 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.commands.diff.again import measure_again, source_hashes
-from gpubench.commands.diff.input import Key, Table
-from gpubench.commands.diff.report import counted
-from gpubench.commands.diff.verdicts import Comparison, Verdict
+from gpubench.commands.diff.findings import Comparison, Key, Verdict
+from gpubench.commands.diff.report import counted, covering_options
+from gpubench.commands.diff.sides import Side
+from gpubench.errors import UsageError
+from gpubench.measure.session import Watcher, run, source_hash
+from gpubench.measure.worker import Worker
+from gpubench.model import Point, Timer
+from gpubench.options import read_sweep
+from gpubench.plan.registry import variants
 from gpubench.row import Row
 from gpubench.view.progress import progress
 
 ROUNDS = 10
-"""Fresh rounds for each side whose kernels are here."""
+"""Fresh rounds for each side whose kernels are installed."""
 
-SOURCE = "--rerun"
-"""What stands for a file's name at fresh rows."""
+Hashes = Mapping[tuple[str, str], str]
+"""The source hash of each variant, by operation and name."""
 
 
-def rerun(comparison: Comparison[Key], base: Table, new: Table) -> tuple[Table, Table, list[str]]:
-    """Both sides with fresh rounds for the ambiguous points, and what is to be said about it.
+def installed_hashes() -> Hashes:
+    """The source hash of every variant that is installed."""
+    return {(variant.op, variant.name): source_hash(variant) for variant in variants()}
 
-    A point is measured with the kernels that are here, for the sides whose source hash they have.
-    For both: in turns, and the fresh rounds count alone. For the new side alone: they join its own.
+
+def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
+    """Measure just these points, with the installed kernels, in `rounds` rounds.
+
+    Raises UsageError if this machine is not the one that the rows name.
+    """
+    groups: dict[tuple[str, str, bool], list[Row]] = {}
+    for row in rows:  # a sweep has one operation, one kind of operands and one timer
+        of_sweep = row.op, row.operands, row.timer == Timer.CUPTI
+        groups.setdefault(of_sweep, []).append(row)
+    return [fresh for group in groups.values() for fresh in _one_sweep(group, rounds, watcher)]
+
+
+def rerun(
+    comparison: Comparison,
+    base: Side,
+    new: Side,
+    measure: Callable[[Sequence[Row], int, Watcher], list[Row]] = measure_again,
+    hashes: Callable[[], Hashes] = installed_hashes,
+) -> tuple[Side, Side, list[str]]:
+    """Both sides with fresh rounds for the ambiguous points, and notes on what was measured.
+
+    A point is measured with the installed kernels, for the sides whose source hash they have.
+    For both: in turns, and only the fresh rounds count. For the new side alone: they join its own.
     For the base alone or for neither: the point stays as it is.
     """
-    here = source_hashes()
-    open_keys = list(comparison.of(Verdict.AMBIGUOUS))
-    of_both = [key for key in open_keys if _is_here(base, key, here) and _is_here(new, key, here)]
-    of_new = [key for key in open_keys if key not in of_both and _is_here(new, key, here)]
+    installed = hashes()
+
+    def has_installed(side: Side, key: Key) -> bool:
+        return all(
+            row.source_hash == installed.get((row.op, row.variant)) for row in side.points[key]
+        )
+
+    def fresh_rows(keys: Sequence[Key], rounds: int) -> list[Row]:
+        with progress() as watcher:
+            return measure([new.points[key][0] for key in keys], rounds, watcher)
+
+    ambiguous = list(comparison.of(Verdict.AMBIGUOUS))
+    of_new = [key for key in ambiguous if has_installed(new, key)]
+    of_both = [key for key in of_new if has_installed(base, key)]
+    of_new = [key for key in of_new if key not in of_both]
     notes = []
-    if left := len(open_keys) - len(of_both) - len(of_new):
+    if left := len(ambiguous) - len(of_both) - len(of_new):
         notes.append(
-            f"--rerun leaves {counted(left, 'ambiguous point')}: the kernels here are not those "
-            "that the new side was measured with (source_hash)"
+            f"--rerun leaves {counted(left, 'ambiguous point')}: the new side was measured with "
+            "other kernels than the installed ones (source_hash)"
         )
     if of_both:
-        rows = _measured(new, of_both, 2 * ROUNDS)
-        base = base.with_rows((_every_other(one, 0) for one in rows), SOURCE, instead=True)
-        new = new.with_rows((_every_other(one, 1) for one in rows), SOURCE, instead=True)
+        rows = fresh_rows(of_both, 2 * ROUNDS)
+        base = base.with_rerun([_every_other(row, 0) for row in rows], replacing=True)
+        new = new.with_rerun([_every_other(row, 1) for row in rows], replacing=True)
         notes.append(
             f"--rerun measured {counted(len(of_both), 'point')} with the same kernels for both "
             f"sides, in turns, {ROUNDS} rounds or more each; they are judged by these rounds alone"
         )
     if of_new:
-        rows = _measured(new, of_new, ROUNDS)
-        new = new.with_rows(rows, SOURCE, instead=False)
+        rows = fresh_rows(of_new, ROUNDS)
+        new = new.with_rerun(rows, replacing=False)
         notes.append(
             f"--rerun added {ROUNDS} rounds or more to the new side of "
-            f"{counted(len(of_new), 'point')}; the base's kernels are not here"
+            f"{counted(len(of_new), 'point')}; the base's kernels are not installed"
         )
     return base, new, notes
 
 
-def _is_here(side: Table, key: Key, here: dict[tuple[str, str], str]) -> bool:
-    return all(one.source_hash == here.get((one.op, one.variant)) for one in side.points[key])
-
-
-def _measured(side: Table, keys: Iterable[Key], rounds: int) -> list[Row]:
-    with progress() as watcher:
-        return measure_again([side.points[key][0] for key in keys], rounds, watcher)
-
-
-def _every_other(one: Row, first: int) -> Row:
+def _every_other(row: Row, first: int) -> Row:
     """The row with every other of its rounds."""
-    if not one.round_medians_us:
-        return one
-    chosen = one.round_medians_us.split(";")[first::2]
+    if not row.round_medians_us:
+        return row
+    chosen = row.round_medians_us.split(";")[first::2]
     return replace(
-        one,
+        row,
         round_medians_us=";".join(chosen),
         rounds=len(chosen),
         median_us=statistics.median(map(float, chosen)),
     )
+
+
+def _one_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
+    sweep = read_sweep(covering_options(rows) | {"rounds": str(rounds)}, None)
+    keys = {row.key for row in rows}
+    with Worker(sweep.device, sweep.timer) as worker:
+        for row in rows:
+            if row.device not in {None, worker.device.name}:
+                raise UsageError(
+                    f"--rerun: {row.label} was measured on {row.device}, and this machine has "
+                    f"{worker.device.name}"
+                )
+
+        def wanted(point: Point) -> bool:
+            return point.key in keys
+
+        outcome = run(sweep, worker, watcher, wanted=wanted)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome.rows

@@ -1,173 +1,120 @@
-"""`gpubench diff`: read two sides, judge, print, and say by the exit code what came of it."""
+"""`gpubench diff`: read two sides, judge, print; the exit code says what was found."""
 
 from __future__ import annotations
 
 import math
+import os
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from gpubench.commands.diff.compare import compare
-from gpubench.commands.diff.expect_file import Expected, read_expected
-from gpubench.commands.diff.expected import check_expected_device, expected_report
-from gpubench.commands.diff.formats import as_json, junit, markdown
-from gpubench.commands.diff.input import Key, Table, check_machines, read_table, real, selection
+from gpubench.commands.diff.expect import expected_report, require_expected_device
+from gpubench.commands.diff.expect_file import read_expected
+from gpubench.commands.diff.findings import Limits
+from gpubench.commands.diff.formats import FORMATS, text
+from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import Report, make_report
-from gpubench.commands.diff.rerun import rerun
-from gpubench.commands.diff.text import plain_text, text
-from gpubench.commands.diff.verdicts import Limits
+from gpubench.commands.diff.sides import (
+    read_side,
+    require_same_machine,
+    selection,
+)
 from gpubench.errors import UsageError
 from gpubench.output import require_free, write_whole
-from gpubench.plan.ranges import shown
-from gpubench.plan.registry import unknown, variants
-from gpubench.row import KEY
 from gpubench.view.tables import console
 
-FORMATS: dict[str, Callable[[Report], str]] = {
-    "text": plain_text,
-    "markdown": markdown,
-    "json": as_json,
-    "junit": junit,
-}
 
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The command line, as it was given."""
-
-    base: Sequence[Path]
-    new: Sequence[Path]
-    threshold: str
-    floor_us: str
-    strict: bool
-    ignore_device: bool
-    only: str | None
-    exclude: str | None
-    format: str
-    output: Path | None
-    rerun: bool
-
-
-def run_diff(asked: Asked) -> int:
-    """Compare, print, and give the exit code. Raises UsageError for what cannot be compared."""
-    limits = Limits(threshold=_threshold(asked.threshold), floor_us=_floor(asked.floor_us))
-    if asked.ignore_device:
+def run_diff(options: Options) -> int:
+    """Compare, print, and return the exit code. Raises UsageError for what cannot be compared."""
+    _check(options)
+    limits = Limits(threshold=options.threshold, floor_us=options.floor_us)
+    if options.ignore_device:
         limits = replace(limits, between_gpus=0.0)
-    if asked.format not in FORMATS:
-        raise UsageError(f"--format: {unknown('format', asked.format, FORMATS)}")
-    _check_output(asked)
-    base, new = _sides(asked)
-    report = _judge(base, new, limits, asked)
-    if asked.rerun and isinstance(base, Table):
-        base, new, notes = rerun(report.comparison, base, new)
-        report = _judge(base, new, limits, asked, notes)
-    if asked.output:
-        content = FORMATS[asked.format](report).encode()
-        write_whole(asked.output, lambda file: file.write(content))
-    if asked.output or asked.format == "text":
+    if _expects(options):
+        report = _against_expected(options, limits)
+    else:
+        report = _against_base(options, limits)
+    if options.output:
+        content = FORMATS[options.format](report).encode()
+        write_whole(options.output, lambda file: file.write(content))
+    if options.output or options.format == Format.TEXT:
         console().print(text(report))
     else:
-        print(FORMATS[asked.format](report), end="")
+        print(FORMATS[options.format](report), end="")
     return report.exit_code
 
 
-def _judge(
-    base: Table | Expected, new: Table, limits: Limits, asked: Asked, notes: Sequence[str] = ()
-) -> Report:
-    if isinstance(base, Expected):
-        return expected_report(base, new, limits, strict=asked.strict)
-    blas = {variant.baseline for variant in variants() if variant.baseline}
+def _against_base(options: Options, limits: Limits) -> Report:
+    new, base = read_side(options.new), read_side(options.base)
+    keep = selection(options.only, options.exclude, (*base.rows, *new.rows))
+    base, new = base.filtered(keep), new.filtered(keep)
+    if not options.ignore_device:
+        require_same_machine(base, new)
+    if not base.points.keys() & new.points.keys():
+        raise _nothing_in_common(options)
+    comparison = compare(base.pooled, new.pooled, limits)
+    if not options.rerun:
+        command = f"{_command(options)} --rerun"
+        return make_report(comparison, base, new, strict=options.strict, rerun_command=command)
+    from gpubench.commands.diff.rerun import rerun
 
-    def is_blas(key: Key) -> bool:
-        return key[KEY.index("variant")] in blas
-
-    comparison = compare(base.sides, new.sides, is_blas=is_blas, limits=limits)
-    return make_report(
-        comparison,
-        base,
-        new,
-        strict=asked.strict,
-        is_blas=is_blas,
-        again="" if asked.rerun else _again(asked),
-        notes=tuple(notes),
-    )
+    base, new, notes = rerun(comparison, base, new)
+    comparison = compare(base.pooled, new.pooled, limits)
+    return make_report(comparison, base, new, strict=options.strict, notes=notes)
 
 
-def _sides(asked: Asked) -> tuple[Table | Expected, Table]:
-    """Both sides, those of their rows that were asked for."""
-    if not asked.base or not asked.new:
+def _against_expected(options: Options, limits: Limits) -> Report:
+    new, expected = read_side(options.new), read_expected(options.base[0])
+    if not options.ignore_device:
+        require_expected_device(expected.path, expected.device, new)
+    new = new.filtered(selection(options.only, options.exclude, new.rows))
+    if not new.rows:
+        raise _nothing_in_common(options)
+    return expected_report(expected.path, expected.points, new, limits, strict=options.strict)
+
+
+def _expects(options: Options) -> bool:
+    """Whether the base side is a file of expected figures."""
+    return any(path.suffix == ".toml" for path in options.base)
+
+
+def _check(options: Options) -> None:
+    """Raise UsageError for options that do not go together, before any file is read."""
+    if options.output:
+        require_free(options.output, overwrite=True)
+        compared = map(os.path.realpath, (*options.base, *options.new))
+        if os.path.realpath(options.output) in compared:
+            raise UsageError(f"--output: {options.output} is one of the files compared")
+    if not 0 <= options.floor_us < math.inf:
+        raise UsageError(f"--floor-us: {options.floor_us:g} is not a time in µs, such as 0.5")
+    if not options.base or not options.new:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
-    new = read_table(asked.new)
-    base: Table | Expected
-    if any(path.suffix == ".toml" for path in asked.base):
-        if len(asked.base) > 1:
-            raise UsageError("a TOML file of expected figures is the whole base side")
-        if asked.rerun:
-            raise UsageError("--rerun: expected figures cannot be measured again")
-        base = read_expected(asked.base[0])
-        keep = selection(asked.only, asked.exclude, new.rows)
-        if not asked.ignore_device:
-            check_expected_device(base, new)
+    if _expects(options) and len(options.base) > 1:
+        raise UsageError("a TOML file of expected figures is the whole base side")
+    if _expects(options) and options.rerun:
+        raise UsageError("--rerun: expected figures cannot be measured again")
+
+
+def _nothing_in_common(options: Options) -> UsageError:
+    base, new = (", ".join(map(str, paths)) for paths in (options.base, options.new))
+    chosen = " that --only and --exclude leave" if options.only or options.exclude else ""
+    return UsageError(f"{base} and {new} have no point in common{chosen}")
+
+
+def _command(options: Options) -> str:
+    """The command line again, without what concerns its output."""
+    words = ["gpubench", "diff"]
+    if len(options.base) == len(options.new) == 1:
+        words += [str(options.base[0]), str(options.new[0])]
     else:
-        base = read_table(asked.base)
-        keep = selection(asked.only, asked.exclude, (*base.rows, *new.rows))
-        base = base.chosen(keep)
-        if not asked.ignore_device:
-            check_machines(base, new)
-    new = new.chosen(keep)
-    if not new.rows or (isinstance(base, Table) and not base.points.keys() & new.points.keys()):
-        raise UsageError(
-            f"{', '.join(map(str, asked.base))} and {', '.join(map(str, asked.new))} have no point "
-            "in common"
-            + (" that --only and --exclude leave" if asked.only or asked.exclude else "")
-        )
-    return base, new
-
-
-def _threshold(written: str) -> float:
-    """`2%` or `0.02`."""
-    share = _positive(written.removesuffix("%"), "--threshold", "2% or 0.02")
-    share = share / 100 if written.endswith("%") else share
-    if not 0 < share < 1:
-        raise UsageError(f"--threshold: {shown(written)} is out of range: from 0 to 100 %")
-    return share
-
-
-def _floor(written: str) -> float:
-    return _positive(written, "--floor-us", "microseconds, such as 0.5")
-
-
-def _positive(written: str, flag: str, expects: str) -> float:
-    try:
-        value = float(written)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise UsageError(f"{flag}: '{shown(written)}' is not understood; write {expects}")
-    return value
-
-
-def _check_output(asked: Asked) -> None:
-    if not asked.output:
-        return
-    require_free(asked.output, overwrite=True)
-    if real(asked.output) in {real(path) for path in (*asked.base, *asked.new)}:
-        raise UsageError(f"--output: {asked.output} is one of the files compared")
-
-
-def _again(asked: Asked) -> str:
-    """The command that was given, but for what concerns its output."""
-    words = ["gpubench", "diff", "--base", *map(str, asked.base), "--new", *map(str, asked.new)]
-    if len(asked.base) == len(asked.new) == 1:
-        words = ["gpubench", "diff", str(asked.base[0]), str(asked.new[0])]
+        words += ["--base", *map(str, options.base), "--new", *map(str, options.new)]
     usual = Limits()
-    if _threshold(asked.threshold) != usual.threshold:
-        words += ["--threshold", asked.threshold]
-    if _floor(asked.floor_us) != usual.floor_us:
-        words += ["--floor-us", asked.floor_us]
-    for flag, value in (("--only", asked.only), ("--exclude", asked.exclude)):
-        words += [flag, value] if value else []
-    for flag, given in (("--strict", asked.strict), ("--ignore-device", asked.ignore_device)):
-        words += [flag] if given else []
+    if options.threshold != usual.threshold:
+        words += ["--threshold", f"{100 * options.threshold:g}%"]
+    if options.floor_us != usual.floor_us:
+        words += ["--floor-us", f"{options.floor_us:g}"]
+    words += ["--only", options.only] if options.only else []
+    words += ["--exclude", options.exclude] if options.exclude else []
+    words += ["--strict"] if options.strict else []
+    words += ["--ignore-device"] if options.ignore_device else []
     return shlex.join(words)

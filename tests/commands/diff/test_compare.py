@@ -11,11 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gpubench.commands.diff.compare import OTHER_GPU, compare
-from gpubench.commands.diff.verdicts import Comparison, Finding, Limits, Side, Verdict
+from gpubench.commands.diff.findings import Comparison, Finding, Limits, PooledPoint, Verdict
 from gpubench.model import Status
 
 Key = tuple[str, int]
-Table = dict[Key, Side]
+Side = dict[Key, PooledPoint]
 
 QUIET = tuple(100 + 0.1 * number for number in range(10))
 """Ten rounds within 0.9 %."""
@@ -23,117 +23,112 @@ QUIET = tuple(100 + 0.1 * number for number in range(10))
 ROUGH = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
 
 
-def side(rounds: Sequence[float] = QUIET, factor: float = 1.0, clock: float = 0.0) -> Side:
-    """A side of one sweep; with a clock, its cycles too."""
+def pooled(rounds: Sequence[float] = QUIET, factor: float = 1.0, clock: float = 0.0) -> PooledPoint:
+    """A point of one sweep; with a clock, its cycles too."""
     times = tuple(factor * time for time in rounds)
-    return Side(sweeps_us=(times,), cycles=tuple(clock * time for time in times if clock))
+    return PooledPoint(sweeps_us=(times,), cycles=tuple(clock * time for time in times if clock))
 
 
 def is_blas(key: Key) -> bool:
     return key[0] == "blas"
 
 
-def judged(base: Table, new: Table, limits: Limits | None = None) -> Comparison[Key]:
-    return compare(base, new, is_blas=is_blas, limits=limits)
+def judged(base: Side, new: Side, limits: Limits | None = None) -> Comparison:
+    """The comparison of two sides; the points named blas are the vendor's."""
+    marked = [
+        {key: replace(point, is_blas=is_blas(key)) for key, point in side.items()}
+        for side in (base, new)
+    ]
+    return compare(*marked, limits)
 
 
-def finding(before: Side, after: Side, limits: Limits | None = None) -> Finding:
-    """Of one point among others that stay, the BLAS among them."""
-    still = {("blas", 1): side(), ("other", 1): side(), ("other", 2): side()}
+def finding(before: PooledPoint, after: PooledPoint, limits: Limits | None = None) -> Finding:
+    """The finding on a point among others that stay, the BLAS among them."""
+    still = {("blas", 1): pooled(), ("other", 1): pooled(), ("other", 2): pooled()}
     comparison = judged(still | {("own", 1): before}, still | {("own", 1): after}, limits)
     assert comparison.counts[Verdict.SAME] >= 3
     return comparison.findings["own", 1]
 
 
-@pytest.mark.parametrize(
-    ("factor", "verdict"),
-    [
+def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_small() -> None:
+    for factor, verdict in (
         (1.0, Verdict.SAME),
         (1.01, Verdict.SAME),
         (1.05, Verdict.SLOWER),
         (1 / 1.05, Verdict.FASTER),
         (3.0, Verdict.SLOWER),
-    ],
-)
-def test_a_shift_beyond_the_threshold_is_found_and_a_smaller_one_is_shown_to_be_small(
-    factor: float, verdict: Verdict
-) -> None:
-    found = finding(side(), side(factor=factor))
-    assert found.verdict == verdict
-    assert found.ratio == pytest.approx(factor)
-    assert found.ratio_low is not None
-    assert found.ratio_high is not None
-    assert found.ratio_low <= factor * (1 + 1e-9)
-    assert found.ratio_high >= factor * (1 - 1e-9)
+    ):
+        found = finding(pooled(), pooled(factor=factor))
+        assert found.verdict == verdict
+        assert found.ratio == pytest.approx(factor)
+        assert found.ratio_low is not None
+        assert found.ratio_high is not None
+        assert found.ratio_low <= factor * (1 + 1e-9)
+        assert found.ratio_high >= factor * (1 - 1e-9)
 
 
 def test_the_threshold_decides_what_matters() -> None:
-    assert finding(side(), side(factor=1.02), Limits(threshold=0.01)).verdict == Verdict.SLOWER
-    assert finding(side(), side(factor=1.05), Limits(threshold=0.1)).verdict == Verdict.SAME
+    assert finding(pooled(), pooled(factor=1.02), Limits(threshold=0.01)).verdict == Verdict.SLOWER
+    assert finding(pooled(), pooled(factor=1.05), Limits(threshold=0.1)).verdict == Verdict.SAME
 
 
 def test_a_shift_below_the_floor_does_not_matter_however_large_it_is_relatively() -> None:
     short = [time / 50 for time in QUIET]  # 2 µs: ten percent are 0.2 µs
-    assert finding(side(short), side(short, 1.1)).verdict == Verdict.SAME
-    assert finding(side(short), side(short, 1.1), Limits(floor_us=0)).verdict == Verdict.SLOWER
+    assert finding(pooled(short), pooled(short, 1.1)).verdict == Verdict.SAME
+    assert finding(pooled(short), pooled(short, 1.1), Limits(floor_us=0)).verdict == Verdict.SLOWER
 
 
 ONE, OTHER = frozenset({"GPU-1"}), frozenset({"GPU-2"})
 
 
-@pytest.mark.parametrize(
-    ("gpus", "factor", "verdict"),
-    [
-        ((ONE, OTHER), 1.05, Verdict.AMBIGUOUS),
-        ((ONE, OTHER), 1 / 1.05, Verdict.AMBIGUOUS),
-        ((ONE, OTHER), 1.0, Verdict.SAME),
-        ((ONE, OTHER), 1.2, Verdict.SLOWER),
-        ((ONE, OTHER), 1 / 1.2, Verdict.FASTER),
-        ((ONE, ONE | OTHER), 1.05, Verdict.AMBIGUOUS),
-        ((ONE | OTHER, ONE | OTHER), 1.05, Verdict.SLOWER),
-        ((ONE, ONE), 1.05, Verdict.SLOWER),
-        ((ONE, frozenset[str]()), 1.05, Verdict.SLOWER),
-    ],
-)
-def test_between_two_gpus_of_one_kind_a_shift_must_exceed_what_such_differ_by(
-    gpus: tuple[frozenset[str], frozenset[str]], factor: float, verdict: Verdict
-) -> None:
-    before, after = replace(side(), gpus=gpus[0]), replace(side(factor=factor), gpus=gpus[1])
-    found = finding(before, after)
-    assert found.verdict == verdict
-    assert found.reason == (OTHER_GPU if verdict == Verdict.AMBIGUOUS else "")
+def test_between_two_gpus_of_one_kind_a_shift_must_exceed_what_such_differ_by() -> None:
+    for base_gpus, new_gpus, factor, verdict in (
+        (ONE, OTHER, 1.05, Verdict.AMBIGUOUS),
+        (ONE, OTHER, 1 / 1.05, Verdict.AMBIGUOUS),
+        (ONE, OTHER, 1.0, Verdict.SAME),
+        (ONE, OTHER, 1.2, Verdict.SLOWER),
+        (ONE, OTHER, 1 / 1.2, Verdict.FASTER),
+        (ONE, ONE | OTHER, 1.05, Verdict.AMBIGUOUS),
+        (ONE | OTHER, ONE | OTHER, 1.05, Verdict.SLOWER),
+        (ONE, ONE, 1.05, Verdict.SLOWER),
+        (ONE, frozenset[str](), 1.05, Verdict.SLOWER),
+    ):
+        before = replace(pooled(), gpus=base_gpus)
+        found = finding(before, replace(pooled(factor=factor), gpus=new_gpus))
+        assert found.verdict == verdict, (base_gpus, new_gpus, factor)
+        assert found.reason == (OTHER_GPU if verdict == Verdict.AMBIGUOUS else "")
 
 
 def test_what_two_gpus_may_differ_by_is_a_limit() -> None:
-    before, after = replace(side(), gpus=ONE), replace(side(factor=1.05), gpus=OTHER)
+    before, after = replace(pooled(), gpus=ONE), replace(pooled(factor=1.05), gpus=OTHER)
     assert finding(before, after, Limits(between_gpus=0.0)).verdict == Verdict.SLOWER
     assert finding(before, after, Limits(between_gpus=0.03)).verdict == Verdict.SLOWER
 
 
 def test_rounds_that_scatter_show_neither_a_shift_nor_sameness() -> None:
-    found = finding(side(ROUGH), side(ROUGH[::-1], 1.03))
+    found = finding(pooled(ROUGH), pooled(ROUGH[::-1], 1.03))
     assert found.verdict == Verdict.AMBIGUOUS
     assert found.p_adjusted is not None
     assert found.p_adjusted > 0.01
 
 
-def test_a_time_that_the_clock_explains_is_no_regression() -> None:
-    before, slow_clock = side(clock=1980.0), side(factor=1.05, clock=1980.0 / 1.05)
+def test_a_time_that_the_clock_explains_is_not_a_regression() -> None:
+    before, slow_clock = pooled(clock=1980.0), pooled(factor=1.05, clock=1980.0 / 1.05)
     assert finding(before, slow_clock).verdict == Verdict.CLOCK
     assert finding(before, slow_clock).cycles_ratio == pytest.approx(1.0)
     assert finding(slow_clock, before).verdict == Verdict.CLOCK
 
 
 def test_a_shift_in_cycles_is_a_regression_whatever_the_clock_did() -> None:
-    assert finding(side(clock=1980), side(factor=1.05, clock=1980)).verdict == Verdict.SLOWER
-    assert finding(side(clock=1980), side(factor=1.10, clock=1900)).verdict == Verdict.SLOWER
+    assert finding(pooled(clock=1980), pooled(factor=1.05, clock=1980)).verdict == Verdict.SLOWER
+    assert finding(pooled(clock=1980), pooled(factor=1.10, clock=1900)).verdict == Verdict.SLOWER
     # 3 %, of which the clock made 1: the cycles are within the threshold, but not thanks to it.
-    partly = side(factor=1.03, clock=1980 / 1.01)
-    assert finding(side(clock=1980), partly).verdict == Verdict.SLOWER
+    partly = pooled(factor=1.03, clock=1980 / 1.01)
+    assert finding(pooled(clock=1980), partly).verdict == Verdict.SLOWER
 
 
 def test_a_median_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -> None:
-    found = finding(side(), side(factor=1.022))
+    found = finding(pooled(), pooled(factor=1.022))
     assert found.verdict == Verdict.AMBIGUOUS
     assert found.ratio == pytest.approx(1.022)
     assert found.p_adjusted is not None
@@ -141,45 +136,40 @@ def test_a_median_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() 
 
 
 def test_without_a_clock_on_both_sides_the_clock_explains_nothing() -> None:
-    assert finding(side(clock=1980.0), side(factor=1.05)).verdict == Verdict.SLOWER
+    assert finding(pooled(clock=1980.0), pooled(factor=1.05)).verdict == Verdict.SLOWER
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "verdict"),
-    [
+def test_with_too_few_rounds_every_pair_of_rounds_must_agree() -> None:
+    for before, after, verdict in (
         ((100.0, 100.1, 100.2), (105.0, 105.1, 105.2), Verdict.SLOWER),
         ((105.0, 105.1, 105.2), (100.0, 100.1, 100.2), Verdict.FASTER),
         ((100.0, 100.1, 100.2), (100.9, 100.1, 100.4), Verdict.SAME),
         ((100.0, 100.1, 104.0), (105.0, 105.1, 105.2), Verdict.AMBIGUOUS),
         ((100.0,), (105.0,), Verdict.SLOWER),
-    ],
-)
-def test_with_too_few_rounds_every_pair_of_rounds_must_agree(
-    before: tuple[float, ...], after: tuple[float, ...], verdict: Verdict
-) -> None:
-    comparison = judged({("own", 1): side(before)}, {("own", 1): side(after)})
-    found = comparison.findings["own", 1]
-    assert (found.verdict, found.p, comparison.untested) == (verdict, None, 1)
+    ):
+        comparison = judged({("own", 1): pooled(before)}, {("own", 1): pooled(after)})
+        found = comparison.findings["own", 1]
+        assert (found.verdict, found.p, comparison.untested) == (verdict, None, 1)
 
 
 def test_ten_rounds_are_too_few_for_a_thousand_points() -> None:
-    table = {("own", size): side() for size in range(1, 1001)}
-    comparison = judged(table, table | {("own", 7): side(factor=1.05)})
+    side = {("own", size): pooled() for size in range(1, 1001)}
+    comparison = judged(side, side | {("own", 7): pooled(factor=1.05)})
     assert comparison.untested == 1000
     assert list(comparison.of(Verdict.SLOWER)) == [("own", 7)]
 
 
 def test_one_sided_points_are_reported_and_what_was_right_and_is_wrong_is_broken() -> None:
-    wrong = Side(status=Status.WRONG, reason="relative error 1")
-    error = Side(status=Status.ERROR, reason="lost the device")
-    skipped = Side(status=Status.SKIPPED, reason="too large")
-    ok = side()
+    wrong = PooledPoint(status=Status.WRONG, reason="relative error 1")
+    error = PooledPoint(status=Status.ERROR, reason="lost the device")
+    skipped = PooledPoint(status=Status.SKIPPED, reason="too large")
+    ok = pooled()
     comparison = judged(
         {("a", 1): ok, ("b", 1): ok, ("c", 1): ok, ("d", 1): ok, ("e", 1): wrong, ("f", 1): wrong},
         {("a", 1): wrong, ("b", 1): error, ("c", 1): skipped, ("e", 1): ok, ("f", 1): skipped}
         | {("g", 1): ok},
     )
-    assert {key[0]: one.verdict for key, one in comparison.findings.items()} == {
+    assert {key[0]: found.verdict for key, found in comparison.findings.items()} == {
         "a": Verdict.BROKEN,
         "b": Verdict.BROKEN,
         "c": Verdict.MISSING,
@@ -193,99 +183,96 @@ def test_one_sided_points_are_reported_and_what_was_right_and_is_wrong_is_broken
     assert comparison.untimed == {("f", 1): "too large"}
 
 
-def table_of(factor: float = 1.0) -> Table:
-    own = {("own", size): side(factor=factor * size) for size in (1, 2, 3)}
-    return own | {("blas", size): side(factor=0.5 * factor * size) for size in (1, 2)}
+def side_of(factor: float = 1.0) -> Side:
+    own = {("own", size): pooled(factor=factor * size) for size in (1, 2, 3)}
+    return own | {("blas", size): pooled(factor=0.5 * factor * size) for size in (1, 2)}
 
 
 def test_what_moves_with_the_blas_is_the_machine() -> None:
-    comparison = judged(table_of(), table_of(1.05))
+    comparison = judged(side_of(), side_of(1.05))
     assert comparison.drifted
     assert comparison.drift == pytest.approx(1.05)
     assert set(comparison.counts) == {Verdict.AMBIGUOUS}
-    assert {one.reason for one in comparison.findings.values()} == {"moved with the machine"}
+    assert {found.reason for found in comparison.findings.values()} == {"moved with the machine"}
 
 
 def test_what_moves_further_than_the_machine_is_slower() -> None:
-    comparison = judged(table_of(), table_of(1.05) | {("own", 3): side(factor=3 * 1.2)})
+    comparison = judged(side_of(), side_of(1.05) | {("own", 3): pooled(factor=3 * 1.2)})
     assert list(comparison.of(Verdict.SLOWER)) == [("own", 3)]
 
 
 def test_what_stays_on_a_faster_machine_is_not_called_slower() -> None:
-    comparison = judged(table_of(), table_of(1 / 1.05) | {("own", 3): side(factor=3)})
+    comparison = judged(side_of(), side_of(1 / 1.05) | {("own", 3): pooled(factor=3)})
     assert comparison.findings["own", 3].verdict == Verdict.SAME
 
 
 def test_a_shift_that_the_blas_does_not_share_is_the_builds() -> None:
-    slower = table_of(1.05) | {key: table_of()[key] for key in table_of() if is_blas(key)}
-    comparison = judged(table_of(), slower)
+    slower = side_of(1.05) | {key: side_of()[key] for key in side_of() if is_blas(key)}
+    comparison = judged(side_of(), slower)
     assert comparison.drift == 1
     assert comparison.counts == {Verdict.SLOWER: 3, Verdict.SAME: 2}
 
 
 def test_without_a_blas_nothing_is_put_down_to_the_machine() -> None:
-    own = {key: one for key, one in table_of().items() if not is_blas(key)}
-    slower = {key: one for key, one in table_of(1.05).items() if not is_blas(key)}
+    own = {key: point for key, point in side_of().items() if not is_blas(key)}
+    slower = {key: point for key, point in side_of(1.05).items() if not is_blas(key)}
     assert judged(own, slower).counts == {Verdict.SLOWER: 3}
 
 
 def test_sweeps_of_a_side_that_disagree_confirm_nothing() -> None:
-    low, high = side().sweeps_us[0], side(factor=1.12).sweeps_us[0]
-    agreed = finding(Side(sweeps_us=(low, low)), Side(sweeps_us=(high, high)))
-    split = finding(Side(sweeps_us=(low, low, low, low, high)), Side(sweeps_us=(high,) * 5))
+    low, high = pooled().sweeps_us[0], pooled(factor=1.12).sweeps_us[0]
+    agreed = finding(PooledPoint(sweeps_us=(low, low)), PooledPoint(sweeps_us=(high, high)))
+    split = finding(
+        PooledPoint(sweeps_us=(low, low, low, low, high)), PooledPoint(sweeps_us=(high,) * 5)
+    )
     assert agreed.verdict == Verdict.SLOWER
     assert (split.verdict, split.reason) == (Verdict.AMBIGUOUS, "its sweeps disagree")
     assert split.p_adjusted is not None
     assert split.p_adjusted < 0.01  # the rounds alone would have said slower
 
 
-def on_cpu(rounds: Sequence[float], factor: float = 1.0, sweeps: int = 1) -> Side:
-    return Side(sweeps_us=(tuple(factor * time for time in rounds),) * sweeps, on_cpu=True)
+def on_cpu(rounds: Sequence[float], factor: float = 1.0, sweeps: int = 1) -> PooledPoint:
+    return PooledPoint(sweeps_us=(tuple(factor * time for time in rounds),) * sweeps, on_cpu=True)
 
 
-@pytest.mark.parametrize(
-    ("others", "sweeps", "verdict"),
-    [
+def test_a_noisy_cpu_counts_only_with_enough_sweeps() -> None:
+    for others, sweeps, verdict in (
         (QUIET, 1, Verdict.SLOWER),
         (ROUGH, 1, Verdict.AMBIGUOUS),
         (ROUGH, 5, Verdict.SLOWER),
-    ],
-)
-def test_a_noisy_cpu_is_believed_only_with_enough_sweeps(
-    others: Sequence[float], sweeps: int, verdict: Verdict
-) -> None:
-    base = {("other", size): on_cpu(others, sweeps=sweeps) for size in (1, 2, 3)}
-    new = {key: on_cpu(others[::-1], 1.001, sweeps) for key in base}
-    comparison = judged(
-        base | {("own", 1): on_cpu(QUIET, sweeps=sweeps)},
-        new | {("own", 1): on_cpu(QUIET, 1.3, sweeps)},
-    )
-    assert comparison.findings["own", 1].verdict == verdict
+    ):
+        base = {("other", size): on_cpu(others, sweeps=sweeps) for size in (1, 2, 3)}
+        new = {key: on_cpu(others[::-1], 1.001, sweeps) for key in base}
+        comparison = judged(
+            base | {("own", 1): on_cpu(QUIET, sweeps=sweeps)},
+            new | {("own", 1): on_cpu(QUIET, 1.3, sweeps)},
+        )
+        assert comparison.findings["own", 1].verdict == verdict
 
 
 def test_the_largest_change_comes_first() -> None:
     comparison = judged(
-        table_of(), table_of() | {("own", 1): side(factor=1.1), ("own", 2): side(factor=2.8)}
+        side_of(), side_of() | {("own", 1): pooled(factor=1.1), ("own", 2): pooled(factor=2.8)}
     )
     assert list(comparison.of(Verdict.SLOWER)) == [("own", 2), ("own", 1)]
 
 
-# ---- for any tables
+# ---- for any sides
 
 times = st.floats(1.0, 1e6)
 rounds = st.integers(1, 12).flatmap(lambda count: st.lists(times, min_size=count, max_size=count))
 scattered = st.builds(
-    lambda typical, shares: [typical * share for share in shares],
+    lambda typical, factors: [typical * factor for factor in factors],
     times,
     st.lists(st.floats(0.97, 1.03), min_size=1, max_size=12),
 )
-sides = st.builds(
-    lambda sweeps, cpu: Side(sweeps_us=tuple(map(tuple, sweeps)), on_cpu=cpu),
+points = st.builds(
+    lambda sweeps, cpu: PooledPoint(sweeps_us=tuple(map(tuple, sweeps)), on_cpu=cpu),
     st.lists(rounds | scattered, min_size=1, max_size=2),
     st.booleans(),
 )
 keys = st.tuples(st.sampled_from(["blas", "own", "other"]), st.integers(1, 3))
-tables = st.dictionaries(keys, sides, min_size=1, max_size=6)
+sides = st.dictionaries(keys, points, min_size=1, max_size=6)
 
 MIRROR = {
     Verdict.SLOWER: Verdict.FASTER,
@@ -295,67 +282,68 @@ MIRROR = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
-@given(tables, tables)
-def test_swapping_base_and_new_mirrors_every_verdict(base: Table, new: Table) -> None:
+@given(sides, sides)
+def test_swapping_base_and_new_mirrors_every_verdict(base: Side, new: Side) -> None:
     forth, back = judged(base, new), judged(new, base)
-    assert {key: MIRROR.get(one.verdict, one.verdict) for key, one in forth.findings.items()} == {
-        key: one.verdict for key, one in back.findings.items()
-    }
+    assert {
+        key: MIRROR.get(found.verdict, found.verdict) for key, found in forth.findings.items()
+    } == {key: found.verdict for key, found in back.findings.items()}
     assert forth.drift == pytest.approx(1 / back.drift)
 
 
 @settings(max_examples=40)
-@given(tables)
-def test_a_table_against_itself_is_all_same(table: Table) -> None:
-    comparison = judged(table, table)
-    assert comparison.counts == {Verdict.SAME: len(table)}
+@given(sides)
+def test_a_table_against_itself_is_all_same(side: Side) -> None:
+    comparison = judged(side, side)
+    assert comparison.counts == {Verdict.SAME: len(side)}
     assert not comparison.drifted
 
 
-def scaled(table: Table, factor: float) -> Table:
+def scaled(side: Side, factor: float) -> Side:
     return {
-        key: Side(
-            sweeps_us=tuple(tuple(factor * time for time in sweep) for sweep in one.sweeps_us),
-            on_cpu=one.on_cpu,
+        key: PooledPoint(
+            sweeps_us=tuple(tuple(factor * time for time in sweep) for sweep in point.sweeps_us),
+            on_cpu=point.on_cpu,
         )
-        for key, one in table.items()
+        for key, point in side.items()
     }
 
 
 @settings(max_examples=40)
-@given(tables, st.floats(0.25, 4.0))
-def test_scaling_all_times_is_drift_and_never_a_regression(table: Table, factor: float) -> None:
-    assume(len({is_blas(key) for key in table}) == 2)
-    comparison = judged(table, scaled(table, factor))
+@given(sides, st.floats(0.25, 4.0))
+def test_scaling_all_times_is_drift_and_never_a_regression(side: Side, factor: float) -> None:
+    assume(len({is_blas(key) for key in side}) == 2)
+    comparison = judged(side, scaled(side, factor))
     assert comparison.drift == pytest.approx(factor)
     assert comparison.drifted == (not 1 / 1.02 <= factor <= 1.02)
     assert set(comparison.counts) <= {Verdict.SAME, Verdict.AMBIGUOUS}
 
 
 @settings(max_examples=40)
-@given(tables, tables, st.integers(0, 2**32))
-def test_the_order_of_rows_and_rounds_does_not_matter(base: Table, new: Table, seed: int) -> None:
+@given(sides, sides, st.integers(0, 2**32))
+def test_the_order_of_rows_and_rounds_does_not_matter(base: Side, new: Side, seed: int) -> None:
     shuffle = random.Random(seed).sample  # noqa: S311 # a shuffle, not a secret
 
-    def shuffled(table: Table) -> Table:
+    def shuffled(side: Side) -> Side:
         return {
-            key: Side(
+            key: PooledPoint(
                 sweeps_us=tuple(
                     tuple(shuffle(sweep, len(sweep)))
-                    for sweep in shuffle(table[key].sweeps_us, len(table[key].sweeps_us))
+                    for sweep in shuffle(side[key].sweeps_us, len(side[key].sweeps_us))
                 ),
-                on_cpu=table[key].on_cpu,
+                on_cpu=side[key].on_cpu,
             )
-            for key in shuffle(sorted(table), len(table))
+            for key in shuffle(sorted(side), len(side))
         }
 
     assert judged(shuffled(base), shuffled(new)) == judged(base, new)
 
 
-def drawn(random_time: Callable[[], float], points: int) -> Table:
+def drawn(random_time: Callable[[], float], points: int) -> Side:
     return {
-        ("own", size): Side(sweeps_us=(tuple(random_time() for _ in range(10)),))
+        ("own", size): PooledPoint(sweeps_us=(tuple(random_time() for _ in range(10)),))
         for size in range(points)
     }
 

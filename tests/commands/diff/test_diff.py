@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pandas as pd
@@ -20,6 +19,8 @@ from fakes import failed, measured, point, variant
 
 import gpubench
 from gpubench.cli import main
+from gpubench.commands.diff.sides import read_side
+from gpubench.errors import UsageError
 from gpubench.model import Status, Timer
 from gpubench.row import KEY, Row, read, write
 
@@ -29,10 +30,10 @@ SIZES = (64, 128, 256)
 
 def row(name: str, size: int, factor: float = 1.0, rounds: Sequence[float] = ROUNDS) -> Row:
     """A point of a fake GPU."""
-    of = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
+    measured_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
     times = [factor * time for time in rounds]
     return replace(
-        measured(sorted(times)[len(times) // 2], of),
+        measured(sorted(times)[len(times) // 2], measured_point),
         round_medians_us=";".join(map(repr, times)),
         rounds=len(times),
         device="NVIDIA H200",
@@ -43,8 +44,10 @@ def row(name: str, size: int, factor: float = 1.0, rounds: Sequence[float] = ROU
 
 def failure(status: Status, reason: str, name: str = "other", size: int = 64) -> Row:
     """A point of the fake GPU without times."""
-    of = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
-    return replace(failed(status, reason, of), device="NVIDIA H200", driver="580.1", cuda="13.0")
+    failed_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
+    return replace(
+        failed(status, reason, failed_point), device="NVIDIA H200", driver="580.1", cuda="13.0"
+    )
 
 
 def rows(**factors: float) -> list[Row]:
@@ -58,8 +61,8 @@ def rows(**factors: float) -> list[Row]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Callable[[str, list[Row]], str]:
-    def written(name: str, some: list[Row]) -> str:
-        write(some, tmp_path / name)
+    def written(name: str, rows: list[Row]) -> str:
+        write(rows, tmp_path / name)
         return str(tmp_path / name)
 
     return written
@@ -113,7 +116,7 @@ def test_a_regression_is_exit_1_and_stands_on_the_first_line(file: Write, run: R
 def test_what_was_right_and_is_wrong_is_exit_4_even_beside_a_regression(
     file: Write, run: Run
 ) -> None:
-    new = [one for one in rows(own=1.1) if one.label != "other at 64 float32"]
+    new = [row for row in rows(own=1.1) if row.label != "other at 64 float32"]
     new.append(failure(Status.WRONG, "relative error 0.3, tolerance 1e-5"))
     code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
     assert code == 4
@@ -151,7 +154,7 @@ def test_a_regression_comes_before_open_points(file: Write, run: Run) -> None:
 
 def test_another_gpu_is_exit_2_unless_it_is_ignored(file: Write, run: Run) -> None:
     base = file("base.csv", rows())
-    other = file("new.csv", [replace(one, device="NVIDIA A100") for one in rows()])
+    other = file("new.csv", [replace(row, device="NVIDIA A100") for row in rows()])
     code, out, err = run(base, other)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
@@ -161,8 +164,8 @@ def test_another_gpu_is_exit_2_unless_it_is_ignored(file: Write, run: Run) -> No
     assert run(base, other, "--ignore-device")[0] == 0
 
 
-def on_gpu(uuid: str, some: list[Row]) -> list[Row]:
-    return [replace(one, device_uuid=uuid) for one in some]
+def on_gpu(uuid: str, rows: list[Row]) -> list[Row]:
+    return [replace(row, device_uuid=uuid) for row in rows]
 
 
 def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) -> None:
@@ -185,17 +188,16 @@ def test_on_one_gpu_nothing_is_allowed_for_nor_said(file: Write, run: Run) -> No
     assert "GPUs of one kind" not in out
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "named"),
-    [("driver", "590.9", "driver 590.9"), ("cuda", "12.9", "CUDA 12.9")],
-)
-def test_another_driver_or_cuda_is_exit_2(
-    file: Write, run: Run, column: str, value: str, named: str
-) -> None:
-    other = [replace(one, **{column: value}) for one in rows()]
-    code, _, err = run(file("base.csv", rows()), file("new.csv", other))
-    assert code == 2
-    assert named in err
+def test_another_driver_or_cuda_is_exit_2(file: Write, run: Run) -> None:
+    base = file("base.csv", rows())
+    for column, value, named in (
+        ("driver", "590.9", "driver 590.9"),
+        ("cuda", "12.9", "CUDA 12.9"),
+    ):
+        changed = [replace(row, **{column: value}) for row in rows()]
+        code, _, err = run(base, file("new.csv", changed))
+        assert code == 2
+        assert named in err
 
 
 def remove_column(path: str, name: str) -> None:
@@ -211,7 +213,8 @@ def test_a_file_without_a_column_that_is_needed_is_exit_2_naming_it(file: Write,
     remove_column(new, "round_medians_us")
     code, _, err = run(base, new)
     assert code == 2
-    assert f"{new}: not a gpubench CSV: column 'round_medians_us' is missing" in err
+    assert f"{new}: not a CSV of this gpubench" in err
+    assert "column 'round_medians_us' is missing" in err
 
 
 def test_a_file_of_another_version_is_compared(file: Write, run: Run) -> None:
@@ -221,18 +224,9 @@ def test_a_file_of_another_version_is_compared(file: Write, run: Run) -> None:
     assert run(base, new)[0] == 1
 
 
-def refused(file: Write, run: Run, *arguments: str) -> str:
-    base, new = file("base.csv", rows()), file("new.csv", rows())
-    named = [{"BASE": base, "NEW": new}.get(one, one) for one in arguments]
-    code, out, err = run(*named)
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-    return err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> None:
+    files = {"BASE": file("base.csv", rows()), "NEW": file("new.csv", rows())}
+    for arguments, said in (
         ((), "gpubench diff BASE.csv NEW.csv"),
         (("BASE",), "gpubench diff BASE.csv NEW.csv"),
         (("BASE", "NEW", "NEW"), "one file too many"),
@@ -249,12 +243,18 @@ def refused(file: Write, run: Run, *arguments: str) -> str:
         (("BASE", "NEW", "--exclude", "64,128,256"), "no point in common"),
         (("BASE", "NEW", "--output", "NEW"), "is one of the files compared"),
         (("BASE", "NEW", "--output", "."), "names no file"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line_and_exit_2(
-    file: Write, run: Run, arguments: tuple[str, ...], said: str
-) -> None:
-    assert said in refused(file, run, *arguments)
+    ):
+        code, out, err = run(*(files.get(argument, argument) for argument in arguments))
+        assert (code, out) == (2, ""), arguments
+        assert len(err.splitlines()) == 1
+        assert said in err
+
+
+def test_links_in_a_circle_are_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    circle = tmp_path / "circle.csv"
+    circle.symlink_to(circle)
+    with pytest.raises(UsageError, match=r"cannot read .*circle"):
+        read_side([circle, tmp_path / "b.csv"])
 
 
 def test_files_without_a_common_point_are_exit_2(file: Write, run: Run) -> None:
@@ -263,12 +263,13 @@ def test_files_without_a_common_point_are_exit_2(file: Write, run: Run) -> None:
     assert "no point in common" in err
 
 
-@pytest.mark.parametrize("text", ["-1.0", "0.0", "inf", "nan;1.0", "1.0;fast"])
-def test_a_time_that_is_none_is_exit_2_naming_the_column(file: Write, run: Run, text: str) -> None:
-    odd = [replace(rows()[0], round_medians_us=text), *rows()[1:]]
-    code, _, err = run(file("base.csv", odd), file("new.csv", rows()))
-    assert code == 2
-    assert "round_medians_us" in err
+def test_a_time_that_is_not_positive_is_exit_2_naming_the_column(file: Write, run: Run) -> None:
+    new = file("new.csv", rows())
+    for text in ("-1.0", "0.0", "inf", "nan;1.0", "1.0;fast"):
+        base = file("base.csv", [replace(rows()[0], round_medians_us=text), *rows()[1:]])
+        code, _, err = run(base, new)
+        assert code == 2
+        assert "round_medians_us" in err
 
 
 def test_the_exit_code_is_that_of_the_process(file: Write) -> None:
@@ -299,7 +300,7 @@ def test_a_file_against_itself_is_all_same_even_with_three_rounds(
 def test_too_few_rounds_are_said_and_the_command_that_would_settle_it_is_named(
     file: Write, run: Run
 ) -> None:
-    three = [replace(one, round_medians_us="100.0;100.1;100.2") for one in rows()]
+    three = [replace(row, round_medians_us="100.0;100.1;100.2") for row in rows()]
     moved = [replace(three[0], round_medians_us="105.0;105.1;105.2"), *three[1:]]
     code, out, _ = run(file("base.csv", three), file("new.csv", moved))
     flat = " ".join(out.split())
@@ -313,15 +314,15 @@ def test_several_files_a_side_pool_their_rounds(file: Write, run: Run) -> None:
         return file(
             name,
             [
-                replace(one, round_medians_us=";".join(one.round_medians_us.split(";")[first::2]))
-                for one in rows(**factors)
+                replace(row, round_medians_us=";".join(row.round_medians_us.split(";")[first::2]))
+                for row in rows(**factors)
             ],
         )
 
     base = [half("b1.csv", 0), half("b2.csv", 1)]
     new = [half("n1.csv", 0, own=1.05), half("n2.csv", 1, own=1.05)]
     code, out, _ = run("--base", *base, "--new", *new, "--format", "json")
-    (own, *_) = [one for one in json.loads(out)["points"] if one["variant"] == "own"]
+    (own, *_) = [found for found in json.loads(out)["points"] if found["variant"] == "own"]
     assert (code, own["base_rounds"], own["new_rounds"], own["verdict"]) == (1, 10, 10, "slower")
     spelled = ("--base", base[0], "--base", base[1], "--new", new[0], "--new", new[1])
     assert run(*spelled, "--format", "json") == (1, out, "")
@@ -339,7 +340,7 @@ def test_files_that_pandas_rewrote_are_compared_as_before(
     expected = run(base, new, "--format", "json")
     code, out, _ = run(base, str(again), "--format", "json")
     figures = [
-        sorted(json.loads(text)["points"], key=lambda one: (one["variant"], one["m"]))
+        sorted(json.loads(text)["points"], key=lambda found: (found["variant"], found["m"]))
         for text in (expected[1], out)
     ]
     assert (code, figures[0]) == (1, figures[1])
@@ -350,7 +351,7 @@ def test_only_and_exclude_choose_variants_and_sizes(file: Write, run: Run) -> No
 
     def points(*flags: str) -> list[tuple[str, int]]:
         out = run(base, new, "--format", "json", *flags)[1]
-        return [(one["variant"], one["m"]) for one in json.loads(out)["points"]]
+        return [(found["variant"], found["m"]) for found in json.loads(out)["points"]]
 
     assert points("--only", "own,64,128") == [("own", 64), ("own", 128)]
     assert points("--exclude", "own,64..128:64") == [("cublas", 256), ("other", 256)]
@@ -358,18 +359,18 @@ def test_only_and_exclude_choose_variants_and_sizes(file: Write, run: Run) -> No
 
 
 def test_sizes_of_operations_without_k_are_chosen_too(file: Write, run: Run) -> None:
-    some = [*rows(), replace(row("gemv_warp", 64), op="gemv", k=1)]
-    base, new = file("base.csv", some), file("new.csv", some)
+    with_gemv = [*rows(), replace(row("gemv_warp", 64), op="gemv", k=1)]
+    base, new = file("base.csv", with_gemv), file("new.csv", with_gemv)
 
     def points(*flags: str) -> list[tuple[str, int]]:
         out = run(base, new, "--format", "json", *flags)[1]
-        return [(one["op"], one["k"]) for one in json.loads(out)["points"]]
+        return [(found["op"], found["k"]) for found in json.loads(out)["points"]]
 
     assert points("--only", "own,gemv_warp,64") == [("gemm", 64), ("gemv", 1)]
     assert points("--only", "64x64") == [("gemv", 1)]
 
 
-def test_the_threshold_and_the_floor_are_the_users(file: Write, run: Run) -> None:
+def test_the_threshold_and_the_floor_are_options(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
     assert run(base, new, "--threshold", "10%")[0] == 0
     assert run(base, new, "--threshold", "0.1")[0] == 0
@@ -384,15 +385,15 @@ def test_a_machine_that_is_slower_throughout_is_said_to_be(file: Write, run: Run
 
 
 def test_without_a_blas_a_common_shift_is_a_regression_with_a_hint(file: Write, run: Run) -> None:
-    own = [one for one in rows() if one.variant != "cublas"]
-    slow = [one for one in rows(own=1.06, other=1.06) if one.variant != "cublas"]
+    own = [row for row in rows() if row.variant != "cublas"]
+    slow = [row for row in rows(own=1.06, other=1.06) if row.variant != "cublas"]
     code, out, _ = run(file("base.csv", own), file("new.csv", slow))
     assert code == 1
-    assert "no row of a BLAS tells" in " ".join(out.split())
+    assert "Without a row of a BLAS" in " ".join(out.split())
 
 
 def test_other_versions_are_mentioned(file: Write, run: Run) -> None:
-    new = [replace(one, gpubench="9.9.9") for one in rows()]
+    new = [replace(row, gpubench="9.9.9") for row in rows()]
     out = run(file("base.csv", rows()), file("new.csv", new))[1]
     assert f"gpubench: {gpubench.__version__} on the base side, 9.9.9 on the new one" in out
 
@@ -439,7 +440,7 @@ def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:
         "same": 5,
     }
     assert report["untimed"][0]["reason"] == "too large"
-    (slower, *_) = [one for one in report["points"] if one["verdict"] == "slower"]
+    (slower, *_) = [found for found in report["points"] if found["verdict"] == "slower"]
     assert slower["ratio_low"] < slower["ratio"] < slower["ratio_high"]
     assert slower["ratio"] == pytest.approx(1.05)
     assert slower["p"] == pytest.approx(2 / 184_756)
@@ -447,7 +448,7 @@ def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:
 
 def test_each_point_is_a_test_case_of_junit(file: Write, run: Run) -> None:
     evil = 'a "quote" & <tag>'
-    new = [one for one in rows(own=1.05)[1:] if one.label != "other at 64 float32"]
+    new = [row for row in rows(own=1.05)[1:] if row.label != "other at 64 float32"]
     new.append(failure(Status.ERROR, evil))
     paths = (file("base.csv", rows()), file("new.csv", new))
     suites = ET.fromstring(run(*paths, "--format", "junit")[1])  # noqa: S314 # our own
@@ -482,10 +483,10 @@ def test_markdown_fits_a_comment_however_many_points_moved(file: Write, run: Run
     assert " more." in out[1]
 
 
-def test_markdown_folds_what_is_no_regression_and_shows_texts_as_they_are(
+def test_markdown_folds_what_is_not_a_regression_and_shows_texts_as_they_are(
     file: Write, run: Run
 ) -> None:
-    new = [one for one in rows(own=0.9) if one.label != "other at 64 float32"]
+    new = [row for row in rows(own=0.9) if row.label != "other at 64 float32"]
     new.append(failure(Status.ERROR, "a | b <img> `c`\n@someone"))
     out = run(file("base.csv", rows()), file("new.csv", new), "--format", "markdown")[1]
     assert "error: a \\| b &lt;img> \\`c\\` \\@someone |" in out
@@ -515,26 +516,22 @@ upper = "50%"
 """
 
 
-@pytest.mark.parametrize(
-    ("cublas", "own", "code", "verdicts"),
-    [
+def test_a_file_is_compared_with_expected_figures(file: Write, run: Run, tmp_path: Path) -> None:
+    new = file("new.csv", rows())
+    rate = next(row.gflops for row in read(Path(new)) if row.variant == "own" and row.m == 64)
+    assert rate is not None
+    expect = tmp_path / "expect.toml"
+    for cublas, own, exit_code, verdicts in (
         (100.0, 1.0, 0, ["same", "same"]),
         (90.0, 1.0, 1, ["slower", "same"]),
         (110.0, 1.2, 1, ["faster", "slower"]),
         (100.0, 0.5, 0, ["same", "faster"]),
-    ],
-)
-def test_expected_figures_are_held_against_a_file(
-    file: Write, run: Run, tmp_path: Path, cublas: float, own: float, code: int, verdicts: Any
-) -> None:
-    new = file("new.csv", rows())
-    rate = next(one.gflops for one in read(Path(new)) if one.variant == "own" and one.m == 64)
-    expect = tmp_path / "expect.toml"
-    expect.write_text(EXPECT.format(cublas=cublas, own=own * rate))
-    done, out, _ = run(str(expect), new, "--format", "json")
-    report = json.loads(out)
-    assert (done, [one["verdict"] for one in report["points"]]) == (code, verdicts)
-    assert report["notes"] == [f"7 points of {new} are not expected"]
+    ):
+        expect.write_text(EXPECT.format(cublas=cublas, own=own * rate))
+        code, out, _ = run(str(expect), new, "--format", "json")
+        report = json.loads(out)
+        assert (code, [point["verdict"] for point in report["points"]]) == (exit_code, verdicts)
+        assert report["notes"] == [f"7 points of {new} are not expected"]
 
 
 def test_an_unmet_expectation_is_shown_with_what_was_expected(

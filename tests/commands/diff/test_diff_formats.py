@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.formats import LONGEST, _plain, _xml
+from gpubench.commands.diff.formats import TEXT_LIMIT, _escaped, _xml
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -22,8 +22,8 @@ def test_what_xml_cannot_hold_is_a_question_mark() -> None:
 
 @given(st.text())
 def test_any_text_is_one_short_line_of_a_table_in_markdown(text: str) -> None:
-    shown = _plain(text)
+    shown = _escaped(text)
     assert len(shown.splitlines()) <= 1
-    assert len(shown) <= 5 * LONGEST  # of which escapes
+    assert len(shown) <= 5 * TEXT_LIMIT  # of which escapes
     assert "|" not in shown.replace("\\|", "")
     assert "<" not in shown

@@ -1,19 +1,26 @@
-"""Which points `--rerun` measures, and for which side."""
+"""Which points `--rerun` measures, for which side, and how."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import measured, point
+from fakes import FakeBackend, measured, point, variant
 
-from gpubench.commands.diff import rerun as diff_rerun
+from gpubench.api import Silent
+from gpubench.commands.diff import rerun as module
 from gpubench.commands.diff.compare import compare
-from gpubench.commands.diff.input import Key, Table
-from gpubench.commands.diff.rerun import rerun
-from gpubench.commands.diff.verdicts import Comparison, Verdict
+from gpubench.commands.diff.findings import Comparison, Verdict
+from gpubench.commands.diff.report import covering_options
+from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
+from gpubench.commands.diff.sides import Side
+from gpubench.errors import UsageError
+from gpubench.measure.executor import InProcess
+from gpubench.model import Cache, Timer, Variant, edges
+from gpubench.plan import sweep as plan
 from gpubench.row import Row
 
 QUIET = tuple(100 + 0.1 * number for number in range(10))
@@ -21,71 +28,134 @@ ROUGH = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
 
 
 def row(size: int, rounds: Sequence[float], source: str) -> Row:
-    one = measured(100.0, point(size=(size, size, size)))
-    return replace(one, round_medians_us=";".join(map(repr, rounds)), source_hash=source)
+    of_size = measured(100.0, point(size=(size, size, size)))
+    return replace(of_size, round_medians_us=";".join(map(repr, rounds)), source_hash=source)
 
 
-def table(name: str, *rows: Row) -> Table:
-    return Table(rows=rows, files=(Path(name),) * len(rows))
+def side(name: str, *rows: Row) -> Side:
+    return Side(files={Path(name): rows}, name=name)
 
 
-def judged(base: Table, new: Table) -> Comparison[Key]:
-    return compare(base.sides, new.sides, is_blas=lambda _key: False)
+def judged(base: Side, new: Side) -> Comparison:
+    return compare(base.pooled, new.pooled)
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], int]]:
-    """The sizes and rounds that were measured: always 100 µs, or a little more."""
-    calls: list[tuple[list[int], int]] = []
+class Machine:
+    """Measures every point in 100 µs, or a little more, and keeps what it was asked for."""
 
-    def measure(rows: Sequence[Row], rounds: int, _watcher: object) -> list[Row]:
-        calls.append(([one.m for one in rows], rounds))
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[int], int]] = []
+        """The sizes and the number of rounds."""
+
+    def measure(self, rows: Sequence[Row], rounds: int, _watcher: object) -> list[Row]:
+        self.calls.append(([asked.m for asked in rows], rounds))
         times = [100 + 0.1 * number for number in range(rounds)]
-        return [row(one.m, times, "here") for one in rows]
+        return [row(asked.m, times, "here") for asked in rows]
 
-    monkeypatch.setattr(diff_rerun, "measure_again", measure)
-    monkeypatch.setattr(diff_rerun, "source_hashes", lambda: {("gemm", "fake"): "here"})
-    return calls
+    def rerun(self, base: Side, new: Side) -> tuple[Side, Side, list[str]]:
+        installed = {("gemm", "fake"): "here"}
+        return rerun(judged(base, new), base, new, self.measure, lambda: installed)
 
 
-def test_a_point_that_both_sides_share_is_measured_for_both_in_turns(
-    asked: list[tuple[list[int], int]],
-) -> None:
-    base = table("base.csv", row(1, ROUGH, "here"), row(2, QUIET, "here"))
-    new = table("new.csv", row(1, ROUGH[::-1], "here"), row(2, QUIET[::-1], "here"))
-    new = replace(new, rows=(row(1, [1.03 * time for time in ROUGH], "here"), new.rows[1]))
-    comparison = judged(base, new)
-    assert [one.verdict for one in comparison.findings.values()] == ["ambiguous", "same"]
+def test_a_point_that_both_sides_share_is_measured_for_both_in_turns() -> None:
+    base = side("base.csv", row(1, ROUGH, "here"), row(2, QUIET, "here"))
+    slower = row(1, [1.03 * time for time in ROUGH], "here")
+    new = side("new.csv", slower, row(2, QUIET[::-1], "here"))
+    verdicts = [finding.verdict for finding in judged(base, new).findings.values()]
+    assert verdicts == ["ambiguous", "same"]
 
-    base, new, notes = rerun(comparison, base, new)
-    assert asked == [([1], 20)]
+    machine = Machine()
+    base, new, notes = machine.rerun(base, new)
+    assert machine.calls == [([1], 20)]
     key = base.rows[-1].key
-    assert base.sides[key].rounds_us == pytest.approx([100 + 0.2 * n for n in range(10)])
-    assert new.sides[key].rounds_us == pytest.approx([100.1 + 0.2 * n for n in range(10)])
+    assert base.pooled[key].rounds_us == pytest.approx([100 + 0.2 * n for n in range(10)])
+    assert new.pooled[key].rounds_us == pytest.approx([100.1 + 0.2 * n for n in range(10)])
     assert judged(base, new).counts == {Verdict.SAME: 2}
     assert "the same kernels for both sides, in turns, 10 rounds or more each" in notes[0]
 
 
-def test_rounds_join_the_new_side_where_only_its_kernels_are_here(
-    asked: list[tuple[list[int], int]],
-) -> None:
-    base = table("base.csv", row(1, ROUGH, "old"))
-    new = table("new.csv", row(1, [1.03 * time for time in ROUGH], "here"))
-    base, new, notes = rerun(judged(base, new), base, new)
-    assert asked == [([1], 10)]
-    (key,) = base.sides
-    assert len(base.sides[key].rounds_us) == 10
-    assert list(map(len, new.sides[key].sweeps_us)) == [10, 10]
+def test_rounds_join_the_new_side_where_only_its_kernels_are_here() -> None:
+    base = side("base.csv", row(1, ROUGH, "old"))
+    new = side("new.csv", row(1, [1.03 * time for time in ROUGH], "here"))
+    machine = Machine()
+    base, new, notes = machine.rerun(base, new)
+    assert machine.calls == [([1], 10)]
+    (key,) = base.pooled
+    assert len(base.pooled[key].rounds_us) == 10
+    assert list(map(len, new.pooled[key].sweeps_us)) == [10, 10]
     assert "added 10 rounds or more to the new side of 1 point" in notes[0]
 
 
-def test_a_point_of_other_kernels_is_left_and_said_to_be(
-    asked: list[tuple[list[int], int]],
-) -> None:
-    base = table("base.csv", row(1, ROUGH, "here"))
-    new = table("new.csv", row(1, [1.03 * time for time in ROUGH], "newer"))
+def test_a_point_of_other_kernels_is_left_and_said_to_be() -> None:
+    base = side("base.csv", row(1, ROUGH, "here"))
+    new = side("new.csv", row(1, [1.03 * time for time in ROUGH], "newer"))
     before = judged(base, new)
-    base, new, notes = rerun(before, base, new)
-    assert not asked
+    machine = Machine()
+    base, new, notes = machine.rerun(base, new)
+    assert not machine.calls
     assert judged(base, new) == before
     assert "leaves 1 ambiguous point" in notes[0]
+
+
+# ---- measuring again
+
+TILED = variant(name="tiled", tiles=edges(1, 32, because="of a test"))
+OTHER = variant(name="other")
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    """A fake machine with two fake variants."""
+    fake = FakeBackend(1e4)
+
+    def choose(_op: str, _backend: str, names: tuple[str, ...], *_: object) -> tuple[Variant, ...]:
+        return tuple(known for known in (TILED, OTHER) if known.name in names)
+
+    monkeypatch.setattr(module, "Worker", lambda *_: nullcontext(InProcess(fake)))
+    monkeypatch.setattr(plan, "choose", choose)
+    return fake
+
+
+def tiled(size: int, tile: str) -> Row:
+    return replace(measured(9.0, point(TILED, size=(size, size, size))), tile=tile)
+
+
+def test_just_the_points_asked_for_are_measured_and_in_rounds(backend: FakeBackend) -> None:
+    wanted = [tiled(16, "8"), tiled(32, "4"), measured(9.0, point(OTHER, size=(16, 16, 16)))]
+    fresh = measure_again(wanted, 5, Silent())
+    samples = {
+        (event.point.variant.name, event.rows)
+        for event in backend.events_of("sample")
+        if event.point
+    }
+    assert samples == {("tiled", 16), ("tiled", 32), ("other", 16)}
+    assert {row.key for row in fresh} == {row.key for row in wanted}
+    assert [row.rounds for row in fresh] == [5, 5, 5]
+    assert {row.median_us for row in fresh} == {1e4}
+
+
+def test_another_machine_is_refused(backend: FakeBackend) -> None:
+    elsewhere = replace(tiled(16, "8"), device="NVIDIA H200")
+    with pytest.raises(UsageError, match=r"NVIDIA H200.*Fake CPU"):
+        measure_again([elsewhere], 5, Silent())
+    assert not backend.events
+
+
+def test_variants_of_one_name_are_told_apart_by_their_operation() -> None:
+    hashes = installed_hashes()
+    assert hashes["gemm", "cpu_blas"] != hashes["gemv", "cpu_blas"]
+
+
+def test_the_options_of_a_covering_sweep_are_those_of_the_command_line() -> None:
+    hot = replace(tiled(32, "4"), cache=Cache.HOT, dtype="float64", timer=Timer.CUPTI)
+    assert covering_options([tiled(16, "8"), hot]) == {
+        "sizes": "16,32",
+        "tiles": "8,4",
+        "variants": "tiled",
+        "dtypes": "float32,float64",
+        "cache": "both",
+        "timer": "cupti",
+        "device": "cpu",
+    }
+    index = replace(tiled(16, "8"), operands="index")
+    assert covering_options([index])["operands"] == "index"

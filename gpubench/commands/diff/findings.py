@@ -1,23 +1,22 @@
-"""The nouns of a comparison: sides, limits, findings, verdicts. docs/diff.md is for users."""
+"""The nouns of a comparison: verdicts, limits, pooled points, findings."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from typing import Generic, TypeVar
 
-from gpubench.model import Status
+from gpubench.model import PointKey, Status
 
-Key = TypeVar("Key", bound=Hashable)
+Key = PointKey
+"""The key of a point: `Row.key`."""
 
 
 class Verdict(StrEnum):
-    """What became of a point, gravest first."""
+    """What became of a point, worst first."""
 
     BROKEN = "broken"
     """It was right; now it is wrong or fails."""
@@ -42,13 +41,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """From where on a difference counts."""
+    """How large a difference must be to count."""
 
     threshold: float = 0.02
-    """Relative difference of the medians that does not matter yet."""
+    """Relative difference of the medians up to which a change does not matter."""
 
     floor_us: float = 0.5
-    """Difference in microseconds that does not matter, however large it is relatively."""
+    """Difference in microseconds up to which a change does not matter, however large the ratio."""
 
     q: float = 0.01
     """False discovery rate over all points; 1 - q is the confidence of the intervals."""
@@ -59,13 +58,13 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
-    """What one side knows of a point."""
+class PooledPoint:
+    """What one side knows about a point: the rows of all its files."""
 
     status: Status = Status.OK
     reason: str = ""
     sweeps_us: tuple[tuple[float, ...], ...] = ()
-    """Round medians of each sweep, that is, of each process that measured it."""
+    """Round medians of each sweep, that is, of each process that measured the point."""
 
     cycles: tuple[float, ...] = ()
     """All rounds in cycles of the multiprocessors (time × clock); empty: no clock is known."""
@@ -76,15 +75,13 @@ class Side:
     on_cpu: bool = False
     """Whether a CPU's clock timed it: its times shift from process to process."""
 
+    is_blas: bool = False
+    """Whether it runs the vendor's library, the same code in every build."""
+
     @property
     def rounds_us(self) -> tuple[float, ...]:
         """The round medians of all sweeps."""
         return tuple(chain.from_iterable(self.sweeps_us))
-
-    @property
-    def sweep_medians_us(self) -> tuple[float, ...]:
-        """The median of each sweep's rounds."""
-        return tuple(map(statistics.median, self.sweeps_us))
 
     @property
     def timed(self) -> bool:
@@ -101,27 +98,41 @@ class Side:
         """Median of the round medians."""
         return statistics.median(self.rounds_us) if self.timed else None
 
+    @property
+    def why_untimed(self) -> str:
+        """Why it has no time."""
+        return self.reason if self.status == Status.SKIPPED else f"{self.status}: {self.reason}"
+
+
+Pair = tuple[PooledPoint, PooledPoint]
+"""A point of the base and of the new side."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A point's verdict and what it rests on; None where a side has no time."""
+    """A point's verdict and what it rests on; None where a side has no time.
+
+    The fields are those of the JSON format.
+    """
 
     verdict: Verdict
     reason: str = ""
-    """Why, where the figures do not say it."""
+    """Why, where the figures do not show it."""
 
-    base_us: float | None = None
-    new_us: float | None = None
+    base_median_us: float | None = None
+    new_median_us: float | None = None
     ratio: float | None = None
     """new / base, of the medians."""
 
     ratio_low: float | None = None
     ratio_high: float | None = None
-    """Its interval: 1 - q where a test was possible, or else the range of all pairs of rounds."""
+    """Its interval: 1 - q where a test was possible, otherwise the range of all pairs of rounds."""
 
     cycles_ratio: float | None = None
+    """Like `ratio`, in cycles; None: no clock is known."""
+
     p: float | None = None
-    """None: too few rounds to test."""
+    """Of the Mann-Whitney test; None: too few rounds to test."""
 
     p_adjusted: float | None = None
     base_rounds: int = 0
@@ -129,7 +140,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Generic[Key]):
+class Comparison:
     """The verdicts on all points, and what they have in common."""
 
     findings: dict[Key, Finding]
@@ -143,7 +154,7 @@ class Comparison(Generic[Key]):
     """Factor by which the machine was slower: what most points share with the BLAS."""
 
     untested: int
-    """Points of both sides with too few rounds for the test to speak."""
+    """Points of both sides with too few rounds for the test."""
 
     @property
     def drifted(self) -> bool:
@@ -153,10 +164,15 @@ class Comparison(Generic[Key]):
     @property
     def counts(self) -> Counter[Verdict]:
         """How many points of each verdict."""
-        return Counter(one.verdict for one in self.findings.values())
+        return Counter(finding.verdict for finding in self.findings.values())
+
+    @property
+    def two_sided(self) -> dict[Key, Finding]:
+        """The findings on points that both sides have a time of."""
+        return {key: found for key, found in self.findings.items() if found.ratio is not None}
 
     def of(self, verdict: Verdict) -> dict[Key, Finding]:
         """The points of a verdict, the largest change first."""
-        chosen = [pair for pair in self.findings.items() if pair[1].verdict == verdict]
-        chosen.sort(key=lambda pair: -abs(math.log(pair[1].ratio or 1.0)))
+        chosen = [item for item in self.findings.items() if item[1].verdict == verdict]
+        chosen.sort(key=lambda item: -abs(math.log(item[1].ratio or 1.0)))
         return dict(chosen)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.shift import (
+from gpubench.commands.diff.compare import (
     adjusted,
     least_p,
     log_interval,
@@ -43,9 +43,10 @@ def test_ten_rounds_a_side_are_enough_for_923_points() -> None:
 
 def test_p_values_are_adjusted_by_benjamini_and_hochberg() -> None:
     # Sorted p times count over rank, and never less than a later one's.
-    assert adjusted([0.03, 0.5, 0.01, 0.02]) == pytest.approx([0.04, 0.5, 0.04, 0.04])
-    assert adjusted([0.01, 0.04]) == pytest.approx([0.02, 0.04])
-    assert adjusted([]) == []
+    p_values = {"a": 0.03, "b": 0.5, "c": 0.01, "d": 0.02}
+    assert adjusted(p_values) == pytest.approx({"a": 0.04, "b": 0.5, "c": 0.04, "d": 0.04})
+    assert adjusted({"a": 0.01, "b": 0.04}) == pytest.approx({"a": 0.02, "b": 0.04})
+    assert adjusted({}) == {}
 
 
 def test_the_interval_leaves_out_as_many_pairs_as_the_table_of_the_test_says() -> None:
@@ -57,16 +58,12 @@ def test_the_interval_leaves_out_as_many_pairs_as_the_table_of_the_test_says() -
     assert (low / math.log(2), high / math.log(2)) == (pytest.approx(-2), pytest.approx(4))
 
 
-@pytest.mark.parametrize(
-    ("rounds", "level", "critical"), [(8, 0.05, 13), (10, 0.05, 23), (10, 0.01, 16), (12, 0.01, 27)]
-)
-def test_the_critical_values_are_those_of_printed_tables(
-    rounds: int, level: float, critical: int
-) -> None:
-    base = [math.exp(number) for number in range(rounds)]
-    new = [math.exp(20 * number + 0.5) for number in range(rounds)]
-    pairs = sorted(20 * j + 0.5 - i for i in range(rounds) for j in range(rounds))
-    assert log_interval(base, new, level)[0] == pytest.approx(pairs[critical])
+def test_the_critical_values_are_those_of_printed_tables() -> None:
+    for rounds, level, critical in ((8, 0.05, 13), (10, 0.05, 23), (10, 0.01, 16), (12, 0.01, 27)):
+        base = [math.exp(number) for number in range(rounds)]
+        new = [math.exp(20 * number + 0.5) for number in range(rounds)]
+        pairs = sorted(20 * j + 0.5 - i for i in range(rounds) for j in range(rounds))
+        assert log_interval(base, new, level)[0] == pytest.approx(pairs[critical])
 
 
 def test_without_a_level_the_interval_is_the_range_of_all_pairs() -> None:

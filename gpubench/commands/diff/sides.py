@@ -1,0 +1,229 @@
+"""The two sides of a comparison: result files, their points, and whether they may be compared."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+
+from gpubench.commands.diff.findings import Key, PooledPoint
+from gpubench.errors import UsageError
+from gpubench.model import Status, Timer
+from gpubench.plan.ranges import parse_names, parse_sizes
+from gpubench.plan.registry import unknown, variants
+from gpubench.row import Row, read
+
+MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
+"""Columns in which both sides must agree, and what a message puts before their values."""
+
+RERUN = Path("--rerun")
+"""Takes the place of a file's name for rows that `--rerun` measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One side of a comparison: the rows of one file, or of several sweeps of one build."""
+
+    files: Mapping[Path, Sequence[Row]]
+    name: str = ""
+    """`base.csv`, or `base-1.csv and 4 more`."""
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all files."""
+        return tuple(chain.from_iterable(self.files.values()))
+
+    @cached_property
+    def points(self) -> dict[Key, list[Row]]:
+        """The rows of each point, in the order of the files."""
+        points: dict[Key, list[Row]] = {}
+        for row in self.rows:
+            points.setdefault(row.key, []).append(row)
+        return points
+
+    @cached_property
+    def pooled(self) -> dict[Key, PooledPoint]:
+        """What this side knows about each point: the rounds of all its files."""
+        by_file: dict[Key, dict[Path, list[Row]]] = {}
+        for path, rows in self.files.items():
+            for row in rows:  # a partial file has a row for each round
+                by_file.setdefault(row.key, {}).setdefault(path, []).append(row)
+        return {key: _pool(list(sweeps.values())) for key, sweeps in by_file.items()}
+
+    def filtered(self, keep: Callable[[Row], bool]) -> Side:
+        """The side with some of its rows."""
+        return replace(
+            self, files={path: list(filter(keep, rows)) for path, rows in self.files.items()}
+        )
+
+    def with_rerun(self, rows: Sequence[Row], *, replacing: bool) -> Side:
+        """The side with fresh rows, beside its earlier rows of their points or replacing them."""
+        keys = {row.key for row in rows} if replacing else set()
+        kept = self.filtered(lambda row: row.key not in keys)
+        return replace(kept, files={**kept.files, RERUN: [*kept.files.get(RERUN, ()), *rows]})
+
+
+def read_side(paths: Sequence[Path]) -> Side:
+    """The rows of a side's files.
+
+    Raises UsageError for a file that cannot be used, and for one that is given twice: its rounds
+    would count as evidence twice.
+    """
+    files: dict[Path, list[Row]] = {}
+    for path in paths:
+        if os.path.realpath(path) in map(os.path.realpath, files):
+            raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
+        files[path] = read(path)
+        if not files[path]:
+            raise UsageError(f"{path}: holds no points")
+        for row in files[path]:
+            _check(row, path)
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return Side(files=files, name=f"{paths[0]}{more}")
+
+
+def _check(row: Row, path: Path) -> None:
+    if row.status not in set(Status):
+        raise UsageError(
+            f"{path}: {row.label}: '{row.status or ''}' in column 'status'; "
+            f"it is one of {', '.join(Status)}"
+        )
+    if row.status != Status.OK:
+        return
+    try:
+        rounds = _round_medians(row)
+    except ValueError:
+        raise UsageError(
+            f"{path}: {row.label}: '{(row.round_medians_us or '')[:60]}' in column "
+            "'round_medians_us' is not a list of numbers joined by ;"
+        ) from None
+    for column, times in (("median_us", [row.median_us]), ("round_medians_us", rounds)):
+        if not all(time_us and 0 < time_us < math.inf for time_us in times):
+            raise UsageError(
+                f"{path}: {row.label}: a point that is ok has positive times in '{column}'"
+            )
+
+
+def _round_medians(row: Row) -> list[float]:
+    """The round medians of a row; the median itself where none are kept."""
+    if row.round_medians_us:
+        return [float(text) for text in row.round_medians_us.split(";")]
+    return [row.median_us or 0.0]
+
+
+def _pool(sweeps: Sequence[Sequence[Row]]) -> PooledPoint:
+    """What the rows of a point say together: a failure decides, otherwise all rounds count."""
+    rows = list(chain.from_iterable(sweeps))
+    point = PooledPoint(on_cpu=rows[0].timer == Timer.HOST, is_blas=is_blas(rows[0]))
+    for row in rows:
+        if row.status in {Status.WRONG, Status.ERROR}:
+            return replace(point, status=Status(row.status), reason=row.reason or "")
+    timed_sweeps = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
+    timed = list(chain.from_iterable(timed_sweeps))
+    if not timed:
+        return replace(point, status=Status.SKIPPED, reason=rows[0].reason or "skipped")
+    rounds = [chain.from_iterable(map(_round_medians, sweep)) for sweep in timed_sweeps if sweep]
+    # A row has one clock for all its rounds.
+    cycles = [time_us * (row.sm_mhz or 0.0) for row in timed for time_us in _round_medians(row)]
+    return replace(
+        point,
+        sweeps_us=tuple(map(tuple, rounds)),
+        cycles=tuple(cycles) if all(row.sm_mhz for row in timed) else (),
+        gpus=gpus_of(timed),
+    )
+
+
+def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
+    """UUIDs of the GPUs that measured the rows; empty where some row does not name them."""
+    uuids = [(row.device_uuid or "").split(";") for row in rows]
+    return frozenset(chain.from_iterable(uuids)) if all(map(all, uuids)) else frozenset()
+
+
+def is_blas(row: Row) -> bool:
+    """Whether the vendor's library ran: code that is the same in every build."""
+    return row.variant in _blas_variants()
+
+
+@cache
+def _blas_variants() -> frozenset[str]:
+    return frozenset(variant.baseline for variant in variants() if variant.baseline)
+
+
+def require_same_machine(base: Side, new: Side) -> None:
+    """Raise UsageError, naming both, where files come from different GPUs, drivers or CUDA."""
+    seen: dict[str, tuple[str, Path]] = {}
+    for path, rows in chain(base.files.items(), new.files.items()):
+        for row in rows:
+            for column, words in MACHINE.items():
+                value = getattr(row, column)
+                if value is None:
+                    continue
+                first, first_path = seen.setdefault(column, (value, path))
+                if value != first:
+                    raise UsageError(
+                        f"{first_path} was measured on {words}{first}, {path} on {words}{value}: "
+                        "their times say nothing about a change; "
+                        "--ignore-device compares them all the same"
+                    )
+
+
+Size = tuple[str, int, int, int]
+"""Operation, M, N and K."""
+
+
+def selection(only: str | None, exclude: str | None, rows: Sequence[Row]) -> Callable[[Row], bool]:
+    """Whether `--only` and `--exclude`, lists of variants and sizes, keep a row.
+
+    They keep a row of an `only` variant and an `only` size, where the list has any, and of no
+    `exclude` variant or size. Raises UsageError for an item that no row has.
+    """
+    present = {row.variant: None for row in rows}
+    sizes = {_size(row) for row in rows}
+
+    def parse(flag: str, text: str | None) -> tuple[set[str], set[Size]]:
+        chosen_variants: set[str] = set()
+        chosen_sizes: set[Size] = set()
+        for item in parse_names(text or ""):
+            if item in present:
+                chosen_variants.add(item)
+            elif not item[0].isdecimal():
+                raise UsageError(f"{flag}: {unknown('variant or size', item, present)}")
+            elif found := _sizes(item, {op for op, *_ in sizes}, flag) & sizes:
+                chosen_sizes |= found
+            else:
+                raise UsageError(f"{flag}: no point has the size {item}")
+        return chosen_variants, chosen_sizes
+
+    (only_variants, only_sizes), excluded = parse("--only", only), parse("--exclude", exclude)
+
+    def keep(row: Row) -> bool:
+        return (
+            (not only_variants or row.variant in only_variants)
+            and (not only_sizes or _size(row) in only_sizes)
+            and row.variant not in excluded[0]
+            and _size(row) not in excluded[1]
+        )
+
+    return keep
+
+
+def _size(row: Row) -> Size:
+    return row.op, row.m, row.n, row.k
+
+
+def _sizes(item: str, ops: Iterable[str], flag: str) -> set[Size]:
+    """The sizes that an item of a list means, for each operation that it can be a size of."""
+    sizes: set[Size] = set()
+    error = None
+    for op in sorted(ops):
+        try:
+            sizes |= {(op, *size) for size in parse_sizes(item, op, flag)}
+        except UsageError as refused:
+            error = refused
+    if error and not sizes:
+        raise error
+    return sizes
