@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from samples import COMPARE, SWEEP, curve, sample
 
-from gpubench.commands.report.page import page, run_report
-from gpubench.commands.report.pictures import inline
+from gpubench.commands.report.page import inline, page, run_report
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.row import Row, read
