@@ -40,8 +40,7 @@ CAPTIONS = {
     "at the largest size.",
     Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. No kernel "
     "can stand above the roof; how far below it stands is what tuning may gain.",
-    Kind.SPEEDUP: "How many times faster than the naive loop on one CPU core. The CPU's own "
-    "variants are grey.",
+    Kind.SPEEDUP: "How many times faster than the naive loop on one CPU core.",
 }
 
 

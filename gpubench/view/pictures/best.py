@@ -7,7 +7,7 @@ above it while its operands come from memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -73,7 +73,7 @@ class Rate:
 def draw_sizes(of: Sequence[Source], theme: Theme) -> Picture:
     """A panel for each dtype, cache state and scope: under the peak and beside the BLAS."""
     found = panels(of, by_size=False)
-    look_of = _looks(panel.series for panel in found)
+    look_of = _looks(found)
     return compose(
         "Speed against size, best tile",
         [(panel.title, partial(_sizes, panel, look_of)) for panel in found],
@@ -81,9 +81,14 @@ def draw_sizes(of: Sequence[Source], theme: Theme) -> Picture:
     )
 
 
-def _looks(of: Iterable[Sequence[Series]]) -> Looks:
-    """The look of all but the BLAS, which has the ink of text and frames."""
-    return looks([line.variant for line in lines if not is_baseline(line.best)] for lines in of)
+def _looks(of: Sequence[Panel]) -> Looks:
+    """The look of all but the BLAS, which has the ink of text and frames if there is only one."""
+    lines = [line for panel in of for line in panel.series]
+    baselines = {line.variant for line in lines if is_baseline(line.best)}
+    without = baselines if len(baselines) == 1 else set()
+    return looks(
+        [line.variant for line in panel.series if line.variant not in without] for panel in of
+    )
 
 
 def _sizes(panel: Panel, look_of: Looks, axes: Axes) -> float:
@@ -155,7 +160,7 @@ def draw_roofline(of: Sequence[Source], theme: Theme) -> Picture:
     found = [panel for panel in panels(of, by_size=False) if peak_gflops(panel.rows)]
     if not found:
         raise UsageError("--kind roofline: no row has percent_of_peak, so the roof is not known")
-    look_of = _looks(panel.series for panel in found)
+    look_of = _looks(found)
     return compose(
         "Roofline, best tile of each size",
         [(panel.title, partial(_roofline, panel, look_of)) for panel in found],
@@ -206,7 +211,7 @@ def _roofline(panel: Panel, look_of: Looks, axes: Axes) -> float:
 
 
 def draw_speedup(of: Sequence[Source], theme: Theme) -> Picture:
-    """A panel for each operation, dtype and scope; the CPU's own variants are grey.
+    """A panel for each operation, dtype and scope.
 
     Speed-ups over the naive loop alone flatter a GPU: the CPU's BLAS, on one core and on all,
     stands in the same panel.
@@ -222,9 +227,7 @@ def draw_speedup(of: Sequence[Source], theme: Theme) -> Picture:
             f"of 'gpubench sweep --device cpu --variants {CPU_BASELINE},cpu_blas,cpu_blas_parallel'"
             " too"
         )
-    look_of = looks(
-        [line.variant for line in lines if line.rows[0].backend == "cuda"] for lines in found
-    )
+    look_of = looks([line.variant for line in lines] for lines in found)
     return compose(
         "Times faster than the naive loop on one CPU core",
         [(_title(lines), partial(_speedup, lines, look_of)) for lines in found],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,9 +45,12 @@ def draw(of: Sequence[Source], theme: Theme) -> Picture:
     if not edges and not blocks:
         raise UsageError("--kind tiles: no row has a tile; --kind blas compares without tiles")
     look_of = looks(
-        [line.variant for line in panel.series if any(test(row) for row in line.rows)]
-        for group, test in ((edges, edge_of), (blocks, _is_block))
-        for panel in group
+        [line.variant for line in lines]
+        for panel in found
+        for lines in (
+            [*_of_tiles(panel, edge_of), *_of_tiles(panel, _has_none)],
+            _of_tiles(panel, _is_block),
+        )
     )
     return compose(
         "Time against tile size",
@@ -60,20 +63,19 @@ def draw(of: Sequence[Source], theme: Theme) -> Picture:
 def _edges(panel: Panel, look_of: Looks, axes: Axes) -> float:
     tiles = sorted({edge for row in panel.rows if (edge := edge_of(row))})
     powers = [tile for tile in tiles if tile & (tile - 1) == 0]
-    lines = []
-    for line in panel.series:
-        if any(edge_of(row) for row in line.rows):
-            lines.append(_curve(axes, line, look_of[line.variant]))
-        elif not any(row.tile for row in line.rows):
-            lines.append(
-                axes.axhline(
-                    _ms(line.best),
-                    color=ink(),
-                    linewidth=1,
-                    linestyle=line.source.dashes,
-                    label=label(line.name, f"{milliseconds(line.best.median_us)} ms"),
-                )
-            )
+    lines = [_curve(axes, line, look_of[line.variant]) for line in _of_tiles(panel, edge_of)]
+    flat = _of_tiles(panel, _has_none)
+    is_alone = len({line.variant for line in flat}) == 1
+    lines += [
+        axes.axhline(
+            _ms(line.best),
+            color=ink() if is_alone else look_of[line.variant].colour,
+            linewidth=1,
+            linestyle=line.source.dashes,
+            label=label(line.name, f"{milliseconds(line.best.median_us)} ms"),
+        )
+        for line in flat
+    ]
     named = powers if len(powers) >= FEWEST_POWERS else tiles
     size_axis(axes, {str(tile): tile for tile in named}, f"tile size{_key(panel)}")
     log_axis(axes, "y")
@@ -114,6 +116,15 @@ def _blocks(panel: Panel, look_of: Looks, axes: Axes) -> float:
     log_axis(axes, "x")
     axes.set_xlabel(f"time per launch, ms{_key(panel)}")
     return max(1.0, ROW_IN * len(pairs) * line_count(texts))
+
+
+def _of_tiles(panel: Panel, test: Callable[[Row], object]) -> list[Series]:
+    """The lines with a row whose tile passes the test."""
+    return [line for line in panel.series if any(test(row) for row in line.rows)]
+
+
+def _has_none(row: Row) -> bool:
+    return not row.tile
 
 
 def _is_block(row: Row) -> bool:

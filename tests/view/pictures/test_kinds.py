@@ -187,6 +187,24 @@ def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
     assert "copy 3,000 GB/s" in words(told)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "blas"])
+def test_no_two_variants_of_a_panel_are_drawn_alike(kind: str) -> None:
+    blas = by_size("cublas", (8, 30, 200, 1500), percent_of_blas=100.0)
+    more = [replace(row, variant="cublaslt") for row in blas]
+    untiled = [replace(row, tile="") for row in (*blas, *more)]
+    every = [*(row for of in gpu_and_cpu() for row in of.rows), *untiled]
+    for axes in draw(source(*every, *curve("naive", (8, 4, 6))), kind).axes:
+        legend = axes.get_legend()
+        assert legend is not None
+        drawn = [
+            (line.get_color(), line.get_marker())
+            for line in legend.legend_handles
+            if not str(line.get_label()).startswith(("peak", "roof"))
+        ]
+        assert len(drawn) > 2
+        assert len({colour for colour, _ in drawn}) == len(drawn)
+
+
 def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
     rows = curve("naive", (800, 300, 120))
     both = source(*rows, *(replace(row, device="Other GPU") for row in rows))
