@@ -21,19 +21,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the package beside it, not installed
 
-import matplotlib as mpl
+from matplotlib.axes import Axes
 
 from gpubench.cli import app
 from gpubench.commands.plot.run import provenance
-from gpubench.view.pictures.files import save
-from gpubench.view.pictures.style import (
-    Picture,
-    fixed_ticks,
-    head,
-    looks,
-    settings,
-    sheet,
-)
+from gpubench.view.pictures import Theme
+from gpubench.view.pictures.style import Picture, compose, ink, legend, log_axis, look, save
 
 IMAGES = Path("docs/images")
 
@@ -55,7 +48,6 @@ COMMANDS = (  # 4264 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo
     ),
 )
 
-RIGHT_IN = 0.3
 AGREEMENT = Path("results/h200/agreement.csv")
 
 
@@ -74,34 +66,37 @@ def make(folder: Path) -> list[Path]:
 def agreement() -> Picture:
     """What each way of timing a kernel says, over what Nsight Compute says, by the kernel's time.
 
-    `gpubench sweep`'s events, and one event pair round a launch, as the file has them.
+    `gpubench sweep`'s events, and one event pair around a launch, as the file has them.
     """
     with AGREEMENT.open(newline="", encoding="utf-8") as file:
-        lines = [line for line in csv.DictReader(file) if line["ncu_hot_us"]]
+        rows = [row for row in csv.DictReader(file) if row["ncu_hot_us"]]
     ways = {
         "gpubench": "events_hot_us",
         "triton's do_bench": "do_bench_us",
-        "an event pair round one launch": "event_pair_us",
+        "an event pair around one launch": "event_pair_us",
     }
-    with mpl.rc_context(settings("both")):
-        figure, (axes,) = sheet("Time over Nsight Compute's, operands hot", [3.2], RIGHT_IN)
-        look = looks(ways, [""])
-        entries = []
-        for way, column in ways.items():
-            at = look[way, ""]
-            mark = {"color": at.colour, "marker": at.mark, "markersize": 5, "linestyle": ""}
-            nsight = [float(line["ncu_hot_us"]) for line in lines if line[column]]
-            ours = [float(line[column]) for line in lines if line[column]]
-            axes.plot(nsight, [us / of for us, of in zip(ours, nsight, strict=True)], **mark)
-            entries.append((way, mark))
-        axes.set_xscale("log")
-        times = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000)
-        fixed_ticks(axes, times, [f"{time:,}" for time in times])
+
+    def draw(axes: Axes) -> float:
+        lines = []
+        for number, (way, column) in enumerate(ways.items()):
+            times = [(float(row["ncu_hot_us"]), row[column]) for row in rows if row[column]]
+            lines += axes.plot(
+                [nsight_us for nsight_us, _ in times],
+                [float(time_us) / nsight_us for nsight_us, time_us in times],
+                color=look(number).colour,
+                marker=look(number).marker,
+                linestyle="",
+                label=way,
+            )
+        log_axis(axes, "x")
         axes.set_xlabel("time of the kernel by Nsight Compute, µs")
         axes.set_ylabel("times as long")
-        axes.axhline(1, color=axes.xaxis.label.get_color(), linewidth=1)
-        head(axes, "gemm float32 on NVIDIA H200", entries)
-    return figure
+        axes.axhline(1, color=ink(), linewidth=1)
+        legend(axes, lines)
+        return 3.2
+
+    title = "gemm float32 on NVIDIA H200"
+    return compose("Time over Nsight Compute's, operands hot", [(title, draw)], Theme.BOTH)
 
 
 def stale(made: Sequence[Path]) -> list[Path]:

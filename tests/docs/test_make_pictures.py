@@ -24,6 +24,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_every_picture_is_up_to_date_and_a_stale_one_is_found(
     script: ModuleType, tmp_path: Path
 ) -> None:

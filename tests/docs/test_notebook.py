@@ -30,6 +30,7 @@ def run_cell(text: str, names: dict[str, Any]) -> object:
     return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)  # noqa: S307 - our own page
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_every_cell_shows_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
+from gpubench.view.pictures import Kind, Theme
 
 app = typer.Typer()
 
@@ -23,15 +24,7 @@ def plot(
             autocompletion=completion.results,
         ),
     ],
-    kind: Annotated[
-        str,
-        typer.Option(
-            help="tiles, sizes, blas, roofline, speedup or published. Default: what suits them.",
-            autocompletion=completion.words(
-                "tiles", "sizes", "blas", "roofline", "speedup", "published"
-            ),
-        ),
-    ] = "auto",
+    kind: Annotated[Kind, typer.Option(help="What to show; auto: what suits them.")] = Kind.AUTO,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -54,10 +47,9 @@ def plot(
         typer.Option(help="Only these of a CSV of 'gpubench reproduce', such as p100-tiles."),
     ] = None,
     theme: Annotated[
-        str | None,
+        Theme | None,
         typer.Option(
-            help="light, dark, or both: grey on no page. Default: both for SVG, else light.",
-            autocompletion=completion.words("light", "dark", "both"),
+            help="Page it is read on; both: grey on no page. Default: both for SVG, else light."
         ),
     ] = None,
     bandwidth: option.Bandwidth = None,

@@ -4,76 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import matplotlib as mpl
-
 from gpubench.errors import UsageError
 from gpubench.plan.registry import unknown
-from gpubench.view.pictures import blas, roofline, sizes, speedup, tiles
+from gpubench.view.pictures import Kind, Theme
+from gpubench.view.pictures.best import (
+    CPU_BASELINE,
+    draw_blas,
+    draw_roofline,
+    draw_sizes,
+    draw_speedup,
+)
 from gpubench.view.pictures.series import Source, edge_of, is_baseline
-from gpubench.view.pictures.style import THEMES, Picture, settings
+from gpubench.view.pictures.style import Picture
+from gpubench.view.pictures.tiles import draw as draw_tiles
 
-KINDS: dict[str, Callable[[Sequence[Source]], Picture]] = {
-    "tiles": tiles.draw,
-    "sizes": sizes.draw,
-    "blas": blas.draw,
-    "roofline": roofline.draw,
-    "speedup": speedup.draw,
+KINDS: dict[Kind, Callable[[Sequence[Source], Theme], Picture]] = {
+    Kind.TILES: draw_tiles,
+    Kind.SIZES: draw_sizes,
+    Kind.BLAS: draw_blas,
+    Kind.ROOFLINE: draw_roofline,
+    Kind.SPEEDUP: draw_speedup,
 }
-"""By the name that `--kind` takes."""
-
-PUBLISHED = "published"
-"""The kind that draws the comparison of `gpubench reproduce`, not rows."""
+"""The kinds that draw rows."""
 
 CURVE = 3
 """Points from which on a line says something."""
 
 
-def draw(of: Sequence[Source], kind: str = "auto", *, theme: str = "light") -> Picture:
+def draw(of: Sequence[Source], kind: str = Kind.AUTO, *, theme: str = Theme.LIGHT) -> Picture:
     """The picture. Raises UsageError if kind or theme are unknown, or the rows do not suffice."""
-    kind = resolve(of, kind)
-    with mpl.rc_context(settings(known_theme(theme))):
-        return KINDS[kind](of)
+    if theme not in list(Theme):
+        raise UsageError(f"--theme: {unknown('theme', theme, list(Theme))}")
+    return KINDS[resolve(of, kind)](of, Theme(theme))
 
 
-def known_theme(theme: str) -> str:
-    """The theme itself. Raises UsageError if there is none of that name."""
-    if theme not in THEMES:
-        raise UsageError(f"--theme: {unknown('theme', theme, THEMES)}")
-    return theme
-
-
-def resolve(of: Sequence[Source], kind: str) -> str:
+def resolve(of: Sequence[Source], kind: str) -> Kind:
     """The kind itself, for `auto` the one that suits. Raises UsageError if there is none."""
-    if kind not in {"auto", *KINDS}:
-        raise UsageError(f"--kind: {unknown('kind', kind, ('auto', *KINDS, PUBLISHED))}")
+    if kind != Kind.AUTO and kind not in KINDS:
+        raise UsageError(f"--kind: {unknown('kind', kind, list(Kind))}")
     if not of:
         raise UsageError("nothing to draw: no row has a time")
-    return suitable(of) if kind == "auto" else kind
+    return suitable(of) if kind == Kind.AUTO else Kind(kind)
 
 
-def suitable(of: Sequence[Source]) -> str:
+def suitable(of: Sequence[Source]) -> Kind:
     """The kind that shows what the rows vary: tiles, sizes, or only variants."""
     rows = [row for source in of for row in source.rows]
     if {"cpu", "cuda"} <= {row.backend for row in rows}:
-        return "speedup" if any(row.variant == speedup.BASELINE for row in rows) else "sizes"
+        return Kind.SPEEDUP if any(row.variant == CPU_BASELINE for row in rows) else Kind.SIZES
     sizes = len({(row.m, row.n, row.k) for row in rows})
     edges = len({edge_of(row) for row in rows} - {None})
     if max(sizes, edges) >= CURVE:
-        return "sizes" if sizes >= edges else "tiles"
+        return Kind.SIZES if sizes >= edges else Kind.TILES
     if any(row.percent_of_blas for row in rows):
-        return "blas"
-    return "tiles" if any(row.tile for row in rows) else "sizes"
+        return Kind.BLAS
+    return Kind.TILES if any(row.tile for row in rows) else Kind.SIZES
 
 
-def fitting(of: Sequence[Source]) -> list[str]:
+def fitting(of: Sequence[Source]) -> list[Kind]:
     """Every kind that the rows suffice for and that would show more than one figure."""
     rows = [row for source in of for row in source.rows]
     tests = {
-        "tiles": len({row.tile for row in rows if row.tile}) >= CURVE,
-        "sizes": len({(row.m, row.n, row.k) for row in rows}) >= CURVE,
-        "blas": any(row.percent_of_blas and not is_baseline(row) for row in rows),
-        "roofline": any(row.percent_of_peak for row in rows),
-        "speedup": len({row.variant for row in rows if row.backend == "cuda"}) > 0
-        and any(row.variant == speedup.BASELINE for row in rows),
+        Kind.TILES: len({row.tile for row in rows if row.tile}) >= CURVE,
+        Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= CURVE,
+        Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
+        Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
+        Kind.SPEEDUP: any(row.backend == "cuda" for row in rows)
+        and any(row.variant == CPU_BASELINE for row in rows),
     }
     return [kind for kind in KINDS if tests[kind]]

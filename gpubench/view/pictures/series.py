@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gpubench.model import Status
 from gpubench.row import Row
+from gpubench.view.pictures.style import DASHES
 from gpubench.view.tables import best_of
 
 Key = TypeVar("Key")
@@ -26,6 +28,9 @@ class Source:
     label: str
     """What tells it from the other sources; empty if it is the only one."""
 
+    dashes: Any
+    """Its line style."""
+
     rows: tuple[Row, ...]
 
     copy_gbytes_per_s: float | None = None
@@ -41,9 +46,20 @@ class Series:
     rows: tuple[Row, ...]
 
     @property
+    def name(self) -> str:
+        """The variant, and its source if there are several."""
+        return f"{self.variant}, {self.source.label}" if self.source.label else self.variant
+
+    @property
     def best(self) -> Row:
         """The fastest row."""
         return best_of(self.rows)
+
+    @property
+    def best_by_size(self) -> list[Row]:
+        """The fastest row of each size, smallest first."""
+        sizes = grouped(self.rows, lambda row: (row.m, row.n, row.k))
+        return sorted((best_of(rows) for rows in sizes.values()), key=extent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,44 +72,40 @@ class Panel:
     @property
     def rows(self) -> tuple[Row, ...]:
         """All rows of the panel."""
-        return tuple(row for one in self.series for row in one.rows)
+        return tuple(row for line in self.series for row in line.rows)
 
 
 def sources(
     files: Sequence[tuple[Path, Sequence[Row]]], copy_gbytes_per_s: float | None = None
 ) -> list[Source]:
     """The measured rows by file, device and version, labelled by whatever of these differs."""
-    groups: dict[tuple[str, str, str, int], list[Row]] = {}
-    for number, (path, rows) in enumerate(files):
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for number, (path, rows) in enumerate(files, 1):
         for row in rows:
             if row.status == Status.OK and row.median_us:
-                key = (row.device or "", row.gpubench or "", path.stem, number)
+                version = f"gpubench {row.gpubench}"
+                key = (row.device or "", version, path.stem, f"file {number}")
                 groups.setdefault(key, []).append(row)
-    labels = _labels([key[:3] for key in groups])
     return [
         Source(
             label=label,
+            dashes=dashes,
             rows=tuple(rows),
             copy_gbytes_per_s=_copy_gbytes_per_s(rows) or copy_gbytes_per_s,
         )
-        for label, rows in zip(labels, groups.values(), strict=True)
+        for label, dashes, rows in zip(_labels(list(groups)), cycle(DASHES), groups.values())
     ]
 
 
-def _labels(keys: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Device, version and file name, each only if the labels would be alike without it."""
+def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
+    """Device, version, file name and number, each only if the labels would be alike without it."""
     labels = [""] * len(keys)
-    for part, prefix in enumerate(("", "gpubench ", "")):
-        if len(set(labels)) < len(keys) and len({key[part] for key in keys}) > 1:
+    for values in zip(*keys, strict=True):
+        if len(set(labels)) < len(keys) and len(set(values)) > 1:
             labels = [
-                ", ".join(filter(None, (label, prefix + key[part])))
-                for label, key in zip(labels, keys, strict=True)
+                f"{label}, {value}" if label else value
+                for label, value in zip(labels, values, strict=True)
             ]
-    if len(set(labels)) < len(keys):  # the same file name in different folders
-        labels = [
-            ", ".join(filter(None, (label, f"file {number + 1}")))
-            for number, label in enumerate(labels)
-        ]
     return labels
 
 
@@ -112,18 +124,22 @@ def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
     for source in of:
         for name, of_panel in grouped(source.rows, key).items():
             for variant, rows in grouped(of_panel, lambda row: row.variant).items():
-                one = Series(variant=variant, source=source, rows=tuple(rows))
-                groups.setdefault(name, []).append(one)
-    shared = {k: v for k, v in groups.items() if len({one.source.label for one in v}) > 1}
+                line = Series(variant=variant, source=source, rows=tuple(rows))
+                groups.setdefault(name, []).append(line)
+    shared = {
+        name: lines
+        for name, lines in groups.items()
+        if len({line.source.label for line in lines}) > 1
+    }
     devices = list(dict.fromkeys(row.device or "" for source in of for row in source.rows))
     return [
-        Panel(title=_title(one[0].rows[0], devices, by_size=by_size), series=tuple(one))
-        for one in (shared or groups).values()
+        Panel(title=_title(lines[0].rows[0], devices, by_size=by_size), series=tuple(lines))
+        for lines in (shared or groups).values()
     ]
 
 
 def _title(row: Row, devices: Sequence[str], *, by_size: bool) -> str:
-    """`gemm 2048 float32 on NVIDIA H200, cold cache`; several devices stand in the key instead."""
+    """`gemm 2048 float32 on NVIDIA H200, cold cache`; the legend names several devices."""
     size = f" {row.size.replace('x', '×')}" if by_size else ""
     where = f" on {devices[0]}" if len(devices) == 1 else ""
     scope = "" if row.scope == "kernel" else f", {row.scope}"
@@ -142,11 +158,6 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 def edge_of(row: Row) -> int | None:
     """The edge of a tile given by one number."""
     return int(row.tile) if row.tile.isdecimal() else None
-
-
-def spills(row: Row) -> bool:
-    """Whether registers, or arrays that should be registers, live in local memory."""
-    return bool(row.local_bytes)
 
 
 def extent(row: Row) -> float:

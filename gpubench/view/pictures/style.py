@@ -1,209 +1,276 @@
-"""How every picture looks: colours, marks, sizes, and labels that do not overlap."""
+"""How pictures look: settings, colours, axes, legends, and the file that a picture becomes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from textwrap import fill
+from typing import Any, Literal
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from gpubench.row import Row
-from gpubench.view.pictures.series import extent
+from gpubench.errors import UsageError
+from gpubench.output import require_free, write_whole
+from gpubench.view.pictures import Theme
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438", "#3B9AD1")
-"""Okabe and Ito's blue, vermillion, green and purple, their sky blue darker, and a brown: each
-stands out at 3:1 or more from a white page and from GitHub's dark one, and from the others also to
-colour-blind readers."""
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438"),
+    *("#3B9AD1", "#A000FF", "#A59150", "#9182FF", "#6946CD"),
+)
+"""Okabe and Ito's blue, vermillion, green and purple, and six more: each stands out at 3:1 or more
+from a white page and from GitHub's dark one, and from the others also to colour-blind readers."""
 
-MARKS = "osD^vPX"
-"""With the colours, so that a line is known without its colour: 42 pairs before one repeats."""
+MARKERS = "osD^vPp*<>h"
+"""With the colours, so that a line is known without its colour: 110 pairs before one repeats."""
 
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
+DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 """One a source (a GPU, a version, a file)."""
 
-THEMES: Mapping[str, tuple[str, str]] = {
-    "light": ("#1f2328", "#ffffff"),
-    "dark": ("#e6edf3", "#0d1117"),
-    "both": ("#797979", "none"),
+INK_AND_PAGE: Mapping[Theme, tuple[str, str]] = {
+    Theme.LIGHT: ("#1f2328", "#ffffff"),
+    Theme.DARK: ("#e6edf3", "#0d1117"),
+    Theme.BOTH: ("#797979", "none"),
 }
-"""Ink and page. `both` is a grey as far from white as from GitHub's dark page (4.3:1), on no page:
-an SVG in a README is read on either."""
+"""The grey of `both` is as far from white as from GitHub's dark page (4.3:1): an SVG in a README is
+read on either."""
 
 WIDTH_IN = 8.6
 """As wide as GitHub shows a README: 826 pixels."""
 
-FONT_PT = 10.0
-SMALL_PT = 8.5
-LINE_IN = 1.3 * SMALL_PT / 72
-GLYPH_IN = 0.65 * SMALL_PT / 72
-"""An average glyph of the font, rather wide: a browser may take another font."""
+TITLES_IN = 1.0
+"""Height of what stands above and below the axes of a panel."""
+
+TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
+"""A longer text goes on in the next line."""
+
+TICK_CHARACTERS = 60
+"""About so many fit below the axes."""
 
 NARROW = 10**2.3
 """A logarithmic axis spanning less has ticks at 1, 2 and 5, a wider one at the powers of ten."""
 
 DISTINCT = 1.05
-"""Extents nearer to each other than this factor would draw their sizes on top of each other."""
+"""Sizes nearer to each other than this factor would be drawn on top of each other."""
 
-LEFT_IN, TOP_IN, BOTTOM_IN, TITLE_IN = 0.85, 0.42, 0.6, 0.48
+FORMATS = (".svg", ".png", ".pdf")
 
+FONTS = "'DejaVu Sans', Verdana, sans-serif"
+"""What a browser takes: text stays text, and these are about equally wide."""
 
-def settings(theme: str) -> Any:
-    """Matplotlib's rcParams for a theme."""
-    ink, page = THEMES[theme]
-    parts = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color")
-    return dict.fromkeys(parts, ink) | {
-        "figure.facecolor": page,
-        "savefig.facecolor": page,
-        "axes.facecolor": "none",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": ink,
-        "grid.alpha": 0.22,
-        "grid.linewidth": 0.6,
-        "font.family": "DejaVu Sans",
-        "font.size": FONT_PT,
-        "text.parse_math": False,  # a $ in a name is a $
-        "axes.titlesize": FONT_PT,
-        "axes.titlelocation": "left",
-        "axes.labelsize": SMALL_PT,
-        "xtick.labelsize": SMALL_PT,
-        "ytick.labelsize": SMALL_PT,
-        "legend.fontsize": SMALL_PT,
-        "legend.frameon": False,
-        "lines.linewidth": 1.6,
-        "lines.solid_capstyle": "round",
-    }
+DPI = 192
+"""Twice a screen's, so that a PNG as wide as the README is sharp."""
 
 
 class Picture(Figure):
     """A matplotlib figure that a notebook shows without pyplot."""
 
-    def _repr_png_(self) -> bytes:
+    theme = Theme.LIGHT
+
+    def rendered(self, kind: str, **options: Any) -> bytes:
+        """The file of this kind, such as svg."""
         target = io.BytesIO()
-        self.savefig(target, format="png", dpi=110)
+        with _settings(self.theme):
+            self.savefig(target, format=kind, **options)
         return target.getvalue()
 
+    def _repr_png_(self) -> bytes:
+        return self.rendered("png", dpi=110)
 
-def sheet(
-    headline: str, heights_in: Sequence[float], right_in: float, left_in: float = LEFT_IN
-) -> tuple[Picture, list[Axes]]:
-    """A figure with axes of the given heights one below the other, room for labels on both sides.
 
-    Everything is placed in inches, so that no layout engine moves it from version to version.
-    """
-    height_in = TOP_IN + sum(TITLE_IN + one + BOTTOM_IN for one in heights_in)
-    figure = Picture(figsize=(WIDTH_IN, height_in))
-    left, width = left_in / WIDTH_IN, (WIDTH_IN - left_in - right_in) / WIDTH_IN
-    top = 1 - 0.12 / height_in
-    figure.text(left, top, headline, fontsize=FONT_PT + 2, fontweight="bold", va="top")
-    every = []
-    bottom_in = height_in - TOP_IN
-    for one in heights_in:
-        bottom_in -= TITLE_IN + one
-        every.append(figure.add_axes((left, bottom_in / height_in, width, one / height_in)))
-        bottom_in -= BOTTOM_IN
-    return figure, every
+@contextmanager
+def _settings(theme: Theme) -> Iterator[None]:
+    """Matplotlib's defaults and ours, whatever a matplotlibrc of the user says."""
+    ink, page = INK_AND_PAGE[theme]
+    ours: dict[Any, Any] = {
+        "figure.facecolor": page,
+        "figure.constrained_layout.w_pad": 0.08,
+        "figure.constrained_layout.h_pad": 0.12,
+        "axes.facecolor": "none",
+        "axes.edgecolor": ink,
+        "axes.labelcolor": ink,
+        "axes.labelsize": 8.5,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "grid.color": ink,
+        "grid.alpha": 0.22,
+        "grid.linewidth": 0.6,
+        "font.family": "DejaVu Sans",
+        "font.size": 10,
+        "text.color": ink,
+        "text.parse_math": False,  # a $ in a name is a $
+        "legend.frameon": False,
+        "legend.fontsize": 8.5,
+        "legend.labelcolor": "linecolor",
+        "lines.linewidth": 1.6,
+        "lines.markersize": 5,
+        "lines.solid_capstyle": "round",
+        "svg.fonttype": "none",
+        "svg.hashsalt": "gpubench",
+    }
+    for axis in ("xtick", "ytick"):
+        ours |= {f"{axis}.color": ink, f"{axis}.labelsize": 8.5}
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(ours)
+        yield
+
+
+Panels = Sequence[tuple[str, Callable[[Axes], float]]]
+"""The title of each panel, and what draws into its axes and returns their height in inches."""
+
+
+def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
+    """A figure of panels, one below the other; a long legend makes its panel higher."""
+    with _settings(theme):
+        picture = Picture(figsize=(WIDTH_IN, WIDTH_IN), layout="constrained")
+        picture.theme = theme
+        headline = fill(headline, TITLE_CHARACTERS)
+        picture.suptitle(headline, x=0.01, ha="left", fontsize="large", fontweight="bold")
+        column = picture.subplots(len(panels), squeeze=False)[:, 0]
+        heights_in = []
+        for (title, draw), axes in zip(panels, column, strict=True):
+            axes.set_title(fill(title, TITLE_CHARACTERS))
+            height_in = draw(axes)
+            if beside := axes.get_legend():
+                height_in = max(height_in, beside.get_window_extent().height / picture.dpi)
+            heights_in.append(height_in)
+        column[0].get_gridspec().set_height_ratios(heights_in)
+        picture.set_figheight(0.4 + sum(heights_in) + TITLES_IN * len(panels))
+    return picture
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """How a series is drawn."""
+    """How a variant is drawn."""
 
     colour: str
-    mark: str
-    dashes: Any
+    marker: str
 
 
-def looks(variants: Iterable[str], labels: Iterable[str]) -> dict[tuple[str, str], Look]:
-    """The look of every variant and source: colour and mark say the variant, dashes the source."""
-    names, sources = list(dict.fromkeys(variants)), list(dict.fromkeys(labels))
-    return {
-        (name, source): Look(
-            colour=COLOURS[i % len(COLOURS)],
-            mark=MARKS[i % len(MARKS)],
-            dashes=DASHES[j % len(DASHES)],
-        )
-        for i, name in enumerate(names)
-        for j, source in enumerate(sources)
-    }
+def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
+    """The look of each variant: the first that no variant it shares a panel with has."""
+    neighbours: dict[str, list[str]] = {}
+    for panel in panels:
+        names = list(dict.fromkeys(panel))
+        for name in names:
+            neighbours.setdefault(name, []).extend(names)
+    taken: dict[str, int] = {}
+    for name, others in neighbours.items():
+        used = {taken[other] for other in others if other in taken}
+        taken[name] = next(number for number in range(len(neighbours)) if number not in used)
+    return {name: look(number) for name, number in taken.items()}
 
 
-def log_ticks(axes: Axes, which: str) -> None:
-    """A logarithmic axis with plain numbers: 0.5, 20, 1,000."""
+def look(number: int) -> Look:
+    """The look of this number."""
+    return Look(colour=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)])
+
+
+def ink() -> str:
+    """The theme's colour of text and frames."""
+    return str(mpl.rcParams["text.color"])
+
+
+def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
+    """What the lines are, to the right of the axes, in the order in which they end there."""
+
+    def end(line: Line2D) -> float:
+        return float(line.get_ydata()[-1])  # type: ignore[index,arg-type]
+
+    axes.legend(
+        handles=sorted(lines, key=end, reverse=True),
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        borderaxespad=0,
+        borderpad=0,
+        handlelength=3,
+        labelspacing=0.7,
+    )
+
+
+def label(*lines: str) -> str:
+    """Text of a legend or of an axis, what is too long for a line in several."""
+    return "\n".join(fill(line, LABEL_CHARACTERS) for line in lines if line)
+
+
+def line_count(labels: Iterable[str]) -> int:
+    """Lines of the longest of some labels."""
+    return max(text.count("\n") + 1 for text in labels)
+
+
+def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
+    """A logarithmic axis with plain numbers: 0.5, 20, 1,000. Its data are drawn already."""
+    axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     low, high = axis.get_view_interval()
-    narrow = high / low < NARROW
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,), numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < NARROW else (1,)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
-def fixed_ticks(axes: Axes, at: Sequence[float], names: Sequence[str]) -> None:
-    """Ticks of the x axis at these places and no others."""
-    axes.xaxis.set_major_locator(FixedLocator(list(at)))
-    axes.xaxis.set_minor_locator(FixedLocator([]))
-    axes.set_xticklabels(list(names))
+def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, float]:
+    """An x axis of sizes with their names; the place of each.
 
-
-def head(axes: Axes, title: str, entries: Sequence[tuple[str, dict[str, Any]]] = ()) -> None:
-    """The title above the axes, and between them what marks and dashes mean."""
-    axes.set_title(title, pad=20 if entries else 6)
-    plain: dict[str, Any] = {"color": ink_of(axes), "markersize": 5, "linestyle": ""}
-    handles = [Line2D([], [], **{**plain, **drawn}, label=text) for text, drawn in entries]
-    if handles:
-        axes.legend(
-            handles=handles,
-            loc="lower left",
-            bbox_to_anchor=(0.0, 1.0),
-            ncols=len(handles),
-            borderaxespad=0.1,
-            borderpad=0.2,
-            handletextpad=0.4,
-            columnspacing=1.4,
-        )
-
-
-def source_key(labels: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Entries for `head` that say which dashes are which source."""
-    return [
-        (label, {"linestyle": DASHES[number % len(DASHES)], "marker": ""})
-        for number, label in enumerate(labels)
-        if label
-    ]
-
-
-def ink_of(axes: Axes) -> str:
-    """The theme's colour of text and frames."""
-    return str(axes.xaxis.label.get_color())
-
-
-def size_ticks(axes: Axes, rows: Iterable[Row]) -> dict[str, float]:
-    """An x axis of sizes, each named as `--sizes` takes it; the place of each.
-
-    Logarithmic by the problem's extent, or evenly spaced where two shapes have the same.
+    Logarithmic, or evenly spaced where two sizes are nearly the same. What has no room for its name
+    has no tick.
     """
-    sizes = {row.size: extent(row) for row in sorted(rows, key=extent)}
-    places = list(sizes.values())
-    if any(other / one < DISTINCT for one, other in pairwise(places)):
-        sizes = {name: float(number) for number, name in enumerate(sizes)}
-        axes.set_xlim(-0.5, len(sizes) - 0.5)
-    else:
+    ordered = sorted(sizes, key=lambda name: sizes[name])
+    even = any(sizes[high] / sizes[low] < DISTINCT for low, high in pairwise(ordered))
+    places = {name: float(index) if even else sizes[name] for index, name in enumerate(ordered)}
+    if not even:
         axes.set_xscale("log", base=2)
-        axes.set_xlim(places[0] / 1.12, places[-1] * 1.12)
-    names = list(sizes)
-    width_in = axes.get_position().width * WIDTH_IN
-    while len(names) > 1 and len(names) * (max(map(len, names)) + 1) * GLYPH_IN > width_in:
-        names = names[1::2] if len(names) % 2 == 0 else names[::2]
-    shown = [name.replace("x", "×") for name in names]
-    fixed_ticks(axes, [sizes[name] for name in names], shown)
-    axes.set_xlabel("matrix size")
-    return sizes
+    along = {name: place if even else math.log(place) for name, place in places.items()}
+    a_character = (along[ordered[-1]] - along[ordered[0]]) / TICK_CHARACTERS
+    named: list[str] = []
+    for name in ordered:
+        if not named or along[name] - along[named[-1]] > (len(name) + 1) * a_character:
+            named.append(name)
+    axes.set_xticks([places[name] for name in named], [name.replace("x", "×") for name in named])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel(title)
+    return places
+
+
+def require_writable(path: Path, *, force: bool) -> None:
+    """Raises UsageError if a picture cannot or must not be written there."""
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"--output: '{path}' does not end in {', '.join(FORMATS)}")
+    require_free(path, overwrite=force)
+
+
+def save(picture: Picture, path: Path, description: str = "") -> None:
+    """Write the picture in the format that the name's suffix says, or leave what was there.
+
+    `description` goes into an SVG: what it was made from. Raises UsageError if it cannot write.
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind == "svg":
+        content = svg(picture, description).encode()
+    else:
+        undated = {"Software": None} if kind == "png" else {"CreationDate": None}
+        content = picture.rendered(kind, dpi=DPI, metadata=undated)
+    write_whole(path, lambda file: file.write(content))
+
+
+def svg(picture: Picture, description: str = "") -> str:
+    """The picture as SVG: the same text for the same picture, on any day."""
+    metadata = {"Date": None, "Description": description or None, "Creator": None}
+    text = picture.rendered("svg", metadata=metadata).decode()
+    text = text.replace("'DejaVu Sans'", FONTS)
+    # Coordinates to a thousandth of a point; what stands between tags stays as it is.
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d{3})\d+", r"\1", tag[0]), text)
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

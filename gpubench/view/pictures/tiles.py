@@ -2,174 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from gpubench.errors import UsageError
 from gpubench.row import Row
-from gpubench.view.pictures.labels import EndLabel, height_for, label_ends, room_for, short
-from gpubench.view.pictures.series import Panel, Series, Source, edge_of, panels, spills
+from gpubench.view.pictures import Theme
+from gpubench.view.pictures.series import Panel, Series, Source, edge_of, panels
 from gpubench.view.pictures.style import (
-    LINE_IN,
     Look,
     Picture,
-    fixed_ticks,
-    head,
-    ink_of,
-    log_ticks,
+    compose,
+    ink,
+    label,
+    legend,
+    line_count,
+    log_axis,
     looks,
-    sheet,
-    source_key,
+    size_axis,
 )
 from gpubench.view.tables import milliseconds
 
-HEIGHT_IN = 3.5
+HEIGHT_IN, ROW_IN = 3.5, 0.21
 MAX_BLOCK_TILES = 24
 """Of block tiles, the fastest so many are drawn."""
 
 FEWEST_POWERS = 3
-"""With fewer powers of two among the tiles, every tile is a tick."""
+"""With fewer powers of two among the tiles, other tiles are named below the axis too."""
 
-SPILLED: dict[str, Any] = {"marker": "x", "markersize": 5.5, "markeredgewidth": 1.3}
-"""A cross is seen on any page, where a hollow mark needs to know the page's colour."""
+Looks = Mapping[str, Look]
 
 
-def draw(of: Sequence[Source]) -> Picture:
+def draw(of: Sequence[Source], theme: Theme) -> Picture:
     """Per problem, a panel of the tiles given by an edge, and one of the block tiles, if any."""
     found = panels(of, by_size=True)
-    labels = [one.label for one in of]
-    edges = [one for one in found if any(edge_of(row) for row in one.rows)]
-    blocks = [one for one in found if any(_is_block(row) for row in one.rows)]
+    edges = [panel for panel in found if any(edge_of(row) for row in panel.rows)]
+    blocks = [panel for panel in found if any(_is_block(row) for row in panel.rows)]
     if not edges and not blocks:
         raise UsageError("--kind tiles: no row has a tile; --kind blas compares without tiles")
-    every = [one for panel in found for one in panel.series]
-    # Those without a tile are grey lines: the colours are for the others.
-    tiled = [one.variant for one in every if any(row.tile for row in one.rows)]
-    look = looks(dict.fromkeys((*tiled, *(one.variant for one in every))), labels)
-    heights = [_height_of_edges(one) for one in edges] + [_height_of_blocks(one) for one in blocks]
-    right = room_for(label for one in every for label in (*_texts(one), *_names(one)))
-    figure, axes = sheet("Time against tile size", heights, right)
-    for panel, ax in zip(edges, axes, strict=False):
-        _edges(ax, panel, look, labels)
-    for panel, ax in zip(blocks, axes[len(edges) :], strict=True):
-        _blocks(ax, panel, look)
-    return figure
-
-
-def _edges(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look], labels: list[str]) -> None:
-    drawn = [one for one in panel.series if any(edge_of(row) for row in one.rows)]
-    flat = [one for one in panel.series if not any(row.tile for row in one.rows)]
-    # Where several sources have a variant, one label says which it is; the dashes say the source.
-    ends = [_curve(axes, one, look[one.variant, one.source.label]) for one in drawn]
-    tiles = sorted({edge for row in panel.rows if (edge := edge_of(row))})
-    for one in flat:
-        milli = _ms(one.best)
-        style = look[one.variant, one.source.label].dashes
-        axes.axhline(milli, color=ink_of(axes), linewidth=1, linestyle=style)
-        ends.append(_end(one, tiles[-1], milli, ink_of(axes)))
-    axes.set_xscale("log", base=2)
-    _limits(axes, tiles)
-    log_ticks(axes, "y")
-    axes.set_xlabel("tile size")
-    axes.set_ylabel("time per launch, ms")
-    label_ends(axes, list({label.name: label for label in reversed(ends)}.values()))
-    head(axes, panel.title, [*_marks(panel), *source_key(labels)])
-
-
-def _curve(axes: Axes, one: Series, look: Look) -> EndLabel:
-    rows = sorted((row for row in one.rows if edge_of(row)), key=lambda row: edge_of(row) or 0)
-    tiles = [edge_of(row) or 0 for row in rows]
-    axes.plot(tiles, [_ms(row) for row in rows], color=look.colour, linestyle=look.dashes)
-    axes.fill_between(
-        tiles,
-        [(row.ci_low_us or row.median_us or 0.0) / 1e3 for row in rows],
-        [(row.ci_high_us or row.median_us or 0.0) / 1e3 for row in rows],
-        color=look.colour,
-        alpha=0.25,
-        linewidth=0,
-    )
-    for row in rows:
-        at = (edge_of(row) or 0, _ms(row))
-        axes.plot(*at, **_mark(row, look, largest=row is one.best))
-    return _end(one, tiles[-1], _ms(rows[-1]), look.colour)
-
-
-def _end(one: Series, x: float, y: float, colour: str) -> EndLabel:
-    name, figure = _texts(one)
-    return EndLabel(x=x, y=y, name=name, figure=figure, colour=colour)
-
-
-def _texts(one: Series) -> tuple[str, str]:
-    best = one.best
-    which = f"best {best.tile}: " if best.tile else ""
-    return one.variant, f"{which}{milliseconds(best.median_us)} ms"
-
-
-def _names(one: Series) -> list[str]:
-    return [f"{row.variant}  {row.tile}" for row in one.rows if _is_block(row)]
-
-
-def _blocks(axes: Axes, panel: Panel, look: dict[tuple[str, str], Look]) -> None:
-    """Block tiles have no order: one below the other, the fastest on top."""
-    chosen = _fastest_blocks(panel)
-    for place, (one, row) in enumerate(chosen):
-        at = look[one.variant, one.source.label]
-        axes.plot(_ms(row), place, **_mark(row, at, largest=row is one.best))
-        axes.text(
-            1.02,
-            place,
-            short(f"{row.variant}  {row.tile}"),
-            transform=axes.get_yaxis_transform(),
-            va="center",
-            fontsize=axes.xaxis.label.get_fontsize(),
-            color=at.colour,
+    look_of = looks(
+        [line.variant for line in lines]
+        for panel in found
+        for lines in (
+            [*_of_tiles(panel, edge_of), *_of_tiles(panel, _has_none)],
+            _of_tiles(panel, _is_block),
         )
-    axes.set_ylim(len(chosen) - 0.4, -0.6)
-    axes.set_yticks([])
-    low, high = _ms(chosen[0][1]), max(_ms(row) for _, row in chosen)
-    axes.set_xlim(low / 1.15, high * 1.15)
-    log_ticks(axes, "x")
-    axes.set_xlabel("time per launch, ms")
-    head(axes, f"{panel.title}: block tiles", _marks(panel))
+    )
+    return compose(
+        "Time against tile size",
+        [(panel.title, partial(_edges, panel, look_of)) for panel in edges]
+        + [(f"{panel.title}: block tiles", partial(_blocks, panel, look_of)) for panel in blocks],
+        theme,
+    )
 
 
-def _fastest_blocks(panel: Panel) -> list[tuple[Series, Row]]:
-    pairs = [(one, row) for one in panel.series for row in one.rows if _is_block(row)]
-    return sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
+def _edges(panel: Panel, look_of: Looks, axes: Axes) -> float:
+    tiles = sorted({edge for row in panel.rows if (edge := edge_of(row))})
+    powers = [tile for tile in tiles if tile & (tile - 1) == 0]
+    lines = [_curve(axes, line, look_of[line.variant]) for line in _of_tiles(panel, edge_of)]
+    flat = _of_tiles(panel, _has_none)
+    is_alone = len({line.variant for line in flat}) == 1
+    lines += [
+        axes.axhline(
+            _ms(line.best),
+            color=ink() if is_alone else look_of[line.variant].colour,
+            linewidth=1,
+            linestyle=line.source.dashes,
+            label=label(line.name, f"{milliseconds(line.best.median_us)} ms"),
+        )
+        for line in flat
+    ]
+    named = powers if len(powers) >= FEWEST_POWERS else tiles
+    size_axis(axes, {str(tile): tile for tile in named}, f"tile size{_key(panel)}")
+    log_axis(axes, "y")
+    axes.set_ylabel("time per launch, ms")
+    legend(axes, lines)
+    return HEIGHT_IN
 
 
-def _height_of_edges(panel: Panel) -> float:
-    return height_for(len({one.variant for one in panel.series}), HEIGHT_IN)
+def _curve(axes: Axes, line: Series, look: Look) -> Line2D:
+    """Draw the line; what stands for it in the legend."""
+    points = sorted((edge, row) for row in line.rows if (edge := edge_of(row)))
+    tiles, rows = [edge for edge, _ in points], [row for _, row in points]
+    low = [(row.ci_low_us or row.median_us or 0.0) / 1e3 for row in rows]
+    high = [(row.ci_high_us or row.median_us or 0.0) / 1e3 for row in rows]
+    style: dict[str, Any] = {"color": look.colour, "linestyle": line.source.dashes}
+    axes.plot(tiles, [_ms(row) for row in rows], **style)
+    axes.fill_between(tiles, low, high, color=look.colour, alpha=0.25, linewidth=0)
+    for edge, row in points:
+        axes.plot(edge, _ms(row), **_marker(row, look, largest=row is line.best))
+    best = f"best {line.best.tile}: {milliseconds(line.best.median_us)} ms"
+    end = ([tiles[-1]], [_ms(rows[-1])])
+    return Line2D(*end, **style, marker=look.marker, label=label(line.name, best))
 
 
-def _height_of_blocks(panel: Panel) -> float:
-    return max(1.0, 1.35 * LINE_IN * len(_fastest_blocks(panel)) + 0.1)
+def _blocks(panel: Panel, look_of: Looks, axes: Axes) -> float:
+    """Block tiles have no order: one below the other, the fastest on top."""
+    pairs = [(line, row) for line in panel.series for row in line.rows if _is_block(row)]
+    pairs = sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
+    for place, (line, row) in enumerate(pairs):
+        axes.plot(_ms(row), place, **_marker(row, look_of[line.variant], largest=row is line.best))
+    axes.yaxis.tick_right()
+    texts = [label(f"{line.name}  {row.tile}") for line, row in pairs]
+    axes.set_yticks(range(len(pairs)), texts)
+    for text, (line, _) in zip(axes.get_yticklabels(), pairs, strict=True):
+        text.set_color(look_of[line.variant].colour)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(pairs) - 0.4, -0.6)
+    log_axis(axes, "x")
+    axes.set_xlabel(f"time per launch, ms{_key(panel)}")
+    return max(1.0, ROW_IN * len(pairs) * line_count(texts))
+
+
+def _of_tiles(panel: Panel, test: Callable[[Row], object]) -> list[Series]:
+    """The lines with a row whose tile passes the test."""
+    return [line for line in panel.series if any(test(row) for row in line.rows)]
+
+
+def _has_none(row: Row) -> bool:
+    return not row.tile
 
 
 def _is_block(row: Row) -> bool:
     return bool(row.tile) and edge_of(row) is None
 
 
-def _mark(row: Row, look: Look, *, largest: bool) -> dict[str, Any]:
-    """Matplotlib's words for a tile's mark: a cross where the kernel uses local memory."""
-    mark = SPILLED if spills(row) else {"marker": look.mark, "markersize": 4}
-    return {"linestyle": "", "color": look.colour} | mark | ({"markersize": 9} if largest else {})
+def _key(panel: Panel) -> str:
+    """What the markers mean, behind an axis' title."""
+    spills = any(row.tile and row.local_bytes for row in panel.rows)
+    return " (large: best tile; cross: uses local memory)" if spills else " (large: best tile)"
 
 
-def _limits(axes: Axes, tiles: Sequence[int]) -> None:
-    axes.set_xlim(tiles[0] / 1.12, tiles[-1] * 1.12)
-    powers = [tile for tile in tiles if tile & (tile - 1) == 0]
-    ticks = powers if len(powers) >= FEWEST_POWERS else tiles
-    fixed_ticks(axes, ticks, [str(tile) for tile in ticks])
-
-
-def _marks(panel: Panel) -> list[tuple[str, dict[str, Any]]]:
-    entries: list[tuple[str, dict[str, Any]]] = [("best tile", {"marker": "o", "markersize": 8})]
-    if any(row.tile and spills(row) for row in panel.rows):
-        entries.append(("uses local memory", SPILLED))
-    return entries
+def _marker(row: Row, look: Look, *, largest: bool) -> dict[str, Any]:
+    """Matplotlib's options for a tile: a cross where registers or arrays are in local memory."""
+    size = 9.0 if largest else 5.0 if row.local_bytes else 4.0
+    shape = {"marker": "x", "markeredgewidth": 1.3} if row.local_bytes else {"marker": look.marker}
+    return {"linestyle": "", "color": look.colour, "markersize": size} | shape
 
 
 def _ms(row: Row) -> float:

@@ -29,6 +29,7 @@ def test_plot_writes_a_picture_and_says_its_name_alone(tmp_path: Path) -> None:
     assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_report_writes_a_page_and_says_its_name_alone(tmp_path: Path) -> None:
     done = run(tmp_path, "report", str(SWEEP), "-o", "page.html")
     assert (done.returncode, done.stdout) == (0, "page.html\n"), done.stderr

@@ -8,23 +8,14 @@ from typing import Any
 import pytest
 from samples import COMPARE, SWEEP
 
-from gpubench.commands.plot.run import chosen, provenance, run_plot
+from gpubench.commands.plot.run import of_flags, provenance, run_plot
 from gpubench.errors import UsageError
 from gpubench.row import read
-
-NOTHING: dict[str, Any] = {
-    "sizes": None,
-    "dtypes": None,
-    "variants": None,
-    "experiments": None,
-    "theme": None,
-    "bandwidth_gbytes_per_s": None,
-    "force": False,
-}
+from gpubench.view.pictures import Kind
 
 
-def plot(*files: Path, kind: str = "auto", output: Path | None = None, **flags: Any) -> None:
-    run_plot(files, kind, output, **(NOTHING | flags))
+def plot(*files: Path, **flags: Any) -> None:
+    run_plot(files, **flags)
 
 
 def test_a_picture_is_named_after_file_and_kind_and_says_what_it_is_from(
@@ -63,19 +54,19 @@ def test_only_the_comparison_of_reproduce_is_drawn_as_published(tmp_path: Path) 
         plot(theirs, output=tmp_path / "none.svg", experiments="on")
     for files in ((theirs, SWEEP), (SWEEP,)):
         with pytest.raises(UsageError, match="'gpubench reproduce' writes"):
-            plot(*files, kind="published", output=tmp_path / "none.svg")
+            plot(*files, kind=Kind.PUBLISHED, output=tmp_path / "none.svg")
     with pytest.raises(UsageError, match="'gpubench reproduce' writes"):
-        plot(theirs, kind="tiles", output=tmp_path / "none.svg")
+        plot(theirs, kind=Kind.TILES, output=tmp_path / "none.svg")
 
 
 def test_flags_choose_rows() -> None:
     rows = read(COMPARE)
     files = [(COMPARE, rows)]
-    ((_, some),) = chosen(files, "1024,2048", "float64", "naive, cublas")
+    ((_, some),) = of_flags(files, "1024,2048", "float64", "naive, cublas")
     assert {(row.size, row.dtype, row.variant) for row in some} == {
         (size, "float64", variant) for size in ("1024", "2048") for variant in ("naive", "cublas")
     }
-    assert chosen(files, None, None, None) == files
+    assert of_flags(files, None, None, None) == files
 
 
 @pytest.mark.parametrize(
@@ -88,7 +79,7 @@ def test_flags_choose_rows() -> None:
 )
 def test_a_flag_that_no_row_has_is_refused(flags: tuple[Any, Any, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        chosen([(COMPARE, read(COMPARE))], *flags)
+        of_flags([(COMPARE, read(COMPARE))], *flags)
 
 
 def test_provenance_changes_with_the_file(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from samples import COMPARE, SWEEP, curve, sample
 
-from gpubench.commands.report.page import page, run_report
-from gpubench.commands.report.pictures import inline
+from gpubench.commands.report.page import inline, page, run_report
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.row import Row, read
@@ -66,6 +65,7 @@ def h200() -> str:
     return page([(path, read(path)) for path in (SWEEP, COMPARE)])
 
 
+@pytest.mark.slow
 def test_the_page_of_the_h200_is_sound_and_small(h200: str) -> None:
     outline = Outline(h200)
     assert len(h200.encode()) < 2_000_000
@@ -75,6 +75,7 @@ def test_the_page_of_the_h200_is_sound_and_small(h200: str) -> None:
     assert outline.texts[f"{sum(row.status == Status.OK for row in rows):,}"] >= 1
 
 
+@pytest.mark.slow
 def test_the_page_asks_the_network_for_nothing(h200: str) -> None:
     outline = Outline(h200)
     for _, attributes in outline.elements:
@@ -86,6 +87,7 @@ def test_the_page_asks_the_network_for_nothing(h200: str) -> None:
     assert not re.search(r"url\((?!#)", h200)
 
 
+@pytest.mark.slow
 def test_only_the_pages_own_script_may_run(h200: str) -> None:
     (script,) = re.findall(r"<script>(.*?)</script>", h200, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -93,6 +95,7 @@ def test_only_the_pages_own_script_may_run(h200: str) -> None:
     assert not re.search(r"\son[a-z]+=", h200)
 
 
+@pytest.mark.slow
 def test_what_screen_readers_need_is_there(h200: str) -> None:
     outline = Outline(h200)
     ids = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
@@ -169,6 +172,7 @@ def test_no_rows_are_nothing_to_report() -> None:
         page([(Path("file.csv"), [])])
 
 
+@pytest.mark.slow
 def test_a_page_that_is_there_needs_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from gpubench.view.pictures.series import extent, panels, sources
 
 
 def labels(*files: tuple[str, Row]) -> list[str]:
-    return [one.label for one in sources([(Path(name), [row]) for name, row in files])]
+    return [of.label for of in sources([(Path(name), [row]) for name, row in files])]
 
 
 def test_a_lone_source_needs_no_label() -> None:

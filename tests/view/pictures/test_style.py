@@ -1,17 +1,35 @@
-"""How pictures look: colours that are seen, labels that do not overlap."""
+"""How pictures look and are written: colours that are seen, files that are the same each time."""
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+import os
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
+from samples import curve, source
 
-from gpubench.view.pictures.labels import short, spread
-from gpubench.view.pictures.style import COLOURS, DASHES, MARKS, THEMES, looks
+import gpubench
+from gpubench.errors import UsageError
+from gpubench.row import write
+from gpubench.view.pictures import Theme
+from gpubench.view.pictures.kinds import draw
+from gpubench.view.pictures.style import (
+    COLOURS,
+    FORMATS,
+    INK_AND_PAGE,
+    MARKERS,
+    label,
+    looks,
+    require_writable,
+    save,
+    svg,
+)
 
 WHITE, GITHUB_DARK = "#ffffff", "#0d1117"
 
@@ -45,21 +63,19 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)])
 
 
-@pytest.mark.parametrize("page", [WHITE, GITHUB_DARK])
-@pytest.mark.parametrize("colour", COLOURS)
-def test_every_colour_is_seen_on_a_light_and_on_a_dark_page(colour: str, page: str) -> None:
-    assert contrast(colour, page) >= 3.0
+BEGINNINGS = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
 
 
-@pytest.mark.parametrize("page", [WHITE, GITHUB_DARK])
-def test_grey_text_is_read_on_either_page(page: str) -> None:
-    assert contrast(THEMES["both"][0], page) >= 4.3
+def test_every_colour_is_seen_on_a_light_and_on_a_dark_page() -> None:
+    for page in (WHITE, GITHUB_DARK):
+        for colour in COLOURS:
+            assert contrast(colour, page) >= 3.0, (colour, page)
+        assert contrast(INK_AND_PAGE[Theme.BOTH][0], page) >= 4.3
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_theme_of_its_own_page_has_strong_text(theme: str) -> None:
-    ink, page = THEMES[theme]
-    assert contrast(ink, page) >= 7.0
+def test_a_theme_of_its_own_page_has_strong_text() -> None:
+    for theme in (Theme.LIGHT, Theme.DARK):
+        assert contrast(*INK_AND_PAGE[theme]) >= 7.0
 
 
 @pytest.mark.parametrize("kind", CONE_LOSS)
@@ -69,47 +85,113 @@ def test_colours_differ_for_colour_blind_readers(kind: str) -> None:
     assert least > 4 * JUST_NOTICEABLE
 
 
-def test_a_look_repeats_only_after_every_pair_of_colour_and_mark() -> None:
-    names = [f"variant {number}" for number in range(len(COLOURS) * len(MARKS))]
-    drawn = looks(names, [""])
-    assert len({(look.colour, look.mark) for look in drawn.values()}) == len(names)
+def test_a_look_repeats_only_after_every_pair_of_colour_and_marker() -> None:
+    names = [f"variant {number}" for number in range(len(COLOURS) * len(MARKERS))]
+    drawn = looks([names])
+    assert len({(look.colour, look.marker) for look in drawn.values()}) == len(names)
 
 
-def test_sources_differ_in_their_dashes_alone() -> None:
-    drawn = looks(["naive"], ["old", "new"])
-    assert drawn["naive", "old"].colour == drawn["naive", "new"].colour
-    assert [look.dashes for look in drawn.values()] == list(DASHES[:2])
+def test_variants_of_one_panel_differ_in_colour_and_in_marker() -> None:
+    tiles = ["naive", "shared_tile", "register_tile"]
+    blocks = [f"block_tile_{number}" for number in range(len(COLOURS) - 1)]
+    drawn = looks([tiles, ["naive", *blocks], reversed(tiles)])
+    for panel in (tiles, ["naive", *blocks]):
+        assert len({drawn[name].colour for name in panel}) == len(panel)
+        assert len({drawn[name].marker for name in panel}) == len(panel)
 
 
-def test_labels_with_room_stay_where_they_belong() -> None:
-    assert spread([0.5, 2.0, 1.2], [0.2, 0.2, 0.2], 0.0, 3.0) == [0.5, 2.0, 1.2]
+def test_a_label_too_long_for_a_line_goes_on_in_the_next() -> None:
+    assert label("register_tile", "", "best 8: 0.9 ms") == "register_tile\nbest 8: 0.9 ms"
+    name = "a_kernel_whose_author_had_a_lot_to_say_in_its_name"
+    lines = label(name).splitlines()
+    assert "".join(lines) == name
+    assert len(lines) == 2
 
 
-def test_labels_that_collide_share_the_room_about_their_mean() -> None:
-    assert spread([1.0, 1.0], [0.4, 0.4], 0.0, 3.0) == pytest.approx([0.8, 1.2])
+# ---- writing
 
 
-def test_labels_stay_between_the_limits() -> None:
-    assert spread([-5.0, 9.0], [0.4, 0.4], 0.0, 3.0) == pytest.approx([0.2, 2.8])
+def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    of = source(*curve("naive", (8, 4, 6)), *curve("shared_tile", (9, 3, 2)))
+    for kind in FORMATS:
+        paths = [tmp_path / kind / f"{number}{kind}" for number in (1, 2)]
+        for path in paths:
+            save(draw(of), path)
+        assert paths[0].read_bytes().startswith(BEGINNINGS[kind])
+        assert paths[0].read_bytes() == paths[1].read_bytes(), kind
+        assert sorted(paths[0].parent.iterdir()) == paths
 
 
-@given(st.lists(st.tuples(st.floats(-1, 4), st.floats(0.05, 0.3)), min_size=1, max_size=10))
-def test_labels_never_overlap_and_keep_their_order(labels: list[tuple[float, float]]) -> None:
-    wanted, heights = [place for place, _ in labels], [height for _, height in labels]
-    places = spread(wanted, heights, 0.0, 3.0)
-    order = sorted(range(len(labels)), key=lambda index: (wanted[index], places[index]))
-    boxes = [
-        (places[index] - heights[index] / 2, places[index] + heights[index] / 2)
-        for index in sorted(order, key=lambda index: places[index])
-    ]
-    assert all(top <= bottom + 1e-9 for (_, top), (bottom, _) in pairwise(boxes))
-    assert boxes[0][0] >= -1e-9
-    assert boxes[-1][1] <= 3.0 + 1e-9
-    assert [places[index] for index in order] == sorted(places)
+def test_a_matplotlibrc_of_the_user_changes_no_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = {
+        "font.size": 30,
+        "lines.linewidth": 9,
+        "savefig.bbox": "tight",
+        "savefig.transparent": True,
+        "svg.fonttype": "path",
+        "xtick.color": "red",
+        "figure.dpi": 40,
+        "text.usetex": True,
+        "axes.prop_cycle": "cycler('color', ['red'])",
+    }
+    rows = [*curve("naive", (8, 4, 6)), *curve("shared_tile", (9, 3, 2))]
+    script = (
+        "import sys; from pathlib import Path; from gpubench.row import read\n"
+        "from gpubench.view.pictures.kinds import draw\n"
+        "from gpubench.view.pictures.series import sources\n"
+        "from gpubench.view.pictures.style import svg\n"
+        "import matplotlib; print(matplotlib.rcParams['font.size'], file=sys.stderr)\n"
+        "path = Path('sweep.csv'); print(svg(draw(sources([(path, read(path))]))), end='')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    write(rows, Path("sweep.csv"))
+    drawn = []
+    for text in ("", "".join(f"{name}: {value}\n" for name, value in theirs.items())):
+        Path("matplotlibrc").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        drawn.append(done.stdout)
+    assert done.stderr == "30.0\n"
+    assert drawn[0] == drawn[1]
 
 
-def test_a_label_too_long_for_the_page_is_cut() -> None:
-    assert short("register_tile") == "register_tile"
-    cut = short("a_kernel_whose_author_had_a_lot_to_say_in_its_name")
-    assert len(cut) == 32
-    assert cut.endswith("…")
+def test_an_svg_is_text_that_a_reader_can_search() -> None:
+    drawn = svg(draw(source(*curve("naive", (800.12345, 400.12345, 600)))), "made by <a test>")
+    tree = ET.fromstring(drawn)  # noqa: S314 - drawn by us
+    texts = {
+        "".join(element.itertext()) for element in tree.iter("{http://www.w3.org/2000/svg}text")
+    }
+    assert {"naive", "best 2: 0.4001 ms"} <= texts  # coordinates are shortened, words are not
+    assert "made by &lt;a test&gt;" in drawn
+    assert "<dc:date>" not in drawn
+
+
+def test_a_picture_for_both_pages_has_no_page_of_its_own() -> None:
+    of = source(*curve("naive", (8, 4, 6)))
+    assert "#ffffff" not in svg(draw(of, theme="both"))
+    assert "#ffffff" in svg(draw(of, theme="light"))
+
+
+def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "picture.svg"
+    path.write_text("mine")
+    with pytest.raises(UsageError, match="exists; --force overwrites it"):
+        require_writable(path, force=False)
+    require_writable(path, force=True)
+    for name in ("picture.gif", "picture", "picture.svg.gz"):
+        with pytest.raises(UsageError, match=r"does not end in \.svg, \.png, \.pdf"):
+            require_writable(tmp_path / name, force=False)
+    (tmp_path / "directory.svg").mkdir()
+    with pytest.raises(UsageError, match=r"is a (folder|directory)"):
+        require_writable(tmp_path / "directory.svg", force=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="--output: cannot write"):
+        save(draw(source(*curve("naive", (8, 4, 6)))), tmp_path / "file" / "picture.svg")
