@@ -299,7 +299,8 @@ def test_the_frame_is_what_pandas_reads_from_the_file(csv_file: Path) -> None:
     assert list(frame.columns) == list(NAMES)
     assert frame["median_us"].tolist()[0] == 12.5
     assert frame["median_us"].isna().tolist() == [False, True]
-    assert pd.read_csv(csv_file)["gflops"][0] == frame["gflops"][0]
+    # pandas before 3 may read the last bit of a float differently.
+    assert pd.read_csv(csv_file)["gflops"][0] == pytest.approx(frame["gflops"][0], rel=1e-15)
     assert pd.read_csv(csv_file)["variant"].tolist() == frame["variant"].tolist()
 
 
