@@ -7,10 +7,10 @@ resumed; one resumed sweep in three is killed again, and so on. For each sweep t
 
 - the child that measures ends with its parent;
 - the final file has every point of the uninterrupted sweep, in its order, none twice;
-- each round that was on disk at a kill is in the final row, unchanged, and the row has no more
-  rounds than were asked for: nothing is lost, nothing measured twice;
+- the kept measurements begin with those that were on disk at each kill, unchanged, and every point
+  has one per round: nothing is lost, nothing measured twice;
 - the columns, and which of their fields are empty, are those of the uninterrupted file;
-- the directory holds that file and nothing else.
+- the directory holds the CSV and the kept measurements, and nothing else.
 
 Prints a summary; exits 1 at the first sweep that fails a check. Takes a few minutes.
 """
@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from gpubench.row import Row, read
+from gpubench.row import read
 
 KILLS = 50
 SEED = 2006
@@ -37,7 +37,7 @@ KILLED_AGAIN = 1 / 3
 SWEEP = (
     *("--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_tile,cpu_blas"),
     *("--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot"),
-    *("--budget", "16", "--output", "a.csv"),
+    *("--budget", "16", "--output", "a.csv", "--samples", "a.jsonl"),
 )
 CHILD_ENDS_WITHIN_S = 5.0
 
@@ -89,26 +89,10 @@ def is_alive(pid: int) -> bool:
     return state not in {"Z", "X"}  # a zombie is dead
 
 
-def rounds_of(rows: list[Row]) -> dict[tuple[str | int, ...], list[str]]:
-    """The round medians of each point, in order."""
-    rounds: dict[tuple[str | int, ...], list[str]] = {}
-    for row in rows:
-        rounds.setdefault(row.key, []).extend((row.round_medians_us or "").split(";"))
-    return rounds
-
-
-def rows_on_disk(directory: Path) -> list[Row]:
-    """The complete lines of the partial file."""
-    partial = directory / "a.csv.partial"
-    if not partial.exists():
-        return []
-    copy = directory / "copy"
-    text = partial.read_bytes()
-    copy.write_bytes(text[: text.rfind(b"\n") + 1])
-    try:
-        return read(copy)
-    finally:
-        copy.unlink()
+def whole_lines(path: Path) -> bytes:
+    """The complete lines of a file: the sweep's context, then a measurement each."""
+    text = path.read_bytes() if path.exists() else b""
+    return text[: text.rfind(b"\n") + 1]
 
 
 def empty_fields(path: Path) -> list[list[bool]]:
@@ -126,19 +110,19 @@ def require(condition: bool, message: str) -> None:
         sys.exit(f"FAILED: {message}")
 
 
-def check(directory: Path, whole: Path, kept: list[list[Row]], where: str) -> None:
+def check(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
     names = sorted(path.name for path in directory.iterdir())
-    require(names == ["a.csv"], f"{where}: the directory holds {names}")
+    require(names == ["a.csv", "a.jsonl"], f"{where}: the directory holds {names}")
     final, reference = read(directory / "a.csv"), read(whole)
     require(
         [row.key for row in final] == [row.key for row in reference],
         f"{where}: the points are not those of the uninterrupted sweep",
     )
-    rounds = rounds_of(final)
-    require(all(len(medians) == ROUNDS for medians in rounds.values()), f"{where}: rounds")
-    for rows in kept:
-        for key, medians in rounds_of(rows).items():
-            require(rounds[key][: len(medians)] == medians, f"{where}: {key} was measured again")
+    require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
+    measurements = whole_lines(directory / "a.jsonl")
+    for lines in kept:
+        require(measurements.startswith(lines), f"{where}: a kept measurement changed")
+    require(measurements.count(b"\n") == 1 + ROUNDS * len(final), f"{where}: measured twice")
     require(header_of(directory / "a.csv") == header_of(whole), f"{where}: columns")
     require(empty_fields(directory / "a.csv") == empty_fields(whole), f"{where}: empty fields")
 
@@ -146,7 +130,7 @@ def check(directory: Path, whole: Path, kept: list[list[Row]], where: str) -> No
 def main(kills: int, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
     seen: Counter[str] = Counter()
-    lines: Counter[int] = Counter()
+    on_disk: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
         uninterrupted = Path(temporary, "uninterrupted")
         for _ in range(2):  # the first one compiles
@@ -159,7 +143,7 @@ def main(kills: int, seed: int) -> None:
         while seen["kills"] < kills:
             directory = Path(temporary, f"sweep-{seen['sweeps']}")
             directory.mkdir()
-            kept: list[list[Row]] = []
+            kept: list[bytes] = []
             process = start(directory, *SWEEP)
             while True:
                 if kept and chance.random() >= KILLED_AGAIN:
@@ -169,9 +153,9 @@ def main(kills: int, seed: int) -> None:
                 if not kill(process, moment):
                     seen["ended before the kill"] += 1
                     break
-                kept.append(rows_on_disk(directory))
+                kept.append(whole_lines(directory / "a.csv.partial"))
                 seen["kills"] += 1
-                lines[len(kept[-1])] += 1
+                on_disk.append(max(0, kept[-1].count(b"\n") - 1))
                 if len(kept) > 1:
                     seen["kills of a resumed sweep"] += 1
                 if (directory / "a.csv.partial").exists():
@@ -191,8 +175,7 @@ def main(kills: int, seed: int) -> None:
     )
     for what, count in seen.items():
         print(f"{count:4}  {what}")
-    counts = sorted(lines.elements())
-    print(f"rows on disk at the kill: {', '.join(map(str, counts))}")
+    print(f"measurements on disk at the kill: {', '.join(map(str, sorted(on_disk)))}")
     print("every file complete: no row twice, none lost, none measured again; columns as expected")
     print("no child outlived its parent")
 
