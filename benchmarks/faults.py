@@ -1,11 +1,11 @@
-"""A sweep over kernels that fault, beside one without them: what is lost, and what moves.
+"""Sweep kernels with faults beside good ones: what is reported, and which good times change.
 
-    python benchmarks/faults.py [folder for the CSVs]
+    python benchmarks/faults.py [directory for the CSVs]
 
-`benchmarks/faults/` holds kernels that are right but for edge 16, where each does something else
-that a GPU does not survive. Prints what became of each point, and how far the good points' times
-are from those of a sweep without the faulty ones. Exits 1 if a status is not the one expected, or a
-good time moved by more than 1 %. Takes about two minutes: one kernel hangs until it is killed.
+The kernels of `benchmarks/faults/` are right except at edge 16, where each has another fault.
+Prints the status of each point, and by how much the times of the good points differ from a sweep
+without the faulty kernels. Exits 1 if a status is not the expected one, or a good time changed by
+more than 1 %. Takes about two minutes: one kernel hangs until it is killed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ EXPECTED = {
     "overflows_stack": "error",
     "wrong": "wrong",
 }
-"""The status of each at edge 16."""
+"""The status of each kernel at edge 16."""
 
 FAULTY_EDGE = "16"
-MOVED = 0.01
+MAX_CHANGE = 0.01
 
 
 def sweep(variants: tuple[str, ...], path: Path) -> tuple[int, dict[tuple[str, str], Row]]:
@@ -44,22 +44,22 @@ def sweep(variants: tuple[str, ...], path: Path) -> tuple[int, dict[tuple[str, s
     return code, {(row.variant, row.tile): row for row in read(path)}
 
 
-def main(folder: Path) -> int:
-    _, alone = sweep(GOOD, folder / "alone.csv")
-    code, beside = sweep((*GOOD, *EXPECTED), folder / "beside_faults.csv")
+def main(directory: Path) -> int:
+    _, alone = sweep(GOOD, directory / "alone.csv")
+    code, beside = sweep((*GOOD, *EXPECTED), directory / "beside_faults.csv")
     print(f"\nexit code {code}")
-    failures = code != 1
+    failed = code != 1
     for (variant, tile), row in beside.items():
         expected = EXPECTED.get(variant, "ok") if tile == FAULTY_EDGE else "ok"
-        said = row.reason or ""
+        detail = row.reason or ""
         if row.status == "ok" and (variant, tile) in alone:
-            moved = row.median_us / alone[variant, tile].median_us - 1
-            failures |= abs(moved) > MOVED
-            said = f"{row.median_us:.2f} µs, {100 * moved:+.2f} % from without faults"
-        failures |= row.status != expected
-        mark = "" if row.status == expected else f" (expected {expected})"
-        print(f"{variant:18} {tile:>3}  {row.status}{mark}  {said}")
-    return int(failures)
+            change = row.median_us / alone[variant, tile].median_us - 1
+            failed |= abs(change) > MAX_CHANGE
+            detail = f"{row.median_us:.2f} µs, {100 * change:+.2f} % from without faults"
+        failed |= row.status != expected
+        note = "" if row.status == expected else f" (expected {expected})"
+        print(f"{variant:18} {tile:>3}  {row.status}{note}  {detail}")
+    return int(failed)
 
 
 if __name__ == "__main__":

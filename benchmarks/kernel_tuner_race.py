@@ -1,11 +1,11 @@
-"""Wall time for 64 configurations: Kernel Tuner with its defaults beside gpubench.
+"""Wall time for 64 configurations: gpubench against Kernel Tuner with its defaults.
 
     pip install kernel-tuner
     python benchmarks/kernel_tuner_race.py
 
-Both time `shared_tile` with tiles 1..32 at 1024 and at 2048, float32, from this repository's own
-source, each in a fresh process. Kernel Tuner's defaults are 7 launches a configuration without an
-interval; gpubench verifies every point and samples to ±0.5 % (`--rounds 1`).
+Both time this repository's `shared_tile` with tiles 1..32 at 1024 and at 2048 in float32, each in
+a new process. Kernel Tuner's defaults are 7 launches per configuration and no interval; gpubench
+verifies every point and samples to ±0.5 % (`--rounds 1`).
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ def tune() -> None:
 
 def wall_s(*command: str) -> float:
     """Wall time of a process that must succeed."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     subprocess.run(command, check=True)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def main() -> int:
     if "--tune" in sys.argv:
         tune()
         return 0
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "race.csv"
-        ours_s = wall_s(
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "race.csv"
+        gpubench_s = wall_s(
             *(sys.executable, "-m", "gpubench", "sweep", "--variants", "shared_tile"),
             *("--sizes", ",".join(map(str, SIZES)), "--tiles", "1..32", "--rounds", "1"),
             *("--output", str(output)),
         )
         rows = read(output)
-    theirs_s = wall_s(sys.executable, __file__, "--tune")
+    tuner_s = wall_s(sys.executable, __file__, "--tune")
     widest = max(
         (row.ci_high_us - row.ci_low_us) / 2 / row.median_us for row in rows if row.median_us
     )
     precise = sum(row.stop_reason == "precise" for row in rows)
-    print(f"\nKernel Tuner: {theirs_s:.1f} s; gpubench: {ours_s:.1f} s, {len(rows)} points")
+    print(f"\nKernel Tuner: {tuner_s:.1f} s; gpubench: {gpubench_s:.1f} s, {len(rows)} points")
     print(f"gpubench's intervals: widest ±{100 * widest:.2f} %, {precise} stopped as precise")
-    return 0 if ours_s <= theirs_s else 1
+    return 0 if gpubench_s <= tuner_s else 1
 
 
 if __name__ == "__main__":

@@ -1,25 +1,26 @@
-"""A sweep on the CPU killed at random moments (`kill -9`), then resumed: nothing lost or doubled.
+"""Kill sweeps on the CPU at random moments (`kill -9`), resume them, and check their files.
 
     python benchmarks/kill_resume.py [kills] [seed]
 
-Each sweep is killed at a moment drawn evenly from the time that an uninterrupted one takes, start
-and end included, then resumed; one resumed sweep in three is killed again, and so on. Of every one
-it is checked that
+Each sweep is killed at a moment drawn uniformly from the time that an uninterrupted one takes, then
+resumed; one resumed sweep in three is killed again, and so on. For each sweep this checks that
 
-- the measuring child is gone with its parent;
+- the child that measures ends with its parent;
 - the final file has every point of the uninterrupted sweep, in its order, none twice;
-- each round that was on disk when a kill came is in the final row, unchanged, and none is beside it
-  that was not asked for: nothing lost, nothing measured twice;
-- columns, and which of their fields are empty, are those of the uninterrupted file;
-- the folder holds that file and nothing else.
+- each round that was on disk at a kill is in the final row, unchanged, and the row has no more
+  rounds than were asked for: nothing is lost, nothing measured twice;
+- the columns, and which of their fields are empty, are those of the uninterrupted file;
+- the directory holds that file and nothing else.
 
-Prints a summary; exits 1 at the first sweep of which one of these is not true. Takes a few minutes.
+Prints a summary; exits 1 at the first sweep that fails a check. Takes a few minutes.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,26 +28,26 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from gpubench.row import Row, read
+from gpubench.row import read
 
 KILLS = 50
 SEED = 2006
 ROUNDS = 8
-AGAIN = 1 / 3
-"""How likely a resumed sweep is killed, too."""
+KILLED_AGAIN = 1 / 3
+"""Probability that a resumed sweep is killed too."""
 
 SWEEP = (
     *("--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_tile,cpu_blas"),
     *("--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot"),
     *("--budget", "16", "--output", "a.csv"),
 )
-GONE_WITHIN_S = 5.0
+CHILD_ENDS_WITHIN_S = 5.0
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "gpubench", "sweep", *arguments],
-        cwd=folder,
+        cwd=directory,
         text=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -59,16 +60,16 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 
 def kill(process: subprocess.Popen[str], after_s: float) -> bool:
-    """Whether it was still running then; neither it nor a child of its is afterwards."""
+    """Whether it was still running; afterwards neither it nor a child of it is."""
     try:
         process.wait(timeout=after_s)
     except subprocess.TimeoutExpired:
         children = children_of(process.pid)
         process.kill()
         process.communicate()
-        deadline = time.monotonic() + GONE_WITHIN_S
+        deadline = time.monotonic() + CHILD_ENDS_WITHIN_S
         while any(is_alive(child) for child in children):
-            require(time.monotonic() < deadline, f"children {children} outlive their parent")
+            require(time.monotonic() < deadline, f"children {children} outlived their parent")
             time.sleep(0.01)
         return True
     finish(process)
@@ -87,33 +88,26 @@ def is_alive(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state not in {"Z", "X"}  # dead, and not yet waited for
+    return state not in {"Z", "X"}  # a zombie is dead
 
 
-def rounds_of(rows: list[Row]) -> dict[tuple[str | int, ...], list[str]]:
-    """The round medians of each point, in order."""
-    rounds: dict[tuple[str | int, ...], list[str]] = {}
-    for one in rows:
-        rounds.setdefault(one.key, []).extend((one.round_medians_us or "").split(";"))
-    return rounds
+def whole_lines(path: Path) -> bytes:
+    """The complete lines of a file: the sweep's context, then a measurement each."""
+    text = path.read_bytes() if path.exists() else b""
+    return text[: text.rfind(b"\n") + 1]
 
 
-def rows_on_disk(folder: Path) -> list[Row]:
-    """The whole lines of the partial file."""
-    partial = folder / "a.csv.partial"
-    if not partial.exists():
-        return []
-    copy = folder / "copy"
-    text = partial.read_bytes()
-    copy.write_bytes(text[: text.rfind(b"\n") + 1])
-    try:
-        return read(copy)
-    finally:
-        copy.unlink()
+def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
+    """The round medians of each point in the lines, as the CSV has them."""
+    medians: dict[tuple[str, ...], list[str]] = {}
+    for line in map(json.loads, lines.splitlines()[1:]):
+        median_us = statistics.median(line["measurement"]["series"]["times_us"])
+        medians.setdefault(tuple(map(str, line["key"])), []).append(repr(median_us))
+    return medians
 
 
-def form_of(path: Path) -> list[list[bool]]:
-    """The columns are told by the header; here, which fields are empty."""
+def empty_fields(path: Path) -> list[list[bool]]:
+    """Which fields of a file are empty."""
     with path.open(newline="") as file:
         return [[cell == "" for cell in line] for line in csv.reader(file)]
 
@@ -122,80 +116,78 @@ def header_of(path: Path) -> str:
     return path.read_text().partition("\n")[0]
 
 
-def require(truth: bool, otherwise: str) -> None:
-    if not truth:
-        sys.exit(f"FAILED: {otherwise}")
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        sys.exit(f"FAILED: {message}")
 
 
-def check(folder: Path, whole: Path, kept: list[list[Row]], where: str) -> None:
-    names = sorted(path.name for path in folder.iterdir())
-    require(names == ["a.csv"], f"{where}: the folder holds {names}")
-    final, reference = read(folder / "a.csv"), read(whole)
+def check(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
+    names = sorted(path.name for path in directory.iterdir())
+    require(names == ["a.csv"], f"{where}: the directory holds {names}")
+    final, reference = read(directory / "a.csv"), read(whole)
     require(
-        [one.key for one in final] == [one.key for one in reference],
+        [row.key for row in final] == [row.key for row in reference],
         f"{where}: the points are not those of the uninterrupted sweep",
     )
-    rounds = rounds_of(final)
-    require(all(len(some) == ROUNDS for some in rounds.values()), f"{where}: rounds")
-    for rows in kept:
-        for key, medians in rounds_of(rows).items():
+    require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
+    rounds = {tuple(map(str, row.key)): (row.round_medians_us or "").split(";") for row in final}
+    for lines in kept:
+        for key, medians in medians_of(lines).items():
             require(rounds[key][: len(medians)] == medians, f"{where}: {key} was measured again")
-    require(header_of(folder / "a.csv") == header_of(whole), f"{where}: columns")
-    require(form_of(folder / "a.csv") == form_of(whole), f"{where}: empty fields")
+    require(header_of(directory / "a.csv") == header_of(whole), f"{where}: columns")
+    require(empty_fields(directory / "a.csv") == empty_fields(whole), f"{where}: empty fields")
 
 
 def main(kills: int, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
     seen: Counter[str] = Counter()
-    lines: Counter[int] = Counter()
+    on_disk: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
         uninterrupted = Path(temporary, "uninterrupted")
-        for _ in range(2):  # the first compiles
+        for _ in range(2):  # the first one compiles
             uninterrupted.mkdir(exist_ok=True)
-            began = time.monotonic()
+            start_s = time.monotonic()
             finish(start(uninterrupted, *SWEEP, "--force"))
-            lasts_s = time.monotonic() - began
+            duration_s = time.monotonic() - start_s
         whole = uninterrupted / "a.csv"
         points = len(read(whole))
         while seen["kills"] < kills:
-            folder = Path(temporary, f"sweep-{seen['sweeps']}")
-            folder.mkdir()
-            kept: list[list[Row]] = []
-            process = start(folder, *SWEEP)
+            directory = Path(temporary, f"sweep-{seen['sweeps']}")
+            directory.mkdir()
+            kept: list[bytes] = []
+            process = start(directory, *SWEEP)
             while True:
-                doomed = not kept or chance.random() < AGAIN
-                if not doomed:
+                if kept and chance.random() >= KILLED_AGAIN:
                     finish(process)
                     break
-                moment = chance.uniform(0, lasts_s)
+                moment = chance.uniform(0, duration_s)
                 if not kill(process, moment):
-                    seen["ended before the kill came"] += 1
+                    seen["ended before the kill"] += 1
                     break
-                kept.append(rows_on_disk(folder))
+                kept.append(whole_lines(directory / "a.csv.partial"))
                 seen["kills"] += 1
-                lines[len(kept[-1])] += 1
+                on_disk.append(max(0, kept[-1].count(b"\n") - 1))
                 if len(kept) > 1:
                     seen["kills of a resumed sweep"] += 1
-                if (folder / "a.csv.partial").exists():
-                    process = start(folder, "--resume", "a.csv")
-                elif (folder / "a.csv").exists():
+                if (directory / "a.csv.partial").exists():
+                    process = start(directory, "--resume", "a.csv")
+                elif (directory / "a.csv").exists():
                     seen["kills after the file was complete"] += 1
                     break
                 else:
-                    seen["kills before the file was begun"] += 1
-                    process = start(folder, *SWEEP)
-            check(folder, whole, kept, f"sweep {seen['sweeps']}, kills at {moment:.3f} s")
+                    seen["kills before the file was started"] += 1
+                    process = start(directory, *SWEEP)
+            check(directory, whole, kept, f"sweep {seen['sweeps']}, kills at {moment:.3f} s")
             seen["sweeps"] += 1
     print(f"gpubench sweep {' '.join(SWEEP)}")
     print(
-        f"{points} points in {ROUNDS} rounds; an uninterrupted sweep lasts {lasts_s:.1f} s; "
+        f"{points} points in {ROUNDS} rounds; an uninterrupted sweep takes {duration_s:.1f} s; "
         f"seed {seed}"
     )
     for what, count in seen.items():
         print(f"{count:4}  {what}")
-    counts = sorted(lines.elements())
-    print(f"rows on disk when the kill came: {', '.join(map(str, counts))}")
-    print("every file complete: no row twice, none lost, none measured again; form as if unkilled")
+    print(f"measurements on disk at the kill: {', '.join(map(str, sorted(on_disk)))}")
+    print("every file complete: no row twice, none lost, none measured again; columns as expected")
     print("no child outlived its parent")
 
 

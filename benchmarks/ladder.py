@@ -1,10 +1,10 @@
-"""The ladder on this machine's GPU: every step at 4096, the top of it at eight sizes.
+"""The ladder on this machine's GPU: every step at 4096, its fastest steps at eight sizes.
 
     python benchmarks/ladder.py --output results/h200
 
-writes OUTPUT/ladder.csv, one sweep of every step at 4096×4096×4096; OUTPUT/ladder_top.csv, the top
-steps and cuBLAS at the sizes below, cold and hot; and OUTPUT/ladder.md, tables of both. Rounds are
-interleaved, operands random in [−1, 1], float32 without TF32. It takes about two minutes.
+Writes OUTPUT/ladder.csv, a sweep of every step at 4096×4096×4096; OUTPUT/ladder_top.csv, the
+fastest steps and cuBLAS at the sizes below, cold and hot; and OUTPUT/ladder.md, a table of each.
+Operands are random in [−1, 1], in float32 without TF32. Takes about two minutes.
 """
 
 from __future__ import annotations
@@ -30,82 +30,82 @@ LIBRARIES = ("cublas", "cublaslt")
 
 
 def measure(arguments: Sequence[str]) -> None:
-    """One `gpubench compare-cublas`; ends the program if it fails."""
+    """Run `gpubench compare-cublas`; end the program if it fails."""
     sys.argv = ["gpubench", "compare-cublas", *arguments, "--force"]
     try:
         gpubench()
-    except SystemExit as end:
-        if end.code:
+    except SystemExit as exit_:
+        if exit_.code:
             raise
 
 
 def best_rows(rows: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
     """For each problem, the best tile of each variant."""
-    measured = [one for one in rows if one.status == Status.OK]
+    measured = [row for row in rows if row.status == Status.OK]
     for _, group in groupby(sorted(measured, key=problem_of), key=problem_of):
         of_problem = list(group)
-        names = dict.fromkeys(one.variant for one in of_problem)
-        yield tuple(best_of(one for one in of_problem if one.variant == name) for name in names)
+        names = dict.fromkeys(row.variant for row in of_problem)
+        yield tuple(best_of(row for row in of_problem if row.variant == name) for name in names)
 
 
 def ladder_lines(rows: Sequence[Row]) -> Iterator[str]:
     """A table of the steps, in order."""
     order = steps(choose("gemm", "cuda", ()))
     (best,) = best_rows(rows)
-    by_name = {one.variant: one for one in best}
+    by_name = {row.variant: row for row in best}
     yield "| step | tile | ms | GFLOP/s | % of cuBLAS | gain | registers | occupancy | limited by |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for name in (*order, *LIBRARIES):
         if name not in by_name:
             continue
-        one, before = by_name[name], by_name.get(order.get(name, ""))
-        gain = f"{before.median_us / one.median_us:.2f}×" if before else ""
+        row, before = by_name[name], by_name.get(order.get(name, ""))
+        gain = f"{before.median_us / row.median_us:.2f}×" if before else ""
         cells = (
             name,
-            one.tile,
-            milliseconds(one.median_us),
-            f"{one.gflops:,.0f}",
-            f"{one.percent_of_blas:.1f}",
+            row.tile,
+            milliseconds(row.median_us),
+            f"{row.gflops:,.0f}",
+            f"{row.percent_of_blas:.1f}",
             gain,
-            str(one.registers or ""),
-            f"{100 * one.occupancy:.0f} %" if one.occupancy else "",
-            limited_by(one),
+            str(row.registers or ""),
+            f"{100 * row.occupancy:.0f} %" if row.occupancy else "",
+            limited_by(row),
         )
         yield f"| {' | '.join(cells)} |"
 
 
-def limited_by(one: Row) -> str:
-    """What keeps more blocks from a multiprocessor."""
-    found = resident(one)
-    return ", ".join(found.limited_by) if found else ""
+def limited_by(row: Row) -> str:
+    """The resources that limit the blocks on a multiprocessor."""
+    resident = occupancy_of(row)
+    return ", ".join(resident.limited_by) if resident else ""
 
 
-def resident(one: Row) -> Occupancy | None:
-    """The occupancy of a row's kernel, worked out again from its resources."""
-    if not one.tile or not one.registers or not one.compute_capability:
+def occupancy_of(row: Row) -> Occupancy | None:
+    """The occupancy of a row's kernel, computed again from its resources."""
+    if not row.tile or not row.registers or not row.compute_capability:
         return None
-    (variant,) = choose(one.op, "cuda", (one.variant,))
+    (variant,) = choose(row.op, "cuda", (row.variant,))
     if not isinstance(variant, CudaVariant):
         return None
-    problem = Problem(op=one.op, m=one.m, n=one.n, k=one.k, dtype=one.dtype)
-    launch = variant.launch(Tile.parse(one.tile), problem).main
+    problem = Problem(op=row.op, m=row.m, n=row.n, k=row.k, dtype=row.dtype)
+    launch = variant.launch(Tile.parse(row.tile), problem).main
     resources = Resources(
-        registers=one.registers,
-        local_bytes=one.local_bytes or 0,
+        registers=row.registers,
+        local_bytes=row.local_bytes or 0,
         spill_bytes=0,
-        shared_bytes=(one.shared_bytes or 0) - launch.shared_bytes,
+        shared_bytes=(row.shared_bytes or 0) - launch.shared_bytes,
     )
-    major, minor = map(int, one.compute_capability.split("."))
+    major, minor = map(int, row.compute_capability.split("."))
     return occupancy((major, minor), resources, launch)
 
 
 def top_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """A line a size and cache state: the best of ours against the better of the libraries'."""
+    """A line per size and cache state: our best kernel against the faster of the libraries."""
     yield "| size | cache | cuBLAS, ms | which | ours, ms | which | of cuBLAS |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for best in best_rows(rows):
-        library = best_of(one for one in best if one.variant in LIBRARIES)
-        ours = best_of(one for one in best if one.variant not in LIBRARIES)
+        library = best_of(row for row in best if row.variant in LIBRARIES)
+        ours = best_of(row for row in best if row.variant not in LIBRARIES)
         cells = (
             library.size,
             library.cache,
@@ -120,16 +120,16 @@ def top_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", type=Path, required=True, help="folder of the files")
-    parser.add_argument("--tables-only", action="store_true", help="from the CSVs that are there")
-    asked = parser.parse_args()
-    steps_csv, top_csv = asked.output / "ladder.csv", asked.output / "ladder_top.csv"
-    if not asked.tables_only:
-        asked.output.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--output", type=Path, required=True, help="directory of the files")
+    parser.add_argument("--tables-only", action="store_true", help="from existing CSVs")
+    arguments = parser.parse_args()
+    steps_csv, top_csv = arguments.output / "ladder.csv", arguments.output / "ladder_top.csv"
+    if not arguments.tables_only:
+        arguments.output.mkdir(parents=True, exist_ok=True)
         measure(
             [
                 *("--ladder", "--sizes", EVERY_STEP_AT, "--budget", "25"),
-                # Single-edge tiles of 1 and 2 take up to three seconds, and are no step's best.
+                # Single-edge tiles of 1 and 2 take up to three seconds and are never the best.
                 *("--launch-limit", "0.2"),
                 *("--output", str(steps_csv)),
             ]
@@ -152,7 +152,7 @@ def main() -> None:
         "",
         *top_lines(top),
     ]
-    (asked.output / "ladder.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (arguments.output / "ladder.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 
 

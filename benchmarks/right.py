@@ -1,11 +1,11 @@
-"""Checks every hand-written kernel on the GPU at odd sizes: all variants, tiles and dtypes.
+"""Verifies every hand-written kernel on the GPU at odd sizes: all variants, tiles and dtypes.
 
     python benchmarks/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,float64,int32]
 
-gemm runs every legal tile (edges to 32, as register_tile's larger ones take minutes to compile),
-the others their default ones, at every combination of seven dimensions. Each point is verified as
-in a sweep; the one sample that follows is not looked at. Exits 1 if a point is wrong or fails. Four
-minutes, most of them compiling, unless `benchmarks/explain_agreement.py` ran before.
+gemm runs every legal tile (edges up to 32: larger register tiles take minutes to compile). The
+other operations run their default tiles at every combination of seven dimensions. Each point is
+verified as in a sweep, and its one sample is ignored. Exits 1 if a point is wrong or fails. Takes
+four minutes, mostly for compiling, unless `benchmarks/explain_agreement.py` ran before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections import Counter
 from gpubench.api import Silent
 from gpubench.measure.executor import InProcess, open_backend
 from gpubench.measure.session import run
-from gpubench.model import OPERATIONS, Tile, Timing
+from gpubench.model import OPERATIONS, Tile, Timing, Variant
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
@@ -36,40 +36,42 @@ QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_
 
 
 def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
-    """What is checked of an operation: for gemm a sweep a variant, over all its tiles."""
+    """The sweeps of an operation: for gemm one per variant, over all its tiles."""
     if OPERATIONS[op].has_k:
         return [
             Sweep(
                 op=op,
-                variants=(one.name,),
+                variants=(variant.name,),
                 sizes=GEMM_SIZES,
-                tiles=tuple(filter(_quick_to_compile, one.tiles.legal)) if one.tiles else (),
+                tiles=_quick_to_compile(variant),
                 dtypes=(dtype,),
                 timing=QUICK,
             )
-            for one in choose(op, device, ())
-            if dtype in one.dtypes
+            for variant in choose(op, device, ())
+            if dtype in variant.dtypes
         ]
     sizes = tuple((m, n, 1) for m, n in itertools.product(DIMENSIONS, repeat=2))
     return [Sweep(op=op, sizes=sizes, dtypes=(dtype,), timing=QUICK)]
 
 
-def _quick_to_compile(tile: Tile) -> bool:
-    return len(tile.block) > 1 or tile.edge <= LARGEST_EDGE
+def _quick_to_compile(variant: Variant) -> tuple[Tile, ...]:
+    """The legal tiles that compile in seconds."""
+    legal = variant.tiles.legal if variant.tiles else ()
+    return tuple(tile for tile in legal if len(tile.block) > 1 or tile.edge <= LARGEST_EDGE)
 
 
 def report(rows: list[Row]) -> None:
-    """A line a variant: how its points ended, and the largest error."""
-    for variant in dict.fromkeys(one.variant for one in rows):
-        of_variant = [one for one in rows if one.variant == variant]
-        counts = Counter(one.status for one in of_variant)
-        worst = max((one.max_relative_error or 0.0 for one in of_variant), default=0.0)
-        said = ", ".join(f"{count} {status}" for status, count in counts.items())
-        print(f"  {variant:20} {said}; largest relative error {worst:.2g}", flush=True)
+    """Print a line per variant: how its points ended, and the largest error."""
+    for variant in dict.fromkeys(row.variant for row in rows):
+        of_variant = [row for row in rows if row.variant == variant]
+        counts = Counter(row.status for row in of_variant)
+        worst = max((row.max_relative_error or 0.0 for row in of_variant), default=0.0)
+        outcome = ", ".join(f"{count} {status}" for status, count in counts.items())
+        print(f"  {variant:20} {outcome}; largest relative error {worst:.2g}", flush=True)
 
 
 def main() -> int:
-    """All ops and dtypes, one after the other."""
+    """Verify all operations and dtypes, one after another."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--dtypes", default="float32,float64,int32")
     parser.add_argument("--ops", default=",".join(OPERATIONS))
@@ -78,17 +80,17 @@ def main() -> int:
     executor = InProcess(open_backend(arguments.device))
     failed: list[Row] = []
     for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):
-        began = time.perf_counter()
+        start = time.perf_counter()
         rows = [
             row
             for sweep in sweeps(op, dtype, arguments.device)
             for row in run(sweep, executor, Silent()).rows
         ]
-        print(f"{op} {dtype}, {time.perf_counter() - began:.1f} s")
+        print(f"{op} {dtype}, {time.perf_counter() - start:.1f} s")
         report(rows)
-        failed += [one for one in rows if one.status not in {"ok", "skipped"}]
-    for one in failed:
-        print(f"{one.status}: {one.op} {one.label}: {one.reason}")
+        failed += [row for row in rows if row.status not in {"ok", "skipped"}]
+    for row in failed:
+        print(f"{row.status}: {row.op} {row.label}: {row.reason}")
     print(f"{len(failed)} wrong or failed")
     return 1 if failed else 0
 

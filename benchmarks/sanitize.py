@@ -1,10 +1,10 @@
-"""Every kernel of the ladder under compute-sanitizer, at sizes that nothing divides.
+"""Runs every kernel of the ladder under compute-sanitizer, at sizes that no tile divides.
 
     python benchmarks/sanitize.py > results/h200/sanitizer.txt
 
-needs a GPU and `compute-sanitizer` (CUDA toolkit). A sweep a tool, over every legal block tile, and
-exit code 1 if a tool complains or a point is not right. memcheck watches accesses outside memory,
-racecheck those to shared memory that no barrier orders, synccheck the barriers themselves.
+Needs a GPU and `compute-sanitizer` (CUDA toolkit). Each tool runs one sweep over every legal block
+tile. Exits 1 if a tool reports an error or a point is wrong. memcheck finds accesses outside
+allocations, racecheck races in shared memory, synccheck illegal use of barriers.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from gpubench.row import read
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
 SIZES = "129x261x77,130x260x68"
-"""N odd, and a multiple of 4: both ways of loading B."""
+"""N odd, and a multiple of 4: B is loaded in two ways."""
 
 
 def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
-    """Whether a tool has nothing to say about any tile of the kernels, and all points are right."""
+    """Whether a tool reports no error for any tile of the kernels, and all points are right."""
+    names = ",".join(kernel.name for kernel in kernels)
     tiles = dict.fromkeys(
-        str(tile) for one in kernels for tile in (one.tiles.legal if one.tiles else ())
+        str(tile) for kernel in kernels for tile in (kernel.tiles.legal if kernel.tiles else ())
     )
     done = subprocess.run(
         [
-            # The worker that measures is a process of its own. Errors of API calls are not for the
-            # tool: cuda-bindings asks the driver for every function, also those it lacks.
+            # The worker that measures is a child process. Errors of API calls are not reported:
+            # cuda-bindings asks the driver for every function, including those it lacks.
             *("compute-sanitizer", "--tool", tool, "--target-processes", "all"),
             *("--report-api-errors", "no"),
             *("--error-exitcode", "3", sys.executable, "-m", "gpubench", "sweep"),
-            *("--variants", ",".join(one.name for one in kernels), "--tiles", ",".join(tiles)),
+            *("--variants", names, "--tiles", ",".join(tiles)),
             *("--sizes", SIZES, "--rounds", "1", "--budget", "1", "--output", str(output)),
         ],
         capture_output=True,
@@ -47,12 +48,12 @@ def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
     for line in done.stdout.splitlines():
         if "SUMMARY" in line:
             print(f"  {line}")
-    rows = [one for one in read(output) if one.status != "skipped"] if output.exists() else []
-    for name in dict.fromkeys(one.variant for one in rows):
-        counts = Counter(one.status for one in rows if one.variant == name)
+    rows = [row for row in read(output) if row.status != "skipped"] if output.exists() else []
+    for name in dict.fromkeys(row.variant for row in rows):
+        counts = Counter(row.status for row in rows if row.variant == name)
         print(f"  {name:<16} {', '.join(f'{count} {status}' for status, count in counts.items())}")
     sys.stdout.flush()
-    right = bool(rows) and all(one.status == "ok" for one in rows)
+    right = bool(rows) and all(row.status == "ok" for row in rows)
     if done.returncode or not right:
         print(done.stdout[-4000:], done.stderr[-4000:])
     return done.returncode == 0 and right
@@ -60,12 +61,12 @@ def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
 
 def main() -> None:
     kernels = [
-        one
-        for one in choose("gemm", "cuda", ())
-        if isinstance(one, CudaVariant) and one.tiles and one.tiles.kind == len("MNK")
+        variant
+        for variant in choose("gemm", "cuda", ())
+        if isinstance(variant, CudaVariant) and variant.tiles and variant.tiles.kind == len("MNK")
     ]
-    with tempfile.TemporaryDirectory() as folder:
-        results = [clean(kernels, tool, Path(folder) / f"{tool}.csv") for tool in TOOLS]
+    with tempfile.TemporaryDirectory() as directory:
+        results = [clean(kernels, tool, Path(directory) / f"{tool}.csv") for tool in TOOLS]
     sys.exit(not all(results))
 
 

@@ -303,6 +303,7 @@ def _whole(text: str) -> int:
 
 def _tile(text: str) -> str:
     """`16`; also `16.0` and `NaN`: with empty fields among them, edges are floats to pandas."""
+    text = _unguarded(text)
     if text.lower() == "nan":
         return ""
     return str(_whole(text)) if re.fullmatch(r"\d+\.\d*(e[+-]\d+)?", text, re.ASCII) else text

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 import pandas as pd
 import pytest
 from fakes import failed, measured, point, variant
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpubench import row as table
@@ -85,6 +85,7 @@ def edit(path: Path, line: int, name: str, text: str) -> None:
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(rows, max_size=3))
+@example([replace(measured(), tile="=1")])
 def test_rows_read_back_exactly_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, written: list[Row]
 ) -> None:
@@ -298,7 +299,8 @@ def test_the_frame_is_what_pandas_reads_from_the_file(csv_file: Path) -> None:
     assert list(frame.columns) == list(NAMES)
     assert frame["median_us"].tolist()[0] == 12.5
     assert frame["median_us"].isna().tolist() == [False, True]
-    assert pd.read_csv(csv_file)["gflops"][0] == frame["gflops"][0]
+    # pandas before 3 may read the last bit of a float differently.
+    assert pd.read_csv(csv_file)["gflops"][0] == pytest.approx(frame["gflops"][0], rel=1e-15)
     assert pd.read_csv(csv_file)["variant"].tolist() == frame["variant"].tolist()
 
 

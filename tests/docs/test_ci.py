@@ -1,22 +1,24 @@
-"""The workflows of docs/ci.md are YAML, and what they run is what gpubench has."""
+"""The workflows of docs/ci.md are valid and run commands that gpubench has; so does our own."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 import yaml
+from newcomer import PAGES, REPOSITORY
 
 from gpubench.cli import app
 from gpubench.options import read_sweep
 
-PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
 BLOCKS = re.findall(
-    r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    r"^```yaml\n(.*?)^```",
+    (PAGES / "ci.md").read_text(encoding="utf-8"),
+    re.MULTILINE | re.DOTALL,
 )
 WORKFLOWS: list[Any] = [yaml.safe_load(block) for block in BLOCKS]
 COMMANDS = typer.main.get_command(app).commands
@@ -26,18 +28,24 @@ def steps(workflow: Any) -> list[Any]:
     return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
 
+def check_form(workflow: Any) -> None:
+    assert workflow[True]  # `on`, as YAML 1.1 reads it
+    assert all("runs-on" in job for job in workflow["jobs"].values())
+    assert all(("run" in step) != ("uses" in step) for step in steps(workflow))
+
+
 def gpubench_commands() -> list[list[str]]:
-    """Words after `gpubench`, of every line of every `run`."""
-    found = []
+    """The words after `gpubench` in every line of every `run`."""
+    commands = []
     for workflow in WORKFLOWS:
         for step in steps(workflow):
             for line in step.get("run", "").splitlines():
                 words = shlex.split(line)
-                at = [n for n, word in enumerate(words) if Path(word).name == "gpubench"]
-                if at:
+                starts = [n for n, word in enumerate(words) if Path(word).name == "gpubench"]
+                if starts:
                     end = words.index("||") if "||" in words else len(words)
-                    found.append(words[at[0] + 1 : end])
-    return found
+                    commands.append(words[starts[0] + 1 : end])
+    return commands
 
 
 def test_there_is_a_workflow_for_a_gpu_one_for_its_baseline_and_one_for_a_cpu() -> None:
@@ -47,31 +55,35 @@ def test_there_is_a_workflow_for_a_gpu_one_for_its_baseline_and_one_for_a_cpu() 
         "cpu benchmark",
     ]
     for workflow in WORKFLOWS:
-        assert workflow[True]  # `on`, as YAML 1.1 reads it
-        assert all("runs-on" in job for job in workflow["jobs"].values())
-        assert all(("run" in step) != ("uses" in step) for step in steps(workflow))
+        check_form(workflow)
 
 
-def test_both_gates_measure_compare_keep_and_comment() -> None:
+def test_workflows_of_pull_requests_measure_compare_keep_and_comment() -> None:
     for workflow in (WORKFLOWS[0], WORKFLOWS[2]):
         text = str(workflow)
         for part in ("gpubench", "sweep", "diff", "upload-artifact", "gh pr comment"):
             assert part in text
 
 
-@pytest.mark.parametrize("words", gpubench_commands(), ids=" ".join)
-def test_every_command_is_one_of_ours_and_takes_its_options(words: list[str]) -> None:
-    command = COMMANDS[words[0]]
-    given = command.make_context(words[0], words[1:]).params  # raises for an unknown option
-    if words[0] == "sweep":
-        read_sweep(
-            {name: given[name] for name in ("sizes", "tiles", "device", "rounds", "budget")}, None
-        )
-    else:
-        assert words[0] == "diff"
-        assert given["base"]
-        assert given["new"]
+def test_every_command_exists_and_takes_its_options() -> None:
+    commands = gpubench_commands()
+    assert {words[0] for words in commands} == {"sweep", "diff"}
+    for words in commands:
+        command = COMMANDS[words[0]]
+        given = command.make_context(words[0], words[1:]).params  # raises for an unknown option
+        if words[0] == "sweep":
+            names = ("sizes", "tiles", "device", "rounds", "budget")
+            read_sweep({name: given[name] for name in names}, None)
+        else:
+            assert given["base"], words
+            assert given["new"], words
 
 
-def test_the_workflows_run_gpubench_at_all() -> None:
-    assert {words[0] for words in gpubench_commands()} == {"sweep", "diff"}
+def test_our_own_workflow_runs_what_a_contributor_runs_on_the_pythons_we_name() -> None:
+    workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
+    check_form(workflow)
+    assert ".ci/run" in [step.get("run") for step in steps(workflow)]
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        classifiers = tomllib.load(file)["project"]["classifiers"]
+    pythons = workflow["jobs"]["all"]["strategy"]["matrix"]["python"]
+    assert {f"Programming Language :: Python :: {python}" for python in pythons} <= {*classifiers}

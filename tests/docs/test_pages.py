@@ -1,4 +1,4 @@
-"""The pages together: each can be found, and links lead somewhere."""
+"""Each page can be found, and its links lead to something that exists."""
 
 from __future__ import annotations
 
@@ -8,47 +8,75 @@ from pathlib import Path
 import pytest
 from newcomer import PAGES, REPOSITORY
 
-NAMES = sorted(path.name for path in PAGES.glob("*.md"))
-FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-LISTED = re.compile(r"^ *- (?:\w+: )?(\S+\.md)$", re.MULTILINE)
+NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def text_of(path: Path) -> str:
+def text_of(page: Path) -> str:
     """The page without its fenced blocks."""
     return re.sub(
-        r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+        r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )
 
 
-def anchors(path: Path) -> set[str]:
+def anchors(page: Path) -> set[str]:
     """The headings as links name them."""
-    headings = re.findall(r"^#+ (.*)$", text_of(path), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", one.lower()).strip().replace(" ", "-") for one in headings}
+    headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+def check_links(page: Path) -> None:
+    for link in LINK.findall(text_of(page)):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
 
 
 def test_the_site_lists_every_page_and_no_other() -> None:
-    listed = re.findall(
-        r"^ *- (?:\w+: )?(\S+\.md)$", (REPOSITORY / "mkdocs.yml").read_text(), re.MULTILINE
-    )
+    navigation = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    listed = re.findall(r"^ *- (\S+\.md)$", navigation, re.MULTILINE)
     assert sorted(listed) == NAMES
     assert listed[0] == "index.md"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_links_between_pages_lead_somewhere(name: str) -> None:
-    for link in LINK.findall(text_of(PAGES / name)):
-        if "://" in link:
-            continue
-        path, _, anchor = link.partition("#")
-        target = PAGES / (path or name)
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
+    check_links(PAGES / name)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "results/README.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "results/README.md"]
+)
 def test_links_from_the_repository_lead_somewhere(name: str) -> None:
     page = REPOSITORY / name
-    links = [link for link in LINK.findall(text_of(page)) if "://" not in link]
-    assert links
-    assert [link for link in links if not (page.parent / link.partition("#")[0]).exists()] == []
+    assert LINK.findall(text_of(page))
+    check_links(page)
+
+
+def test_the_index_of_decisions_lists_every_record() -> None:
+    index = (PAGES / "decisions" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[\d{4}\]\((\S+)\)", index, re.MULTILINE)
+    assert listed == sorted(path.name for path in (PAGES / "decisions").glob("0*.md"))
+    for number, name in enumerate(listed, 1):
+        title = (PAGES / "decisions" / name).read_text(encoding="utf-8").partition("\n")[0]
+        assert name.startswith(f"{number:04}-")
+        assert title.startswith(f"# {number:04}: ")
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    text = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:gpubench|tests|configs|docs)/[\w./]*)`", text)
+    assert len(named) > 15
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+def test_the_way_of_a_point_has_at_most_ten_modules_and_none_twice() -> None:
+    text = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    modules = re.findall(r"^\d+\. `(gpubench/\S+\.py)`", text, re.MULTILINE)
+    assert 5 < len(modules) <= 10
+    assert len(set(modules)) == len(modules)

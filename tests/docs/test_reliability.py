@@ -1,4 +1,4 @@
-"""The page on what may go wrong names tests and scripts that exist."""
+"""docs/reliability.md names tests and scripts that exist."""
 
 from __future__ import annotations
 

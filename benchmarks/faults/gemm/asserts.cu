@@ -1,4 +1,4 @@
-// asserts: the naive product, which asserts what does not hold at EDGE 16: a device-side assertion.
+// asserts: the naive product, which asserts a false condition at EDGE 16: a device-side assertion.
 
 template <typename Scalar, int EDGE>
 __global__ void __launch_bounds__(EDGE * EDGE)

@@ -1,4 +1,4 @@
-"""The naive product, which asserts what does not hold at EDGE 16: a device-side assertion."""
+"""The naive product, which asserts a false condition at EDGE 16: a device-side assertion."""
 
 from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
@@ -10,7 +10,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 
 VARIANT = CudaVariant(
-    idea="asserts what does not hold at EDGE 16: a device-side assertion",
+    idea="asserts a false condition at EDGE 16: a device-side assertion",
     tiles=edges(1, 32, because="EDGE×EDGE threads, and a block holds at most 1024"),
     launch=launch,
     reuse=lambda _tile: (1, 1),

@@ -1,4 +1,4 @@
-// hangs: the naive product, which spins for a minute at EDGE 16, and not for ever: the GPU may be shared.
+// hangs: the naive product, which spins for a minute at EDGE 16 (not for ever, as the GPU may be shared).
 
 template <typename Scalar, int EDGE>
 __global__ void __launch_bounds__(EDGE * EDGE)

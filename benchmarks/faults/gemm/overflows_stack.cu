@@ -1,4 +1,4 @@
-// overflows_stack: the naive product, which recurses without an end at EDGE 16: a stack overflow.
+// overflows_stack: the naive product, which recurses without end at EDGE 16: a stack overflow.
 
 template <typename Scalar>
 __device__ __noinline__ Scalar descend(const Scalar* A, int depth) {

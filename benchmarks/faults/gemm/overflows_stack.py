@@ -1,4 +1,4 @@
-"""The naive product, which recurses without an end at EDGE 16: a stack overflow."""
+"""The naive product, which recurses without end at EDGE 16: a stack overflow."""
 
 from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
@@ -10,7 +10,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 
 VARIANT = CudaVariant(
-    idea="recurses without an end at EDGE 16: a stack overflow",
+    idea="recurses without end at EDGE 16: a stack overflow",
     tiles=edges(1, 32, because="EDGE×EDGE threads, and a block holds at most 1024"),
     launch=launch,
     reuse=lambda _tile: (1, 1),

@@ -1,4 +1,4 @@
-// wrong: the naive product, which forgets the last product of each sum at EDGE 16.
+// wrong: the naive product, which leaves out the last product of each sum at EDGE 16.
 
 template <typename Scalar, int EDGE>
 __global__ void __launch_bounds__(EDGE * EDGE)

@@ -1,4 +1,4 @@
-"""The naive product, which forgets the last product of each sum at EDGE 16."""
+"""The naive product, which leaves out the last product of each sum at EDGE 16."""
 
 from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
 
@@ -10,7 +10,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 
 VARIANT = CudaVariant(
-    idea="forgets the last product of each sum at EDGE 16",
+    idea="leaves out the last product of each sum at EDGE 16",
     tiles=edges(1, 32, because="EDGE×EDGE threads, and a block holds at most 1024"),
     launch=launch,
     reuse=lambda _tile: (1, 1),
