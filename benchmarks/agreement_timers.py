@@ -1,7 +1,7 @@
 """The timers that agreement.py compares, as workers: one process runs one timer.
 
 `agreement_timers.py NAME REQUEST ANSWERS` runs the timer NAME over the cases in REQUEST (JSON) and
-writes each reading into ANSWERS as a line of JSON, as soon as it has it. agreement_readings.py
+writes each reading into ANSWERS as a line of JSON, at once. agreement_readings.py
 starts it.
 """
 
@@ -24,17 +24,17 @@ WARM_UP_CALLS = 10
 PAIRED_LAUNCHES, PAIRED_SAMPLES = 16, 11
 """Launches in a sample, the same for every kernel, and samples at a point, for the launch gap."""
 
-OWN_KERNELS = ("gate", "stamp")
-"""What gpubench's timer launches itself."""
+OWN_KERNELS = ("blocking_kernel", "timestamp_kernel")
+"""Kernels of gpubench's timer, which are not measured."""
 
 PAIR_CALLS, PAIR_S = 200, 0.5
-"""Most launches, and most seconds, of a plain event pair at one point."""
+"""Maximum launches and seconds of a plain event pair at one point."""
 
 SEED = 2006
 """gpubench's default: operands are the same for every timer."""
 
 MARKER = "gpubench_marker"
-"""Kernel that stands before and after the calls of a point in Nsight Compute's list."""
+"""Kernel launched before and after the calls of a point, to find them in Nsight Compute's list."""
 
 Call = Callable[[], None]
 
@@ -85,7 +85,7 @@ class Bench:
 
     @property
     def timer(self) -> Any:
-        """The gated timer."""
+        """The blocked batch."""
         return self._backend.timer
 
     def call(self, case: Case) -> Call:
@@ -146,12 +146,12 @@ def gpubench_times(cases: Sequence[Case], timer: str, rounds: int) -> Iterator[R
 
     cache_flag, caches = ("both", ("hot", "cold")) if timer == "events" else ("hot", ("hot",))
     for variant, tile in dict.fromkeys((case.variant, case.tile) for case in cases):
-        some = [case for case in cases if (case.variant, case.tile) == (variant, tile)]
+        of_tile = [case for case in cases if (case.variant, case.tile) == (variant, tile)]
         found: dict[tuple[str, int, str], dict[Any, Any]] = {}
         failed = "gpubench gave no such row"
         try:
             frame = gpubench.sweep(
-                sizes=[case.size for case in some],
+                sizes=[case.size for case in of_tile],
                 tiles=tile or None,
                 variants=variant,
                 device="cuda",
@@ -164,7 +164,7 @@ def gpubench_times(cases: Sequence[Case], timer: str, rounds: int) -> Iterator[R
                 found[str(row["tile"]), int(row["m"]), str(row["cache"])] = row
         except Exception as error:  # costs this variant's readings
             failed = describe(error)
-        for case in some:
+        for case in of_tile:
             for cache in caches:
                 row = found.get((tile, case.size, cache), {"reason": failed})
                 yield swept(f"{timer}_{cache}", case, row)
@@ -191,7 +191,7 @@ class Records:
         cupti.activity_enable(self._kind)
 
     def clear(self) -> None:
-        """Forget what has run."""
+        """Drop the records so far."""
         self._cupti.activity_flush_all(1)
         self._spans.clear()
 
@@ -211,7 +211,11 @@ class Records:
         ]
 
     def _completed(self, records: Sequence[Any]) -> None:
-        self._spans += [(one.start, one.end, one.name) for one in records if one.kind == self._kind]
+        self._spans += [
+            (record.start, record.end, record.name)
+            for record in records
+            if record.kind == self._kind
+        ]
 
 
 def raw_cupti(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -274,15 +278,15 @@ def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
 
 
 def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
-    """A pair of events round one launch, as most scripts have it."""
+    """A pair of events around one launch, as in most scripts."""
 
     def measure(_bench: Bench, call: Call) -> Time:
         import cupy
 
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
         times: list[float] = []
-        began = time.perf_counter()
-        while len(times) < PAIR_CALLS and time.perf_counter() - began < PAIR_S:
+        end_s = time.perf_counter() + PAIR_S
+        while len(times) < PAIR_CALLS and time.perf_counter() < end_s:
             start.record()
             call()
             stop.record()
@@ -332,10 +336,10 @@ WORKERS: dict[str, Callable[[Sequence[Case], int], Iterator[Reading]]] = {
 
 def work(name: str, request: Path, answers: Path) -> None:
     """The worker's whole life."""
-    asked = json.loads(request.read_text(encoding="utf-8"))
-    cases = [Case(**case) for case in asked["cases"]]
+    settings = json.loads(request.read_text(encoding="utf-8"))
+    cases = [Case(**case) for case in settings["cases"]]
     with answers.open("w", encoding="utf-8") as file:
-        for reading in WORKERS[name](cases, asked["rounds"]):
+        for reading in WORKERS[name](cases, settings["rounds"]):
             print(json.dumps(asdict(reading)), file=file, flush=True)
 
 
