@@ -14,7 +14,7 @@ from cupy.cuda import runtime
 
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
-from gpubench.backends.cuda.instances import Instances, Routine
+from gpubench.backends.cuda.launching import Instances, Routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.timer import BlockedBatchTimer
