@@ -221,9 +221,9 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     really = module._compile
 
-    def counted(text: str, path: Path, expression: str, architecture: str) -> Compiled:
+    def counted(text: str, path: Path, expression: str, architecture: str, *more: Any) -> Compiled:
         done.append(f"{expression} {architecture}")
-        return really(text, path, expression, architecture)
+        return really(text, path, expression, architecture, *more)
 
     monkeypatch.setattr(module, "_compile", counted)
     return done
