@@ -112,10 +112,17 @@ def packed(arguments: tuple[object, ...]) -> ctypes.Array[ctypes.c_void_p]:
 def by_launch_kernel(function: int, arguments: tuple[object, ...]) -> Enqueue:
     pointers = packed(arguments)
     stream = driver.CUstream(cupy.cuda.get_current_stream().ptr)
-    fixed = (driver.CUfunction(function), *PLAIN.dimensions, 0, stream)
+    fixed = (
+        driver.CUfunction(function),
+        *PLAIN.dimensions,
+        0,
+        stream,
+        ctypes.addressof(pointers),
+        0,
+    )
 
     def enqueue(_alive: object = (arguments, pointers)) -> None:
-        (status,) = driver.cuLaunchKernel(*fixed, ctypes.addressof(pointers), 0)
+        (status,) = driver.cuLaunchKernel(*fixed)
         if status:
             raise RuntimeError(status.name)
 
@@ -125,10 +132,10 @@ def by_launch_kernel(function: int, arguments: tuple[object, ...]) -> Enqueue:
 def by_launch_kernel_ex(function: int, arguments: tuple[object, ...]) -> Enqueue:
     pointers = packed(arguments)
     config = launch_config(PLAIN, cupy.cuda.get_current_stream().ptr)
-    handle = driver.CUfunction(function)
+    fixed = (config, driver.CUfunction(function), ctypes.addressof(pointers), 0)
 
     def enqueue(_alive: object = (arguments, pointers)) -> None:
-        (status,) = driver.cuLaunchKernelEx(config, handle, ctypes.addressof(pointers), 0)
+        (status,) = driver.cuLaunchKernelEx(*fixed)
         if status:
             raise RuntimeError(status.name)
 
