@@ -6,15 +6,15 @@ Needs NVRTC (through cuda-bindings), and no GPU.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import platformdirs
 
 from gpubench.backends.sources import whole_source
@@ -161,31 +161,20 @@ def _cache_directory() -> Path:
 
 
 def _read_cached(path: Path) -> Compiled | None:
-    """What an earlier process compiled: a line of JSON, then the cubin. None if unreadable."""
+    """What an earlier process compiled; None if there is none, or the file is damaged."""
     try:
-        head, _, cubin = path.read_bytes().partition(b"\n")
-        facts = json.loads(head)
-        if hashlib.sha256(cubin).hexdigest() != facts["sha256"]:
-            return None
-        return Compiled(
-            cubin=cubin, symbol=facts["symbol"], resources=Resources(**facts["resources"])
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
+    except (OSError, msgspec.MsgspecError):
         return None
 
 
 def _write_cached(path: Path, compiled: Compiled) -> None:
     """Keep a cubin. A cache that cannot be written costs time, not the sweep."""
-    facts = {
-        "symbol": compiled.symbol,
-        "resources": asdict(compiled.resources),
-        "sha256": hashlib.sha256(compiled.cubin).hexdigest(),
-    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(json.dumps(facts).encode() + b"\n" + compiled.cubin)
+            file.write(msgspec.msgpack.encode(compiled))
         Path(temporary).replace(path)
     except OSError:
         return

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ class Instances:
             threads_per_multiprocessor=device.facts["threads_per_multiprocessor"],
         )
         self._compiled: dict[Key, Compiled | str] = {}
-        self._functions: OrderedDict[Key, Any] = OrderedDict()
+        self._function = lru_cache(MAX_LOADED)(load_function)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile in as many threads as there are CPUs: NVRTC releases Python's lock."""
@@ -132,12 +131,7 @@ class Instances:
         compiled = self._build(key)
         if isinstance(compiled, str):
             raise CompileError(compiled)
-        if key not in self._functions:
-            self._functions[key] = load_function(compiled)
-            if len(self._functions) > MAX_LOADED:
-                self._functions.popitem(last=False)
-        self._functions.move_to_end(key)
-        return compiled, self._functions[key]
+        return compiled, self._function(compiled)
 
 
 def load_function(compiled: Compiled) -> Any:
