@@ -66,8 +66,8 @@ def read(timer: str, cases: Sequence[Case], settings: Settings) -> list[Reading]
         if timer in NCU_CACHE_CONTROL:
             readings, failed = read_ncu(timer, cases, settings)
         else:
-            with tempfile.TemporaryDirectory() as folder:
-                readings, failed = run_worker(timer, cases, settings, Path(folder))
+            with tempfile.TemporaryDirectory() as directory:
+                readings, failed = run_worker(timer, cases, settings, Path(directory))
     except (OSError, ValueError, KeyError) as error:
         readings, failed = [], describe(error)
     given = {(reading.column, reading.case): reading for reading in readings}
@@ -83,11 +83,11 @@ def run_worker(
     name: str,
     cases: Sequence[Case],
     settings: Settings,
-    folder: Path,
+    directory: Path,
     wrapper: Sequence[str] = (),
 ) -> tuple[list[Reading], str]:
     """A worker's readings, and why it failed; empty if it did not."""
-    request, answers = folder / "request.json", folder / "answers.jsonl"
+    request, answers = directory / "request.json", directory / "answers.jsonl"
     wanted = {"cases": [asdict(case) for case in cases], "rounds": settings.rounds}
     request.write_text(json.dumps(wanted), encoding="utf-8")
     command = [
@@ -134,15 +134,15 @@ def run_command(command: Sequence[str], timeout_s: float) -> str:
 
 def read_ncu(timer: str, cases: Sequence[Case], settings: Settings) -> tuple[list[Reading], str]:
     """Nsight Compute's durations of the kernels that a launching worker runs."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "ncu.csv"
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "ncu.csv"
         wrapper = (
             *(find_ncu(settings.ncu), "--log-file", str(log)),
             *("--metrics", NCU_METRIC, "--csv", "--page", "raw", "--print-units", "base"),
             *("--clock-control", "none", "--cache-control", NCU_CACHE_CONTROL[timer]),
             *("--profile-from-start", "off", "--target-processes", "all"),
         )
-        launched, failed = run_worker("launch", cases, settings, Path(folder), wrapper)
+        launched, failed = run_worker("launch", cases, settings, Path(directory), wrapper)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     (column,) = COLUMNS[timer]
     try:

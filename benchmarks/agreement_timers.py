@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What one timer says about one case. Without `us`, `reason` says why."""
+    """The time of one case by one timer. Without `us`, `reason` says why."""
 
     column: str
     case: Case
@@ -128,7 +128,7 @@ def synchronize() -> None:
     cupy.cuda.get_current_stream().synchronize()
 
 
-def each(column: str, cases: Sequence[Case], measure: Measure) -> Iterator[Reading]:
+def measure_each(column: str, cases: Sequence[Case], measure: Measure) -> Iterator[Reading]:
     """Measure every case, by size; what fails becomes a reading's reason."""
     bench = Bench()
     for case in sorted(cases, key=lambda case: case.size):
@@ -228,13 +228,13 @@ def raw_cupti(cases: Sequence[Case]) -> Iterator[Reading]:
             call()
         return per_call(records.durations_ns(), RAW_CALLS)
 
-    yield from each("raw_cupti_hot", cases, measure)
+    yield from measure_each("raw_cupti_hot", cases, measure)
 
 
 def paired_gap(cases: Sequence[Case]) -> Iterator[Reading]:
     """The launch gap from both timers on the *same* launches, so that no drift comes between.
 
-    Long kernels vary by more from one run to the next than a launch gap is long.
+    Long kernels vary between runs by more than a launch gap.
     """
     records = Records()
 
@@ -250,7 +250,7 @@ def paired_gap(cases: Sequence[Case]) -> Iterator[Reading]:
                 kernels = len(durations) // PAIRED_LAUNCHES
         return Time(median(gaps), kernels)
 
-    yield from each("paired_gap", cases, measure)
+    yield from measure_each("paired_gap", cases, measure)
 
 
 def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -261,7 +261,7 @@ def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
         result = benchmark(call, name="call", n_repeat=PAIR_CALLS, max_duration=PAIR_S)
         return Time(median(map(float, result.gpu_times.ravel())) * 1e6)
 
-    yield from each("cupyx", cases, measure)
+    yield from measure_each("cupyx", cases, measure)
 
 
 def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -274,7 +274,7 @@ def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
         milliseconds = answer[0] if isinstance(answer, list | tuple) else answer
         return Time(float(milliseconds) * 1e3)
 
-    yield from each("do_bench", cases, measure)
+    yield from measure_each("do_bench", cases, measure)
 
 
 def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -294,7 +294,7 @@ def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
             times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3)
         return Time(median(times))
 
-    yield from each("event_pair", cases, measure)
+    yield from measure_each("event_pair", cases, measure)
 
 
 def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -319,7 +319,7 @@ def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
             cupy.cuda.runtime.profilerStop()
         return Time(None)
 
-    yield from each("launched", cases, measure)
+    yield from measure_each("launched", cases, measure)
 
 
 WORKERS: dict[str, Callable[[Sequence[Case], int], Iterator[Reading]]] = {

@@ -203,12 +203,13 @@ class CpuBackend:
 def describe_cpu() -> Device:
     """This machine's CPU, from /proc and /sys where they exist."""
     caches = _caches()
+    blas = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
     return Device(
         backend="cpu",
         name=_model_name(),
         multiprocessors=cpu_threads(),
         l2_bytes=max((size for _, size in caches), default=UNKNOWN_CACHE_BYTES),
-        versions={"blas": _blas_name()},
+        versions={"blas": f"{blas[0]['internal_api']} {blas[0]['version']}" if blas else ""},
         facts={
             "cores": cpu_threads(),
             "caches": dict(caches),
@@ -216,8 +217,7 @@ def describe_cpu() -> Device:
             "system": f"{platform.system()} {platform.release()}",
             "blas": [
                 {key: info.get(key) for key in ("internal_api", "version", "num_threads")}
-                for info in threadpoolctl.threadpool_info()
-                if info["user_api"] == "blas"
+                for info in blas
             ],
         },
     )
@@ -304,13 +304,6 @@ def _caches() -> list[tuple[str, int]]:
             name = f"L{_text(directory / 'level').strip()}{'d' if kind == 'Data' else ''}"
             caches.append((name, int(size[1]) * {"K": 2**10, "M": 2**20}[size[2]]))
     return caches
-
-
-def _blas_name() -> str:
-    for info in threadpoolctl.threadpool_info():
-        if info["user_api"] == "blas":
-            return f"{info['internal_api']} {info['version']}"
-    return ""
 
 
 def _text(path: str | Path) -> str:

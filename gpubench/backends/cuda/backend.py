@@ -81,7 +81,7 @@ class CudaBackend:
         else:
             if others := self._nvml.others():
                 self.notices = (
-                    f"other processes use this GPU, which may lengthen the times: {others}",
+                    f"other processes use this GPU, which makes times longer: {others}",
                 )
 
     def warm_up(self) -> None:
@@ -128,7 +128,7 @@ class CudaBackend:
         return problem.bytes * policy.count + policy.flush * self._flush_bytes
 
     def bytes_free(self) -> int:
-        """Free on the device, or held by CuPy's pool for us."""
+        """Free on the device or in CuPy's pool."""
         return int(runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
 
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CudaOperands:

@@ -19,16 +19,16 @@ def gemm(dtype: str) -> Callable[..., None]:
     cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
     """
     routine = {"float32": cublas.sgemm, "float64": cublas.dgemm}[dtype]
-    one, zero = np.ones(1, dtype), np.zeros(1, dtype)
-    one_at, zero_at = one.ctypes.data, zero.ctypes.data
+    alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
+    alpha_at, beta_at = alpha.ctypes.data, beta.ctypes.data
 
-    def multiply(a: Any, b: Any, c: Any, _keep: Any = (one, zero)) -> None:
+    def multiply(a: Any, b: Any, c: Any, _keep: Any = (alpha, beta)) -> None:
         m, k = a.shape
         n = b.shape[1]
         routine(
             *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, m, k),
-            *(one_at, b.data.ptr, n, a.data.ptr, k),
-            *(zero_at, c.data.ptr, n),
+            *(alpha_at, b.data.ptr, n, a.data.ptr, k),
+            *(beta_at, c.data.ptr, n),
         )
 
     return multiply
@@ -67,15 +67,15 @@ def cupy_matmul(a: Any, b: Any, c: Any) -> None:
 def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
     """A row-major matrix is its transpose to cuBLAS: `operation` applies to N×M, column-major."""
     routine = {"float32": cublas.sgemv, "float64": cublas.dgemv}[dtype]
-    one, zero = np.ones(1, dtype), np.zeros(1, dtype)
-    one_at, zero_at = one.ctypes.data, zero.ctypes.data
+    alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
+    alpha_at, beta_at = alpha.ctypes.data, beta.ctypes.data
 
-    def multiply(a: Any, x: Any, y: Any, _keep: Any = (one, zero)) -> None:
+    def multiply(a: Any, x: Any, y: Any, _keep: Any = (alpha, beta)) -> None:
         m, n = a.shape
         routine(
             *(_handle(), operation, n, m),
-            *(one_at, a.data.ptr, n, x.data.ptr, 1),
-            *(zero_at, y.data.ptr, 1),
+            *(alpha_at, a.data.ptr, n, x.data.ptr, 1),
+            *(beta_at, y.data.ptr, 1),
         )
 
     return multiply

@@ -63,8 +63,8 @@ class _Product:
     layouts: tuple[ctypes.c_void_p, ...]
     """Of the library's A, B and C."""
 
-    one: Any
-    zero: Any
+    alpha: Any
+    beta: Any
     workspace: Any
 
 
@@ -98,8 +98,8 @@ def _product(dtype: str, shape: tuple[int, int, int], workspace: Any) -> _Produc
             )
             for rows, columns in ((n, k), (k, m), (n, m))
         ),
-        one=scalar(1),
-        zero=scalar(0),
+        alpha=scalar(1),
+        beta=scalar(0),
         workspace=workspace,
     )
 
@@ -126,7 +126,7 @@ def _fastest(product: _Product, arrays: Arrays) -> _Heuristic:
 
 
 def _time_ms(product: _Product, proposal: _Heuristic, arrays: Arrays) -> float:
-    """The shortest of some launches, in milliseconds."""
+    """The time of the shortest of `TRIALS` launches, in milliseconds."""
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
     _multiply(product, proposal, arrays)
     times = []
@@ -145,8 +145,8 @@ def _multiply(product: _Product, chosen: _Heuristic, arrays: Arrays) -> None:
     _call(
         "cublasLtMatmul",
         *(_handle(), product.descriptor),
-        *(ctypes.byref(product.one), b, left, a, right),
-        *(ctypes.byref(product.zero), c, result, c, result),
+        *(ctypes.byref(product.alpha), b, left, a, right),
+        *(ctypes.byref(product.beta), c, result, c, result),
         *(chosen.algorithm, ctypes.c_void_p(product.workspace.data.ptr)),
         ctypes.c_size_t(WORKSPACE_BYTES),
         ctypes.c_void_p(cupy.cuda.get_current_stream().ptr),
@@ -167,7 +167,7 @@ def _preference() -> ctypes.c_void_p:
 
 
 def _handle() -> ctypes.c_void_p:
-    """A cuBLAS handle is one of cuBLASLt too (cuBLAS documentation, cublasLtHandle_t)."""
+    """A cuBLAS handle is valid for cuBLASLt too (cuBLAS documentation, cublasLtHandle_t)."""
     return ctypes.c_void_p(device.get_cublas_handle())
 
 

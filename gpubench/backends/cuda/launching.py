@@ -107,7 +107,7 @@ class Instances:
                         for wanted in launch.tensor_maps
                     ),
                 )
-                bound.append(bind_launch(function, launch, arguments, held=arrays))
+                bound.append(bind_launch(function, launch, arguments, keep_alive=arrays))
             return bound[0] if len(bound) == 1 else partial(_run_all, bound)
 
         compiled, _ = loaded[launches.index(main.main)]
@@ -159,20 +159,20 @@ def allow_shared_memory(function: Any, launch: Launch) -> None:
 
 
 def bind_launch(
-    function: Any, launch: Launch, arguments: Sequence[Any], held: object = None
+    function: Any, launch: Launch, arguments: Sequence[Any], keep_alive: object = None
 ) -> Callable[[], None]:
     """A launch in the current stream, prepared so that enqueuing it is quick.
 
-    `arguments` are the kernel's, as ctypes objects. `held` lives as long as the launch, which knows
-    only addresses: memory that nothing holds is handed out again.
+    `arguments` are the kernel's, as ctypes objects. The launch knows only
+    addresses, so it keeps `keep_alive` from being freed.
 
     CuPy's function enqueues what needs no attributes, cuLaunchKernelEx the rest:
-    benchmarks/enqueue_cost.py measures what each of them costs.
+    benchmarks/enqueue_cost.py measures what both cost.
     """
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     stream = cupy.cuda.get_current_stream().ptr
     address = ctypes.addressof(pointers)
-    alive = (function, arguments, pointers, held)
+    alive = (function, arguments, pointers, keep_alive)
     if launch.has_attributes:
         with_config = (launch_config(launch, stream), driver.CUfunction(function.ptr), address, 0)
         enqueue_ex = driver.cuLaunchKernelEx

@@ -29,7 +29,7 @@ WARM_STEPS = 20_000
 """Loop iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU."""
 
 SETTLED, SETTLED_BURSTS = 0.01, 3
-"""The clock has settled when the rates of so many bursts in a row differ by less."""
+"""The clock has settled when the rates of 3 bursts in a row differ by less than 1 %."""
 
 MAX_BURSTS = 100
 
@@ -77,7 +77,7 @@ class CudaStream:
         self.block(0.0)
 
     def block(self, microseconds: float) -> None:
-        """Keep the stream busy for at least so long."""
+        """Keep the stream busy for at least this long."""
         self._cycles.value = int(microseconds * self._clock_mhz)
         self._launch_blocking_kernel()  # the driver copies the arguments when it enqueues
 

@@ -87,7 +87,7 @@ ATTRIBUTES = {"ClockRate": 1_980_000, "MemoryClockRate": 3_201_000, "GlobalMemor
 
 
 def h200s(count: int = 2) -> SimpleNamespace:
-    """The runtime of a machine with so many H200."""
+    """The runtime of a machine with `count` H200."""
     runtime = counting(count)
     runtime.getDeviceProperties = lambda _index: H200
     runtime.deviceGetAttribute = lambda name, _index: ATTRIBUTES[name]
