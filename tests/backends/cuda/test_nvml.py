@@ -55,7 +55,7 @@ def computing(*pids: int) -> SimpleNamespace:
     return nvml
 
 
-def test_other_processes_on_the_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for pids, named in (
         ((), ""),
         ((os.getpid(),), ""),
