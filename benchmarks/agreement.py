@@ -1,19 +1,18 @@
-"""Compare gpubench's times with the hardware profilers' and with what other timers say.
+"""Compare gpubench's times with the hardware profilers' and with those of other timers.
 
 Every kernel is timed at every size by gpubench (`events`: time per launch in a stream; `cupti`:
 execution), by the profilers (Nsight Compute's `gpu__time_duration.sum`; CUPTI's activity records
-taken without gpubench) and by what people use from Python (`cupyx.profiler.benchmark`,
-`triton.testing.do_bench`, a plain pair of events), each in its own process, in turn, three times
-over. The times stand side by side, then gpubench's
-ratio to each profiler and the launch gap, then a verdict on every bound that
-gpubench promises to keep.
+taken without gpubench) and by common timers for Python (`cupyx.profiler.benchmark`,
+`triton.testing.do_bench`, a plain pair of events), each in its own process, alternating, three
+times. The report shows the times side by side, then gpubench's ratio to each profiler and the
+launch gap, then a verdict on every bound that gpubench promises to keep.
 
-results/h200/agreement.md and .csv come from this, in the repository's root, with gpubench
+results/h200/agreement.md and .csv come from this command in the repository's root, with gpubench
 installed (or PYTHONPATH=.):
 
     python3 benchmarks/agreement.py --output results/h200/agreement
 
-A tool that is missing or fails leaves its column blank, and the reason stands below the tables.
+A tool that is missing or fails leaves its column blank; the reason follows the tables.
 Exit status: 0 all bounds hold, 1 a bound is broken, 2 usage, 3 a bound could not be judged.
 """
 
@@ -51,11 +50,11 @@ def main() -> int:
     facts = environment(settings)
     readings: list[Reading] = []
     for timer in options.timers * options.passes:
-        began = time.perf_counter()
-        fresh = read(timer, cases, settings)
-        tell(timer, fresh, time.perf_counter() - began)
-        readings += fresh
-        if options.output:  # after every timer: a run that is cut short keeps what it has
+        start_s = time.perf_counter()
+        new = read(timer, cases, settings)
+        report_progress(timer, new, time.perf_counter() - start_s)
+        readings += new
+        if options.output:  # after every timer: an interrupted run keeps its results
             lines = arrange(cases, readings)
             save(options.output, page(lines, readings, verdicts(lines), facts), lines)
     lines = arrange(cases, readings)
@@ -75,7 +74,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--output",
         type=Path,
         metavar="PREFIX",
-        help="write PREFIX.md and PREFIX.csv, anew after every timer (default: print only)",
+        help="write PREFIX.md and PREFIX.csv after every timer (default: print only)",
     )
     add(
         "--variants",
@@ -104,14 +103,14 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         type=positive,
         default=3,
         metavar="P",
-        help="run every timer so many times, in turn, and take medians (default: 3)",
+        help="number of runs of every timer, alternating; medians are reported (default: 3)",
     )
     add(
         "--timeout",
         type=positive,
         default=240,
         metavar="SECONDS",
-        help="end a timer that takes longer; what it had read stays (default: %(default)s)",
+        help="stop a timer that takes longer; its readings so far are kept (default: %(default)s)",
     )
     add(
         "--ncu",
@@ -126,8 +125,8 @@ def variant_list(text: str) -> list[tuple[str, str]]:
     """`cublas,naive:32` as (variant, tile) pairs; the tile is empty where none is given."""
     pairs = []
     for item in text.split(","):
-        name, mark, tile = (part.strip() for part in item.partition(":"))
-        if not name or bool(mark) != bool(tile):
+        name, colon, tile = (part.strip() for part in item.partition(":"))
+        if not name or bool(colon) != bool(tile):
             raise argparse.ArgumentTypeError(f"'{item}' is neither NAME nor NAME:TILE")
         pairs.append((name, tile))
     return list(dict.fromkeys(pairs))
@@ -147,12 +146,12 @@ def timer_list(text: str) -> list[str]:
 
 def positive(text: str) -> int:
     if not (text.strip().isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
     return int(text)
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """What the times depend on; a fact that cannot be had says why."""
+    """What the times depend on; a fact that is not available says why."""
     facts = {
         "command": shlex.join(("python3", *sys.argv)),
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -164,14 +163,14 @@ def environment(settings: Settings) -> dict[str, str]:
         facts["gpubench"] = gpubench.__version__
         device = cuda_device(0)
         facts |= {"GPU": device.name, **device.versions}
-    except Exception as error:  # the columns will say it again
+    except Exception as error:  # the blank columns give the reason too
         facts["GPU"] = describe(error)
     if "driver" not in facts:
-        facts["driver"] = answer(
+        facts["driver"] = last_line(
             "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
         )
     try:
-        facts["ncu"] = answer(find_ncu(settings.ncu), "--version")
+        facts["ncu"] = last_line(find_ncu(settings.ncu), "--version")
     except OSError as error:
         facts["ncu"] = describe(error)
     for package in PACKAGES:
@@ -182,20 +181,20 @@ def environment(settings: Settings) -> dict[str, str]:
     return facts | {"python": platform.python_version()}
 
 
-def answer(*command: str) -> str:
+def last_line(*command: str) -> str:
     """The last line that a command prints."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         return describe(error)
-    return done.stdout.strip().rpartition("\n")[2].strip()
+    return finished.stdout.strip().rpartition("\n")[2].strip()
 
 
-def tell(timer: str, readings: Sequence[Reading], took_s: float) -> None:
-    """How a timer went, to stderr."""
-    have = sum(reading.us is not None for reading in readings)
-    print(f"{timer}: {have} of {len(readings)} readings, {took_s:.0f} s", file=sys.stderr)
-    for reason in dict.fromkeys(one.reason for one in readings if one.us is None):
+def report_progress(timer: str, readings: Sequence[Reading], duration_s: float) -> None:
+    """Say on stderr how many readings a timer gave, and why others are blank."""
+    given = sum(reading.us is not None for reading in readings)
+    print(f"{timer}: {given} of {len(readings)} readings, {duration_s:.0f} s", file=sys.stderr)
+    for reason in dict.fromkeys(reading.reason for reading in readings if reading.us is None):
         print(f"  blank: {reason}", file=sys.stderr)
 
 

@@ -1,8 +1,8 @@
 """Readings from every timer, each in a process of its own.
 
-A profiler must not disturb the timer beside it, and a tool that crashes or hangs must cost its own
-column alone. So agreement_timers.py runs once for each timer. Nsight Compute is the odd one: it
-wraps a worker that only launches, and its times are read from its log.
+A profiler must not disturb another timer, and a tool that crashes or hangs must cost only its own
+column. So agreement_timers.py runs once for each timer. Nsight Compute is the exception: it wraps a
+worker that only launches, and its times are read from its log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NCU_METRIC = "gpu__time_duration.sum"
 
 NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 NS |= {"nsecond": 1.0, "usecond": 1e3, "msecond": 1e6, "second": 1e9}
-"""Nanoseconds in the units that Nsight Compute's versions write."""
+"""Nanoseconds per unit, in the spellings of different versions of Nsight Compute."""
 
 NCU_CACHE_CONTROL = {"ncu-hot": "none", "ncu-cold": "all"}
 """All: caches are flushed and invalidated before every kernel."""
@@ -43,7 +43,7 @@ COLUMNS = {
     "do-bench": ("do_bench",),
     "event-pair": ("event_pair",),
 }
-"""What each timer fills."""
+"""The columns that each timer fills."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Settings:
     """Of gpubench."""
 
     timeout_s: float
-    """After which a worker is ended."""
+    """After which a worker is killed."""
 
     ncu: str
     """Nsight Compute's command; empty: look for it."""
@@ -66,13 +66,13 @@ def read(timer: str, cases: Sequence[Case], settings: Settings) -> list[Reading]
         if timer in NCU_CACHE_CONTROL:
             readings, failed = read_ncu(timer, cases, settings)
         else:
-            with tempfile.TemporaryDirectory() as folder:
-                readings, failed = run_worker(timer, cases, settings, Path(folder))
+            with tempfile.TemporaryDirectory() as directory:
+                readings, failed = run_worker(timer, cases, settings, Path(directory))
     except (OSError, ValueError, KeyError) as error:
         readings, failed = [], describe(error)
-    have = {(reading.column, reading.case): reading for reading in readings}
+    given = {(reading.column, reading.case): reading for reading in readings}
     return [
-        have.get((column, case))
+        given.get((column, case))
         or Reading(column=column, case=case, reason=failed or f"{timer} gave no reading")
         for column in COLUMNS[timer]
         for case in cases
@@ -83,13 +83,13 @@ def run_worker(
     name: str,
     cases: Sequence[Case],
     settings: Settings,
-    folder: Path,
+    directory: Path,
     wrapper: Sequence[str] = (),
 ) -> tuple[list[Reading], str]:
-    """What a worker answered, and why it ended early, if it did."""
-    request, answers = folder / "request.json", folder / "answers.jsonl"
-    asked = {"cases": [asdict(case) for case in cases], "rounds": settings.rounds}
-    request.write_text(json.dumps(asked), encoding="utf-8")
+    """A worker's readings, and why it failed; empty if it did not."""
+    request, answers = directory / "request.json", directory / "answers.jsonl"
+    wanted = {"cases": [asdict(case) for case in cases], "rounds": settings.rounds}
+    request.write_text(json.dumps(wanted), encoding="utf-8")
     command = [
         *wrapper,
         sys.executable,
@@ -101,7 +101,7 @@ def run_worker(
     failed = run_command(command, settings.timeout_s)
     text = answers.read_text(encoding="utf-8") if answers.exists() else ""
     readings = []
-    for line in text.rpartition("\n")[0].splitlines():  # a worker may end within its last line
+    for line in text.rpartition("\n")[0].splitlines():  # a killed worker may leave part of a line
         values = json.loads(line)
         readings.append(Reading(**values | {"case": Case(**values["case"])}))
     return readings, failed
@@ -124,7 +124,7 @@ def run_command(command: Sequence[str], timeout_s: float) -> str:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
-            return f"ended after {timeout_s:g} s"
+            return f"killed after {timeout_s:g} s"
         raise
     if process.returncode == 0:
         return ""
@@ -134,23 +134,23 @@ def run_command(command: Sequence[str], timeout_s: float) -> str:
 
 def read_ncu(timer: str, cases: Sequence[Case], settings: Settings) -> tuple[list[Reading], str]:
     """Nsight Compute's durations of the kernels that a launching worker runs."""
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "ncu.csv"
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "ncu.csv"
         wrapper = (
             *(find_ncu(settings.ncu), "--log-file", str(log)),
             *("--metrics", NCU_METRIC, "--csv", "--page", "raw", "--print-units", "base"),
             *("--clock-control", "none", "--cache-control", NCU_CACHE_CONTROL[timer]),
             *("--profile-from-start", "off", "--target-processes", "all"),
         )
-        launched, failed = run_worker("launch", cases, settings, Path(folder), wrapper)
+        launched, failed = run_worker("launch", cases, settings, Path(directory), wrapper)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     (column,) = COLUMNS[timer]
     try:
         return attribute(column, launched, parse_ncu(text)), failed
     except ValueError as error:
-        said = [line for line in text.splitlines() if line.startswith("==ERROR==")]
-        reasons = [one.reason for one in launched if one.reason]
-        return [], "; ".join(filter(None, (failed, str(error), *said[:2], *reasons[:1])))
+        errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
+        reasons = [reading.reason for reading in launched if reading.reason]
+        return [], "; ".join(filter(None, (failed, str(error), *errors[:2], *reasons[:1])))
 
 
 def find_ncu(given: str = "") -> str:
@@ -159,14 +159,15 @@ def find_ncu(given: str = "") -> str:
     places += sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
     found = shutil.which(given or "ncu") or (str(places[0]) if places and not given else None)
     if found is None:
-        raise FileNotFoundError(f"no command {given or 'ncu'} (Nsight Compute): --ncu PATH")
+        raise FileNotFoundError(f"{given or 'ncu'} (Nsight Compute) is not found: give --ncu PATH")
     return found
 
 
 def parse_ncu(text: str) -> list[tuple[str, float]]:
     """The kernels in a log of `ncu --csv`: name and nanoseconds, in the order they ran.
 
-    Takes a column per metric with a row of units (`--page raw`), and a row per metric (details).
+    Reads both layouts: a column per metric with a row of units (`--page raw`), and a row per metric
+    (details).
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     kernels, unit = [], ""
@@ -196,19 +197,19 @@ def attribute(
             inside.append([])
         else:
             inside[-1].append(nanoseconds)
-    done = [reading for reading in launched if not reading.reason]
-    if len(inside) != 2 * len(done) + 1:
-        raise ValueError(f"Nsight Compute saw {len(inside) - 1} markers round {len(done)} points")
+    profiled = [reading.case for reading in launched if not reading.reason]
+    if len(inside) != 2 * len(profiled) + 1:
+        raise ValueError(f"Nsight Compute saw {len(inside) - 1} markers for {len(profiled)} points")
     readings = [
-        Reading(column=column, case=one.case, reason=one.reason) for one in launched if one.reason
+        Reading(column=column, case=reading.case, reason=reading.reason)
+        for reading in launched
+        if reading.reason
     ]
-    for one, durations in zip(done, inside[1::2], strict=True):
+    for case, durations in zip(profiled, inside[1::2], strict=True):
         try:
             taken = per_call(durations, NCU_CALLS)
         except ValueError as error:
-            readings.append(Reading(column=column, case=one.case, reason=str(error)))
+            readings.append(Reading(column=column, case=case, reason=str(error)))
         else:
-            readings.append(
-                Reading(column=column, case=one.case, us=taken.us, kernels=taken.kernels)
-            )
+            readings.append(Reading(column=column, case=case, us=taken.us, kernels=taken.kernels))
     return readings

@@ -1,4 +1,4 @@
-"""What the readings say: ratios, launch gaps, verdicts, and the page that shows them."""
+"""What the readings show: ratios, launch gaps, verdicts, and the report."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TITLES = {
 }
 
 NEAR_US, FAR_US = 3.0, 14.0
-"""Times from here on are held to the wider bound, and to the narrow one."""
+"""From these times on the wide bound applies, and the narrow line."""
 
 GAP_BOUND_US = 0.3
 SHORT_US = 300.0
-"""A gap stands clear of the noise of the two times that it is the difference of."""
+"""Below, a gap is larger than the noise of the two times that it is the difference of."""
 
 MAX_NAMED = 4
 """Cases named beside a reason."""
@@ -36,11 +36,11 @@ MAX_NAMED = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A case and what every timer says about it."""
+    """A case and its time by every timer."""
 
     case: Case
     us: dict[str, float]
-    """Microseconds a call, by column; a blank one is missing."""
+    """Microseconds per call, by column; a blank line is missing."""
 
     kernels: int | None
     """Kernels in a call, where a profiler has counted them."""
@@ -53,12 +53,12 @@ class Line:
 
     @property
     def gap_us(self) -> float | None:
-        """What a call costs in a stream beyond executing, from both timers on the same launches."""
+        """Time per call in a stream beyond its execution, from both timers on the same launches."""
         return self.us.get("paired_gap")
 
     @property
     def difference_us(self) -> float | None:
-        """The same from two separate runs, with whatever changed between them."""
+        """The same from two separate runs, between which the machine may have changed."""
         if "events_hot" in self.us and "cupti_hot" in self.us:
             return self.us["events_hot"] - self.us["cupti_hot"]
         return None
@@ -73,18 +73,18 @@ class Line:
 Figure = Callable[[Line], float | None]
 
 DERIVED: dict[str, tuple[str, Figure]] = {
-    "events_over_ncu_hot": ("events ÷ ncu, hot", lambda one: one.ratio("events_hot", "ncu_hot")),
-    "events_over_ncu_cold": ("… cold", lambda one: one.ratio("events_cold", "ncu_cold")),
-    "cupti_over_raw": ("cupti ÷ raw CUPTI", lambda one: one.ratio("cupti_hot", "raw_cupti_hot")),
-    "gap_us": ("gap, µs a call", lambda one: one.gap_us),
-    "gap_per_kernel_us": ("… a kernel", lambda one: one.gap_per_kernel_us),
-    "events_minus_cupti_us": ("events − cupti, µs", lambda one: one.difference_us),
+    "events_over_ncu_hot": ("events ÷ ncu, hot", lambda line: line.ratio("events_hot", "ncu_hot")),
+    "events_over_ncu_cold": ("… cold", lambda line: line.ratio("events_cold", "ncu_cold")),
+    "cupti_over_raw": ("cupti ÷ raw CUPTI", lambda line: line.ratio("cupti_hot", "raw_cupti_hot")),
+    "gap_us": ("gap, µs per call", lambda line: line.gap_us),
+    "gap_per_kernel_us": ("… per kernel", lambda line: line.gap_per_kernel_us),
+    "events_minus_cupti_us": ("events − cupti, µs", lambda line: line.difference_us),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A claim, and how far each case that it speaks of lies from where it should."""
+    """A claim, and the deviation of each case that it covers."""
 
     claim: str
     deviations: dict[Case, float]
@@ -103,7 +103,7 @@ class Verdict:
     @property
     def outside(self) -> int:
         """Cases beyond the limit."""
-        return sum(not abs(one) <= self.limit for one in self.deviations.values())
+        return sum(not abs(deviation) <= self.limit for deviation in self.deviations.values())
 
     @property
     def finding(self) -> str:
@@ -122,11 +122,11 @@ def arrange(cases: Sequence[Case], readings: Sequence[Reading]) -> list[Line]:
     for case in cases:
         times: dict[str, list[float]] = {}
         kernels = None
-        for one in readings:
-            if one.case == case and one.us is not None:
-                times.setdefault(one.column, []).append(one.us)
-                kernels = one.kernels or kernels
-        us = {column: median(some) for column, some in times.items()}
+        for reading in readings:
+            if reading.case == case and reading.us is not None:
+                times.setdefault(reading.column, []).append(reading.us)
+                kernels = reading.kernels or kernels
+        us = {column: median(values) for column, values in times.items()}
         lines.append(Line(case=case, us=us, kernels=kernels))
     return lines
 
@@ -138,7 +138,7 @@ def verdicts(lines: Sequence[Line]) -> list[Verdict]:
         near_one(lines, "events_hot", "ncu_hot", 0.08, low=NEAR_US),
         near_one(lines, "events_cold", "ncu_cold", 0.10, low=FAR_US),
         near_one(lines, "cupti_hot", "raw_cupti_hot", 0.01),
-        near_median(lines, "gap a kernel", lambda one: one.gap_per_kernel_us),
+        near_median(lines, "gap per kernel", lambda line: line.gap_per_kernel_us),
     ]
 
 
@@ -147,9 +147,9 @@ def near_one(
 ) -> Verdict:
     """The ratio of two times is 1 within `limit`, where the second is `low` or more."""
     deviations = {
-        one.case: ratio - 1
-        for one in lines
-        if (ratio := one.ratio(above, below)) is not None and one.us[below] >= low
+        line.case: ratio - 1
+        for line in lines
+        if (ratio := line.ratio(above, below)) is not None and line.us[below] >= low
     }
     claim = f"{TITLES[above]}, within {limit:.0%} of {TITLES[below]}"
     if low:
@@ -159,7 +159,7 @@ def near_one(
 
 def near_median(lines: Iterable[Line], name: str, figure: Figure) -> Verdict:
     """A figure in microseconds lies within the gap's bound of its median over all lines."""
-    values = {one.case: value for one in lines if (value := figure(one)) is not None}
+    values = {line.case: value for line in lines if (value := figure(line)) is not None}
     middle = median(values.values()) if values else 0.0
     claim = f"{name} within ±{GAP_BOUND_US:g} µs of its median"
     return Verdict(
@@ -171,11 +171,11 @@ def near_median(lines: Iterable[Line], name: str, figure: Figure) -> Verdict:
 
 
 def gap_lines(lines: Sequence[Line]) -> list[str]:
-    """The gap from two separate runs, where it stands clear of their noise, and everywhere."""
-    short = [one for one in lines if one.us.get("events_hot", SHORT_US) < SHORT_US]
+    """The gap from two separate runs, at all points and where it exceeds their noise."""
+    short = [line for line in lines if line.us.get("events_hot", SHORT_US) < SHORT_US]
     return [
-        near_median(some, f"events − cupti, {where},", lambda one: one.difference_us).finding
-        for where, some in (("all points", lines), (f"points under {SHORT_US:g} µs", short))
+        near_median(chosen, f"events − cupti, {where},", lambda line: line.difference_us).finding
+        for where, chosen in (("all points", lines), (f"points under {SHORT_US:g} µs", short))
     ]
 
 
@@ -185,18 +185,18 @@ def page(
     judged: Sequence[Verdict],
     facts: dict[str, str],
 ) -> str:
-    """Everything, in Markdown that reads well in a terminal."""
-    times = [[*names(one), *(text(one.us.get(name)) for name in TITLES)] for one in lines]
+    """The whole report, in Markdown that reads well in a terminal."""
+    times = [[*names(line), *(text(line.us.get(name)) for name in TITLES)] for line in lines]
     ratios = [
-        [*names(one), str(one.kernels or ""), *(text(of(one), 3) for _, of in DERIVED.values())]
-        for one in lines
+        [*names(line), str(line.kernels or ""), *(text(of(line), 3) for _, of in DERIVED.values())]
+        for line in lines
     ]
-    ratio_titles = ["kernels a call", *(title for title, _ in DERIVED.values())]
+    ratio_titles = ["kernels per call", *(title for title, _ in DERIVED.values())]
     return "\n".join(
         (
             "# Agreement of gpubench's times with the profilers'\n",
             *(f"- {name}: {fact}" for name, fact in facts.items()),
-            "\n## Microseconds a call, float32\n",
+            "\n## Microseconds per call, float32\n",
             *table(["kernel", "N", *TITLES.values()], times),
             "\n## Ratios, and the launch gap (both timers on the same launches, hot)\n",
             *table(["kernel", "N", *ratio_titles], ratios),
@@ -211,8 +211,8 @@ def page(
     )
 
 
-def names(one: Line) -> list[str]:
-    return [f"{one.case.variant} {one.case.tile}".strip(), str(one.case.size)]
+def names(line: Line) -> list[str]:
+    return [f"{line.case.variant} {line.case.tile}".strip(), str(line.case.size)]
 
 
 def text(value: float | None, digits: int = 2) -> str:
@@ -220,26 +220,26 @@ def text(value: float | None, digits: int = 2) -> str:
 
 
 def blanks(readings: Iterable[Reading]) -> list[str]:
-    """Each reason once, with the column and cases it left blank (in a pass)."""
+    """Each reason once, with the column and cases it left blank."""
     cases: dict[tuple[str, str], list[str]] = {}
-    for one in readings:
-        if one.us is None:
-            cases.setdefault((one.column, one.reason), []).append(str(one.case))
+    for reading in readings:
+        if reading.us is None:
+            cases.setdefault((reading.column, reading.reason), []).append(str(reading.case))
     return [
-        f"- {TITLES.get(column, column)}: {reason} (at {len(some)}: {', '.join(some[:MAX_NAMED])}"
-        f"{', …' if len(some) > MAX_NAMED else ''})"
-        for (column, reason), some in cases.items()
+        f"- {TITLES.get(column, column)}: {reason} (at {len(named)}: {', '.join(named[:MAX_NAMED])}"
+        f"{', …' if len(named) > MAX_NAMED else ''})"
+        for (column, reason), named in cases.items()
     ]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A Markdown table with aligned columns: the first to the left, figures to the right."""
     grid = [list(head), *(list(row) for row in rows)]
-    first, *others = (max(map(len, column)) for column in zip(*grid, strict=True))
-    grid.insert(1, ["-" * first, *("-" * (width - 1) + ":" for width in others)])
+    first, *widths = (max(map(len, column)) for column in zip(*grid, strict=True))
+    grid.insert(1, ["-" * first, *("-" * (width - 1) + ":" for width in widths)])
     return [
         f"| {row[0]:<{first}} | "
-        + " | ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], others, strict=True))
+        + " | ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))
         + " |"
         for row in grid
     ]
@@ -251,10 +251,10 @@ def save(prefix: Path, shown: str, lines: Sequence[Line]) -> None:
     writer = csv.writer(buffer, lineterminator="\n")
     columns = (f"{name}_us" for name in TITLES)
     writer.writerow(["variant", "tile", "n", "kernels_per_call", *columns, *DERIVED])
-    for one in lines:
-        key = (one.case.variant, one.case.tile, one.case.size, one.kernels)
-        derived = (of(one) for _, of in DERIVED.values())
-        writer.writerow([*key, *(one.us.get(name) for name in TITLES), *derived])
+    for line in lines:
+        key = (line.case.variant, line.case.tile, line.case.size, line.kernels)
+        derived = (of(line) for _, of in DERIVED.values())
+        writer.writerow([*key, *(line.us.get(name) for name in TITLES), *derived])
     prefix.parent.mkdir(parents=True, exist_ok=True)
     for suffix, content in ((".md", shown), (".csv", buffer.getvalue())):
         prefix.with_name(prefix.name + suffix).write_text(content, encoding="utf-8")

@@ -1,7 +1,7 @@
 """The timers that agreement.py compares, as workers: one process runs one timer.
 
 `agreement_timers.py NAME REQUEST ANSWERS` runs the timer NAME over the cases in REQUEST (JSON) and
-writes each reading into ANSWERS as a line of JSON, as soon as it has it. agreement_readings.py
+writes each reading into ANSWERS as a line of JSON, at once. agreement_readings.py
 starts it.
 """
 
@@ -24,17 +24,17 @@ WARM_UP_CALLS = 10
 PAIRED_LAUNCHES, PAIRED_SAMPLES = 16, 11
 """Launches in a sample, the same for every kernel, and samples at a point, for the launch gap."""
 
-OWN_KERNELS = ("gate", "stamp")
-"""What gpubench's timer launches itself."""
+OWN_KERNELS = ("blocking_kernel", "timestamp_kernel")
+"""Kernels of gpubench's timer, which are not measured."""
 
 PAIR_CALLS, PAIR_S = 200, 0.5
-"""Most launches, and most seconds, of a plain event pair at one point."""
+"""Maximum launches and seconds of a plain event pair at one point."""
 
 SEED = 2006
 """gpubench's default: operands are the same for every timer."""
 
 MARKER = "gpubench_marker"
-"""Kernel that stands before and after the calls of a point in Nsight Compute's list."""
+"""Kernel launched before and after the calls of a point, to find them in Nsight Compute's list."""
 
 Call = Callable[[], None]
 
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What one timer says about one case. Without `us`, `reason` says why."""
+    """The time of one case by one timer. Without `us`, `reason` says why."""
 
     column: str
     case: Case
@@ -85,7 +85,7 @@ class Bench:
 
     @property
     def timer(self) -> Any:
-        """The gated timer."""
+        """The blocked batch."""
         return self._backend.timer
 
     def call(self, case: Case) -> Call:
@@ -128,7 +128,7 @@ def synchronize() -> None:
     cupy.cuda.get_current_stream().synchronize()
 
 
-def each(column: str, cases: Sequence[Case], measure: Measure) -> Iterator[Reading]:
+def measure_each(column: str, cases: Sequence[Case], measure: Measure) -> Iterator[Reading]:
     """Measure every case, by size; what fails becomes a reading's reason."""
     bench = Bench()
     for case in sorted(cases, key=lambda case: case.size):
@@ -146,12 +146,12 @@ def gpubench_times(cases: Sequence[Case], timer: str, rounds: int) -> Iterator[R
 
     cache_flag, caches = ("both", ("hot", "cold")) if timer == "events" else ("hot", ("hot",))
     for variant, tile in dict.fromkeys((case.variant, case.tile) for case in cases):
-        some = [case for case in cases if (case.variant, case.tile) == (variant, tile)]
+        of_tile = [case for case in cases if (case.variant, case.tile) == (variant, tile)]
         found: dict[tuple[str, int, str], dict[Any, Any]] = {}
         failed = "gpubench gave no such row"
         try:
             frame = gpubench.sweep(
-                sizes=[case.size for case in some],
+                sizes=[case.size for case in of_tile],
                 tiles=tile or None,
                 variants=variant,
                 device="cuda",
@@ -164,7 +164,7 @@ def gpubench_times(cases: Sequence[Case], timer: str, rounds: int) -> Iterator[R
                 found[str(row["tile"]), int(row["m"]), str(row["cache"])] = row
         except Exception as error:  # costs this variant's readings
             failed = describe(error)
-        for case in some:
+        for case in of_tile:
             for cache in caches:
                 row = found.get((tile, case.size, cache), {"reason": failed})
                 yield swept(f"{timer}_{cache}", case, row)
@@ -191,7 +191,7 @@ class Records:
         cupti.activity_enable(self._kind)
 
     def clear(self) -> None:
-        """Forget what has run."""
+        """Drop the records so far."""
         self._cupti.activity_flush_all(1)
         self._spans.clear()
 
@@ -211,7 +211,11 @@ class Records:
         ]
 
     def _completed(self, records: Sequence[Any]) -> None:
-        self._spans += [(one.start, one.end, one.name) for one in records if one.kind == self._kind]
+        self._spans += [
+            (record.start, record.end, record.name)
+            for record in records
+            if record.kind == self._kind
+        ]
 
 
 def raw_cupti(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -224,13 +228,13 @@ def raw_cupti(cases: Sequence[Case]) -> Iterator[Reading]:
             call()
         return per_call(records.durations_ns(), RAW_CALLS)
 
-    yield from each("raw_cupti_hot", cases, measure)
+    yield from measure_each("raw_cupti_hot", cases, measure)
 
 
 def paired_gap(cases: Sequence[Case]) -> Iterator[Reading]:
     """The launch gap from both timers on the *same* launches, so that no drift comes between.
 
-    Long kernels vary by more from one run to the next than a launch gap is long.
+    Long kernels vary between runs by more than a launch gap.
     """
     records = Records()
 
@@ -246,7 +250,7 @@ def paired_gap(cases: Sequence[Case]) -> Iterator[Reading]:
                 kernels = len(durations) // PAIRED_LAUNCHES
         return Time(median(gaps), kernels)
 
-    yield from each("paired_gap", cases, measure)
+    yield from measure_each("paired_gap", cases, measure)
 
 
 def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -257,7 +261,7 @@ def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
         result = benchmark(call, name="call", n_repeat=PAIR_CALLS, max_duration=PAIR_S)
         return Time(median(map(float, result.gpu_times.ravel())) * 1e6)
 
-    yield from each("cupyx", cases, measure)
+    yield from measure_each("cupyx", cases, measure)
 
 
 def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -270,19 +274,19 @@ def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
         milliseconds = answer[0] if isinstance(answer, list | tuple) else answer
         return Time(float(milliseconds) * 1e3)
 
-    yield from each("do_bench", cases, measure)
+    yield from measure_each("do_bench", cases, measure)
 
 
 def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
-    """A pair of events round one launch, as most scripts have it."""
+    """A pair of events around one launch, as in most scripts."""
 
     def measure(_bench: Bench, call: Call) -> Time:
         import cupy
 
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
         times: list[float] = []
-        began = time.perf_counter()
-        while len(times) < PAIR_CALLS and time.perf_counter() - began < PAIR_S:
+        end_s = time.perf_counter() + PAIR_S
+        while len(times) < PAIR_CALLS and time.perf_counter() < end_s:
             start.record()
             call()
             stop.record()
@@ -290,7 +294,7 @@ def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
             times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3)
         return Time(median(times))
 
-    yield from each("event_pair", cases, measure)
+    yield from measure_each("event_pair", cases, measure)
 
 
 def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
@@ -315,7 +319,7 @@ def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
             cupy.cuda.runtime.profilerStop()
         return Time(None)
 
-    yield from each("launched", cases, measure)
+    yield from measure_each("launched", cases, measure)
 
 
 WORKERS: dict[str, Callable[[Sequence[Case], int], Iterator[Reading]]] = {
@@ -332,10 +336,10 @@ WORKERS: dict[str, Callable[[Sequence[Case], int], Iterator[Reading]]] = {
 
 def work(name: str, request: Path, answers: Path) -> None:
     """The worker's whole life."""
-    asked = json.loads(request.read_text(encoding="utf-8"))
-    cases = [Case(**case) for case in asked["cases"]]
+    settings = json.loads(request.read_text(encoding="utf-8"))
+    cases = [Case(**case) for case in settings["cases"]]
     with answers.open("w", encoding="utf-8") as file:
-        for reading in WORKERS[name](cases, asked["rounds"]):
+        for reading in WORKERS[name](cases, settings["rounds"]):
             print(json.dumps(asdict(reading)), file=file, flush=True)
 
 

@@ -1,11 +1,10 @@
-"""Does anything leak between points? Device memory in use after 5 points and after 500.
+"""Does memory leak between points? Device memory in use after 5 points and after 500.
 
     python benchmarks/memory.py
 
-Five problems, a hundred kernels on each, in the order problem by problem within a kernel: after the
-first five points all operands are there. The driver hands memory out by 2 MiB, and the code of the
-kernels that stay loaded may begin such a page; exits 1 if more is in use at the end than then and
-one page.
+Five problems and a hundred kernels, each kernel on all problems: after the first five points all
+operands are loaded. The driver allocates pages of 2 MiB, and the code of the kernels that stay
+loaded may need one more; exits 1 if more than that is added after the first five points.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ SMALL = 3
 """Edges of register_tile: larger ones need local memory, which the driver keeps."""
 
 PAGE_BYTES = 2 * 2**20
-LOOKS = (5, 50, 500)
-"""Points after which the memory in use is looked at."""
+CHECKPOINTS = (5, 50, 500)
+"""Points after which the memory in use is read."""
 
 
 def main() -> int:
@@ -48,14 +47,14 @@ def main() -> int:
     backend.warm_up()
     runner = Runner(backend, QUICK, 1)
     used: dict[int, int] = {}
-    for count, point in enumerate(islice(points, LOOKS[-1]), 1):
+    for count, point in enumerate(islice(points, CHECKPOINTS[-1]), 1):
         if runner.measure(point).status != Status.OK:
             raise SystemExit(f"{point.label} was not measured")
-        if count in LOOKS:
+        if count in CHECKPOINTS:
             free, total = runtime.memGetInfo()
             used[count] = total - free
             print(f"after {count:3} points: {used[count]:,} bytes in use")
-    return int(used[LOOKS[-1]] > used[LOOKS[0]] + PAGE_BYTES)
+    return int(used[CHECKPOINTS[-1]] > used[CHECKPOINTS[0]] + PAGE_BYTES)
 
 
 if __name__ == "__main__":

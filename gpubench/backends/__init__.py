@@ -1,4 +1,4 @@
-"""What runs kernels. A backend has the methods of `Backend`; the runner knows no more of it."""
+"""What runs kernels: a backend has the methods of `Backend`, and the runner uses only those."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Kernel(Protocol):
 
     @property
     def resources(self) -> Resources | None:
-        """What the compiler gave it; None where no compiler reports any."""
+        """Registers and memory it uses; None where no compiler reports them."""
 
     @property
     def launch(self) -> Launch | None:
@@ -21,11 +21,11 @@ class Kernel(Protocol):
 
     @property
     def max_launches(self) -> int:
-        """Launches one sample may have."""
+        """Maximum launches in one sample."""
 
 
 class Operands(Protocol):
-    """A problem's arrays on the device, in as many sets as the cache policy needs."""
+    """A problem's arrays on the device, in as many sets as the cache state needs."""
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -57,19 +57,19 @@ class Backend(Protocol):
     def copy_gbytes_per_s(self) -> float:
         """Measured copy in the device's memory, bytes read plus bytes written.
 
-        It is what operations bound by memory are held against.
+        The reference for operations that are bound by memory.
         """
 
     def health(self) -> Health:
-        """Clocks, temperature, power; with the clock of the samples since the last call."""
+        """Clocks, temperature and power now, and the clock of the samples since the last call."""
 
     def usable(self) -> bool:
-        """Whether the device still answers: an illegal access ends it for this process."""
+        """Whether the device still works: after an illegal access it does not in this process."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Build what the points need ahead of measuring, telling `on_built` how many are done.
+        """Build ahead what the points need; `on_built` gets the number of instances done.
 
-        What fails to compile raises when it is bound, not here.
+        An instance that does not compile raises when it is bound, not here.
         """
 
     def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
@@ -79,10 +79,10 @@ class Backend(Protocol):
         """Memory that can be allocated now."""
 
     def load(self, problem: Problem, inputs: Sequence[Any], *, cold: bool) -> Any:
-        """Put operands on the device; with `cold`, enough sets to outgrow the last-level cache."""
+        """Copy operands to the device; if `cold`, in sets that outgrow the last-level cache."""
 
     def bind(self, point: Point, operands: Any, rows: int | None = None) -> Any:
-        """The `Kernel` on the operands, or on no more than their first `rows` of M rows.
+        """The `Kernel` on the operands, or on at most their first `rows` of M rows.
 
         Raises CompileError.
         """
@@ -90,7 +90,7 @@ class Backend(Protocol):
     def run(self, kernel: Any) -> float | None:
         """Launch once on the first set and wait. Raises LaunchError.
 
-        Returns its time in microseconds where that is as good as a sample of a slow launch.
+        Returns its time in microseconds if that is as accurate as a sample of a slow launch.
         """
 
     def sample(self, kernel: Any, launches: int, count: int) -> list[float]:

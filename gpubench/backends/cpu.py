@@ -6,17 +6,24 @@ import os
 import platform
 import re
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import threadpoolctl
 
-from gpubench.backends.sets import Rotation, SetPolicy, cut, set_policy
+from gpubench.backends.rotation import (
+    OperandSets,
+    Rotation,
+    SetPolicy,
+    first_rows,
+    set_policy,
+)
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.model import (
     CallVariant,
@@ -34,7 +41,7 @@ UNKNOWN_CACHE_BYTES = 32 * 2**20
 """Assumed where the operating system does not say: a common last-level cache."""
 
 MAX_SETS = 4096
-"""Of operands: flushing the cache takes tens of milliseconds, so it is left to small problems."""
+"""Sets of operands: so many that only small problems need a flush, which takes tens of ms."""
 
 WARM_UP_S = 0.05
 
@@ -44,27 +51,6 @@ REPEATS = 5
 
 ALIGNMENT = 64
 """Of operands, in bytes: a cache line, so that every run starts from the same alignment."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CpuOperands:
-    """Operands in main memory."""
-
-    sets: tuple[tuple[np.ndarray, ...], ...]
-    """Each set: the inputs, then the output."""
-
-    rotation: Rotation
-    policy: SetPolicy
-
-    @property
-    def inputs(self) -> tuple[np.ndarray, ...]:
-        """The first set's inputs."""
-        return self.sets[0][:-1]
-
-    @property
-    def output(self) -> np.ndarray:
-        """The first set's output."""
-        return self.sets[0][-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,18 +73,25 @@ class CpuBackend:
     xp: Any = np
     notices: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
-        self.device = describe_cpu()
+    def __init__(
+        self,
+        device: Device | None = None,
+        max_sets: int = MAX_SETS,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.device = device or describe_cpu()
+        self._max_sets = max_sets
+        self._clock_ns = clock_ns
         self._blas = threadpoolctl.ThreadpoolController()
         self._threads = 0
         self._built: dict[tuple[str, str, Tile | None, str], Callable[..., None] | str] = {}
         self._flush_buffer: np.ndarray | None = None
 
     def warm_up(self) -> None:
-        """Keep a core busy until its clock has settled: a twentieth of a second."""
+        """Keep a core busy for 50 ms, until its clock has settled."""
         values = np.ones(1 << 16)
-        until = time.perf_counter() + WARM_UP_S
-        while time.perf_counter() < until:
+        end_s = time.perf_counter() + WARM_UP_S
+        while time.perf_counter() < end_s:
             values.sum()
 
     def copy_gbytes_per_s(self) -> float:
@@ -106,15 +99,15 @@ class CpuBackend:
         return copy_gbytes_per_s()
 
     def health(self) -> Health:
-        """Nothing: operating systems do not agree on where to read a CPU's clock."""
+        """No readings: operating systems report a CPU's clock in different ways."""
         return Health()
 
     def usable(self) -> bool:
-        """What a call does wrong ends that call, or the process."""
+        """A call that fails ends itself or the process: the CPU stays usable."""
         return True
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Build one instance after the other: Numba compiles under one lock."""
+        """Build one instance after the other: Numba compiles under a lock."""
         wanted = {_instance(point): point for point in points}
         for count, point in enumerate(wanted.values(), 1):
             self._build(point)
@@ -129,22 +122,22 @@ class CpuBackend:
         match = re.search(r"MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"))
         return int(match[1]) * 1024 if match else 4 * 2**30
 
-    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CpuOperands:
+    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> OperandSets:
         """Copies of the operands, aligned to cache lines."""
         policy = self._policy(problem, cold=cold)
         output = np.zeros(problem.output_shape, problem.precision.result)
         sets = tuple(
             tuple(_aligned_copy(array) for array in (*inputs, output)) for _ in range(policy.count)
         )
-        return CpuOperands(sets=sets, rotation=Rotation(policy.count), policy=policy)
+        return OperandSets(sets=sets, rotation=Rotation(policy.count), policy=policy)
 
-    def bind(self, point: Point, operands: CpuOperands, rows: int | None = None) -> CpuKernel:
+    def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CpuKernel:
         """The compiled function on the operands."""
         call = self._build(point)
         if isinstance(call, str):
             raise CompileError(call)
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
-        sets = tuple(cut(arrays, problem) for arrays in operands.sets)
+        sets = tuple(first_rows(arrays, problem) for arrays in operands.sets)
         if point.scope == Scope.END_TO_END:
             call = partial(_end_to_end, call)
         return CpuKernel(
@@ -159,22 +152,22 @@ class CpuBackend:
     def run(self, kernel: CpuKernel) -> float:
         """Call once on the first set: its time in microseconds."""
         self._limit_threads(kernel.threads)
-        kernel.rotation.used_out_of_turn()
-        start = time.perf_counter_ns()
+        kernel.rotation.used_out_of_order()
+        start_ns = self._clock_ns()
         _call(kernel, kernel.sets[0])
-        return (time.perf_counter_ns() - start) / 1e3
+        return (self._clock_ns() - start_ns) / 1e3
 
     def sample(self, kernel: CpuKernel, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
         self._limit_threads(kernel.threads)
         times = []
-        flush = self._flush if kernel.flush else None
+        flush = self.flush if kernel.flush else None
         for _ in range(count):
-            sets = [kernel.sets[number] for number in kernel.rotation.take(launches, flush)]
-            start = time.perf_counter_ns()
+            sets = [kernel.sets[index] for index in kernel.rotation.take(launches, flush)]
+            start_ns = self._clock_ns()
             for arrays in sets:
                 _call(kernel, arrays)
-            times.append((time.perf_counter_ns() - start) / 1e3 / launches)
+            times.append((self._clock_ns() - start_ns) / 1e3 / launches)
         return times
 
     def _build(self, point: Point) -> Callable[..., None] | str:
@@ -188,10 +181,10 @@ class CpuBackend:
         return self._built[key]
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
-        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=MAX_SETS)
+        return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=self._max_sets)
 
     def _limit_threads(self, threads: int) -> None:
-        """Let BLAS and Numba use so many threads."""
+        """Let BLAS and Numba use this number of threads."""
         if threads == self._threads:
             return
         import numba
@@ -200,22 +193,23 @@ class CpuBackend:
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         self._threads = threads
 
-    def _flush(self) -> None:
-        """Replace what the last-level cache holds."""
+    def flush(self) -> None:
+        """Overwrite what the last-level cache holds."""
         if self._flush_buffer is None:
             self._flush_buffer = np.zeros(2 * self.device.l2_bytes, np.uint8)
         self._flush_buffer += 1
 
 
 def describe_cpu() -> Device:
-    """This machine's CPU, from /proc and /sys where there are such."""
+    """This machine's CPU, from /proc and /sys where they exist."""
     caches = _caches()
+    blas = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
     return Device(
         backend="cpu",
         name=_model_name(),
         multiprocessors=cpu_threads(),
         l2_bytes=max((size for _, size in caches), default=UNKNOWN_CACHE_BYTES),
-        versions={"blas": _blas_name()},
+        versions={"blas": f"{blas[0]['internal_api']} {blas[0]['version']}" if blas else ""},
         facts={
             "cores": cpu_threads(),
             "caches": dict(caches),
@@ -223,51 +217,40 @@ def describe_cpu() -> Device:
             "system": f"{platform.system()} {platform.release()}",
             "blas": [
                 {key: info.get(key) for key in ("internal_api", "version", "num_threads")}
-                for info in threadpoolctl.threadpool_info()
-                if info["user_api"] == "blas"
+                for info in blas
             ],
         },
     )
 
 
-def measure_cpu() -> dict[str, float]:
+def measure_cpu(extent: int = BLAS_EXTENT, copy_bytes: int = COPY_BYTES) -> dict[str, float]:
     """Measured ceilings of the CPU: a copy (bytes read and written), and its BLAS on all cores."""
-    a = np.ones((BLAS_EXTENT, BLAS_EXTENT), np.float32)
+    a = np.ones((extent, extent), np.float32)
     c = np.empty_like(a)
-    blas_s = _best_s(lambda: np.matmul(a, a, out=c))
+    blas_s = min(timeit.repeat(lambda: np.matmul(a, a, out=c), number=1, repeat=REPEATS))
     return {
-        "measured_copy_gbytes_per_s": copy_gbytes_per_s(),
-        "measured_float32_blas_gflops": 2 * BLAS_EXTENT**3 / blas_s / 1e9,
+        "measured_copy_gbytes_per_s": copy_gbytes_per_s(copy_bytes),
+        "measured_float32_blas_gflops": 2 * extent**3 / blas_s / 1e9,
     }
 
 
-def copy_gbytes_per_s() -> float:
+def copy_gbytes_per_s(copy_bytes: int = COPY_BYTES) -> float:
     """Measured copy in main memory on all threads: bytes read plus bytes written."""
     threads = cpu_threads()
-    source = np.ones(COPY_BYTES, np.uint8)
-    parts = list(
-        zip(
-            np.array_split(np.empty_like(source), threads),
-            np.array_split(source, threads),
-            strict=True,
+    source = np.ones(copy_bytes, np.uint8)
+    sources = np.array_split(source, threads)
+    targets = np.array_split(np.empty_like(source), threads)
+    with ThreadPoolExecutor(threads) as pool:  # NumPy releases Python's lock while it copies
+        copy_s = min(
+            timeit.repeat(
+                lambda: list(pool.map(np.copyto, targets, sources)), number=1, repeat=REPEATS
+            )
         )
-    )
-    with ThreadPoolExecutor(threads) as pool:  # NumPy copies outside Python's lock
-        copy_s = _best_s(lambda: list(pool.map(lambda part: np.copyto(*part), parts)))
-    return 2 * COPY_BYTES / copy_s / 1e9
-
-
-def _best_s(run: Callable[[], object]) -> float:
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return 2 * copy_bytes / copy_s / 1e9
 
 
 def cpu_threads() -> int:
-    """CPUs this process may run on."""
+    """CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -306,7 +289,6 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-@cache
 def _model_name() -> str:
     match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or platform.machine()
@@ -315,20 +297,13 @@ def _model_name() -> str:
 def _caches() -> list[tuple[str, int]]:
     """Data and unified caches of the first CPU: name and bytes."""
     caches = []
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        kind = _text(folder / "type").strip()
-        size = re.fullmatch(r"(\d+)([KM])", _text(folder / "size").strip())
+    for directory in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind = _text(directory / "type").strip()
+        size = re.fullmatch(r"(\d+)([KM])", _text(directory / "size").strip())
         if size and kind in {"Data", "Unified"}:
-            name = f"L{_text(folder / 'level').strip()}{'d' if kind == 'Data' else ''}"
+            name = f"L{_text(directory / 'level').strip()}{'d' if kind == 'Data' else ''}"
             caches.append((name, int(size[1]) * {"K": 2**10, "M": 2**20}[size[2]]))
     return caches
-
-
-def _blas_name() -> str:
-    for info in threadpoolctl.threadpool_info():
-        if info["user_api"] == "blas":
-            return f"{info['internal_api']} {info['version']}"
-    return ""
 
 
 def _text(path: str | Path) -> str:

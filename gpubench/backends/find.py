@@ -9,7 +9,7 @@ from gpubench.model import Device
 
 
 def find_devices(name: str) -> tuple[list[Device], str]:
-    """The devices that `--device` names, by default all; and what CUDA lacks, if it does.
+    """The devices that `--device` names, and why CUDA is missing; empty if it is not.
 
     Raises DeviceUnavailableError where CUDA was asked for by name.
     """

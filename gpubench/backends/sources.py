@@ -1,4 +1,4 @@
-"""A CUDA C++ file with all that it includes from beside it."""
+"""A CUDA C++ file and the files it includes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 def whole_source(path: Path) -> tuple[Path, ...]:
     """The file, then every file that it includes in quotes, directly or through another, once.
 
-    A name is looked for beside the file that includes it; what is not there is the compiler's to
-    find, or to miss.
+    A name is looked for beside the file that includes it; what is not there is left to the
+    compiler.
     """
     found: dict[Path, None] = {}
     waiting = [path.resolve()]
     while waiting:
-        one = waiting.pop(0)
-        if one not in found and one.is_file():
-            found[one] = None
-            names = _INCLUDE.findall(one.read_text(encoding="utf-8"))
-            waiting += [(one.parent / name).resolve() for name in names]
+        file = waiting.pop(0)
+        if file not in found and file.is_file():
+            found[file] = None
+            names = _INCLUDE.findall(file.read_text(encoding="utf-8"))
+            waiting += [(file.parent / name).resolve() for name in names]
     return tuple(found)

@@ -17,16 +17,20 @@ class TensorMap:
     """A row-major matrix for the tensor memory accelerator (TMA) of compute capability 9.0."""
 
     array: int
-    """Which of the kernel's arrays it lies in: operands, output and workspace, from 0."""
+    """Index of the kernel's array that holds it: operands, output, workspace."""
 
     shape: tuple[int, int]
     """Rows and columns; a row's bytes are a multiple of 16."""
 
     box: tuple[int, int]
-    """Rows and columns of one copy, at most 256 each; past the matrix it brings zeros."""
+    """Rows and columns of one copy, at most 256 each; outside the matrix it reads zeros."""
 
     offset_bytes: int = 0
-    """Where in the array it begins."""
+    """Where it starts in the array."""
+
+    swizzle_bytes: int = 0
+    """Width of the pattern that spreads a box over the banks of shared memory: 32, 64 or 128, and a
+    row of the box is at most as wide; 0: none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +54,11 @@ class Launch:
     """Passed by value after all else, as 128-byte structures."""
 
     pdl: bool = False
-    """May begin while the launch before it ends, as its kernel waits for that one itself
+    """May start while the launch before it ends, as its kernel waits for that one itself
     (programmatic dependent launch, from compute capability 9.0)."""
+
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    """Blocks of a thread block cluster (compute capability 9.0); the grid is a multiple of it."""
 
     next_launches: tuple[Launch, ...] = ()
     """Launches that complete the result, with the same workspace; they are timed with it."""
@@ -65,6 +72,11 @@ class Launch:
     def main(self) -> Launch:
         """The launch of the kernel that bears the variant's name, or the first if none does."""
         return next((launch for launch in self.sequence if not launch.kernel), self)
+
+    @property
+    def has_attributes(self) -> bool:
+        """Whether the driver must be given more than grid, block and shared memory."""
+        return self.pdl or self.cluster != (1, 1, 1)
 
     @property
     def blocks(self) -> int:

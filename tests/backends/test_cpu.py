@@ -22,7 +22,8 @@ from gpubench.plan.registry import variants
 
 TILES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 48, 49, 64)
 FEW = ((7, "float32"), (7, "int32"), (49, "float64"))
-"""Of the parallel twin, which shares its loops and takes three times as long to compile."""
+"""Tile and dtype for the parallel variant, which has the same loops and compiles three times as
+long."""
 
 SHAPES = (
     (1, 1, 1),
@@ -37,26 +38,19 @@ SHAPES = (
 )
 
 ON_CPU = {
-    one.name: one
-    for one in variants()
-    if isinstance(one, CallVariant) and one.runs_on == "cpu" and one.op == "gemm"
+    variant.name: variant
+    for variant in variants()
+    if isinstance(variant, CallVariant) and variant.runs_on == "cpu" and variant.op == "gemm"
 }
 
 
-def instances() -> list[Any]:
-    found = []
-    for one in ON_CPU.values():
-        if one.tiles is None:
-            wanted = [(None, dtype) for dtype in one.dtypes]
-        elif one.name.endswith("_parallel"):
-            wanted = list(FEW)
-        else:
-            wanted = [(edge, dtype) for edge in TILES for dtype in one.dtypes]
-        found += [
-            pytest.param(one, edge, dtype, id=f"{one.name}-{edge or ''}-{dtype}")
-            for edge, dtype in wanted
-        ]
-    return found
+def instances(variant: CallVariant) -> list[tuple[int | None, str]]:
+    """Tile and dtype of the variant's instances that are tested."""
+    if variant.tiles is None:
+        return [(None, dtype) for dtype in variant.dtypes]
+    if variant.name.endswith("_parallel"):
+        return list(FEW)
+    return [(edge, dtype) for edge in TILES for dtype in variant.dtypes]
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +58,8 @@ def backend() -> CpuBackend:
     return CpuBackend()
 
 
-def small_cache(cache_bytes: int) -> CpuBackend:
-    backend = CpuBackend()
-    backend.device = replace(backend.device, l2_bytes=cache_bytes)
-    return backend
+def small_cache(cache_bytes: int, **facts: Any) -> CpuBackend:
+    return CpuBackend(replace(describe_cpu(), l2_bytes=cache_bytes), **facts)
 
 
 def load(backend: CpuBackend, point: Point) -> Any:
@@ -75,14 +67,14 @@ def load(backend: CpuBackend, point: Point) -> Any:
     return backend.load(point.problem, inputs, cold=point.cache == Cache.COLD)
 
 
-def on_cpu(one: CallVariant, **facts: Any) -> Point:
-    return fakes.point(one, **{"cache": Cache.HOT} | facts)
+def on_cpu(variant: CallVariant, **facts: Any) -> Point:
+    return fakes.point(variant, **{"cache": Cache.HOT} | facts)
 
 
 def sets_seen_by(
     backend: CpuBackend, point: Point, samples: list[tuple[int, int]]
 ) -> list[list[int]]:
-    """Which set each launch of each `sample` call got, by number; two kernels take turns."""
+    """Indices of the sets that the launches of each `sample` call used; two kernels alternate."""
     seen: list[int] = []
     call = point.variant.build(None, "float32")
 
@@ -92,15 +84,15 @@ def sets_seen_by(
 
     remembering = replace(point, variant=fakes.variant(remember, "remembering"))
     operands = load(backend, point)
-    numbers = {arrays[0].ctypes.data: number for number, arrays in enumerate(operands.sets)}
+    indices = {arrays[0].ctypes.data: index for index, arrays in enumerate(operands.sets)}
     kernels = [backend.bind(remembering, operands) for _ in range(2)]
-    taken = []
+    used = []
     for kernel, (launches, count) in zip(cycle(kernels), samples, strict=False):
         seen.clear()
         times = backend.sample(kernel, launches, count)
         assert len(times) == count
-        taken.append([numbers[address] for address in seen])
-    return taken
+        used.append([indices[address] for address in seen])
+    return used
 
 
 def test_every_variant_of_the_cpu_is_tested() -> None:
@@ -109,50 +101,61 @@ def test_every_variant_of_the_cpu_is_tested() -> None:
     )
 
 
-@pytest.mark.parametrize(("one", "edge", "dtype"), instances())
-def test_every_instance_is_right_at_any_size(
-    backend: CpuBackend, one: CallVariant, edge: int | None, dtype: str
-) -> None:
+@pytest.mark.slow  # Numba compiles a minute
+@pytest.mark.parametrize("name", ON_CPU)
+def test_every_instance_is_right_at_any_size(backend: CpuBackend, name: str) -> None:
+    for edge, dtype in instances(ON_CPU[name]):
+        assert_right(backend, name, edge, dtype)
+
+
+@pytest.mark.parametrize("name", [name for name in ON_CPU if name != "cpu_tile_parallel"])
+def test_one_instance_of_each_variant_is_right_at_any_size(backend: CpuBackend, name: str) -> None:
+    tiled = ON_CPU[name].tiles is not None
+    assert_right(backend, name, 7 if tiled else None, "float32")
+
+
+def assert_right(backend: CpuBackend, name: str, edge: int | None, dtype: str) -> None:
     for size in SHAPES:
-        point = on_cpu(one, size=size, dtype=dtype, tile=Tile((edge,)) if edge else None)
+        point = on_cpu(ON_CPU[name], size=size, dtype=dtype, tile=Tile((edge,)) if edge else None)
         operands = load(backend, point)
         poison(operands.output)
         backend.run(backend.bind(point, operands))
         error = relative_error(np, operands.output, make_reference(np, "gemm", *operands.inputs))
-        assert why_wrong(error, PRECISIONS[dtype].tolerance) is None, size
+        assert why_wrong(error, PRECISIONS[dtype].tolerance) is None, (edge, dtype, size)
 
 
-@pytest.mark.parametrize("name", ["cpu_tile", "cpu_naive", "cpu_blas"])
-def test_a_kernel_bound_to_some_rows_computes_those_and_no_others(
-    backend: CpuBackend, name: str
-) -> None:
-    point = on_cpu(ON_CPU[name], size=(20, 12, 8), tile=Tile((8,)) if name == "cpu_tile" else None)
-    operands = load(backend, point)
-    poison(operands.output)
-    backend.run(backend.bind(point, operands, rows=5))
-    a, b = operands.inputs
-    assert np.allclose(operands.output[:5], a[:5] @ b)
-    assert np.isnan(operands.output[5:]).all()
+def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) -> None:
+    for name, tile in (("cpu_tile", Tile((8,))), ("cpu_naive", None), ("cpu_blas", None)):
+        point = on_cpu(ON_CPU[name], size=(20, 12, 8), tile=tile)
+        operands = load(backend, point)
+        poison(operands.output)
+        backend.run(backend.bind(point, operands, rows=5))
+        a, b = operands.inputs
+        assert np.allclose(operands.output[:5], a[:5] @ b)
+        assert np.isnan(operands.output[5:]).all()
 
 
-def test_the_parallel_twin_is_compiled_apart_from_the_serial_one() -> None:
-    # Numba's cache on disk does not look at `parallel=`: whichever came first would be both.
-    edge, names = Tile((6,)), ("cpu_tile", "cpu_tile_parallel")
-    compiled = [ON_CPU[name].build(edge, "float32") for name in names]
-    assert [sum(one.stats.cache_hits.values()) for one in compiled] == [0, 0]
+@pytest.mark.slow  # Numba compiles in parallel mode
+def test_the_parallel_variant_is_compiled_apart_from_the_serial_one() -> None:
+    # Numba's cache on disk ignores `parallel=`: whichever came first would serve for both.
+    tile, names = Tile((6,)), ("cpu_tile", "cpu_tile_parallel")
+    compiled = [ON_CPU[name].build(tile, "float32") for name in names]
+    assert [sum(function.stats.cache_hits.values()) for function in compiled] == [0, 0]
 
 
+@pytest.mark.slow
 def test_a_second_build_comes_from_the_cache_on_disk() -> None:
     ON_CPU["cpu_tile"].build(Tile((6,)), "float64")
     again = ON_CPU["cpu_tile"].build(Tile((6,)), "float64")
     assert sum(again.stats.cache_hits.values()) == 1
 
 
+@pytest.mark.slow
 def test_every_tile_is_an_instance_of_its_own() -> None:
-    # A label that lies would find the other tile's code.
+    # A wrong label would find the other tile's code.
     for edge in (10, 11):
-        one = ON_CPU["cpu_tile"].build(Tile((edge,)), "float32")
-        assert sum(one.stats.cache_hits.values()) == 0
+        function = ON_CPU["cpu_tile"].build(Tile((edge,)), "float32")
+        assert sum(function.stats.cache_hits.values()) == 0
 
 
 def test_cold_sets_outgrow_the_cache_and_are_apart_in_memory() -> None:
@@ -176,58 +179,56 @@ def test_all_sets_hold_the_same_operands() -> None:
         assert np.array_equal(arrays[1], first[1])
 
 
-def test_operands_begin_at_cache_lines() -> None:
+def test_operands_start_at_cache_lines() -> None:
     operands = load(
         small_cache(2**16), on_cpu(ON_CPU["cpu_blas"], size=(7, 5, 3), cache=Cache.COLD)
     )
     assert {array.ctypes.data % ALIGNMENT for arrays in operands.sets for array in arrays} == {0}
 
 
-def test_launches_take_the_sets_in_turn_from_sample_to_sample_and_kernel_to_kernel() -> None:
+def test_the_rotation_goes_on_from_sample_to_sample_and_kernel_to_kernel() -> None:
     backend = small_cache(2**16)
     point = on_cpu(ON_CPU["cpu_blas"], size=(64, 64, 64), cache=Cache.COLD)
     count = len(load(backend, point).sets)
     assert count == 4
-    taken = sets_seen_by(backend, point, [(3, 2), (1, 1), (5, 1)])
-    assert [len(one) for one in taken] == [6, 1, 5]
-    flat = [number for one in taken for number in one]
-    assert flat == [number % count for number in range(12)]
+    used = sets_seen_by(backend, point, [(3, 2), (1, 1), (5, 1)])
+    assert [len(indices) for indices in used] == [6, 1, 5]
+    flat = [index for indices in used for index in indices]
+    assert flat == [index % count for index in range(12)]
 
 
-def test_hot_launches_take_the_same_set() -> None:
-    (taken,) = sets_seen_by(small_cache(2**16), on_cpu(ON_CPU["cpu_blas"]), [(4, 3)])
-    assert taken == [0] * 12
+def test_hot_launches_use_the_same_set() -> None:
+    (used,) = sets_seen_by(small_cache(2**16), on_cpu(ON_CPU["cpu_blas"]), [(4, 3)])
+    assert used == [0] * 12
 
 
 def test_the_smallest_problems_are_flushed_before_a_set_is_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gpubench.backends.cpu.MAX_SETS", 16)
-    backend = small_cache(2**20)
+    backend = small_cache(2**20, max_sets=16)
     point = on_cpu(ON_CPU["cpu_blas"], size=(8, 8, 8), cache=Cache.COLD)
     operands = load(backend, point)
     kernel = backend.bind(point, operands)
     assert (len(operands.sets), kernel.flush, kernel.max_launches) == (16, True, 16)
     flushes = []
-    monkeypatch.setattr(backend, "_flush", lambda: flushes.append(1))
+    monkeypatch.setattr(backend, "flush", lambda: flushes.append(1))
     backend.sample(kernel, 16, 5)
     assert len(flushes) == 5
-    backend.sample(kernel, 4, 9)  # sets that nothing has touched since are left for four samples
+    backend.sample(kernel, 4, 9)  # one flush serves four samples of four sets each
     assert len(flushes) == 8
-    backend.run(kernel)  # on the first set, whose turn it may not be
+    backend.run(kernel)  # on the first set, out of order
     backend.sample(kernel, 1, 1)
     assert len(flushes) == 9
 
 
-def test_a_time_is_of_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A clock that goes on by a microsecond a launch, and does not tick between them.
-    now = [0]
-    monkeypatch.setattr("gpubench.backends.cpu.time.perf_counter_ns", lambda: now[0])
+def test_a_time_is_of_one_launch() -> None:
+    now_ns = 0
 
     def one_microsecond(_a: np.ndarray, _b: np.ndarray, _c: np.ndarray) -> None:
-        now[0] += 1000
+        nonlocal now_ns
+        now_ns += 1000
 
-    backend = CpuBackend()
+    backend = CpuBackend(clock_ns=lambda: now_ns)
     point = on_cpu(fakes.variant(one_microsecond))
     kernel = backend.bind(point, load(backend, point))
     assert backend.sample(kernel, 7, 3) == [1.0, 1.0, 1.0]
@@ -241,15 +242,14 @@ def blas_threads() -> set[int]:
     }
 
 
-@pytest.mark.parametrize(("name", "threads"), [("cpu_blas", 1), ("cpu_blas_parallel", None)])
-def test_blas_uses_the_threads_of_the_variant(name: str, threads: int | None) -> None:
+def test_blas_uses_the_threads_of_the_variant() -> None:
     backend = CpuBackend()
-    other = "cpu_blas" if name != "cpu_blas" else "cpu_blas_parallel"
-    for used in (other, name):
-        point = on_cpu(ON_CPU[used])
+    threads = {"cpu_blas": 1, "cpu_blas_parallel": cpu_threads()}
+    for name in (*threads, *threads):
+        point = on_cpu(ON_CPU[name])
         backend.run(backend.bind(point, load(backend, point)))
-    assert blas_threads() == {threads or cpu_threads()}
-    assert numba.get_num_threads() == (threads or cpu_threads())
+        assert blas_threads() == {threads[name]}
+        assert numba.get_num_threads() == threads[name]
 
 
 def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:
@@ -316,9 +316,7 @@ def test_there_is_memory_free(backend: CpuBackend) -> None:
     assert 2**20 < backend.bytes_free() < 2**50
 
 
-def test_ceilings_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpubench.backends.cpu.COPY_BYTES", 2**20)
-    monkeypatch.setattr("gpubench.backends.cpu.BLAS_EXTENT", 64)
-    ceilings = measure_cpu()
+def test_ceilings_are_measured() -> None:
+    ceilings = measure_cpu(extent=64, copy_bytes=2**20)
     assert set(ceilings) == {"measured_copy_gbytes_per_s", "measured_float32_blas_gflops"}
     assert all(0 < rate < 1e6 for rate in ceilings.values())

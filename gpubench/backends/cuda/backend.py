@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import Any
@@ -13,45 +14,29 @@ from cupy.cuda import runtime
 
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
-from gpubench.backends.cuda.faults import faults
-from gpubench.backends.cuda.instances import Instances, Routine
+from gpubench.backends.cuda.launching import Instances, Routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.timer import BlockedBatchTimer
-from gpubench.backends.sets import (
+from gpubench.backends.rotation import (
     CACHES_TO_OUTGROW,
     MAX_LAUNCHES,
+    OperandSets,
     Rotation,
     SetPolicy,
-    cut,
+    first_rows,
     set_policy,
 )
-from gpubench.errors import DoesNotFitError
+from gpubench.errors import DoesNotFitError, LaunchError, first_line
 from gpubench.model import Health, Launch, Point, Problem, Resources, Scope, Timer
 
 
 @dataclass(frozen=True, kw_only=True)
-class CudaOperands:
+class CudaOperands(OperandSets):
     """Operands in device memory."""
 
-    sets: tuple[tuple[Any, ...], ...]
-    """Each set: the inputs, then the output."""
-
     hosts: tuple[np.ndarray, ...]
-    """The inputs and a place for the output, in pageable host memory."""
-
-    rotation: Rotation
-    policy: SetPolicy
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The first set's inputs."""
-        return self.sets[0][:-1]
-
-    @property
-    def output(self) -> Any:
-        """The first set's output."""
-        return self.sets[0][-1]
+    """The inputs and room for the output, in pageable host memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +46,8 @@ class CudaKernel:
     first: Callable[[], None]
     """A launch on the first set of operands, which enqueues and does not wait."""
 
-    turns: Iterator[Callable[[], None]]
-    """Launches on set after set: each goes on where the last one on these operands stopped."""
+    rotation: Iterator[Callable[[], None]]
+    """Launches on set after set, from where the last launch on these operands stopped."""
 
     timer: Timer
     scope: Scope
@@ -95,16 +80,18 @@ class CudaBackend:
             self.notices = (f"clocks, temperature and power stay empty: {error}",)
         else:
             if others := self._nvml.others():
-                self.notices = (f"others compute on this GPU, and times may suffer: {others}",)
+                self.notices = (
+                    f"other processes use this GPU, which makes times longer: {others}",
+                )
 
     def warm_up(self) -> None:
         """Multiply-add until the clock has settled, then calibrate the timer at that clock."""
         with faults():
             self.stream.warm_up()
-            self.timer.calibrate(self.stream.nothing)
+            self.timer.calibrate(self.stream.launch_empty)
 
     def ceilings(self) -> dict[str, float]:
-        """What the device does at the most, measured: rates that kernels may be held against."""
+        """The device's highest rates, measured."""
         with faults():
             self.stream.warm_up()
             return {
@@ -118,21 +105,21 @@ class CudaBackend:
             return self.stream.copy_gbytes_per_s()
 
     def health(self) -> Health:
-        """Sensors through NVML, and the clock that the stream saw."""
+        """Sensors through NVML, and the clock measured in the stream."""
         clock_mhz = self.timer.take_clock_mhz()
         return self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
 
     def usable(self) -> bool:
-        """Whether the context survived: errors of a kernel stay with it until the process ends."""
+        """Whether the context survived: a kernel's fault stays with it until the process ends."""
         try:
-            self.stream.nothing()
+            self.stream.launch_empty()
             self.stream.synchronize()
         except RuntimeError:
             return False
         return True
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile in as many threads as there are CPUs: NVRTC works outside Python's lock."""
+        """Compile what the points need, in several threads."""
         self._instances.compile(points, on_built)
 
     def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
@@ -141,27 +128,26 @@ class CudaBackend:
         return problem.bytes * policy.count + policy.flush * self._flush_bytes
 
     def bytes_free(self) -> int:
-        """Free on the device, or held by CuPy's pool for us."""
+        """Free on the device or in CuPy's pool."""
         return int(runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
 
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CudaOperands:
-        """One pool of memory an operand, holding all sets."""
+        """One allocation per operand, which holds all sets."""
         policy = self._policy(problem, cold=cold)
         with faults():
-            pools = []
+            stacks = []
             for array in inputs:
-                pool = cupy.empty((policy.count, *array.shape), array.dtype)
-                pool[:] = cupy.asarray(array)
-                pools.append(pool)
-            pools.append(cupy.zeros((policy.count, *problem.output_shape), problem.dtype))
+                stack = cupy.empty((policy.count, *array.shape), array.dtype)
+                stack[:] = cupy.asarray(array)
+                stacks.append(stack)
+            stacks.append(cupy.zeros((policy.count, *problem.output_shape), problem.dtype))
             if policy.flush and self._flush_buffer is None:
                 self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
-        hosts = (*inputs, np.empty(problem.output_shape, problem.dtype))
         return CudaOperands(
-            sets=tuple(zip(*pools, strict=True)),
-            hosts=hosts,
-            rotation=Rotation(policy.count),
+            sets=tuple(zip(*stacks, strict=True)),
+            hosts=(*inputs, np.empty(problem.output_shape, problem.dtype)),
             policy=policy,
+            rotation=Rotation(policy.count),
         )
 
     def bind(self, point: Point, operands: CudaOperands, rows: int | None = None) -> CudaKernel:
@@ -173,13 +159,15 @@ class CudaBackend:
             if needed and needed > (free := self.bytes_free()):
                 raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")
             workspace = _workspace(routine)
-            calls = [routine.bind((*cut(arrays, problem), *workspace)) for arrays in operands.sets]
-        turns: Iterator[Callable[[], None]] = map(calls.__getitem__, operands.rotation.turns)
+            launches = [
+                routine.bind((*first_rows(arrays, problem), *workspace)) for arrays in operands.sets
+            ]
+        rotation: Iterator[Callable[[], None]] = map(launches.__getitem__, operands.rotation.order)
         if point.scope == Scope.END_TO_END:
-            turns = repeat(_end_to_end(routine, cut(operands.hosts, problem)))
+            rotation = repeat(_end_to_end(routine, first_rows(operands.hosts, problem)))
         return CudaKernel(
-            first=calls[0],
-            turns=turns,
+            first=launches[0],
+            rotation=rotation,
             timer=point.timer,
             scope=point.scope,
             flush=operands.policy.flush,
@@ -195,7 +183,7 @@ class CudaBackend:
             cupy.cuda.get_current_stream().synchronize()
 
     def sample(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
-        """Time by the gated batch, or by CUPTI; end to end by events alone."""
+        """Time by the blocked batch, or by CUPTI; end to end by events alone."""
         before = self._flush if kernel.flush else None
         with faults():
             if kernel.scope == Scope.END_TO_END:
@@ -203,17 +191,17 @@ class CudaBackend:
             if kernel.timer == Timer.CUPTI:
                 if self._cupti is None:
                     self._cupti = CuptiTimer(cupy.cuda.get_current_stream().synchronize)
-                return self._cupti.sample(kernel.turns, launches, count, before)
-            return self.timer.sample(kernel.turns, launches, count, before)
+                return self._cupti.sample(kernel.rotation, launches, count, before)
+            return self.timer.sample(kernel.rotation, launches, count, before)
 
     def _sample_end_to_end(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
-        """No gate: copies from pageable memory wait for the host as they would in a program."""
+        """Not blocked: copies from pageable memory wait for the host as they do in a program."""
         times = []
         for _ in range(count):
-            start = self.stream.begin()
-            for launch in islice(kernel.turns, launches):
+            start = self.stream.record_start()
+            for launch in islice(kernel.rotation, launches):
                 launch()
-            stop = self.stream.end()
+            stop = self.stream.record_stop()
             self.stream.synchronize()
             times.append(self.stream.elapsed_us(start, stop) / launches)
         return times
@@ -223,7 +211,7 @@ class CudaBackend:
         return CACHES_TO_OUTGROW * self.device.l2_bytes
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
-        # As many sets as a sample may have launches: each meets a set that the flush made cold.
+        # At most as many sets as a sample has launches: each uses a set that the flush made cold.
         return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=MAX_LAUNCHES)
 
     def _flush(self) -> None:
@@ -232,8 +220,19 @@ class CudaBackend:
         )
 
 
+@contextmanager
+def faults() -> Iterator[None]:
+    """Raise what CuPy raises as DoesNotFitError (too little memory) or LaunchError (the rest)."""
+    try:
+        yield
+    except MemoryError as error:
+        raise DoesNotFitError(f"out of device memory: {error}") from error
+    except RuntimeError as error:  # the base class of CuPy's CUDA and cuBLAS errors
+        raise LaunchError(first_line(error)) from error
+
+
 def _workspace(routine: Routine) -> tuple[Any, ...]:
-    """The array that a routine wants as its last, if it wants one."""
+    """The array that a routine takes as its last, if it takes one."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
 

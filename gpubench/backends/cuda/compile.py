@@ -1,4 +1,4 @@
-"""The one compile step: source, template instance, architecture → cubin and resource figures.
+"""The one compile step: from source, template instance, architecture and options to a cubin.
 
 Needs NVRTC (through cuda-bindings), and no GPU.
 """
@@ -6,15 +6,15 @@ Needs NVRTC (through cuda-bindings), and no GPU.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import platformdirs
 
 from gpubench.backends.sources import whole_source
@@ -24,7 +24,7 @@ from gpubench.model import CudaVariant, Resources, Tile
 SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache")
-"""NVRTC's own cache gives a cubin without ptxas' report, and so without its registers."""
+"""Of every kernel. NVRTC's own cache gives a cubin without ptxas' report of its registers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,26 +41,29 @@ class Compiled:
 def instance(variant: CudaVariant, tile: Tile, dtype: str, kernel: str = "") -> str:
     """The template instance as C++ writes it: `shared_tile<float, 16>`.
 
-    `kernel` is another template of the variant's source, as a launch names it.
+    `kernel` names another template of the variant's source.
     """
     numbers = "".join(f", {number}" for number in tile.numbers)
     return f"{kernel or variant.name}<{SCALARS[dtype]}{numbers}>"
 
 
-def compile_instance(source: Path, expression: str, architecture: str) -> Compiled:
-    """Compile `expression` of a CUDA C++ file for an architecture such as `sm_90`.
+def compile_instance(
+    source: Path, expression: str, architecture: str, options: tuple[str, ...] = ()
+) -> Compiled:
+    """Compile `expression` of a CUDA C++ file for an architecture such as `sm_90` or `sm_90a`.
 
-    Kept on disk in the user's cache, keyed by everything that decides the outcome. Raises
-    CompileError with the compiler's first error.
+    `options` are further options of NVRTC. Kept on disk in the user's cache, keyed by everything
+    that decides the outcome. Raises CompileError with the compiler's first error.
     """
     text = source.read_text(encoding="utf-8")
-    included = [one.read_text(encoding="utf-8") for one in whole_source(source)[1:]]
+    included = [path.read_text(encoding="utf-8") for path in whole_source(source)[1:]]
     version = ".".join(map(str, nvrtc_version()))
-    key = "\0".join((text, *included, expression, architecture, *OPTIONS, version))
-    cached = _cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()}.cubin"
+    options = (*OPTIONS, *options)
+    key = "\0".join((text, *included, expression, architecture, *options, version))
+    cached = _cache_directory() / f"{hashlib.sha256(key.encode()).hexdigest()}.cubin"
     if compiled := _read_cached(cached):
         return compiled
-    compiled = _compile(text, source, expression, architecture)
+    compiled = _compile(text, source, expression, architecture, options)
     _write_cached(cached, compiled)
     return compiled
 
@@ -75,7 +78,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 @cache
 def architectures() -> tuple[str, ...]:
-    """What NVRTC compiles for, the oldest first. Raises CompileError where it cannot be loaded."""
+    """What NVRTC compiles for, oldest first. Raises CompileError where NVRTC cannot be loaded."""
     numbers = _checked(_nvrtc().nvrtcGetSupportedArchs())
     return tuple(f"sm_{number}" for number in sorted(numbers))
 
@@ -94,15 +97,17 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-def _compile(text: str, source: Path, expression: str, architecture: str) -> Compiled:
+def _compile(
+    text: str, source: Path, expression: str, architecture: str, options: tuple[str, ...]
+) -> Compiled:
     nvrtc = _nvrtc()
     # The whole path: a file's own includes are looked for beside it.
     name = str(source.resolve()).encode()
     program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), name, 0, [], []))
     try:
         _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
-        options = [option.encode() for option in (f"--gpu-architecture={architecture}", *OPTIONS)]
-        (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        encoded = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
+        (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode()
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{expression} for {architecture}: {_first_error(log)}")
@@ -115,9 +120,9 @@ def _compile(text: str, source: Path, expression: str, architecture: str) -> Com
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _checked(answer: tuple[Any, ...]) -> Any:
+def _checked(returned: tuple[Any, ...]) -> Any:
     """The value of an NVRTC call; CompileError if it failed."""
-    result, *values = answer
+    result, *values = returned
     if int(result) != 0:
         raise CompileError(f"NVRTC: {result.name}")
     return values[0] if values else None
@@ -151,36 +156,25 @@ def parse_resources(log: str) -> Resources:
     )
 
 
-def _cache_folder() -> Path:
+def _cache_directory() -> Path:
     return Path(platformdirs.user_cache_dir("gpubench")) / "cubin"
 
 
 def _read_cached(path: Path) -> Compiled | None:
-    """What an earlier process compiled: a line of JSON, then the cubin. None if unreadable."""
+    """What an earlier process compiled; None if there is none, or the file is damaged."""
     try:
-        head, _, cubin = path.read_bytes().partition(b"\n")
-        facts = json.loads(head)
-        if hashlib.sha256(cubin).hexdigest() != facts["sha256"]:
-            return None
-        return Compiled(
-            cubin=cubin, symbol=facts["symbol"], resources=Resources(**facts["resources"])
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
+    except (OSError, msgspec.MsgspecError):
         return None
 
 
 def _write_cached(path: Path, compiled: Compiled) -> None:
     """Keep a cubin. A cache that cannot be written costs time, not the sweep."""
-    facts = {
-        "symbol": compiled.symbol,
-        "resources": asdict(compiled.resources),
-        "sha256": hashlib.sha256(compiled.cubin).hexdigest(),
-    }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(json.dumps(facts).encode() + b"\n" + compiled.cubin)
+            file.write(msgspec.msgpack.encode(compiled))
         Path(temporary).replace(path)
     except OSError:
         return

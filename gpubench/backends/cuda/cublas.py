@@ -19,20 +19,16 @@ def gemm(dtype: str) -> Callable[..., None]:
     cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
     """
     routine = {"float32": cublas.sgemm, "float64": cublas.dgemm}[dtype]
-    one, zero = np.ones(1, dtype), np.zeros(1, dtype)
-    one_at, zero_at = one.ctypes.data, zero.ctypes.data
+    alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
+    alpha_at, beta_at = alpha.ctypes.data, beta.ctypes.data
 
-    def multiply(a: Any, b: Any, c: Any, _keep: Any = (one, zero)) -> None:
+    def multiply(a: Any, b: Any, c: Any, _keep: Any = (alpha, beta)) -> None:
         m, k = a.shape
         n = b.shape[1]
-        handle = device.get_cublas_handle()
-        cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
-        cublas.setMathMode(handle, DEFAULT_MATH)
-        plain = cublas.CUBLAS_OP_N
         routine(
-            *(handle, plain, plain, n, m, k),
-            *(one_at, b.data.ptr, n, a.data.ptr, k),
-            *(zero_at, c.data.ptr, n),
+            *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, m, k),
+            *(alpha_at, b.data.ptr, n, a.data.ptr, k),
+            *(beta_at, c.data.ptr, n),
         )
 
     return multiply
@@ -55,7 +51,7 @@ def atax(dtype: str) -> Callable[..., None]:
 
     def multiply(a: Any, v: Any, c: Any) -> None:
         rows = a.shape[0]
-        if rows not in between:  # kept: an allocation is no part of the product
+        if rows not in between:  # kept: its allocation is no part of the product
             between[rows] = cupy.empty(rows, dtype)
         first(a, v, between[rows])
         second(a, between[rows], c)
@@ -63,26 +59,31 @@ def atax(dtype: str) -> Callable[..., None]:
     return multiply
 
 
-def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
-    """A row-major matrix is its transpose to cuBLAS: `operation` is for N×M, column-major."""
-    routine = {"float32": cublas.sgemv, "float64": cublas.dgemv}[dtype]
-    one, zero = np.ones(1, dtype), np.zeros(1, dtype)
-    one_at, zero_at = one.ctypes.data, zero.ctypes.data
+def cupy_matmul(a: Any, b: Any, c: Any) -> None:
+    """C = A·B by `cupy.matmul`."""
+    cupy.matmul(a, b, out=c)
 
-    def multiply(a: Any, x: Any, y: Any, _keep: Any = (one, zero)) -> None:
+
+def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
+    """A row-major matrix is its transpose to cuBLAS: `operation` applies to N×M, column-major."""
+    routine = {"float32": cublas.sgemv, "float64": cublas.dgemv}[dtype]
+    alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
+    alpha_at, beta_at = alpha.ctypes.data, beta.ctypes.data
+
+    def multiply(a: Any, x: Any, y: Any, _keep: Any = (alpha, beta)) -> None:
         m, n = a.shape
-        handle = device.get_cublas_handle()
-        cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
-        cublas.setMathMode(handle, DEFAULT_MATH)
         routine(
-            *(handle, operation, n, m),
-            *(one_at, a.data.ptr, n, x.data.ptr, 1),
-            *(zero_at, y.data.ptr, 1),
+            *(_handle(), operation, n, m),
+            *(alpha_at, a.data.ptr, n, x.data.ptr, 1),
+            *(beta_at, y.data.ptr, 1),
         )
 
     return multiply
 
 
-def cupy_matmul(a: Any, b: Any, c: Any) -> None:
-    """C = A·B by `cupy.matmul`."""
-    cupy.matmul(a, b, out=c)
+def _handle() -> int:
+    """CuPy's cuBLAS handle, set to the current stream and to full precision."""
+    handle = int(device.get_cublas_handle())
+    cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
+    cublas.setMathMode(handle, DEFAULT_MATH)
+    return handle

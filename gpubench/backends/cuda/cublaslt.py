@@ -1,14 +1,13 @@
 """cuBLASLt with its algorithm chosen by measuring, not by its heuristic alone.
 
-Called through ctypes: CuPy wraps cuBLASLt for its own use only. Names and numbers are those of
+Called through ctypes, as CuPy wraps cuBLASLt only for its own use. Names and numbers are those of
 `cublasLt.h`.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,13 +18,13 @@ from cupy.cuda import device
 from gpubench.errors import LaunchError
 
 MAX_ALGORITHMS = 32
-"""Asked of the heuristic; it answers with those it thinks best, the best first."""
+"""Asked of the heuristic, which returns those it rates best, the best first."""
 
 WORKSPACE_BYTES = 64 * 2**20
-"""What NVIDIA recommends for Hopper is 32 MiB; splitting K may want more."""
+"""NVIDIA recommends 32 MiB for Hopper; splitting K may use more."""
 
 TRIALS = 3
-"""Launches of each algorithm, after one to warm it up; its time is the shortest."""
+"""Timed launches of each algorithm, after one that warms it up; the shortest counts."""
 
 COMPUTE_32F, COMPUTE_64F = 68, 70
 """cublasComputeType_t: float32 without TF32, and float64."""
@@ -36,13 +35,16 @@ R_32F, R_64F = 0, 1
 MAX_WORKSPACE_BYTES = 1
 """cublasLtMatmulPreferenceAttributes_t."""
 
-KINDS = {"float32": (COMPUTE_32F, R_32F), "float64": (COMPUTE_64F, R_64F)}
+TYPES = {
+    "float32": (COMPUTE_32F, R_32F, ctypes.c_float),
+    "float64": (COMPUTE_64F, R_64F, ctypes.c_double),
+}
 
-Shape = tuple[int, int, int]
+Arrays = tuple[Any, Any, Any]
 
 
-class _Answer(ctypes.Structure):
-    """cublasLtMatmulHeuristicResult_t."""
+class _Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t: an algorithm that the library proposes."""
 
     _fields_ = (
         ("algorithm", ctypes.c_uint64 * 8),
@@ -54,133 +56,131 @@ class _Answer(ctypes.Structure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """A product of one shape: descriptors, and the algorithm that was fastest."""
+class _Product:
+    """A product of one shape, for the library."""
 
     descriptor: ctypes.c_void_p
     layouts: tuple[ctypes.c_void_p, ...]
-    answer: _Answer
+    """Of the library's A, B and C."""
+
+    alpha: Any
+    beta: Any
+    workspace: Any
 
 
 def gemm(dtype: str) -> Callable[..., None]:
     """C = A·B for row-major matrices, each shape tuned at its first call."""
-    plans: dict[Shape, _Plan] = {}
-    scratch: list[Any] = []
+    tuned: dict[tuple[int, int, int], tuple[_Product, _Heuristic]] = {}
+    workspace: list[Any] = []
 
     def multiply(a: Any, b: Any, c: Any) -> None:
         shape = (*a.shape, b.shape[1])
-        if not scratch:
-            scratch.append(cupy.empty(WORKSPACE_BYTES, "uint8"))
-        if shape not in plans:
-            plans[shape] = _tuned(dtype, shape, (a, b, c), scratch[0])
-        _multiply(plans[shape], dtype, (a, b, c), scratch[0])
+        if shape not in tuned:
+            workspace[:] = workspace or [cupy.empty(WORKSPACE_BYTES, "uint8")]
+            product = _product(dtype, shape, workspace[0])
+            tuned[shape] = (product, _fastest(product, (a, b, c)))
+        _multiply(*tuned[shape], (a, b, c))
 
     return multiply
 
 
-def _tuned(dtype: str, shape: Shape, arrays: tuple[Any, Any, Any], scratch: Any) -> _Plan:
-    """The fastest of the algorithms that the heuristic proposes, on these arrays."""
+def _product(dtype: str, shape: tuple[int, int, int], workspace: Any) -> _Product:
     m, k, n = shape
-    compute, kind = KINDS[dtype]
-    library = _library()
-    descriptor = _made("cublasLtMatmulDescCreate", ctypes.c_int(compute), ctypes.c_int(kind))
-    # cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
-    layouts = tuple(
-        _made(
-            "cublasLtMatrixLayoutCreate",
-            ctypes.c_int(kind),
-            *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)),
-        )
-        for rows, columns in ((n, k), (k, m), (n, m))
-    )
-    answers = (_Answer * MAX_ALGORITHMS)()
-    found = ctypes.c_int()
-    with _preference() as preference:
-        _checked(
-            library.cublasLtMatmulAlgoGetHeuristic(
-                *(_handle(), descriptor, *layouts, layouts[-1], preference),
-                *(ctypes.c_int(MAX_ALGORITHMS), answers, ctypes.byref(found)),
+    compute, kind, scalar = TYPES[dtype]
+    return _Product(
+        descriptor=_created("cublasLtMatmulDescCreate", ctypes.c_int(compute), ctypes.c_int(kind)),
+        # cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
+        layouts=tuple(
+            _created(
+                "cublasLtMatrixLayoutCreate",
+                ctypes.c_int(kind),
+                *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)),
             )
-        )
+            for rows, columns in ((n, k), (k, m), (n, m))
+        ),
+        alpha=scalar(1),
+        beta=scalar(0),
+        workspace=workspace,
+    )
+
+
+def _fastest(product: _Product, arrays: Arrays) -> _Heuristic:
+    """The fastest of the algorithms that the heuristic proposes, on these arrays."""
+    proposals = (_Heuristic * MAX_ALGORITHMS)()
+    found = ctypes.c_int()
+    _call(
+        "cublasLtMatmulAlgoGetHeuristic",
+        *(_handle(), product.descriptor, *product.layouts, product.layouts[-1], _preference()),
+        *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(found)),
+    )
     times: list[tuple[float, int]] = []
     for index in range(found.value):
-        if answers[index].status == 0:
-            plan = _Plan(descriptor=descriptor, layouts=layouts, answer=answers[index])
+        if proposals[index].status == 0:
             try:
-                times.append((_time(plan, dtype, arrays, scratch), index))
-            except LaunchError:  # a proposal that does not run is none
+                times.append((_time_ms(product, proposals[index], arrays), index))
+            except LaunchError:  # the library may propose what it cannot run
                 continue
     if not times:
-        raise LaunchError(f"cuBLASLt has no algorithm for {m}x{n}x{k} {dtype}")
-    best = _Answer.from_buffer_copy(answers[min(times)[1]])
-    return _Plan(descriptor=descriptor, layouts=layouts, answer=best)
+        raise LaunchError(f"cuBLASLt has no algorithm for {[array.shape for array in arrays]}")
+    return _Heuristic.from_buffer_copy(proposals[min(times)[1]])
 
 
-def _time(plan: _Plan, dtype: str, arrays: tuple[Any, Any, Any], scratch: Any) -> float:
-    """The shortest of some launches, in milliseconds."""
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-    _multiply(plan, dtype, arrays, scratch)
+def _time_ms(product: _Product, proposal: _Heuristic, arrays: Arrays) -> float:
+    """The time of the shortest of `TRIALS` launches, in milliseconds."""
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    _multiply(product, proposal, arrays)
     times = []
     for _ in range(TRIALS):
-        begin.record()
-        _multiply(plan, dtype, arrays, scratch)
-        end.record()
-        end.synchronize()
-        times.append(float(cupy.cuda.get_elapsed_time(begin, end)))
+        start.record()
+        _multiply(product, proposal, arrays)
+        stop.record()
+        stop.synchronize()
+        times.append(float(cupy.cuda.get_elapsed_time(start, stop)))
     return min(times)
 
 
-def _multiply(plan: _Plan, dtype: str, arrays: tuple[Any, Any, Any], scratch: Any) -> None:
-    a, b, c = arrays
-    scalar = ctypes.c_float if dtype == "float32" else ctypes.c_double
-    left, right, result = plan.layouts
-    output = ctypes.c_void_p(c.data.ptr)
-    _checked(
-        _library().cublasLtMatmul(
-            *(_handle(), plan.descriptor, ctypes.byref(scalar(1))),
-            *(ctypes.c_void_p(b.data.ptr), left, ctypes.c_void_p(a.data.ptr), right),
-            *(ctypes.byref(scalar(0)), output, result, output, result),
-            *(plan.answer.algorithm, ctypes.c_void_p(scratch.data.ptr)),
-            *(ctypes.c_size_t(WORKSPACE_BYTES), _stream()),
-        )
+def _multiply(product: _Product, chosen: _Heuristic, arrays: Arrays) -> None:
+    a, b, c = (ctypes.c_void_p(array.data.ptr) for array in arrays)
+    left, right, result = product.layouts
+    _call(
+        "cublasLtMatmul",
+        *(_handle(), product.descriptor),
+        *(ctypes.byref(product.alpha), b, left, a, right),
+        *(ctypes.byref(product.beta), c, result, c, result),
+        *(chosen.algorithm, ctypes.c_void_p(product.workspace.data.ptr)),
+        ctypes.c_size_t(WORKSPACE_BYTES),
+        ctypes.c_void_p(cupy.cuda.get_current_stream().ptr),
     )
 
 
+@cache
+def _preference() -> ctypes.c_void_p:
+    """How much workspace an algorithm may use."""
+    preference = _created("cublasLtMatmulPreferenceCreate")
+    limit = ctypes.c_size_t(WORKSPACE_BYTES)
+    _call(
+        "cublasLtMatmulPreferenceSetAttribute",
+        *(preference, ctypes.c_int(MAX_WORKSPACE_BYTES)),
+        *(ctypes.byref(limit), ctypes.c_size_t(ctypes.sizeof(limit))),
+    )
+    return preference
+
+
 def _handle() -> ctypes.c_void_p:
-    """A cuBLAS handle is one of cuBLASLt too (cuBLAS documentation, cublasLtHandle_t)."""
+    """A cuBLAS handle is valid for cuBLASLt too (cuBLAS documentation, cublasLtHandle_t)."""
     return ctypes.c_void_p(device.get_cublas_handle())
 
 
-def _stream() -> ctypes.c_void_p:
-    return ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-
-
-@contextmanager
-def _preference() -> Iterator[ctypes.c_void_p]:
-    """How much workspace an algorithm may use."""
-    limit = ctypes.c_size_t(WORKSPACE_BYTES)
-    with ExitStack() as stack:
-        preference = _made("cublasLtMatmulPreferenceCreate")
-        stack.callback(_library().cublasLtMatmulPreferenceDestroy, preference)
-        _checked(
-            _library().cublasLtMatmulPreferenceSetAttribute(
-                *(preference, ctypes.c_int(MAX_WORKSPACE_BYTES), ctypes.byref(limit)),
-                ctypes.c_size_t(ctypes.sizeof(limit)),
-            )
-        )
-        yield preference
-
-
-def _made(function: str, *arguments: Any) -> ctypes.c_void_p:
+def _created(function: str, *arguments: Any) -> ctypes.c_void_p:
     """The object that one of the library's Create functions makes."""
-    made = ctypes.c_void_p()
-    _checked(getattr(_library(), function)(ctypes.byref(made), *arguments))
-    return made
+    created = ctypes.c_void_p()
+    _call(function, ctypes.byref(created), *arguments)
+    return created
 
 
-def _checked(status: int) -> None:
-    if status:
-        raise LaunchError(f"cuBLASLt: status {status} (cublasStatus_t)")
+def _call(function: str, *arguments: Any) -> None:
+    if status := getattr(_library(), function)(*arguments):
+        raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
 
 
 @cache
@@ -192,4 +192,4 @@ def _library() -> ctypes.CDLL:
             return ctypes.CDLL(f"libcublasLt.so.{major}")
         except OSError:
             continue
-    raise LaunchError("libcublasLt is not there, though cuBLAS is")
+    raise LaunchError("cuBLAS is installed without libcublasLt")

@@ -13,7 +13,7 @@ INSTALL = "pip install 'gpubench[cupti]'"
 BUFFER_BYTES = 8 * 2**20
 
 FORCED = 1
-"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: hand over unfinished buffers too."""
+"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: deliver unfinished buffers too."""
 
 MAX_RECORDS = 4096
 """Launches between two flushes."""
@@ -29,9 +29,9 @@ def load_cupti() -> Any:
 
 
 class CuptiTimer:
-    """Times launches by first to last instruction, the kernels of one call summed.
+    """Times launches from first to last instruction, summed over the kernels of one call.
 
-    Where one begins before the one before has ended, what they share counts once.
+    Where two kernels overlap, the time they share counts once.
     """
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class CuptiTimer:
 
     def sample(
         self,
-        turns: Iterator[Callable[[], None]],
+        rotation: Iterator[Callable[[], None]],
         launches: int,
         count: int,
         before: Callable[[], None] | None = None,
@@ -51,12 +51,12 @@ class CuptiTimer:
         times: list[float] = []
         while len(times) < count:
             group = max(1, min(count - len(times), MAX_RECORDS // launches))
-            times += self._group(turns, launches, group, before)
+            times += self._group(rotation, launches, group, before)
         return times
 
     def _group(
         self,
-        turns: Iterator[Callable[[], None]],
+        rotation: Iterator[Callable[[], None]],
         launches: int,
         count: int,
         before: Callable[[], None] | None,
@@ -69,7 +69,7 @@ class CuptiTimer:
             for _ in range(count):
                 if before:
                     before()
-                for launch in islice(turns, launches):
+                for launch in islice(rotation, launches):
                     launch()
             self._synchronize()
             self._cupti.activity_flush_all(FORCED)
@@ -79,13 +79,15 @@ class CuptiTimer:
 
     def _completed(self, activities: list[Any]) -> None:
         kind = self._cupti.ActivityKind.CONCURRENT_KERNEL
-        self._kernels += [(one.start, one.end) for one in activities if one.kind == kind]
+        self._kernels += [
+            (record.start, record.end) for record in activities if record.kind == kind
+        ]
 
 
 def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> list[float]:
     """Kernels' (start, end) in nanoseconds as microseconds per launch of each of `count` samples.
 
-    A launch may be several kernels, but each launch as many. Raises LaunchError if they do not
+    Each launch is the same number of kernels, one or more. Raises LaunchError if the kernels do not
     divide evenly, as when records were lost.
     """
     calls = launches * count

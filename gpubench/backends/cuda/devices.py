@@ -1,14 +1,14 @@
-"""The machine's GPUs: their properties, or what is missing to have any."""
+"""The machine's GPUs: their properties, or what is missing to use one."""
 
 from __future__ import annotations
 
 import re
-import uuid
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpubench.errors import DeviceUnavailableError
+from gpubench.errors import CompileError, DeviceUnavailableError
 from gpubench.model import Device
 
 INSTALL = "pip install 'gpubench[cuda13]' (or cuda12, as the driver needs)"
@@ -16,11 +16,24 @@ INSTALL = "pip install 'gpubench[cuda13]' (or cuda12, as the driver needs)"
 ERROR_INSUFFICIENT_DRIVER = 35
 ERROR_NO_DEVICE = 100
 
+PROPERTIES = {
+    "global_memory_bytes": "totalGlobalMem",
+    "constant_memory_bytes": "totalConstMem",
+    "shared_memory_per_block_bytes": "sharedMemPerBlock",
+    "shared_memory_per_block_optin_bytes": "sharedMemPerBlockOptin",
+    "shared_memory_per_multiprocessor_bytes": "sharedMemPerMultiprocessor",
+    "registers_per_block": "regsPerBlock",
+    "registers_per_multiprocessor": "regsPerMultiprocessor",
+    "threads_per_block": "maxThreadsPerBlock",
+    "threads_per_multiprocessor": "maxThreadsPerMultiProcessor",
+    "warp_size": "warpSize",
+}
+"""Facts of a device that are fields of `cudaDeviceProp`."""
+
 
 def cuda_devices() -> list[Device]:
     """Every CUDA device. Raises DeviceUnavailableError saying what is missing."""
-    runtime = _runtime()
-    return [_describe(runtime, index) for index in range(_count(runtime))]
+    return describe_devices(_runtime())
 
 
 def cuda_device(index: int) -> Device:
@@ -35,7 +48,9 @@ def cuda_device(index: int) -> Device:
 
 
 def _runtime() -> Any:
-    if not (Path("/proc/driver/nvidia").exists() or Path("/dev/nvidiactl").exists()) and not _wsl():
+    """CuPy's CUDA runtime."""
+    driver_files = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")  # the last: WSL
+    if not any(Path(path).exists() for path in driver_files):
         raise DeviceUnavailableError(
             "no NVIDIA driver is loaded: CUDA needs an NVIDIA GPU and its driver; "
             "--device cpu works without"
@@ -48,8 +63,18 @@ def _runtime() -> Any:
     return runtime
 
 
-def _wsl() -> bool:
-    return Path("/dev/dxg").exists()
+def describe_devices(
+    runtime: Any,
+    library_versions: Callable[[], dict[str, str]] | None = None,
+    uuid: Callable[[int], str] | None = None,
+) -> list[Device]:
+    """The devices of CuPy's `runtime`; tests give the functions that ask the libraries."""
+    count = _count(runtime)
+    versions = (library_versions or _library_versions)() | {
+        "cuda": _version(runtime.driverGetVersion()),
+        "cuda_runtime": _version(runtime.runtimeGetVersion()),
+    }
+    return [_describe(runtime, index, versions, (uuid or _uuid)(index)) for index in range(count)]
 
 
 def _count(runtime: Any) -> int:
@@ -58,7 +83,8 @@ def _count(runtime: Any) -> int:
     except runtime.CUDARuntimeError as error:
         if error.status == ERROR_INSUFFICIENT_DRIVER:
             message = (
-                f"the NVIDIA driver is too old for CuPy's CUDA {_version(runtime_version())}: "
+                "the NVIDIA driver is too old for CuPy's CUDA "
+                f"{_version(runtime.runtimeGetVersion())}: "
                 "update the driver, or pip install 'gpubench[cuda12]'"
             )
         elif error.status == ERROR_NO_DEVICE:
@@ -71,21 +97,13 @@ def _count(runtime: Any) -> int:
     return int(count)
 
 
-def runtime_version() -> int:
-    """Of the CUDA runtime CuPy uses: 13000 is 13.0."""
-    from cupy.cuda import runtime
-
-    return int(runtime.runtimeGetVersion())
-
-
-def _describe(runtime: Any, index: int) -> Device:
+def _describe(runtime: Any, index: int, versions: dict[str, str], uuid: str) -> Device:
     properties = runtime.getDeviceProperties(index)
 
     def attribute(name: str) -> int:
         return int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), index))
 
     # From attributes: CUDA 13 dropped the clocks from the property structure.
-    sm_clock_mhz = attribute("ClockRate") / 1e3
     memory_clock_mhz = attribute("MemoryClockRate") / 1e3
     bus_bits = attribute("GlobalMemoryBusWidth")
     return Device(
@@ -94,79 +112,59 @@ def _describe(runtime: Any, index: int) -> Device:
         index=index,
         compute_capability=(properties["major"], properties["minor"]),
         multiprocessors=properties["multiProcessorCount"],
-        sm_clock_mhz=sm_clock_mhz,
-        # Two transfers a clock.
+        sm_clock_mhz=attribute("ClockRate") / 1e3,
+        # Two transfers per clock.
         memory_bandwidth_gbytes_per_s=2 * memory_clock_mhz * 1e6 * bus_bits / 8 / 1e9,
         l2_bytes=properties["l2CacheSize"],
-        versions=_versions(runtime),
+        versions=versions,
         facts={
             "memory_clock_mhz": memory_clock_mhz,
             "memory_bus_bits": bus_bits,
-            "global_memory_bytes": properties["totalGlobalMem"],
-            "constant_memory_bytes": properties["totalConstMem"],
-            "shared_memory_per_block_bytes": properties["sharedMemPerBlock"],
-            "shared_memory_per_block_optin_bytes": properties["sharedMemPerBlockOptin"],
-            "shared_memory_per_multiprocessor_bytes": properties["sharedMemPerMultiprocessor"],
-            "registers_per_block": properties["regsPerBlock"],
-            "registers_per_multiprocessor": properties["regsPerMultiprocessor"],
-            "threads_per_block": properties["maxThreadsPerBlock"],
-            "threads_per_multiprocessor": properties["maxThreadsPerMultiProcessor"],
-            "warp_size": properties["warpSize"],
+            **{fact: properties[name] for fact, name in PROPERTIES.items()},
             "ecc": bool(properties["ECCEnabled"]),
-            "uuid": _uuid(index),
+            "uuid": uuid,
         },
     )
 
 
 def _uuid(index: int) -> str:
-    """As nvidia-smi prints it; empty if the driver has none to tell, or cannot be asked.
-
-    From the driver: CuPy's properties end it at its first zero byte, which one GPU in 16 has.
-    """
+    """As nvidia-smi prints it; empty if the driver does not report one."""
     try:
-        status, raw = _driver_uuid(index)
-    except ImportError:  # without cuda-bindings nothing compiles, and that is said where it matters
+        from gpubench.backends.cuda.driver import device_uuid
+    except ImportError:  # without cuda-bindings nothing compiles, and the compile step says so
         return ""
-    return "" if status else f"GPU-{uuid.UUID(bytes=raw)}"
-
-
-def _driver_uuid(index: int) -> tuple[int, bytes]:
-    """The driver's status, 0 for success, and the 16 bytes."""
-    from cuda.bindings import driver
-
-    driver.cuInit(0)
-    status, device = driver.cuDeviceGet(index)
-    if not status:
-        status, found = driver.cuDeviceGetUuid(device)
-    return (int(status), b"") if status else (0, found.bytes)
+    return device_uuid(index)
 
 
 @cache
-def _versions_once() -> dict[str, str]:
+def _library_versions() -> dict[str, str]:
     import cupy
     from cupy.cuda import cublas, device
 
     from gpubench.backends.cuda.compile import nvrtc_version
-    from gpubench.errors import CompileError
 
-    versions = {"cupy": cupy.__version__}
-    driver = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", _driver_text())
-    if driver:
-        versions["driver"] = driver[1]
     try:
-        versions["nvrtc"] = ".".join(map(str, nvrtc_version()))
+        nvrtc = ".".join(map(str, nvrtc_version()))
     except CompileError as error:
-        versions["nvrtc"] = str(error)
+        nvrtc = str(error)
+    driver = _driver_version()
     cublas_version = cublas.getVersion(device.get_cublas_handle())
-    versions["blas"] = f"cuBLAS {_cublas_version(cublas_version)}"
-    return versions
-
-
-def _versions(runtime: Any) -> dict[str, str]:
-    return _versions_once() | {
-        "cuda": _version(runtime.driverGetVersion()),
-        "cuda_runtime": _version(runtime.runtimeGetVersion()),
+    return {
+        "cupy": cupy.__version__,
+        **({"driver": driver} if driver else {}),
+        "nvrtc": nvrtc,
+        "blas": f"cuBLAS {_cublas_version(cublas_version)}",
     }
+
+
+def _driver_version() -> str:
+    """Of the kernel module, such as 580.95.05; empty where it is not found."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
+    return found[1] if found else ""
 
 
 def _version(number: int) -> str:
@@ -177,10 +175,3 @@ def _version(number: int) -> str:
 def _cublas_version(number: int) -> str:
     """130100 is 13.1.0; 120903 is 12.9.3."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
-
-
-def _driver_text() -> str:
-    try:
-        return Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
-    except OSError:
-        return ""

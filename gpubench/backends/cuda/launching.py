@@ -1,18 +1,137 @@
-"""Functions on the device, and launches with their arguments packed ahead."""
+"""Kernels on a GPU: instances of the variants' templates compiled, loaded, bound and launched."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import cupy
-from cuda.bindings import driver as bindings
-from cupy_backends.cuda.api import driver
+from cuda.bindings import driver
+from cupy_backends.cuda.api import driver as cupy_driver
 
-from gpubench.backends.cuda.compile import Compiled
-from gpubench.errors import LaunchError
-from gpubench.model import Launch
+from gpubench.backends.cpu import cpu_threads
+from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.backends.cuda.driver import encode_tensor_map, launch_config
+from gpubench.errors import CompileError, LaunchError
+from gpubench.model import (
+    CallVariant,
+    CudaVariant,
+    Device,
+    Gpu,
+    Launch,
+    Point,
+    Problem,
+    Resources,
+    Tile,
+)
+
+MAX_LOADED = 32
+"""Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""
+
+Key = tuple[Path, str]
+"""A source, and the instance of one of its templates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routine:
+    """A kernel or library routine, not yet bound to arrays."""
+
+    bind: Callable[[Sequence[Any]], Callable[[], None]]
+    """From the inputs, the output and the workspace, if there is one, to a launch on them."""
+
+    resources: Resources | None = None
+    launch: Launch | None = None
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Device memory wanted as the last array; 0: none."""
+        return self.launch.workspace_bytes if self.launch else 0
+
+
+class Instances:
+    """The instances that a GPU was asked for: compiled once, and loaded when they are bound."""
+
+    def __init__(self, device: Device, architecture: str) -> None:
+        self._architecture = architecture
+        self._gpu = Gpu(
+            multiprocessors=device.multiprocessors,
+            threads_per_multiprocessor=device.facts["threads_per_multiprocessor"],
+        )
+        self._compiled: dict[Key, Compiled | str] = {}
+        self._function = lru_cache(MAX_LOADED)(load_function)
+
+    def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
+        """Compile in as many threads as there are CPUs: NVRTC releases Python's lock."""
+        wanted = {
+            _key(point, launch): None
+            for point in points
+            if isinstance(point.variant, CudaVariant)
+            for launch in self._launch(point, point.problem).sequence
+        }
+        with ThreadPoolExecutor(cpu_threads()) as pool:
+            # The slowest instances, those of the largest tiles, tend to come last: start there.
+            builds = [pool.submit(self._build, key) for key in reversed(wanted)]
+            for count, _ in enumerate(as_completed(builds), 1):
+                on_built(count)
+
+    def routine(self, point: Point, problem: Problem) -> Routine:
+        """The point's kernel with its launches for a problem, or its library call.
+
+        Raises CompileError for a kernel that does not compile.
+        """
+        if isinstance(point.variant, CallVariant):
+            call = point.variant.build(point.tile, problem.dtype)
+            return Routine(bind=lambda arrays: partial(call, *arrays))
+        main = self._launch(point, problem)
+        launches = main.sequence
+        loaded = [self._load(_key(point, launch)) for launch in launches]
+        functions = [function for _, function in loaded]
+        for launch, function in zip(launches, functions, strict=True):
+            allow_shared_memory(function, launch)
+        extents = (problem.m, problem.n, *((problem.k,) if problem.operation.has_k else ()))
+
+        def bind(arrays: Sequence[Any]) -> Callable[[], None]:
+            addresses = [array.data.ptr for array in arrays]
+            bound = []
+            for launch, function in zip(launches, functions, strict=True):
+                arguments = (
+                    *map(ctypes.c_void_p, addresses),
+                    *map(ctypes.c_int, (*extents, *launch.int_arguments)),
+                    *(
+                        encode_tensor_map(wanted, addresses[wanted.array], problem.dtype)
+                        for wanted in launch.tensor_maps
+                    ),
+                )
+                bound.append(bind_launch(function, launch, arguments, keep_alive=arrays))
+            return bound[0] if len(bound) == 1 else partial(_run_all, bound)
+
+        compiled, _ = loaded[launches.index(main.main)]
+        return Routine(bind=bind, resources=compiled.resources, launch=main)
+
+    def _launch(self, point: Point, problem: Problem) -> Launch:
+        variant, tile = _cuda_parts(point)
+        return variant.launch_on(self._gpu, tile, problem)
+
+    def _build(self, key: Key) -> Compiled | str:
+        """A compiled instance, or why it does not compile."""
+        if key not in self._compiled:
+            try:
+                self._compiled[key] = compile_instance(*key, self._architecture)
+            except CompileError as error:
+                self._compiled[key] = str(error)
+        return self._compiled[key]
+
+    def _load(self, key: Key) -> tuple[Compiled, Any]:
+        """A compiled instance and its function on the device."""
+        compiled = self._build(key)
+        if isinstance(compiled, str):
+            raise CompileError(compiled)
+        return compiled, self._function(compiled)
 
 
 def load_function(compiled: Compiled) -> Any:
@@ -25,62 +144,66 @@ def load_function(compiled: Compiled) -> Any:
 def allow_shared_memory(function: Any, launch: Launch) -> None:
     """Let a function have the dynamic shared memory of a launch.
 
-    Unasked it gets what 48 KiB leave beside its static arrays (CUDA C++ Programming Guide).
+    By default it gets what 48 KiB leave beside its static arrays (CUDA C++ Programming Guide).
     """
     if launch.shared_bytes:
-        driver.funcSetAttribute(
-            function.ptr,
-            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+        (status,) = driver.cuFuncSetAttribute(
+            driver.CUfunction(function.ptr),
+            driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             launch.shared_bytes,
         )
+        if status:
+            raise LaunchError(
+                f"cuFuncSetAttribute: {launch.shared_bytes:,} bytes of shared memory: {status.name}"
+            )
 
 
 def bind_launch(
-    function: Any, launch: Launch, values: Sequence[Any], held: object = None
+    function: Any, launch: Launch, arguments: Sequence[Any], keep_alive: object = None
 ) -> Callable[[], None]:
-    """A launch in the current stream with everything packed ahead, so that it enqueues quickly.
+    """A launch in the current stream, prepared so that enqueuing it is quick.
 
-    `values` are the kernel's arguments as ctypes objects. `held` lives as long as the launch: it
-    knows addresses alone, and memory that nobody holds is handed out again.
+    `arguments` are the kernel's, as ctypes objects. The launch knows only
+    addresses, so it keeps `keep_alive` from being freed.
+
+    CuPy's function enqueues what needs no attributes, cuLaunchKernelEx the rest:
+    benchmarks/enqueue_cost.py measures what both cost.
     """
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    if launch.pdl:
-        return _bind_pdl(function, launch, pointers, (values, held))
+    pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     stream = cupy.cuda.get_current_stream().ptr
-    arguments = ctypes.addressof(pointers)
-    fixed = (function.ptr, *launch.dimensions, launch.shared_bytes, stream, arguments, 0)
-    enqueue = driver.launchKernel
+    address = ctypes.addressof(pointers)
+    alive = (function, arguments, pointers, keep_alive)
+    if launch.has_attributes:
+        with_config = (launch_config(launch, stream), driver.CUfunction(function.ptr), address, 0)
+        enqueue_ex = driver.cuLaunchKernelEx
 
-    def run(_alive: object = (function, values, pointers, held)) -> None:
+        def run(_alive: object = alive) -> None:
+            (status,) = enqueue_ex(*with_config)
+            if status:
+                raise LaunchError(f"cuLaunchKernelEx: {status.name}")
+
+        return run
+    fixed = (function.ptr, *launch.dimensions, launch.shared_bytes, stream, address, 0)
+    enqueue = cupy_driver.launchKernel
+
+    def run_fast(_alive: object = alive) -> None:
         enqueue(*fixed)
 
-    return run
+    return run_fast
 
 
-def _bind_pdl(
-    function: Any, launch: Launch, pointers: ctypes.Array[ctypes.c_void_p], held: object
-) -> Callable[[], None]:
-    """Likewise, a launch that may begin while the one before it in the stream still runs.
+def _run_all(launches: Sequence[Callable[[], None]]) -> None:
+    for launch in launches:
+        launch()
 
-    By cuda-bindings, as CuPy's launch takes no attributes.
-    """
-    attribute = bindings.CUlaunchAttribute()
-    attribute.id = (
-        bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    )
-    attribute.value.programmaticStreamSerializationAllowed = 1
-    config = bindings.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = launch.dimensions[:3]
-    config.blockDimX, config.blockDimY, config.blockDimZ = launch.dimensions[3:]
-    config.sharedMemBytes = launch.shared_bytes
-    config.hStream = bindings.CUstream(cupy.cuda.get_current_stream().ptr)
-    config.attrs, config.numAttrs = [attribute], 1
-    fixed = (config, bindings.CUfunction(function.ptr), ctypes.addressof(pointers), 0)
-    enqueue = bindings.cuLaunchKernelEx
 
-    def run(_alive: object = (function, pointers, held)) -> None:
-        (status,) = enqueue(*fixed)
-        if status:
-            raise LaunchError(f"cuLaunchKernelEx: {status.name}")
+def _key(point: Point, launch: Launch) -> Key:
+    variant, tile = _cuda_parts(point)
+    return variant.source, instance(variant, tile, point.problem.dtype, launch.kernel)
 
-    return run
+
+def _cuda_parts(point: Point) -> tuple[CudaVariant, Tile]:
+    """The point's variant and tile, which a CUDA variant always has."""
+    if not isinstance(point.variant, CudaVariant) or point.tile is None:
+        raise TypeError(f"{point.label} is not a CUDA source with a tile")
+    return point.variant, point.tile

@@ -19,11 +19,10 @@ THROTTLES = {
     0x2: "application clocks",
 }
 """NVML's clock event reasons (nvml.h, nvmlClocksEventReason…): software and hardware thermal
-slowdown are one to us, and so are hardware slowdown and power brake. Idle is not throttling."""
-
+slowdown have one name here, and so do hardware slowdown and power brake. Idle is not throttling."""
 
 MAX_NAMED = 3
-"""Processes that a line names."""
+"""Processes named in a notice."""
 
 
 class Nvml:
@@ -42,17 +41,15 @@ class Nvml:
             raise OSError(f"NVML: {error}") from error
 
     def health(self, sm_mhz: float | None) -> Health:
-        """The sensors now, beside the clock that the stream saw; None for what a GPU lacks."""
-        nvml, handle = self._nvml, self._handle
-        power_mw = self._read(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-        reasons = self._read(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)) or 0
+        """The sensors now, and the clock of the stream; None for what a GPU does not report."""
+        nvml = self._nvml
+        power_mw = self._read(nvml.nvmlDeviceGetPowerUsage)
+        reasons = self._read(nvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0
         return Health(
             sm_mhz=sm_mhz,
-            nvml_sm_mhz=self._read(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            memory_mhz=self._read(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM)),
-            temperature_c=self._read(
-                lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
-            ),
+            nvml_sm_mhz=self._read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
+            memory_mhz=self._read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
+            temperature_c=self._read(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
             power_w=None if power_mw is None else power_mw / 1e3,
             throttle=tuple(
                 dict.fromkeys(name for bit, name in THROTTLES.items() if int(reasons) & bit)
@@ -60,20 +57,20 @@ class Nvml:
         )
 
     def others(self) -> str:
-        """Who else computes on the GPU that this process computes on; empty: nobody seen."""
+        """The other processes that compute on this process's GPU; empty: none seen."""
         try:
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:
             return ""
-        others = [one.pid for one in running if one.pid != os.getpid()]
-        if len(others) == len(running):  # in a container we go by another number: one is us
+        others = [process.pid for process in running if process.pid != os.getpid()]
+        if len(others) == len(running):  # in a container PIDs differ: one of them is this process
             return f"{len(others) - 1} other processes" if len(others) > 1 else ""
         more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
         return ", ".join(f"{_name(pid)} ({pid})" for pid in others[:MAX_NAMED]) + more
 
-    def _read(self, sensor: Callable[[], Any]) -> float | None:
+    def _read(self, sensor: Callable[..., Any], *which: int) -> float | None:
         try:
-            return float(sensor())
+            return float(sensor(self._handle, *which))
         except self._nvml.NVMLError:
             return None
 

@@ -1,4 +1,4 @@
-"""A stream that is timed: gates, events, stamps; and the device's measured ceilings."""
+"""A stream that is timed: blocking, events, timestamps; and the device's measured ceilings."""
 
 from __future__ import annotations
 
@@ -19,113 +19,112 @@ from gpubench.model import Device, Launch
 
 SOURCE = Path(__file__).with_name("stream.cu")
 
-STAMP_WORDS = 3
+TIMESTAMP_WORDS = 3
 """Cycles, nanoseconds, multiprocessor."""
 
-MAX_MARKS = 2048
-"""Of samples between two synchronizations."""
+MAX_TIMESTAMPS = 2048
+"""Between two synchronizations."""
 
 WARM_STEPS = 20_000
-"""Of the multiply-add kernel in a warm-up burst: about 10 ms on a large GPU."""
+"""Loop iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU."""
 
-SETTLED = 0.01
-"""`ALIKE` bursts in a row whose rates differ by less are at the clock that stays."""
+SETTLED, SETTLED_BURSTS = 0.01, 3
+"""The clock has settled when the rates of 3 bursts in a row differ by less than 1 %."""
 
-ALIKE = 3
 MAX_BURSTS = 100
 
 COPY_BYTES = 2**30
 REPEATS = 10
 
 
-class Mark(NamedTuple):
-    """An event with a stamp beside it."""
+class Timestamp(NamedTuple):
+    """An event, and the slot of the timestamp recorded beside it."""
 
     event: Any
     slot: int
 
     @property
     def done(self) -> bool:
-        """Whether the stream has passed it."""
+        """Whether the stream has reached it."""
         return bool(self.event.done)
 
 
 class CudaStream:
-    """What `BlockedBatchTimer` needs of the current stream of a device."""
+    """The current stream of a device, as `BlockedBatchTimer` uses it."""
 
     def __init__(self, device: Device, architecture: str) -> None:
         self._device = device
         self._stream = cupy.cuda.get_current_stream()
         self._clock_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
-        self._open_gate = bind_launch(
-            load_function(compile_instance(SOURCE, "gate", architecture)),
-            Launch(grid=(1,), block=(1,)),
-            (self._cycles,),
+        blocking_kernel, timestamp_kernel, self._multiply_add = (
+            load_function(compile_instance(SOURCE, name, architecture))
+            for name in ("blocking_kernel", "timestamp_kernel", "multiply_add")
         )
-        self._stamps = cupy.zeros((MAX_MARKS, STAMP_WORDS), np.int64)
-        stamp = load_function(compile_instance(SOURCE, "stamp", architecture))
-        self._stamp = [
-            bind_launch(stamp, Launch(grid=(1,), block=(1,)), (ctypes.c_void_p(row.data.ptr),))
-            for row in self._stamps
+        one_thread = Launch(grid=(1,), block=(1,))
+        self._launch_blocking_kernel = bind_launch(blocking_kernel, one_thread, (self._cycles,))
+        self._timestamps = cupy.zeros((MAX_TIMESTAMPS, TIMESTAMP_WORDS), np.int64)
+        self._host_timestamps = np.zeros((MAX_TIMESTAMPS, TIMESTAMP_WORDS), np.int64)
+        self._launch_timestamp_kernel = [
+            bind_launch(timestamp_kernel, one_thread, (ctypes.c_void_p(row.data.ptr),))
+            for row in self._timestamps
         ]
-        self._events = [cupy.cuda.Event() for _ in range(MAX_MARKS)]
+        self._events = [cupy.cuda.Event() for _ in range(MAX_TIMESTAMPS)]
         self._used = 0
-        self._read_stamps = np.zeros((MAX_MARKS, STAMP_WORDS), np.int64)
-        self._multiply_add = load_function(compile_instance(SOURCE, "multiply_add", architecture))
 
-    def nothing(self) -> None:
-        """Launch a kernel that does next to nothing: a gate that is open."""
-        self._cycles.value = 0
-        self._open_gate()
+    def launch_empty(self) -> None:
+        """Launch a kernel that returns at once."""
+        self.block(0.0)
 
-    def gate(self, microseconds: float) -> None:
-        """Keep the stream busy for at least so long."""
+    def block(self, microseconds: float) -> None:
+        """Keep the stream busy for at least this long."""
         self._cycles.value = int(microseconds * self._clock_mhz)
-        self._open_gate()  # the driver copies the arguments when it enqueues
+        self._launch_blocking_kernel()  # the driver copies the arguments when it enqueues
 
-    def begin(self) -> Mark:
-        """Enqueue a stamp, then an event: a sample begins behind them."""
-        mark = self._next_mark()
-        self._stamp[mark.slot]()
-        mark.event.record(self._stream)
-        return mark
+    def record_start(self) -> Timestamp:
+        """Enqueue a timestamp, then an event: a sample starts after them."""
+        start = self._next_timestamp()
+        self._launch_timestamp_kernel[start.slot]()
+        start.event.record(self._stream)
+        return start
 
-    def end(self) -> Mark:
-        """Enqueue an event, then a stamp: a sample ended before them."""
-        mark = self._next_mark()
-        mark.event.record(self._stream)
-        self._stamp[mark.slot]()
-        return mark
+    def record_stop(self) -> Timestamp:
+        """Enqueue an event, then a timestamp: a sample ends before them."""
+        stop = self._next_timestamp()
+        stop.event.record(self._stream)
+        self._launch_timestamp_kernel[stop.slot]()
+        return stop
 
     def synchronize(self) -> None:
-        """Wait for all that was enqueued; marks may be used again once they were read."""
+        """Wait for all work; the timestamps so far stay valid until the next ones are enqueued."""
         self._stream.synchronize()
         if self._used:
-            self._read_stamps[: self._used] = self._stamps[: self._used].get()
+            self._host_timestamps[: self._used] = self._timestamps[: self._used].get()
         self._used = 0
 
-    def elapsed_us(self, start: Mark, stop: Mark) -> float:
-        """Between two marks."""
+    def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
+        """Time between the two events."""
         return float(cupy.cuda.get_elapsed_time(start.event, stop.event)) * 1e3
 
-    def clock_mhz(self, start: Mark, stop: Mark) -> float | None:
-        """The multiprocessor clock between two marks; None if they ran on different ones."""
+    def clock_mhz(self, start: Timestamp, stop: Timestamp) -> float | None:
+        """The multiprocessor clock in between; None if the two ran on different ones."""
         cycles, nanoseconds, multiprocessor = (
-            self._read_stamps[stop.slot] - self._read_stamps[start.slot]
+            self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
         ).tolist()
         return cycles / nanoseconds * 1e3 if multiprocessor == 0 and nanoseconds > 0 else None
 
     def warm_up(self) -> None:
-        """Multiply-add until the rate stays the same: the clock has settled under load."""
-        rates = deque((self.fma_gflops(repeats=1) for _ in range(ALIKE)), maxlen=ALIKE)
+        """Multiply-add until the rate is steady: the clock has settled under load."""
+        rates = deque(
+            (self.fma_gflops(repeats=1) for _ in range(SETTLED_BURSTS)), maxlen=SETTLED_BURSTS
+        )
         for _ in range(MAX_BURSTS):
             if max(rates) - min(rates) < SETTLED * max(rates):
                 return
             rates.append(self.fma_gflops(repeats=1))
 
     def fma_gflops(self, repeats: int = REPEATS) -> float:
-        """Measured float32 multiply-add rate, an operation counted as two; the median."""
+        """Measured float32 multiply-add rate, each counted as two operations; the median."""
         blocks, threads, chains = 16 * self._device.multiprocessors, 256, 16
         out = cupy.empty(blocks * threads, np.float32)
         launch = bind_launch(
@@ -158,15 +157,15 @@ class CudaStream:
         return 2 * COPY_BYTES / self._median_us(copy, REPEATS) / 1e3
 
     def _median_us(self, enqueue: Callable[[], None], repeats: int) -> float:
-        marks = []
+        pairs = []
         for _ in range(repeats):
-            start = self.begin()
+            start = self.record_start()
             enqueue()
-            marks.append((start, self.end()))
+            pairs.append((start, self.record_stop()))
         self.synchronize()
-        return statistics.median(self.elapsed_us(*pair) for pair in marks)
+        return statistics.median(self.elapsed_us(*pair) for pair in pairs)
 
-    def _next_mark(self) -> Mark:
-        mark = Mark(self._events[self._used], self._used)
+    def _next_timestamp(self) -> Timestamp:
+        timestamp = Timestamp(self._events[self._used], self._used)
         self._used += 1
-        return mark
+        return timestamp

@@ -30,10 +30,10 @@ def test_records_may_arrive_in_any_order() -> None:
     assert per_launch_us(kernels, launches=1, count=2) == [3.0, 1.0]
 
 
-@pytest.mark.parametrize("kernels", [[], [(0, 1)], [(0, 1)] * 5])
-def test_lost_records_are_an_error_and_not_a_time(kernels: list[tuple[int, int]]) -> None:
-    with pytest.raises(LaunchError, match=f"recorded {len(kernels)} kernels for 4 launches"):
-        per_launch_us(kernels, launches=2, count=2)
+def test_lost_records_are_an_error_and_not_a_time() -> None:
+    for recorded in (0, 1, 5):
+        with pytest.raises(LaunchError, match=f"recorded {recorded} kernels for 4 launches"):
+            per_launch_us([(0, 1)] * recorded, launches=2, count=2)
 
 
 def test_without_cupti_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from cuda.bindings import driver
 
 from gpubench.backends.cuda import devices
 from gpubench.errors import DeviceUnavailableError
@@ -26,15 +26,12 @@ def counting(answer: int | FakeCudaError) -> SimpleNamespace:
             raise answer
         return answer
 
-    return SimpleNamespace(getDeviceCount=count, CUDARuntimeError=FakeCudaError)
-
-
-def refusal(monkeypatch: pytest.MonkeyPatch, runtime: Any) -> str:
-    monkeypatch.setattr(devices, "_runtime", lambda: runtime)
-    monkeypatch.setattr(devices, "runtime_version", lambda: 13000)
-    with pytest.raises(DeviceUnavailableError) as caught:
-        devices.cuda_devices()
-    return str(caught.value)
+    return SimpleNamespace(
+        getDeviceCount=count,
+        CUDARuntimeError=FakeCudaError,
+        runtimeGetVersion=lambda: 13000,
+        driverGetVersion=lambda: 13010,
+    )
 
 
 def test_without_a_driver_the_message_says_so_and_what_works(
@@ -54,19 +51,15 @@ def test_without_cupy_the_message_says_what_to_install(monkeypatch: pytest.Monke
         devices.cuda_devices()
 
 
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
+def test_a_runtime_without_devices_says_why() -> None:
+    for answer, hint in (
         (FakeCudaError(35), "driver is too old for CuPy's CUDA 13.0"),
         (FakeCudaError(100), "check nvidia-smi and CUDA_VISIBLE_DEVICES"),
         (FakeCudaError(999), "CUDA does not start: cudaError 999"),
         (0, "CUDA_VISIBLE_DEVICES"),
-    ],
-)
-def test_a_runtime_without_devices_says_why(
-    monkeypatch: pytest.MonkeyPatch, answer: int | FakeCudaError, hint: str
-) -> None:
-    assert hint in refusal(monkeypatch, counting(answer))
+    ):
+        with pytest.raises(DeviceUnavailableError, match=hint):
+            devices.describe_devices(counting(answer))
 
 
 H200 = {
@@ -90,57 +83,61 @@ H200 = {
 }
 
 
-def with_h200(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> None:
-    attributes = {
-        "ClockRate": 1_980_000,
-        "MemoryClockRate": 3_201_000,
-        "GlobalMemoryBusWidth": 6144,
-    }
+ATTRIBUTES = {"ClockRate": 1_980_000, "MemoryClockRate": 3_201_000, "GlobalMemoryBusWidth": 6144}
+
+
+def h200s(count: int = 2) -> SimpleNamespace:
+    """The runtime of a machine with `count` H200."""
     runtime = counting(count)
     runtime.getDeviceProperties = lambda _index: H200
-    runtime.deviceGetAttribute = lambda name, _index: attributes[name]
-    for name in attributes:
+    runtime.deviceGetAttribute = lambda name, _index: ATTRIBUTES[name]
+    for name in ATTRIBUTES:
         setattr(runtime, f"cudaDevAttr{name}", name)
-    monkeypatch.setattr(devices, "_runtime", lambda: runtime)
-    monkeypatch.setattr(devices, "_versions", lambda _runtime: {"cuda": "13.0"})
-    monkeypatch.setattr(devices, "_driver_uuid", lambda _index: (0, bytes(range(16))))
+    return runtime
 
 
-def test_a_device_is_described_in_our_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_h200(monkeypatch)
-    device = devices.cuda_device(1)
+def test_a_device_is_described_in_our_units() -> None:
+    _, device = devices.describe_devices(h200s(), lambda: {"cupy": "14.2.0"}, "GPU-{}".format)
     assert (device.backend, device.index, device.name) == ("cuda", 1, "NVIDIA H200")
     assert (device.compute_capability, device.multiprocessors) == ((9, 0), 132)
     assert device.sm_clock_mhz == 1980
     assert device.memory_bandwidth_gbytes_per_s == pytest.approx(4917, rel=1e-3)
     assert device.l2_bytes == 62914560
-    assert device.facts["uuid"] == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert device.facts["shared_memory_per_block_optin_bytes"] == 232448
+    assert device.facts["uuid"] == "GPU-1"
     assert device.facts["ecc"] is True
+    assert device.versions == {"cupy": "14.2.0", "cuda": "13.1", "cuda_runtime": "13.0"}
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, status: int, raw: bytes) -> None:
+    """A driver that answers a request for a UUID like this."""
+    monkeypatch.setattr(driver, "cuInit", lambda _flags: None)
+    monkeypatch.setattr(driver, "cuDeviceGet", lambda index: (0, index))
+    answer = (status, SimpleNamespace(bytes=raw))
+    monkeypatch.setattr(driver, "cuDeviceGetUuid", lambda _device: answer)
 
 
 def test_a_uuid_is_whole_though_it_has_zero_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_h200(monkeypatch)
-    raw = bytes(4) + bytes(range(1, 12)) + bytes(1)
-    monkeypatch.setattr(devices, "_driver_uuid", lambda _index: (0, raw))
-    assert devices.cuda_device(0).facts["uuid"] == "GPU-00000000-0102-0304-0506-0708090a0b00"
+    asking(monkeypatch, 0, bytes(range(16)))
+    assert devices._uuid(0) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    asking(monkeypatch, 0, bytes(4) + bytes(range(1, 12)) + bytes(1))
+    assert devices._uuid(0) == "GPU-00000000-0102-0304-0506-0708090a0b00"
 
 
-def test_a_driver_that_tells_no_uuid_leaves_it_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_h200(monkeypatch)
-    monkeypatch.setattr(devices, "_driver_uuid", lambda _index: (999, b""))
-    assert devices.cuda_device(0).facts["uuid"] == ""
+def test_a_driver_that_reports_no_uuid_leaves_it_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking(monkeypatch, 999, b"")
+    assert devices._uuid(0) == ""
 
 
 def test_a_device_is_described_without_cuda_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
-    asking = devices._driver_uuid
-    with_h200(monkeypatch)
-    monkeypatch.setattr(devices, "_driver_uuid", asking)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    assert devices.cuda_device(0).facts["uuid"] == ""
+    monkeypatch.delitem(sys.modules, "gpubench.backends.cuda.driver", raising=False)
+    assert devices._uuid(0) == ""
 
 
 def test_an_index_too_high_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_h200(monkeypatch)
+    there = devices.describe_devices(h200s(), dict, str)
+    monkeypatch.setattr(devices, "cuda_devices", lambda: there)
     with pytest.raises(DeviceUnavailableError, match=r"has 2 CUDA device.*cuda:0 to cuda:1"):
         devices.cuda_device(2)
 

@@ -55,27 +55,22 @@ def computing(*pids: int) -> SimpleNamespace:
     return nvml
 
 
-@pytest.mark.parametrize(
-    ("pids", "said"),
-    [
+def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pids, named in (
         ((), ""),
         ((os.getpid(),), ""),
         ((os.getpid(), 2**30), "process (1073741824)"),
-        ((2**30,), ""),  # in a container: us, by another number
+        ((2**30,), ""),  # in a container: this process, by another PID
         ((2**30, 2**30 + 1, 2**30 + 2), "2 other processes"),
         ((os.getpid(), *range(2**30, 2**30 + 5)), " and 2 more"),
-    ],
-)
-def test_who_else_computes_on_the_gpu_is_named(
-    monkeypatch: pytest.MonkeyPatch, pids: tuple[int, ...], said: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", computing(*pids))
-    others = Nvml("GPU-1").others()
-    assert others.endswith(said)
-    assert bool(others) == bool(said)
+    ):
+        monkeypatch.setitem(sys.modules, "pynvml", computing(*pids))
+        others = Nvml("GPU-1").others()
+        assert others.endswith(named)
+        assert bool(others) == bool(named)
 
 
-def test_a_process_that_is_alive_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_process_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", computing(os.getpid(), os.getppid()))
     assert Nvml("GPU-1").others().endswith(f" ({os.getppid()})")
     assert not Nvml("GPU-1").others().startswith("process")
@@ -97,7 +92,7 @@ def test_health_is_in_the_units_of_its_names(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_what_a_gpu_does_not_tell_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_gpu_does_not_report_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = fake_nvml(
         0x4, broken=("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature", "reasons")
     )
@@ -106,19 +101,14 @@ def test_what_a_gpu_does_not_tell_is_missing(monkeypatch: pytest.MonkeyPatch) ->
     assert found.nvml_sm_mhz == 1755
 
 
-@pytest.mark.parametrize(
-    ("reasons", "named"),
-    [
+def test_each_reason_to_throttle_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for reasons, named in (
         (0x1, ()),  # idle
         (0x4, ("power cap",)),
         (0x20 | 0x40, ("thermal slowdown",)),
         (0x4 | 0x8 | 0x80, ("power cap", "hardware slowdown")),
-    ],
-)
-def test_what_holds_the_clock_down_is_named_once(
-    monkeypatch: pytest.MonkeyPatch, reasons: int, named: tuple[str, ...]
-) -> None:
-    assert health(monkeypatch, fake_nvml(reasons)).throttle == named
+    ):
+        assert health(monkeypatch, fake_nvml(reasons)).throttle == named
 
 
 def test_without_nvml_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,19 @@
-"""How many sets of operands make a cache cold."""
+"""How many sets of operands make a cache cold, and in which order they are used."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.backends.sets import CACHES_TO_OUTGROW, MAX_LAUNCHES, cut, set_policy
+from gpubench.backends.rotation import (
+    CACHES_TO_OUTGROW,
+    MAX_LAUNCHES,
+    first_rows,
+    set_policy,
+)
 from gpubench.model import DTYPES, OPERATIONS, Problem
 
 extents = st.integers(1, 10_000)
@@ -30,13 +34,13 @@ def test_cold_sets_outgrow_the_cache_or_it_is_flushed(
     policy = set_policy(problem, cache_bytes, cold=True, max_sets=max_sets)
     assert 1 <= policy.count <= max_sets
     if not policy.flush:
-        # What stands between two turns of a set is more than the caches hold.
+        # The sets used between two uses of a set are more than the caches hold.
         others = policy.count - 1
         assert max(others, policy.count == 1) * problem.bytes >= CACHES_TO_OUTGROW * cache_bytes
 
 
 @given(problems, st.integers(2**16, 2**30), st.integers(1, 5000))
-def test_a_sample_behind_a_flush_meets_no_set_twice(
+def test_a_sample_after_a_flush_uses_no_set_twice(
     problem: Problem, cache_bytes: int, max_sets: int
 ) -> None:
     policy = set_policy(problem, cache_bytes, cold=True, max_sets=max_sets)
@@ -46,12 +50,10 @@ def test_a_sample_behind_a_flush_meets_no_set_twice(
 
 
 @given(problems, st.integers(2**16, 2**30))
-def test_there_is_no_more_memory_taken_than_the_policy_needs(
-    problem: Problem, cache_bytes: int
-) -> None:
+def test_no_more_memory_is_taken_than_the_policy_needs(problem: Problem, cache_bytes: int) -> None:
     policy = set_policy(problem, cache_bytes, cold=True, max_sets=10**9)
-    needless = policy.count - 2
-    assert needless < 1 or (needless) * problem.bytes < CACHES_TO_OUTGROW * cache_bytes
+    two_fewer = policy.count - 2
+    assert two_fewer < 1 or two_fewer * problem.bytes < CACHES_TO_OUTGROW * cache_bytes
 
 
 @given(problems)
@@ -61,24 +63,29 @@ def test_hot_operands_are_one_set_and_never_flushed(problem: Problem) -> None:
     assert policy.max_launches == MAX_LAUNCHES
 
 
-@pytest.mark.parametrize(
-    ("extent", "count", "flush"),
-    [(64, 256, True), (256, 135, False), (1024, 10, False), (4096, 1, False), (16384, 1, False)],
-)
-def test_fifty_megabytes_of_cache_take_these_sets(extent: int, count: int, flush: bool) -> None:
-    policy = set_policy(square(extent), CACHE, cold=True, max_sets=256)
-    assert (policy.count, policy.flush) == (count, flush)
+def test_fifty_megabytes_of_cache_take_these_sets() -> None:
+    found = {}
+    for extent in (64, 256, 1024, 4096, 16384):
+        policy = set_policy(square(extent), CACHE, cold=True, max_sets=256)
+        found[extent] = (policy.count, policy.flush)
+    assert found == {
+        64: (256, True),
+        256: (135, False),
+        1024: (10, False),
+        4096: (1, False),
+        16384: (1, False),
+    }
 
 
-def test_fewer_rows_cut_what_has_as_many_rows_as_a() -> None:
-    cuts = {}
+def test_fewer_rows_cut_the_arrays_that_have_as_many_rows_as_a() -> None:
+    shapes = {}
     for op in OPERATIONS:
         problem = Problem(op=op, m=9, n=5, k=7 if op == "gemm" else 1, dtype="float32")
         arrays = [np.zeros(shape) for shape in (*problem.input_shapes, problem.output_shape)]
-        parts = cut(arrays, replace(problem, m=2))
-        assert all(np.shares_memory(one, part) for one, part in zip(arrays, parts, strict=True))
-        cuts[op] = [part.shape for part in parts]
-    assert cuts == {
+        parts = first_rows(arrays, replace(problem, m=2))
+        assert all(np.shares_memory(*pair) for pair in zip(arrays, parts, strict=True))
+        shapes[op] = [part.shape for part in parts]
+    assert shapes == {
         "gemm": [(2, 7), (7, 5), (2, 5)],
         "gemv": [(2, 5), (5,), (2,)],
         "gemv_t": [(2, 5), (2,), (5,)],

@@ -1,9 +1,10 @@
-"""Is a gate that is too short seen? Forces short gates on a real GPU and compares the times.
+"""Is too short a blocking kernel noticed? Forces short ones on a real GPU and compares the times.
 
-    python benchmarks/short_gate.py
+    python benchmarks/short_blocking.py
 
 Times one kernel normally, then again while the timer believes that enqueuing takes no time, so that
-its first gates close too early. Those samples must be void and taken again, and the times the same.
+its first blocking kernels end too early. Those samples must be void and taken again, and the times
+the same.
 Exits 1 if no sample was void or the times differ by more than 2 %.
 """
 
@@ -26,7 +27,7 @@ class ForgetfulTimer(BlockedBatchTimer):
     """Forgets how long enqueuing takes before each series, and guesses a nanosecond."""
 
     def forget(self) -> None:
-        """The next gate will be too short."""
+        """Make the next blocking kernel too short."""
         for recent_us in self._enqueue_us.values():
             recent_us.clear()
             recent_us.append(1e-3)
@@ -52,17 +53,17 @@ def main() -> int:
     backend.run(kernel)
     timer = ForgetfulTimer(backend.stream)
     timer.overhead_us = backend.timer.overhead_us
-    timer.sample(kernel.turns, LAUNCHES, SAMPLES)
-    normal_us = statistics.median(timer.sample(kernel.turns, LAUNCHES, SAMPLES))
+    timer.sample(kernel.rotation, LAUNCHES, SAMPLES)
+    normal_us = statistics.median(timer.sample(kernel.rotation, LAUNCHES, SAMPLES))
     before = timer.void_samples
     times: list[float] = []
     for _ in range(REPEATS):
         timer.forget()
-        times += timer.sample(kernel.turns, LAUNCHES, SAMPLES)
+        times += timer.sample(kernel.rotation, LAUNCHES, SAMPLES)
     void = timer.void_samples - before
     forced_us = statistics.median(times)
-    print(f"gates that hold: {normal_us:.3f} µs a launch, {before} void samples")
-    print(f"gates forced short {REPEATS} times: {forced_us:.3f} µs, {void} void samples retaken")
+    print(f"normal: {normal_us:.3f} µs per launch, {before} void samples")
+    print(f"blocked too briefly {REPEATS} times: {forced_us:.3f} µs, {void} void samples retaken")
     return 0 if void and abs(forced_us / normal_us - 1) <= SAME else 1
 
 

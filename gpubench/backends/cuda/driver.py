@@ -1,0 +1,122 @@
+"""What CuPy does not wrap of the CUDA driver, through cuda-bindings: needs no CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+import uuid
+from functools import cache
+from typing import Any
+
+from cuda.bindings import driver
+
+from gpubench.errors import LaunchError
+from gpubench.model import ITEM_BYTES, Launch, TensorMap
+
+TENSOR_MAP_BYTES = 128
+
+SWIZZLES = {
+    0: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+    32: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
+    64: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B,
+    128: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+}
+
+SMALL_TENSOR_BYTES = 128 * 2**10
+FAULTY_UP_TO = 13010
+"""Drivers up to CUDA 13.1 set a bit in the tensor map of a tensor smaller than this, with which
+accesses at the end of an allocation may fault: a known issue of NVIDIA's driver release notes
+(595.71.05), seen on Blackwell. CUTLASS and Triton clear the bit on every GPU, and so do we."""
+
+FAULTY_BIT = 64 + 21
+
+
+def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:
+    """The CUtensorMap of a matrix in the array at `address`, as a ctypes argument passed by value.
+
+    Raises LaunchError where the driver refuses it.
+    """
+    status, tensor_map = driver.cuTensorMapEncodeTiled(
+        *tensor_map_arguments(wanted, address, dtype)
+    )
+    if status:
+        raise LaunchError(f"cuTensorMapEncodeTiled refused {wanted}: {status.name}")
+    rows, columns = wanted.shape
+    encoded = without_faulty_bit(
+        ctypes.string_at(int(tensor_map.getPtr()), TENSOR_MAP_BYTES),
+        rows * columns * ITEM_BYTES[dtype],
+        driver_version(),
+    )
+    return ctypes.create_string_buffer(encoded, TENSOR_MAP_BYTES)
+
+
+def tensor_map_arguments(wanted: TensorMap, address: int, dtype: str) -> tuple[Any, ...]:
+    """The arguments of cuTensorMapEncodeTiled: no interleaving, zeros outside the matrix."""
+    rows, columns = wanted.shape
+    box_rows, box_columns = wanted.box
+    u32, u64 = driver.cuuint32_t, driver.cuuint64_t
+    return (
+        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{dtype.upper()}"),
+        2,
+        address + wanted.offset_bytes,
+        # The innermost extent comes first: columns, then rows.
+        (u64(columns), u64(rows)),
+        (u64(columns * ITEM_BYTES[dtype]),),
+        (u32(box_columns), u32(box_rows)),
+        (u32(1), u32(1)),
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        SWIZZLES[wanted.swizzle_bytes],
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+
+
+def without_faulty_bit(encoded: bytes, tensor_bytes: int, version: int) -> bytes:
+    """An encoded tensor map, corrected as `FAULTY_UP_TO` says."""
+    if version > FAULTY_UP_TO or tensor_bytes >= SMALL_TENSOR_BYTES:
+        return encoded
+    cleared = int.from_bytes(encoded, "little") & ~(1 << FAULTY_BIT)
+    return cleared.to_bytes(TENSOR_MAP_BYTES, "little")
+
+
+@cache
+def driver_version() -> int:
+    """The CUDA version that the driver supports: 13010 is 13.1."""
+    status, version = driver.cuDriverGetVersion()
+    if status:
+        raise LaunchError(f"cuDriverGetVersion: {status.name}")
+    return int(version)
+
+
+def launch_config(launch: Launch, stream: int) -> Any:
+    """The CUlaunchConfig of a launch, with its cluster and programmatic dependent launch."""
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.dimensions[:3]
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.dimensions[3:]
+    config.sharedMemBytes = launch.shared_bytes
+    config.hStream = driver.CUstream(stream)
+    attributes = []
+    if launch.cluster != (1, 1, 1):
+        cluster = driver.CUlaunchAttribute()
+        cluster.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        dimensions = cluster.value.clusterDim
+        dimensions.x, dimensions.y, dimensions.z = launch.cluster
+        attributes.append(cluster)
+    if launch.pdl:
+        pdl = driver.CUlaunchAttribute()
+        pdl.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        pdl.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(pdl)
+    config.attrs, config.numAttrs = attributes, len(attributes)
+    return config
+
+
+def device_uuid(index: int) -> str:
+    """A GPU's UUID as nvidia-smi prints it; empty if the driver does not report one.
+
+    From the driver: CuPy's properties cut it at its first zero byte, which one GPU in 16 has.
+    """
+    driver.cuInit(0)
+    status, device = driver.cuDeviceGet(index)
+    if not status:
+        status, found = driver.cuDeviceGetUuid(device)
+    return "" if status else f"GPU-{uuid.UUID(bytes=found.bytes)}"

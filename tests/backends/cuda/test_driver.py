@@ -1,0 +1,139 @@
+"""What is handed to the CUDA driver, without one."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+from cuda.bindings import driver
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.backends.cuda import driver as module
+from gpubench.backends.cuda.driver import (
+    FAULTY_UP_TO,
+    SMALL_TENSOR_BYTES,
+    TENSOR_MAP_BYTES,
+    encode_tensor_map,
+    launch_config,
+    tensor_map_arguments,
+    without_faulty_bit,
+)
+from gpubench.errors import LaunchError
+from gpubench.model import DTYPES, Launch, TensorMap
+
+encoded_maps = st.binary(min_size=TENSOR_MAP_BYTES, max_size=TENSOR_MAP_BYTES)
+
+
+def words(encoded: bytes) -> list[int]:
+    """The 16 words of 64 bits, as a GPU reads them."""
+    return [int.from_bytes(encoded[at : at + 8], "little") for at in range(0, len(encoded), 8)]
+
+
+@given(encoded_maps)
+def test_bit_21_of_the_second_word_is_cleared_for_small_tensors_and_no_other(
+    encoded: bytes,
+) -> None:
+    before = words(encoded)
+    after = words(without_faulty_bit(encoded, SMALL_TENSOR_BYTES - 1, FAULTY_UP_TO))
+    assert after[1] == before[1] & ~(1 << 21)
+    assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
+
+
+@given(encoded_maps)
+def test_large_tensors_and_newer_drivers_keep_the_tensor_map(encoded: bytes) -> None:
+    assert without_faulty_bit(encoded, SMALL_TENSOR_BYTES, FAULTY_UP_TO) == encoded
+    assert without_faulty_bit(encoded, 16, FAULTY_UP_TO + 10) == encoded
+
+
+def test_a_tensor_map_describes_the_matrix_innermost_extent_first() -> None:
+    wanted = TensorMap(array=0, shape=(96, 40), box=(64, 32), offset_bytes=256, swizzle_bytes=64)
+    kind, rank, address, extents, strides, box, steps, _, swizzle, *_ = tensor_map_arguments(
+        wanted, 0x1000, "float32"
+    )
+    assert kind == driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+    assert (rank, address) == (2, 0x1100)
+    assert [int(value) for value in extents] == [40, 96]
+    assert [int(value) for value in strides] == [160]
+    assert [int(value) for value in box] == [32, 64]
+    assert [int(value) for value in steps] == [1, 1]
+    assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B
+
+
+def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
+    kinds = {
+        dtype: int(tensor_map_arguments(TensorMap(array=0, shape=(8, 8), box=(8, 8)), 0, dtype)[0])
+        for dtype in DTYPES
+    }
+    assert kinds == {"float32": 7, "float64": 8, "int32": 3}
+    assert {width: int(code) for width, code in module.SWIZZLES.items()} == {
+        0: 0,
+        32: 1,
+        64: 2,
+        128: 3,
+    }
+
+
+def fake_driver(monkeypatch: pytest.MonkeyPatch, status: driver.CUresult, tensor_map: Any) -> None:
+    """A driver that gives this answer to every request for a tensor map."""
+    monkeypatch.setattr(module, "driver_version", lambda: 13000)
+    monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", lambda *_: (status, tensor_map))
+
+
+def test_an_encoded_tensor_map_is_128_bytes_passed_by_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = driver.CUtensorMap()
+    answer.opaque = [driver.cuuint64_t(2**64 - 1 - index) for index in range(16)]
+    fake_driver(monkeypatch, driver.CUresult.CUDA_SUCCESS, answer)
+    for rows, cleared in ((512, 0), (511, 1 << 21)):  # 512 rows of 256 bytes are 128 KiB
+        wanted = TensorMap(array=0, shape=(rows, 64), box=(8, 8))
+        encoded = encode_tensor_map(wanted, 0, "float32")
+        assert ctypes.sizeof(encoded) == TENSOR_MAP_BYTES
+        expected = [2**64 - 1 - index for index in range(16)]
+        expected[1] &= ~cleared
+        assert words(encoded.raw) == expected
+
+
+def test_a_tensor_map_that_the_driver_refuses_is_a_launch_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_driver(monkeypatch, driver.CUresult.CUDA_ERROR_INVALID_VALUE, None)
+    with pytest.raises(LaunchError, match=r"refused TensorMap.*CUDA_ERROR_INVALID_VALUE"):
+        encode_tensor_map(TensorMap(array=0, shape=(8, 8), box=(8, 8)), 0, "float32")
+
+
+def attributes(launch: Launch) -> tuple[Any, dict[str, Any]]:
+    """The config of a launch, and its attributes by name."""
+    config = launch_config(launch, 7)
+    assert config.numAttrs == len(config.attrs)
+    return config, {attribute.id.name: attribute.value for attribute in config.attrs}
+
+
+def test_a_launch_config_has_the_dimensions_and_the_stream() -> None:
+    config, found = attributes(Launch(grid=(6, 5), block=(32, 4, 2), shared_bytes=99))
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (6, 5, 1)
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (32, 4, 2)
+    assert (config.sharedMemBytes, int(config.hStream)) == (99, 7)
+    assert found == {}
+
+
+def test_clusters_and_programmatic_dependent_launches_are_attributes() -> None:
+    plain = Launch(grid=(8,), block=(32,))
+    cluster = Launch(grid=(8,), block=(32,), cluster=(2, 1, 1))
+    pdl = Launch(grid=(8,), block=(32,), pdl=True)
+    both = Launch(grid=(8, 4), block=(32,), cluster=(4, 2, 1), pdl=True)
+    assert [launch.has_attributes for launch in (plain, cluster, pdl, both)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    _, found = attributes(both)
+    size = found["CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"].clusterDim
+    assert (size.x, size.y, size.z) == (4, 2, 1)
+    allowed = found["CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"]
+    assert allowed.programmaticStreamSerializationAllowed == 1
+    assert list(attributes(cluster)[1]) == ["CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"]
+    assert list(attributes(pdl)[1]) == ["CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"]
