@@ -10,7 +10,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from gpubench.errors import LaunchError
-from gpubench.model import ITEM_BYTES, Launch, TensorMap
+from gpubench.model import PRECISIONS, Launch, TensorMap
 
 TENSOR_MAP_BYTES = 128
 
@@ -43,7 +43,7 @@ def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:
     rows, columns = wanted.shape
     encoded = without_faulty_bit(
         ctypes.string_at(int(tensor_map.getPtr()), TENSOR_MAP_BYTES),
-        rows * columns * ITEM_BYTES[dtype],
+        rows * columns * PRECISIONS[dtype].item_bytes,
         driver_version(),
     )
     return ctypes.create_string_buffer(encoded, TENSOR_MAP_BYTES)
@@ -55,12 +55,12 @@ def tensor_map_arguments(wanted: TensorMap, address: int, dtype: str) -> tuple[A
     box_rows, box_columns = wanted.box
     u32, u64 = driver.cuuint32_t, driver.cuuint64_t
     return (
-        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{dtype.upper()}"),
+        driver.CUtensorMapDataType(PRECISIONS[dtype].tensor_map_code),
         2,
         address + wanted.offset_bytes,
         # The innermost extent comes first: columns, then rows.
         (u64(columns), u64(rows)),
-        (u64(columns * ITEM_BYTES[dtype]),),
+        (u64(columns * PRECISIONS[dtype].item_bytes),),
         (u32(box_columns), u32(box_rows)),
         (u32(1), u32(1)),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
