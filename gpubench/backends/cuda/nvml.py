@@ -62,7 +62,8 @@ class Nvml:
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:
             return ""
-        others = [process.pid for process in running if process.pid != os.getpid()]
+        ours = {os.getpid(), os.getppid()}  # the parent may have looked at the GPU, too
+        others = [process.pid for process in running if process.pid not in ours]
         if len(others) == len(running):  # in a container PIDs differ: one of them is this process
             return f"{len(others) - 1} other processes" if len(others) > 1 else ""
         more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""

@@ -66,7 +66,10 @@ def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
         dtype: int(tensor_map_arguments(TensorMap(array=0, shape=(8, 8), box=(8, 8)), 0, dtype)[0])
         for dtype in DTYPES
     }
-    assert kinds == {"float32": 7, "float64": 8, "int32": 3}
+    assert kinds == {
+        **{"float32": 7, "float64": 8, "int32": 3, "tf32": 11},
+        **{"float16": 6, "bfloat16": 9, "int8": 0},
+    }
     assert {width: int(code) for width, code in module.SWIZZLES.items()} == {
         0: 0,
         32: 1,
