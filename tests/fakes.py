@@ -175,7 +175,7 @@ class FakeBackend:
 
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> FakeOperands:
         self.events.append(Event("load", rows=problem.m, count=3 if cold else 1))
-        return FakeOperands(tuple(inputs), np.zeros(problem.output_shape, problem.dtype))
+        return FakeOperands(tuple(inputs), np.zeros(problem.output_shape, problem.precision.result))
 
     def bind(self, of: Point, operands: FakeOperands, rows: int | None = None) -> FakeKernel:
         self._maybe_fail("bind")

@@ -145,9 +145,12 @@ class Runner:
             return replace(result, status=Status.SKIPPED, reason=reason)
         poison(operands.output)
         took_us = self._backend.run(kernel)
-        error = relative_error(self._backend.xp, operands.output, reference)
+        precision = point.problem.precision
+        error = relative_error(
+            self._backend.xp, operands.output, reference, precision.result_roundoff
+        )
         result = replace(result, max_relative_error=error)
-        if reason := why_wrong(error, point.problem.precision.tolerance):
+        if reason := why_wrong(error, precision.tolerance):
             return replace(result, status=Status.WRONG, reason=reason)
         self._verified[point] = error
         if took_us is not None and took_us / 1e6 > self._timing.slow_launch_s:

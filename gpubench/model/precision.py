@@ -83,11 +83,10 @@ class Precision:
         """Largest error of a right result, on the scale of `measure.verify.relative_error`.
 
         Sums of right kernels stay under two unit roundoffs on that scale; operands rounded where
-        they may not be, or one product left out of 16384, make tens of them. Each operand may add
-        its own, and so may the result, once.
+        they may not be, or one product left out of 16384, make tens of them. Where operands may be
+        rounded, each adds its own.
         """
-        rounded_once = 2 * self.input_roundoff + self.result_roundoff
-        return SUM_ROUNDINGS * self.sum_roundoff + 1.02 * rounded_once
+        return SUM_ROUNDINGS * self.sum_roundoff + 2 * self.input_roundoff
 
 
 PRECISIONS = {

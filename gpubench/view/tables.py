@@ -154,7 +154,8 @@ def title(row: Row) -> str:
     cache = f", {row.cache} cache"
     scope = "" if row.scope == "kernel" else f", {row.scope}"
     timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
-    return f"{row.op} {row.size} {row.dtype} on {row.device}{cache}{scope}{timer}"
+    mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
+    return f"{row.op} {row.size} {row.dtype}{mode} on {row.device}{cache}{scope}{timer}"
 
 
 def _unit(row: Row) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpubench.measure import operands as module
 from gpubench.measure.operands import INTEGER_BOUND, make_inputs, make_reference
-from gpubench.model import DTYPES, Fill, Problem
+from gpubench.model import CORE_DTYPES, Fill, Problem
 
 SHAPES = [(1, 1, 1), (3, 5, 7), (2, 3, 31), (7, 1, 5), (1, 7, 64), (5, 3, 129)]
 
@@ -113,14 +113,14 @@ def test_the_reference_of_any_shape_is_exact(
     assert worst_error(a, b) <= (2**-60 if double else k * 2**-53)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_operands_have_the_problems_shapes_and_dtype(dtype: str) -> None:
     a, b = make_inputs(problem(3, 5, 7, dtype), 1)
     assert (a.shape, b.shape) == ((3, 7), (7, 5))
     assert (a.dtype, b.dtype) == (dtype, dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_a_seed_decides_the_operands(dtype: str) -> None:
     first, same, other = (make_inputs(problem(9, 9, 9, dtype), seed) for seed in (1, 1, 2))
     assert all(map(np.array_equal, first, same))
@@ -128,7 +128,7 @@ def test_a_seed_decides_the_operands(dtype: str) -> None:
     assert not np.array_equal(*first)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_operands_fill_their_range_on_both_sides_of_zero(dtype: str) -> None:
     bound = INTEGER_BOUND if dtype == "int32" else 1
     for array in make_inputs(problem(100, 100, 100, dtype), 1):

@@ -12,7 +12,7 @@ from fakes import FakeBackend, matmul, point, variant
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import verifying_bytes
 from gpubench.measure.runner import COOLING_S, Runner
-from gpubench.model import DTYPES, Cache, Health, Status, Timing
+from gpubench.model import CORE_DTYPES, Cache, Health, Status, Timing
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -30,7 +30,7 @@ def test_a_right_point_is_ok_and_has_its_series() -> None:
     assert result.started_utc
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_verification_comes_before_the_first_sample(dtype: str) -> None:
     backend = FakeBackend()
     runner(backend).measure(point(dtype=dtype))
@@ -99,7 +99,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_a_wrong_result_is_never_timed(
     dtype: str, wrong: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 ) -> None:

@@ -17,7 +17,7 @@ from gpubench.measure.executor import Executor, InProcess, open_backend
 from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.session import default_output, run, source_hash
 from gpubench.model import (
-    DTYPES,
+    CORE_DTYPES,
     CudaVariant,
     Fill,
     Launch,
@@ -65,12 +65,14 @@ class Diary:
 @pytest.fixture
 def one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sweeps are of the fake variant, whatever is installed."""
-    only = variant(matmul, "fake", baseline="fake", dtypes=DTYPES)
+    only = variant(matmul, "fake", baseline="fake", dtypes=CORE_DTYPES)
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
 
 
 def asked(**facts: Any) -> Sweep:
-    return Sweep(**{"sizes": SIZES, "device": "cpu", "timing": Timing(rounds=3)} | facts)
+    return Sweep(
+        **{"sizes": SIZES, "device": "cpu", "timing": Timing(rounds=3, max_wall_s=600.0)} | facts
+    )
 
 
 @pytest.mark.usefixtures("one_variant")
@@ -359,7 +361,7 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
 def test_a_copy_is_measured_once_where_memory_sets_the_pace(
     monkeypatch: pytest.MonkeyPatch, op: str, copies: int
 ) -> None:
-    only = variant(matmul, "fake", op=op, dtypes=DTYPES)
+    only = variant(matmul, "fake", op=op, dtypes=CORE_DTYPES)
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
     backend = FakeBackend(2.0)
     k = 8 if op == "gemm" else 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.measure.verify import poison, relative_error, why_wrong
-from gpubench.model import DTYPES, PRECISIONS, Problem
+from gpubench.model import CORE_DTYPES, PRECISIONS, Problem
 
 FLOATS = ("float32", "float64")
 DEPTHS = (1, 2, 3, 5, 16, 17, 64, 255, 1024, 4096)
@@ -59,7 +59,7 @@ RIGHT = (product, one_after_the_other, backwards, in_tiles)
 
 @pytest.mark.parametrize("right", RIGHT)
 @pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_a_right_result_is_accepted_in_any_order_of_summation(
     dtype: str, k: int, right: Product
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_right_result_of_positive_operands_is_accepted(
 
 @settings(max_examples=60)
 @given(
-    st.sampled_from(DTYPES),
+    st.sampled_from(CORE_DTYPES),
     *(st.integers(1, 40) for _ in range(2)),
     st.integers(1, 300),
     st.integers(0, 2**32),
@@ -175,7 +175,7 @@ WRONG_IN_SQUARES = (
 
 @pytest.mark.parametrize("wrong", WRONG_ANYWHERE)
 @pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_the_smallest_mistake_is_rejected(dtype: str, k: int, wrong: Product) -> None:
     a, b = inputs(33, 31, k, dtype)
     assert verdict(a, b, wrong(a, b))
@@ -183,7 +183,7 @@ def test_the_smallest_mistake_is_rejected(dtype: str, k: int, wrong: Product) ->
 
 @pytest.mark.parametrize("wrong", WRONG_IN_SQUARES)
 @pytest.mark.parametrize("n", [2, 17, 64, 255])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_a_wrong_square_is_rejected(dtype: str, n: int, wrong: Product) -> None:
     a, b = inputs(n, n, n, dtype)
     assert verdict(a, b, wrong(a, b))
@@ -221,7 +221,7 @@ def test_one_element_of_garbage_is_rejected(dtype: str, garbage: float) -> None:
     assert verdict(a, b, c)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_an_element_that_was_not_written_is_rejected(dtype: str) -> None:
     a, b = inputs(33, 31, 64, dtype)
     c = np.empty((33, 31), dtype)
@@ -231,7 +231,7 @@ def test_an_element_that_was_not_written_is_rejected(dtype: str) -> None:
     assert verdict(a, b, c)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_poison_is_wrong_everywhere(dtype: str) -> None:
     c = product(*inputs(5, 7, 3, dtype))
     poison(c)
@@ -247,7 +247,7 @@ def test_an_integer_that_differs_by_a_multiple_of_the_sentinel_is_rejected() -> 
 
 @settings(max_examples=60)
 @given(
-    st.sampled_from(DTYPES),
+    st.sampled_from(CORE_DTYPES),
     *(st.integers(1, 40) for _ in range(2)),
     st.integers(1, 300),
     st.integers(0, 2**32),

@@ -140,12 +140,14 @@ class CudaBackend:
                 stack = cupy.empty((policy.count, *array.shape), array.dtype)
                 stack[:] = cupy.asarray(array)
                 stacks.append(stack)
-            stacks.append(cupy.zeros((policy.count, *problem.output_shape), problem.dtype))
+            stacks.append(
+                cupy.zeros((policy.count, *problem.output_shape), problem.precision.result)
+            )
             if policy.flush and self._flush_buffer is None:
                 self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
         return CudaOperands(
             sets=tuple(zip(*stacks, strict=True)),
-            hosts=(*inputs, np.empty(problem.output_shape, problem.dtype)),
+            hosts=(*inputs, np.empty(problem.output_shape, problem.precision.result)),
             policy=policy,
             rotation=Rotation(policy.count),
         )

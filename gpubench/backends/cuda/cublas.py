@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -9,26 +10,31 @@ import cupy
 import numpy as np
 from cupy.cuda import cublas, device
 
+from gpubench.backends.cuda.gemm_types import GEMM_TYPES
+
+DEFAULT_ALGORITHM = -1
+"""CUBLAS_GEMM_DEFAULT: the library's heuristic chooses."""
+
 DEFAULT_MATH = 0
 """CUBLAS_DEFAULT_MATH: the highest precision; TF32 only where it is asked for."""
 
 
 def gemm(dtype: str) -> Callable[..., None]:
-    """C = A·B for row-major matrices, by `cublasSgemm` or `cublasDgemm`.
+    """C = A·B for row-major matrices, by `cublasGemmEx`.
 
     cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
     """
-    routine = {"float32": cublas.sgemm, "float64": cublas.dgemm}[dtype]
-    alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
-    alpha_at, beta_at = alpha.ctypes.data, beta.ctypes.data
+    types = GEMM_TYPES[dtype]
+    alpha, beta = types.scalar(1), types.scalar(0)
+    alpha_at, beta_at = ctypes.addressof(alpha), ctypes.addressof(beta)
 
     def multiply(a: Any, b: Any, c: Any, _keep: Any = (alpha, beta)) -> None:
         m, k = a.shape
         n = b.shape[1]
-        routine(
+        cublas.gemmEx(
             *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, m, k),
-            *(alpha_at, b.data.ptr, n, a.data.ptr, k),
-            *(beta_at, c.data.ptr, n),
+            *(alpha_at, b.data.ptr, types.operand, n, a.data.ptr, types.operand, k),
+            *(beta_at, c.data.ptr, types.result, n, types.compute, DEFAULT_ALGORITHM),
         )
 
     return multiply

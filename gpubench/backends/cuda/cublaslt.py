@@ -15,6 +15,7 @@ from typing import Any
 import cupy
 from cupy.cuda import device
 
+from gpubench.backends.cuda.gemm_types import GEMM_TYPES
 from gpubench.errors import LaunchError
 
 MAX_ALGORITHMS = 32
@@ -26,19 +27,8 @@ WORKSPACE_BYTES = 64 * 2**20
 TRIALS = 3
 """Timed launches of each algorithm, after one that warms it up; the shortest counts."""
 
-COMPUTE_32F, COMPUTE_64F = 68, 70
-"""cublasComputeType_t: float32 without TF32, and float64."""
-
-R_32F, R_64F = 0, 1
-"""cudaDataType_t."""
-
 MAX_WORKSPACE_BYTES = 1
 """cublasLtMatmulPreferenceAttributes_t."""
-
-TYPES = {
-    "float32": (COMPUTE_32F, R_32F, ctypes.c_float),
-    "float64": (COMPUTE_64F, R_64F, ctypes.c_double),
-}
 
 Arrays = tuple[Any, Any, Any]
 
@@ -86,9 +76,11 @@ def gemm(dtype: str) -> Callable[..., None]:
 
 def _product(dtype: str, shape: tuple[int, int, int], workspace: Any) -> _Product:
     m, k, n = shape
-    compute, kind, scalar = TYPES[dtype]
+    types = GEMM_TYPES[dtype]
     return _Product(
-        descriptor=_created("cublasLtMatmulDescCreate", ctypes.c_int(compute), ctypes.c_int(kind)),
+        descriptor=_created(
+            "cublasLtMatmulDescCreate", ctypes.c_int(types.compute), ctypes.c_int(types.scale)
+        ),
         # cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
         layouts=tuple(
             _created(
@@ -96,10 +88,14 @@ def _product(dtype: str, shape: tuple[int, int, int], workspace: Any) -> _Produc
                 ctypes.c_int(kind),
                 *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)),
             )
-            for rows, columns in ((n, k), (k, m), (n, m))
+            for kind, rows, columns in (
+                (types.operand, n, k),
+                (types.operand, k, m),
+                (types.result, n, m),
+            )
         ),
-        alpha=scalar(1),
-        beta=scalar(0),
+        alpha=types.scalar(1),
+        beta=types.scalar(0),
         workspace=workspace,
     )
 

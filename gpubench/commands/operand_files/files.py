@@ -17,7 +17,7 @@ import numpy as np
 
 from gpubench.backends.cpu import CpuBackend
 from gpubench.errors import UsageError, first_line
-from gpubench.model import DTYPES
+from gpubench.model import CORE_DTYPES
 from gpubench.output import require_free, write_whole
 from gpubench.plan.ranges import shown
 
@@ -129,8 +129,8 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"{path}: A has {a.ndim} dimensions and v {v.ndim}; they must have 2 and 1"
         )
     _require_extents(path, *a.shape)
-    if a.dtype != v.dtype or str(a.dtype) not in DTYPES:
-        known = ", ".join(DTYPES)
+    if a.dtype != v.dtype or str(a.dtype) not in CORE_DTYPES:
+        known = ", ".join(CORE_DTYPES)
         raise UsageError(f"{path}: A is {a.dtype} and v {v.dtype}; both must be one of {known}")
     return a, v
 

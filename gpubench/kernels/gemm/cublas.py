@@ -14,7 +14,7 @@ def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
 
 VARIANT = CallVariant(
     idea="cuBLAS in the dtype's own precision (float32 without TF32)",
-    dtypes=("float32", "float64"),
+    dtypes=("float32", "float64", "tf32", "float16", "bfloat16", "int8"),
     runs_on="cuda",
     build=build,
     baseline="cublas",

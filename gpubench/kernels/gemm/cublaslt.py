@@ -14,7 +14,7 @@ def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
 
 VARIANT = CallVariant(
     idea="cuBLASLt with the fastest of up to 32 algorithms, found by timing them",
-    dtypes=("float32", "float64"),
+    dtypes=("float32", "float64", "tf32", "float16", "bfloat16", "int8"),
     runs_on="cuda",
     build=build,
     baseline="cublas",

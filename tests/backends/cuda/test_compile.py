@@ -20,7 +20,7 @@ from gpubench.backends.cuda.compile import (
     parse_resources,
 )
 from gpubench.errors import CompileError
-from gpubench.model import DTYPES, ITEM_BYTES, CudaVariant, Problem, Resources, Tile
+from gpubench.model import CORE_DTYPES, ITEM_BYTES, CudaVariant, Problem, Resources, Tile
 from gpubench.plan.registry import variants
 
 ON_GPU = {
@@ -125,7 +125,7 @@ def test_shared_memory_is_two_tiles_for_shared_tile_and_none_elsewhere(
     assert compiled[key].resources.shared_bytes == expected
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_shared_memory_follows_the_dtype(compiled: dict[Key, Compiled], dtype: str) -> None:
     for edge in SPREAD:
         kernel = compiled["shared_tile", Tile((edge,)), dtype, "sm_80"]
@@ -181,7 +181,7 @@ def test_instances_are_written_as_cplusplus_writes_them() -> None:
     assert instance(one, Tile((128, 64, 8), (8, 4), 3), "int32") == (
         "shared_tile<int, 128, 64, 8, 8, 4, 3>"
     )
-    assert set(SCALARS) == set(DTYPES)
+    assert set(SCALARS) == set(CORE_DTYPES)
 
 
 TIMERS_SOURCE = Path(module.__file__).with_name("stream.cu")

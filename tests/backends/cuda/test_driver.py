@@ -67,8 +67,13 @@ def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
         for dtype in DTYPES
     }
     assert kinds == {
-        **{"float32": 7, "float64": 8, "int32": 3, "tf32": 11},
-        **{"float16": 6, "bfloat16": 9, "int8": 0},
+        "float32": 7,
+        "float64": 8,
+        "int32": 3,
+        "tf32": 11,
+        "float16": 6,
+        "bfloat16": 9,
+        "int8": 0,
     }
     assert {width: int(code) for width, code in module.SWIZZLES.items()} == {
         0: 0,

@@ -22,7 +22,7 @@ from gpubench.commands.operand_files.files import (
 )
 from gpubench.errors import UsageError
 from gpubench.measure.operands import make_inputs
-from gpubench.model import DTYPES, Problem
+from gpubench.model import CORE_DTYPES, Problem
 
 
 def operands(m: int, n: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +68,7 @@ def test_padding_may_hold_anything(tmp_path: Path) -> None:
 
 def test_an_archive_holds_any_dtype_byte_order_and_element_order(tmp_path: Path) -> None:
     path = tmp_path / "operands.npz"
-    for dtype in DTYPES:
+    for dtype in CORE_DTYPES:
         a, v = operands(4, 7, dtype)
         write_operands(path, a, v, overwrite=True)
         for save in (None, np.savez, np.savez_compressed):

@@ -1,0 +1,35 @@
+"""The types of each precision, by the numbers of cublas_api.h and library_types.h."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_32F_FAST_TF32 = 68, 70, 72, 77
+"""cublasComputeType_t. COMPUTE_32F does not round float32 operands to TF32."""
+
+R_32F, R_64F, R_16F, R_8I, R_32I, R_16BF = 0, 1, 2, 3, 10, 14
+"""cudaDataType_t."""
+
+
+class GemmTypes(NamedTuple):
+    """What the libraries take for a product."""
+
+    compute: int
+    operand: int
+    result: int
+    scale: int
+    """Of alpha and beta."""
+
+    scalar: Any
+    """The ctypes type of alpha and beta."""
+
+
+GEMM_TYPES = {
+    "float32": GemmTypes(COMPUTE_32F, R_32F, R_32F, R_32F, ctypes.c_float),
+    "float64": GemmTypes(COMPUTE_64F, R_64F, R_64F, R_64F, ctypes.c_double),
+    "tf32": GemmTypes(COMPUTE_32F_FAST_TF32, R_32F, R_32F, R_32F, ctypes.c_float),
+    "float16": GemmTypes(COMPUTE_32F, R_16F, R_16F, R_32F, ctypes.c_float),
+    "bfloat16": GemmTypes(COMPUTE_32F, R_16BF, R_16BF, R_32F, ctypes.c_float),
+    "int8": GemmTypes(COMPUTE_32I, R_8I, R_32I, R_32I, ctypes.c_int32),
+}

@@ -1,0 +1,93 @@
+"""Every precision: operands, references and tolerances, from the one table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fakes import FakeBackend, point, variant
+
+from gpubench.measure.operands import make_inputs, make_reference
+from gpubench.measure.runner import Runner
+from gpubench.measure.verify import relative_error, why_wrong
+from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing
+from gpubench.plan.registry import variants
+
+
+def cut(values: np.ndarray, bits: int) -> np.ndarray:
+    """float32 values with so many bits in their significands, rounded to nearest."""
+    scale = np.float64(2.0) ** (bits - 1 - np.floor(np.log2(np.abs(values) + 1e-300)))
+    return np.round(values.astype(np.float64) * scale) / scale
+
+
+def right(precision: Precision, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product as the precision allows it to be computed."""
+    if precision.is_integer:
+        return (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32)
+    if precision.name == "tf32":
+        a, b = cut(a, 11), cut(b, 11)
+    summed = a.astype(precision.accumulator) @ b.astype(precision.accumulator)
+    return summed.astype(precision.result)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_right_product_is_accepted_and_a_missing_term_is_not(name: str) -> None:
+    precision = PRECISIONS[name]
+    for m, n, k in ((1, 1, 1), (99, 101, 1), (7, 5, 3), (33, 17, 257), (64, 48, 1024)):
+        a, b = make_inputs(Problem(op="gemm", m=m, n=n, k=k, dtype=name), seed=1)
+        assert (str(a.dtype), a.itemsize) == (precision.element, precision.item_bytes)
+        reference = make_reference(np, "gemm", a, b)
+        c = right(precision, a, b)
+        assert (str(c.dtype), c.itemsize) == (precision.result, precision.result_bytes)
+        assert (
+            why_wrong(
+                relative_error(np, c, reference, precision.result_roundoff), precision.tolerance
+            )
+            is None
+        )
+        short = right(precision, a[:, :-1], b[:-1])
+        assert why_wrong(
+            relative_error(np, short, reference, precision.result_roundoff), precision.tolerance
+        )
+
+
+def test_bytes_are_those_of_operands_and_result() -> None:
+    sizes = {
+        name: Problem(op="gemm", m=2, n=3, k=5, dtype=name).bytes for name in ("int8", "bfloat16")
+    }
+    assert sizes == {"int8": 25 + 4 * 6, "bfloat16": 2 * 31}
+
+
+def test_a_point_names_its_element_type_and_its_compute_mode() -> None:
+    key = point(dtype="tf32").key
+    assert (key.dtype, key.compute_mode) == ("float32", "tf32")
+
+
+def test_what_is_offered_has_a_kernel_or_a_library_routine_and_nothing_else_is() -> None:
+    assert set(DTYPES) == {dtype for kernel in variants() for dtype in kernel.dtypes}
+
+
+def test_a_precision_of_ones_own_is_one_entry_and_a_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    split = Precision(
+        name="two_bfloat16",
+        element="float32",
+        accumulator="float32",
+        cpp="float",
+        bits=32,
+        units=("tensor cores",),
+        tensor_map_code=7,
+        sum_roundoff=2.0**-24,
+        input_roundoff=2.0**-16,
+    )
+    monkeypatch.setitem(PRECISIONS, split.name, split)
+
+    def rounded(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        c[:] = cut(a, 16) @ cut(b, 16)
+
+    def measured(dtype: str) -> Status:
+        backend = FakeBackend(10.0)
+        kernel = variant(rounded, dtypes=(dtype,))
+        return Runner(backend, Timing(), 1).measure(point(kernel, dtype=dtype)).status
+
+    assert (measured(split.name), measured("float32")) == (Status.OK, Status.WRONG)
