@@ -8,32 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gpubench import row as table
-from gpubench.measure.executor import Executor
 from gpubench.measure.result_file import ResultFile
-from gpubench.measure.session import run
+from gpubench.measure.session import Watcher, run
 from gpubench.measure.worker import Worker
-from gpubench.model import Measurement
 from gpubench.options import read_sweep, sweep_options
-from gpubench.plan.schedule import Visit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class Silent:
-    """A watcher that shows nothing."""
-
-    def planned(self, executor: Executor, points: int, visits: int) -> None:
-        """Nothing."""
-
-    def compiled(self, built: int) -> None:
-        """Nothing."""
-
-    def measuring(self, visit: Visit) -> None:
-        """Nothing."""
-
-    def measured(self, measurement: Measurement) -> None:
-        """Nothing."""
 
 
 @sweep_options
@@ -48,7 +29,7 @@ def sweep(*, config: str | Path | None = None, **options: Any) -> pd.DataFrame:
     settings = read_sweep(options, Path(config) if config else None)
     file = ResultFile(settings.output, samples=settings.samples) if settings.output else None
     with Worker(settings.device, settings.timer) as worker:
-        outcome = run(settings, worker, Silent(), file)
+        outcome = run(settings, worker, Watcher(), file)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return table.frame(outcome.rows)

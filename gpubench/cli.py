@@ -29,7 +29,7 @@ from gpubench.commands import (
 from gpubench.errors import INTERRUPTED, GpubenchError
 
 LONGEST = 1500
-"""Signs of a message."""
+"""Characters of a message."""
 
 
 app = typer.Typer(
@@ -90,7 +90,7 @@ def main() -> None:
 
 def _fail(message: str, code: int) -> int:
     # A file's name in it may hold what steers a terminal.
-    line = "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
+    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
     if len(line) > LONGEST:  # Typer quotes an argument whole, whatever its length
         line = f"{line[: LONGEST - 1]}…"
     typer.echo(f"gpubench: {line}", err=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-import types
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PointKey
@@ -175,18 +174,11 @@ def write(rows: Iterable[Row], path: Path) -> None:
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(NAMES)
-    lines.writerows(fields_of(row) for row in rows)
+    lines.writerows([_field(getattr(row, name)) for name in NAMES] for row in rows)
     write_whole(path, lambda file: file.write(text.getvalue().encode()))
 
 
-def fields_of(row: Row) -> list[object]:
-    """The row as csv.writer takes it."""
-    return [_field(getattr(row, name)) for name in NAMES]
-
-
 def _field(value: object) -> object:
-    if value is None:
-        return ""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
@@ -204,21 +196,10 @@ def read(path: Path) -> list[Row]:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return parse(file.read(), path)  # whole: a pipe cannot be read from its start again
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
-
-
-def parse(text: str, path: Path) -> list[Row]:
-    """The rows of a file's text; `path` is for errors. Raises UsageError like `read`."""
-    if text.startswith("#"):  # the circumstances of a sweep in progress
-        _, _, text = text.partition("\n")
-    try:
-        lines = csv.DictReader(
-            io.StringIO(text, newline=""), delimiter=_delimiter(text.partition("\n")[0])
-        )
+            text = file.read()
+        header = text.partition("\n")[0]
+        delimiter = max(",;\t", key=header.count)  # no column's name holds one
+        lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
         names = lines.fieldnames or ()
         for name in REQUIRED:
             if name not in names:
@@ -227,13 +208,10 @@ def parse(text: str, path: Path) -> list[Row]:
                     f"column '{name}' is missing"
                 )
         return [_parse(line, path, lines.line_num) for line in lines]
-    except csv.Error as error:
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
-
-
-def _delimiter(header: str) -> str:
-    """What stands between the names of the columns; they hold none of these themselves."""
-    return max(",;\t", key=header.count)
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -318,18 +296,9 @@ _PARSERS: dict[type | str, Callable[[str], Any]] = {
 """By the column's name, or else by its type."""
 
 
-def _kinds() -> dict[str, type]:
-    """Each column's type without its None."""
-    hints = get_type_hints(Row)
-    return {
-        name: next(kind for kind in get_args(hint) if kind is not types.NoneType)
-        if get_args(hint)
-        else hint
-        for name, hint in hints.items()
-        if name in NAMES
-    }
-
-
-_KINDS = _kinds()
+_KINDS: dict[str, type] = {
+    column.name: {"str": str, "int": int, "float": float}[str(column.type).partition(" ")[0]]
+    for column in COLUMNS
+}
 _KIND_NAMES = {int: "a whole number", float: "a number"}
 _TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 import gpubench
 from gpubench.backends.sources import whole_source
@@ -22,8 +21,8 @@ from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
 
 
-class Watcher(Protocol):
-    """Shows how far a sweep is."""
+class Watcher:
+    """Shows how far a sweep is; this one shows nothing."""
 
     def planned(self, executor: Executor, points: int, visits: int) -> None:
         """Before compiling: there are so many points, and at most so many visits."""

@@ -14,6 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from gpubench.measure.executor import Executor
+from gpubench.measure.session import Watcher
 from gpubench.model import Health, Measurement, Point, Status
 from gpubench.plan.schedule import Visit
 from gpubench.view.tables import console, milliseconds
@@ -26,7 +27,7 @@ REFRESHES_PER_S = 4
 """Enough for an eye, little for the machine that is measuring."""
 
 
-class LiveProgress:
+class LiveProgress(Watcher):
     """Two lines that stay where they are, one for the way gone, one for what was found.
 
     A bar, the time left and the point being measured; below, the fastest of its size so far, and
@@ -106,7 +107,7 @@ class LiveProgress:
             self._progress.update(self._task, description=text, left=left)
 
 
-class PlainProgress:
+class PlainProgress(Watcher):
     """Plain lines: the heading, one every few seconds, and every failure."""
 
     def __init__(self) -> None:

@@ -162,7 +162,7 @@ def _rows() -> tuple[table.Row, ...]:
 
 def _csv() -> list[bytes]:
     text = io.StringIO()
-    lines = [table.NAMES, *(table.fields_of(row) for row in _rows())]
+    lines = [table.NAMES, *([getattr(row, name) for name in table.NAMES] for row in _rows())]
     text.write("\n".join(",".join(map(str, line)) for line in lines) + "\n")
     return [text.getvalue().encode()]
 
