@@ -16,9 +16,8 @@ import sys
 import time
 from collections import Counter
 
-from gpubench.api import Silent
 from gpubench.measure.executor import InProcess, open_backend
-from gpubench.measure.session import run
+from gpubench.measure.session import Watcher, run
 from gpubench.model import OPERATIONS, Tile, Timing, Variant
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import Sweep
@@ -84,7 +83,7 @@ def main() -> int:
         rows = [
             row
             for sweep in sweeps(op, dtype, arguments.device)
-            for row in run(sweep, executor, Silent()).rows
+            for row in run(sweep, executor, Watcher()).rows
         ]
         print(f"{op} {dtype}, {time.perf_counter() - start:.1f} s")
         report(rows)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from fakes import FakeBackend, measured, point, variant
 
-from gpubench.api import Silent
 from gpubench.commands.diff import rerun as module
 from gpubench.commands.diff.compare import compare
 from gpubench.commands.diff.findings import Comparison, Verdict
@@ -19,6 +18,7 @@ from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
 from gpubench.commands.diff.sides import Side
 from gpubench.errors import UsageError
 from gpubench.measure.executor import InProcess
+from gpubench.measure.session import Watcher
 from gpubench.model import Cache, Timer, Variant, edges
 from gpubench.plan import sweep as plan
 from gpubench.row import Row
@@ -122,7 +122,7 @@ def tiled(size: int, tile: str) -> Row:
 
 def test_just_the_points_asked_for_are_measured_and_in_rounds(backend: FakeBackend) -> None:
     wanted = [tiled(16, "8"), tiled(32, "4"), measured(9.0, point(OTHER, size=(16, 16, 16)))]
-    fresh = measure_again(wanted, 5, Silent())
+    fresh = measure_again(wanted, 5, Watcher())
     samples = {
         (event.point.variant.name, event.rows)
         for event in backend.events_of("sample")
@@ -137,7 +137,7 @@ def test_just_the_points_asked_for_are_measured_and_in_rounds(backend: FakeBacke
 def test_another_machine_is_refused(backend: FakeBackend) -> None:
     elsewhere = replace(tiled(16, "8"), device="NVIDIA H200")
     with pytest.raises(UsageError, match=r"NVIDIA H200.*Fake CPU"):
-        measure_again([elsewhere], 5, Silent())
+        measure_again([elsewhere], 5, Watcher())
     assert not backend.events
 
 

@@ -8,8 +8,8 @@ from fakes import FakeBackend, point, variant
 
 from gpubench.commands.operand_files.run import choose_point, compute
 from gpubench.errors import DoesNotFitError, UsageError
-from gpubench.measure.verify import tolerance, why_wrong
-from gpubench.model import Problem, Tile
+from gpubench.measure.verify import why_wrong
+from gpubench.model import PRECISIONS, Problem, Tile
 
 
 def problem(n: int = 16_384, dtype: str = "float32") -> Problem:
@@ -61,7 +61,7 @@ def test_a_wrong_result_has_an_error_above_the_tolerance() -> None:
         c[3, 3] += 1
 
     _, error = compute(FakeBackend(10.0), point(variant(off)), (A, B))
-    assert "relative error" in (why_wrong(error, tolerance("float32")) or "")
+    assert "relative error" in (why_wrong(error, PRECISIONS["float32"].tolerance) or "")
 
 
 def test_too_little_memory_is_seen_before_anything_is_loaded() -> None:

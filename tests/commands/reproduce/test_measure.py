@@ -10,11 +10,11 @@ import numpy as np
 from fakes import CPU, Event, FakeBackend, FakeKernel, FakeOperands
 
 from gpubench import row as table
-from gpubench.api import Silent
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment_file import read_experiment
 from gpubench.commands.reproduce.measure import LoopCache, Pace, reproduce, with_pace
 from gpubench.measure.executor import InProcess
+from gpubench.measure.session import Watcher
 from gpubench.model import Device, Point
 
 GPU = Device(backend="cuda", name="Fake GPU", compute_capability=(9, 0), multiprocessors=2)
@@ -71,7 +71,7 @@ def ran(folder: Path, *, gpu: bool = False, pace: Pace | None = None, **backends
     given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
     executors = {name: InProcess(backend) for name, backend in given.items()}
     done = reproduce(
-        *(read_experiment(path), executors, Silent(), out, pace or Pace(), messages.append),
+        *(read_experiment(path), executors, Watcher(), out, pace or Pace(), messages.append),
         LoopCache(folder=folder / "loops", numba="1.0"),
     )
     return done, messages, given
