@@ -14,23 +14,22 @@
 // memory, and in which register banks it keeps the operands. `register_banks` is about that.
 
 #include "../async_copy.cuh"
+#include "../vector_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 pipelined(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   constexpr int THREADS = (BM / TM) * (BN / TN);
-  constexpr int WIDTH = 16 / sizeof(Scalar);
+  constexpr int WIDTH = Vector<Scalar>::SIZE;
   constexpr int WARP_ROWS = 4;  // of threads
   constexpr int WARP_COLS = 8;
   constexpr int WARPS_X = BN / (WARP_COLS * TN);
   constexpr int A_ROW = BM / WIDTH + 1;  // vectors in a row of k, one of them padding
   constexpr int B_ROW = BN / WIDTH;
-  struct alignas(16) Vector {
-    Scalar of[WIDTH];
-  };
   extern __shared__ __align__(16) unsigned char shared[];
-  Vector* const a_stages = reinterpret_cast<Vector*>(shared);  // STAGES × BK × A_ROW
-  Vector* const b_stages = a_stages + STAGES * BK * A_ROW;     // STAGES × BK × B_ROW
+  // STAGES tiles of A (BK × A_ROW vectors each), then STAGES tiles of B (BK × B_ROW).
+  Vector<Scalar>* const a_stages = reinterpret_cast<Vector<Scalar>*>(shared);
+  Vector<Scalar>* const b_stages = a_stages + STAGES * BK * A_ROW;
 
   const int t = threadIdx.x;
   const int row0 = blockIdx.y * BM;
@@ -45,7 +44,7 @@ pipelined(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   // Requests the tiles of one step; outside the matrices they are 0.
   const auto request = [&](int step) {
     Scalar* const a = reinterpret_cast<Scalar*>(a_stages + step % STAGES * BK * A_ROW);
-    Vector* const b = b_stages + step % STAGES * BK * B_ROW;
+    Vector<Scalar>* const b = b_stages + step % STAGES * BK * B_ROW;
     const int k0 = step * BK;
 #pragma unroll
     for (int i = t; i < BM * BK; i += THREADS) {
@@ -64,15 +63,15 @@ pipelined(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
       const int col = col0 + i % B_ROW * WIDTH;
       const Scalar* const from = B + static_cast<size_t>(k0 + k) * N + col;
       if (k >= K - k0 || col >= N) {
-        b[i] = Vector{};
+        b[i] = Vector<Scalar>{};
       } else if (b_aligned) {
         copy_async<16>(&b[i], from);
       } else {
         for (int e = 0; e < WIDTH; ++e) {
           if (col + e < N) {
-            copy_async<sizeof(Scalar)>(&b[i].of[e], from + e);
+            copy_async<sizeof(Scalar)>(&b[i].lanes[e], from + e);
           } else {
-            b[i].of[e] = 0;
+            b[i].lanes[e] = 0;
           }
         }
       }
@@ -91,44 +90,12 @@ pipelined(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
     __syncthreads();
     if (step + STAGES - 1 < steps) request(step + STAGES - 1);
     commit_copies();
-    const Vector* const a_tile = a_stages + step % STAGES * BK * A_ROW + y;
-    const Vector* const b_tile = b_stages + step % STAGES * BK * B_ROW + x;
+    const Vector<Scalar>* const a_tile = a_stages + step % STAGES * BK * A_ROW + y;
+    const Vector<Scalar>* const b_tile = b_stages + step % STAGES * BK * B_ROW + x;
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
-      Vector a[TM / WIDTH];
-      Vector b[TN / WIDTH];
-#pragma unroll
-      for (int i = 0; i < TM / WIDTH; ++i) a[i] = a_tile[k * A_ROW + i * WARP_ROWS];
-#pragma unroll
-      for (int j = 0; j < TN / WIDTH; ++j) b[j] = b_tile[k * B_ROW + j * WARP_COLS];
-#pragma unroll
-      for (int i = 0; i < TM; ++i) {
-#pragma unroll
-        for (int j = 0; j < TN; ++j) {
-          sum[i][j] += a[i / WIDTH].of[i % WIDTH] * b[j / WIDTH].of[j % WIDTH];
-        }
-      }
+      add_outer_product<WARP_ROWS, WARP_COLS>(a_tile + k * A_ROW, b_tile + k * B_ROW, sum);
     }
   }
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    const int row = row0 + (y + i / WIDTH * WARP_ROWS) * WIDTH + i % WIDTH;
-    if (row >= M) continue;
-    Scalar* c = C + static_cast<size_t>(row) * N;
-#pragma unroll
-    for (int j = 0; j < TN / WIDTH; ++j) {
-      const int col = col0 + (x + j * WARP_COLS) * WIDTH;
-      Vector vector;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) vector.of[e] = sum[i][j * WIDTH + e];
-      if (b_aligned) {
-        if (col < N) *reinterpret_cast<Vector*>(c + col) = vector;
-      } else {
-#pragma unroll
-        for (int e = 0; e < WIDTH; ++e) {
-          if (col + e < N) c[col + e] = vector.of[e];
-        }
-      }
-    }
-  }
+  store_sums<WARP_ROWS, WARP_COLS>(sum, C, row0 + y * WIDTH, col0 + x * WIDTH, M, N, b_aligned);
 }
