@@ -3,14 +3,15 @@
 #pragma once
 
 #include "async_copy.cuh"
-#include "register_product.cuh"
+#include "fragments.cuh"
+#include "rasterization.cuh"
 
-// Adds to `sum` what this thread has of A's rows and B's columns at `place`, along `depth` values of
+// Adds to `sum` what this thread has of A's rows and B's columns at `origin`, along `depth` values of
 // k. A's rows are K apart, B's N; ALIGNED says that N is a multiple of 4. All threads of the block
 // take part; no copy is under way afterwards.
 template <bool ALIGNED, int BM, int BN, int BK, int STAGES, typename Scalar, int TM, int TN>
 __device__ __forceinline__ void banked_product(const Scalar* A, const Scalar* B, int M, int N, int K,
-                                               int depth, Place place, Scalar* stages,
+                                               int depth, Origin origin, Scalar* stages,
                                                Scalar (&sum)[TM][TN]) {
   constexpr int THREADS = (BM / TM) * (BN / TN);
   constexpr int WARPS_X = BN / (8 * TN);
@@ -38,10 +39,10 @@ __device__ __forceinline__ void banked_product(const Scalar* A, const Scalar* B,
   const int a_row = t / 8;
   const int b_k = t / (BN / 4);
   const int b_col = t % (BN / 4) * 4;
-  const bool b_inside = place.col + b_col < N;
+  const bool b_inside = origin.col + b_col < N;
   // The next element of A, and of B, that this thread copies: as if the ragged step were whole.
-  const Scalar* a_from = A + static_cast<ptrdiff_t>(place.row + a_row) * K + a_k - missing;
-  const Scalar* b_from = B + static_cast<ptrdiff_t>(b_k - missing) * N + place.col + b_col;
+  const Scalar* a_from = A + static_cast<ptrdiff_t>(origin.row + a_row) * K + a_k - missing;
+  const Scalar* b_from = B + static_cast<ptrdiff_t>(b_k - missing) * N + origin.col + b_col;
   const size_t a_pass = static_cast<size_t>(A_ROWS) * K;
   const size_t b_pass = static_cast<size_t>(B_ROWS) * N;
 
@@ -50,7 +51,7 @@ __device__ __forceinline__ void banked_product(const Scalar* A, const Scalar* B,
 #pragma unroll
     for (int i = 0; i < A_TURN; ++i) {
       const int row = (turn * A_TURN + i) * A_ROWS + a_row;
-      if (place.row + row < M) {
+      if (origin.row + row < M) {
 #pragma unroll
         for (int k = 0; k < BK; k += 8) {
           Scalar* const to = stage + (a_k + k) * A_ROW + row;
@@ -69,13 +70,13 @@ __device__ __forceinline__ void banked_product(const Scalar* A, const Scalar* B,
       Scalar* const to = stage + BK * A_ROW + k * BN + b_col;
       const Scalar* const from = b_from + i * b_pass;
       if (zeros > 0 && k < zeros) {
-        *reinterpret_cast<Four<Scalar>*>(to) = {};
+        *reinterpret_cast<Vector<Scalar>*>(to) = {};
       } else if (ALIGNED) {
         if (b_inside) copy_async<4 * sizeof(Scalar)>(to, from);
       } else {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          if (place.col + b_col + e < N) copy_async<sizeof(Scalar)>(to + e, from + e);
+          if (origin.col + b_col + e < N) copy_async<sizeof(Scalar)>(to + e, from + e);
         }
       }
     }
@@ -142,15 +143,15 @@ __device__ __forceinline__ void banked_product(const Scalar* A, const Scalar* B,
 // A block's tile of C from beginning to end, in dynamic shared memory.
 template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, typename Scalar>
 __device__ __forceinline__ void banked_tile(const Scalar* A, const Scalar* B, Scalar* C, int M,
-                                            int N, int K, int depth, Place place,
+                                            int N, int K, int depth, Origin origin,
                                             unsigned char* shared) {
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);  // each: BK rows of A, BK rows of B
   Scalar sum[TM][TN] = {};
-  banked_product<ALIGNED, BM, BN, BK, STAGES>(A, B, M, N, K, depth, place, stages, sum);
+  banked_product<ALIGNED, BM, BN, BK, STAGES>(A, B, M, N, K, depth, origin, stages, sum);
 
   __syncthreads();  // the stages become scratch
   const int warp = threadIdx.x / 32;
-  const int row = place.row + warp / (BN / (8 * TN)) * 4 * TM;
-  const int col = place.col + warp % (BN / (8 * TN)) * 8 * TN;
+  const int row = origin.row + warp / (BN / (8 * TN)) * 4 * TM;
+  const int col = origin.col + warp % (BN / (8 * TN)) * 8 * TN;
   store_tile(sum, stages + warp * (16 * 8 * TN + 4), C, row, col, M, N);
 }

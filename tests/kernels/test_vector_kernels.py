@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
-from gpubench.kernels.staged_shares import shares
+from gpubench.kernels.staged import staged_blocks
 from gpubench.model import ITEM_BYTES, OPERATIONS, CudaVariant, Gpu, Launch, Problem, Tile
 from gpubench.plan.registry import variants
 
@@ -188,20 +188,20 @@ def test_a_row_that_no_block_can_hold_is_refused_with_the_reason() -> None:
 
 def test_the_published_grid_is_the_largest_divisor_that_the_gpu_holds() -> None:
     # 1024 / 128 · 72 = 576 blocks at the most.
-    assert shares(512, 128, TITAN_RTX) == 512
-    assert shares(576, 128, TITAN_RTX) == 576
-    assert shares(16_384, 128, TITAN_RTX) == 512
-    assert shares(128 * 45, 128, TITAN_RTX) == 576
-    assert shares(16_384, 128, H200) == 2048
+    assert staged_blocks(512, 128, TITAN_RTX) == 512
+    assert staged_blocks(576, 128, TITAN_RTX) == 576
+    assert staged_blocks(16_384, 128, TITAN_RTX) == 512
+    assert staged_blocks(128 * 45, 128, TITAN_RTX) == 576
+    assert staged_blocks(16_384, 128, H200) == 2048
 
 
 def test_a_prime_number_of_rows_is_still_shared_out() -> None:
-    assert shares(12_347, 128, TITAN_RTX) == -(-12_347 // -(-12_347 // 576))
+    assert staged_blocks(12_347, 128, TITAN_RTX) == -(-12_347 // -(-12_347 // 576))
 
 
 @given(extents, st.sampled_from([32, 128, 1024]), st.sampled_from([H200, TITAN_RTX]))
 def test_shares_leave_no_block_idle_and_no_row_out(rows: int, threads: int, gpu: Gpu) -> None:
-    blocks = shares(rows, threads, gpu)
+    blocks = staged_blocks(rows, threads, gpu)
     share = -(-rows // blocks)
     assert 1 <= blocks <= gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
     assert (blocks - 1) * share < rows <= blocks * share

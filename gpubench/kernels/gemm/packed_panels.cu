@@ -24,8 +24,9 @@
 //
 // TMA and early starts need compute capability 9.0.
 
-#include "../copy_engine.cuh"
-#include "../register_product.cuh"
+#include "../fragments.cuh"
+#include "../stream_k.cuh"
+#include "../tma.cuh"
 
 // The workspace: a flag a block, then A's panels, B's copy, and what blocks leave for each other.
 constexpr int FLAGS = 1024;
@@ -42,7 +43,7 @@ pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int 
   const int panels = (M + BM - 1) / BM;
   const int t = threadIdx.x;
   Scalar* const packed = workspace + FLAGS;
-  release_next_launch();
+  start_next_launch();
   if (blockIdx.x == 0) {
     for (int i = t; i < FLAGS; i += 256) workspace[i] = 0;
   }
@@ -66,75 +67,20 @@ pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int 
   for (int i = t; i < BM * BK; i += 256) to[i] = tile[i / BM][i % BM];
 }
 
-// Consecutive steps of one tile of C, each over BK values of k.
-struct Work {
-  Place place;
-  int first;
-  int steps;  // 0: nothing left
-};
-
-// Who does what: the steps of the first `streamed` tiles are dealt evenly to all blocks, one share
-// each; of the other tiles a block takes every gridDim.x-th, whole.
-template <int BM, int BN>
-struct Deal {
-  int M;
-  int N;
-  int streamed;
-  int steps;  // of a tile
-
-  // A block waits for shares after its own. The last block has the first, so that these belong to
-  // blocks that started before it.
-  __device__ __forceinline__ int share() const { return gridDim.x - 1 - blockIdx.x; }
-  __device__ __forceinline__ int begin(int share) const {
-    return static_cast<long long>(streamed) * steps * share / gridDim.x;
-  }
-  // This block's work, from 0.
-  __device__ __forceinline__ Work work(int index) const {
-    const int from = begin(share());
-    const int to = begin(share() + 1);
-    const int count = from < to ? (to - 1) / steps - from / steps + 1 : 0;
-    if (index < count) {
-      const int tile = from / steps + index;
-      const int low = max(from - tile * steps, 0);
-      return {place_in_bands<BM, BN>(tile, M, N), low, min(to - tile * steps, steps) - low};
-    }
-    const long long tiles = static_cast<long long>((M + BM - 1) / BM) * ((N + BN - 1) / BN);
-    const long long tile =
-        streamed + blockIdx.x + (index - count) * static_cast<long long>(gridDim.x);
-    if (tile >= tiles) return {};
-    return {place_in_bands<BM, BN>(tile, M, N), 0, steps};
-  }
-};
-
-// A block's steps in order, whatever tiles they belong to.
-struct Cursor {
-  int index;
-  int step;
-  Work work;
-
-  template <typename Deal>
-  __device__ __forceinline__ void advance(const Deal& deal) {
-    if (++step == work.steps) {
-      step = 0;
-      work = deal.work(++index);
-    }
-  }
-};
-
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K,
-              int streamed, const __grid_constant__ Map b_map) {
+              int streamed, const __grid_constant__ CUtensorMap b_map) {
   constexpr int THREADS = BM / TM * (BN / TN);
   constexpr int WARPS_X = BN / (8 * TN);
-  constexpr int TURN = 4;  // values of k; see register_banks for why it stays a loop
+  constexpr int CHUNK = 4;  // values of k; see register_banks for why it stays a loop
   // The loop turns amid the multiply-adds of one k, with the next one's operands under way. Were it
   // to turn between two values of k, the compiler would load operands right before their use.
   constexpr int HALF = TN / 2;
   constexpr int STAGE = BK * (BM + BN);
   extern __shared__ __align__(128) unsigned char shared[];
   Scalar* const stages = reinterpret_cast<Scalar*>(shared);  // each: BK rows of A, BK rows of B
-  __shared__ Arrival arrived[STAGES];
+  __shared__ Mbarrier arrived[STAGES];
 
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -144,37 +90,37 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
 
   const int steps = (K + BK - 1) / BK;
   const int panels = (M + BM - 1) / BM;
-  const Deal<BM, BN> deal = {M, N, streamed, steps};
+  const StreamK<BM, BN> scheduler = {M, N, streamed, steps};
   unsigned* const flags = reinterpret_cast<unsigned*>(workspace);
   const Scalar* const packed = workspace + FLAGS;
 
   // One thread requests both tiles of a step, B's first: it announces the bytes of both.
   const auto request_a = [&](const Cursor& at, int stage) {
-    const size_t panel = at.work.place.row / BM;
-    arrived[stage].copy(stages + stage * STAGE,
+    const size_t panel = at.work.origin.row / BM;
+    arrived[stage].copy_bulk(stages + stage * STAGE,
                         packed + (panel * steps + at.work.first + at.step) * BM * BK,
                         sizeof(Scalar) * BM * BK);
   };
   const auto request_b = [&](const Cursor& at, int stage) {
-    arrived[stage].announce(sizeof(Scalar) * STAGE);
+    arrived[stage].arrive_expect_bytes(sizeof(Scalar) * STAGE);
     arrived[stage].copy_box(stages + stage * STAGE + BM * BK, &b_map,
-                            (at.work.first + at.step) * BK, at.work.place.col);
+                            (at.work.first + at.step) * BK, at.work.origin.col);
   };
 
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < STAGES; ++stage) arrived[stage].start(1);
-    publish_arrivals();
+    for (int stage = 0; stage < STAGES; ++stage) arrived[stage].init(1);
+    fence_mbarrier_init();
   }
   __syncthreads();
-  Cursor ahead = {0, 0, deal.work(0)};  // the next step to request
+  Cursor ahead = {0, 0, scheduler.work(0)};  // the next step to request
   if (threadIdx.x == 0) {
-    if (N % 4) await_previous_launch();  // it copies B
+    if (N % 4) wait_for_previous_launch();  // it copies B
     Cursor at = ahead;
-    for (int stage = 0; stage < STAGES && at.work.steps; ++stage, at.advance(deal)) {
+    for (int stage = 0; stage < STAGES && at.work.steps; ++stage, at.advance(scheduler)) {
       request_b(at, stage);
     }
-    await_previous_launch();
-    for (int stage = 0; stage < STAGES && ahead.work.steps; ++stage, ahead.advance(deal)) {
+    wait_for_previous_launch();
+    for (int stage = 0; stage < STAGES && ahead.work.steps; ++stage, ahead.advance(scheduler)) {
       request_a(ahead, stage);
     }
   }
@@ -187,10 +133,10 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   const Scalar* b = b_first;
   int stage = 0;
   unsigned parity = 0;
-  Work now = deal.work(0);
+  Work now = scheduler.work(0);
 #pragma unroll 1
   for (int index = 0; now.steps; ++index) {
-    arrived[stage].await(parity);
+    arrived[stage].wait(parity);
     fragments[0].load(a, b);
     fragments[0].template multiply_columns<0, HALF>(sum);
 #pragma unroll 1
@@ -201,26 +147,26 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
           const int free = stage == 0 ? STAGES - 1 : stage - 1;
           request_b(ahead, free);
           request_a(ahead, free);
-          ahead.advance(deal);
+          ahead.advance(scheduler);
         }
       }
 #pragma unroll 1
-      for (int turn = 0; turn < BK / TURN - 1; ++turn) {
+      for (int chunk = 0; chunk < BK / CHUNK - 1; ++chunk) {
 #pragma unroll
-        for (int k = 0; k < TURN; ++k) {
+        for (int k = 0; k < CHUNK; ++k) {
           fragments[(k + 1) % 2].load(a + (k + 1) * BM, b + (k + 1) * BN);
           fragments[k % 2].template multiply_columns<HALF, TN>(sum);
           fragments[(k + 1) % 2].template multiply_columns<0, HALF>(sum);
         }
-        a += TURN * BM;
-        b += TURN * BN;
+        a += CHUNK * BM;
+        b += CHUNK * BN;
       }
       if (++stage == STAGES) {
         stage = 0;
         parity ^= 1;
       }
 #pragma unroll
-      for (int k = 0; k < TURN - 1; ++k) {
+      for (int k = 0; k < CHUNK - 1; ++k) {
         fragments[(k + 1) % 2].load(a + (k + 1) * BM, b + (k + 1) * BN);
         fragments[k % 2].template multiply_columns<HALF, TN>(sum);
         fragments[(k + 1) % 2].template multiply_columns<0, HALF>(sum);
@@ -228,7 +174,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
       a = a_first + stage * STAGE;
       b = b_first + stage * STAGE;
       if (step + 1 < now.steps) {
-        arrived[stage].await(parity);
+        arrived[stage].wait(parity);
         fragments[0].load(a, b);
         fragments[1].template multiply_columns<HALF, TN>(sum);
         fragments[0].template multiply_columns<0, HALF>(sum);
@@ -244,17 +190,17 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
                          (cols % 4 ? depth * static_cast<size_t>(padded(cols)) : 0);
     if (now.first > 0) {
       // Another block has this tile's first step.
-      Scalar* const to = left + static_cast<size_t>(deal.share()) * BM * BN + threadIdx.x;
+      Scalar* const to = left + static_cast<size_t>(scheduler.range()) * BM * BN + threadIdx.x;
 #pragma unroll
       for (int i = 0; i < TM * TN; ++i) to[i * THREADS] = sum[i / TN][i % TN];
       __threadfence();
       __syncthreads();
-      if (threadIdx.x == 0) raise(flags + deal.share());
+      if (threadIdx.x == 0) store_release(flags + scheduler.range());
     } else {
       int done = now.steps;
 #pragma unroll 1
-      for (int other = deal.share() + 1; done < steps; ++other) {
-        await(flags + other);
+      for (int other = scheduler.range() + 1; done < steps; ++other) {
+        wait_acquire(flags + other);
         const Scalar* const from = left + static_cast<size_t>(other) * BM * BN + threadIdx.x;
 #pragma unroll
         for (int i = 0; i < TM; ++i) {
@@ -262,12 +208,12 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
           for (int j = 0; j < TN; ++j) sum[i][j] += from[(i * TN + j) * THREADS];
           asm volatile("" ::: "memory");  // a few loads at a time: the sums take the registers
         }
-        done += deal.begin(other + 1) - deal.begin(other);
+        done += scheduler.begin(other + 1) - scheduler.begin(other);
       }
-      store_tile(sum, scratch, C, now.place.row + warp_row, now.place.col + warp_col, rows, cols);
+      store_tile(sum, scratch, C, now.origin.row + warp_row, now.origin.col + warp_col, rows, cols);
     }
 #pragma unroll
     for (int i = 0; i < TM * TN; ++i) sum[i / TN][i % TN] = 0;
-    now = deal.work(index + 1);
+    now = scheduler.work(index + 1);
   }
 }

@@ -26,8 +26,8 @@ template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 register_banks(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   extern __shared__ __align__(16) unsigned char shared[];
-  const Place place = place_in_bands<BM, BN>(blockIdx.x, M, N);
-  banked_tile<true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, place, shared);
+  const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
+  banked_tile<true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, origin, shared);
 }
 
 // For N that is no multiple of 4. A kernel of its own: a second loop beside the first would take
@@ -36,6 +36,6 @@ template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   extern __shared__ __align__(16) unsigned char shared[];
-  const Place place = place_in_bands<BM, BN>(blockIdx.x, M, N);
-  banked_tile<false, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, place, shared);
+  const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
+  banked_tile<false, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, origin, shared);
 }
