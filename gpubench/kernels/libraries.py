@@ -11,9 +11,7 @@ Build = Callable[[Tile | None, str], Callable[..., None]]
 """Tile and dtype give the function of operands and output."""
 
 
-def cublas(
-    op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64")
-) -> CallVariant:
+def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64")) -> CallVariant:
     """Call cuBLAS for an operation: the baseline of the GPU's variants."""
 
     def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
