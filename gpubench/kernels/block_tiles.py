@@ -106,6 +106,18 @@ def block_per_tile(tile: Tile, problem: Problem) -> Launch:
     return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
 
 
+def rasterized(tile: Tile, problem: Problem) -> Launch:
+    """Launch one block per tile of C in one dimension, for a kernel that orders them itself.
+
+    With shared memory for `padded_stages_bytes`.
+    """
+    return Launch(
+        grid=(tiles_of_c(tile, problem),),
+        block=(threads_of(tile),),
+        shared_bytes=padded_stages_bytes(tile),
+    )
+
+
 def at_most_1024_threads(tile: Tile) -> str | None:
     """Why a block cannot have the threads that a tile asks for, or None."""
     (bm, bn, _), (tm, tn) = tile.block, tile.thread

@@ -50,11 +50,22 @@ __device__ __forceinline__ void add_outer_product(const Vector<Scalar>* a_column
   for (int i = 0; i < TM / WIDTH; ++i) a[i] = a_column[i * Y_STEP];
 #pragma unroll
   for (int j = 0; j < TN / WIDTH; ++j) b[j] = b_row[j * X_STEP];
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
+  if constexpr (TM > TN) {  // see `large_tile`
 #pragma unroll
     for (int j = 0; j < TN; ++j) {
-      sum[i][j] += a[i / WIDTH].lanes[i % WIDTH] * b[j / WIDTH].lanes[j % WIDTH];
+#pragma unroll
+      for (int down = 0; down < TM; ++down) {
+        const int i = j % 2 ? TM - 1 - down : down;
+        sum[i][j] += a[i / WIDTH].lanes[i % WIDTH] * b[j / WIDTH].lanes[j % WIDTH];
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+#pragma unroll
+      for (int j = 0; j < TN; ++j) {
+        sum[i][j] += a[i / WIDTH].lanes[i % WIDTH] * b[j / WIDTH].lanes[j % WIDTH];
+      }
     }
   }
 }

@@ -13,7 +13,7 @@
 // but one block a multiprocessor and four a cluster leave multiprocessors idle wherever their
 // groups are not multiples of four.
 
-#include "../banked_product.cuh"
+#include "../interleaved_product.cuh"
 
 // C as the sum of SPLITS matrices that lie one behind the other, added in their order.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
@@ -41,7 +41,7 @@ __device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, S
   const int from = min(split * part, K);
   const int depth = min(part, K - from);
   Scalar* const to = workspace + split * static_cast<size_t>(M) * N;
-  banked_tile<ALIGNED, BM, BN, BK, TM, TN, STAGES>(
+  interleaved_tile<Layout::ROWS, ALIGNED, BM, BN, BK, TM, TN, STAGES>(
       A + from, B + static_cast<size_t>(from) * N, to, M, N, K, depth, origin, shared);
 }
 

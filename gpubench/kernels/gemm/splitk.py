@@ -1,10 +1,12 @@
 """Several blocks share the work along K for one tile; a second launch adds up."""
 
+from dataclasses import replace
+
 from gpubench.kernels.block_tiles import (
     blocks,
     padded_stages_bytes,
+    rasterized,
     rows_and_columns,
-    threads_of,
     tiles_of_c,
     warps_that_fit,
 )
@@ -17,11 +19,10 @@ MAX_SUM_BLOCKS = 1024
 def launch(tile: Tile, problem: Problem) -> Launch:
     """SPLITS blocks per tile of C, each into a matrix of the workspace; then their sum."""
     elements = problem.m * problem.n
-    return Launch(
+    return replace(
+        rasterized(tile, problem),
         kernel="splitk_unaligned" if problem.n % 4 else "",
         grid=(tile.splits * tiles_of_c(tile, problem),),
-        block=(threads_of(tile),),
-        shared_bytes=padded_stages_bytes(tile),
         workspace_bytes=ITEM_BYTES[problem.dtype] * tile.splits * elements,
         next_launches=(
             Launch(kernel="add_up", grid=(min(MAX_SUM_BLOCKS, -(-elements // 256)),), block=(256,)),
