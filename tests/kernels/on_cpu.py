@@ -158,7 +158,7 @@ def _runtime(folder: Path) -> Path:
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
     kernel, program = folder / "kernel.o", folder / "program"
     # float4 loads of floats: nvcc does not take types for aliases, and g++ must not either.
-    _compiler("-O1", "-g", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
+    _compiler("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
               *sanitizer.value, f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-",
               "-o", str(kernel), text=text)  # fmt: skip
     _compiler(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),

@@ -53,13 +53,17 @@ Work = dict[tuple[CudaVariant, Sanitizer], tuple[list[Case], "Future[list[np.nda
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
-    """All programs built and run, as many at a time as there are CPUs."""
+def work(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Work]:
+    """The programs of the tests that run, built and run as many at a time as there are CPUs."""
     folder = tmp_path_factory.mktemp("on_cpu")
+    items = [getattr(item, "callspec", None) for item in request.session.items]
+    chosen = [item.params["variant"] for item in items if item and "variant" in item.params]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         started: Work = {}
         for sanitizer in Sanitizer:  # AddressSanitizer has the longer programs
-            for variant in RUN:
+            for variant in [variant for variant in RUN if variant in chosen]:
                 of_variant = CASES[sanitizer](variant)
                 place = folder / f"{variant.op}-{variant.name}-{sanitizer.name}"
                 run = partial(run_on_cpu, of_variant, sanitizer, place)

@@ -87,7 +87,7 @@ FAULTS = {
         Sanitizer.ADDRESS, "a flag that no earlier block has set",
     ),
     "an mbarrier without initialization": (
-        "arrived[stage].init(1);", ";",
+        "filled[stage].init(1);", ";",
         Sanitizer.ADDRESS, "mbarrier used before its initialization",
     ),
 }  # fmt: skip
@@ -104,7 +104,7 @@ def test_a_fault_in_what_orders_copies_and_blocks_is_caught(tmp_path: Path) -> N
             found[name] = pool.submit(run_on_cpu, shared, sanitizer, tmp_path / f"{number}", text)
         unwaited = pool.submit(
             run_on_cpu, shared, Sanitizer.ADDRESS, tmp_path / "unwaited",
-            faulty("arrived[stage].wait(parity);", ""),
+            faulty("filled[stage].wait(parity);", ""),
         )  # fmt: skip
     for name, (*_, finding) in FAULTS.items():
         with pytest.raises(KernelFaultError) as caught:

@@ -1,4 +1,4 @@
-"""A packed into panels by a first launch; TMA copies, persistent blocks, stream-K."""
+"""`bulk_copies` by persistent blocks, with a stream-K scheduler and an early start."""
 
 from gpubench.kernels.block_tiles import (
     MAX_SHARED_BYTES,
@@ -8,25 +8,17 @@ from gpubench.kernels.block_tiles import (
     tiles_of_c,
     warps_that_fit,
 )
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, TensorMap, Tile
-
-BYTES = 4
-"""An element's: float32 and int32."""
+from gpubench.kernels.gemm.bulk_copies import BYTES, STATIC, pack_and_multiply
+from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
 
 FLAGS = 1024
 """Elements of the workspace before the panels, as in the source: a flag per block."""
-
-STATIC = 256
-"""At least as many bytes of shared memory as the mbarriers of the stages take."""
 
 SHAPES = {(128, 256, 16, 8), (128, 128, 8, 8), (64, 64, 8, 8)}
 """A block's rows and columns, and a thread's, that were worth it."""
 
 MAX_MULTIPROCESSORS = 256
 """At least as many as any GPU has."""
-
-B, WORKSPACE = 1, 3
-"""Positions among the kernel's arrays."""
 
 
 def shared_bytes(tile: Tile) -> int:
@@ -67,16 +59,11 @@ def specialize(_: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
 
 
 def launches(tile: Tile, problem: Problem, resident_blocks: int) -> Launch:
-    """Packing, with a block per tile of A and per unaligned row of B; then the product."""
+    """Packing, and the product by at most so many blocks, started early."""
     bm, bn, bk = tile.block
-    m, n, k = problem.m, problem.n, problem.k
-    tiles_of_a = -(-m // bm) * -(-k // bk)
-    rows_of_b = k if n % 4 else 0
-    row = -(-n // 4) * 4
-    b_copy = FLAGS + tiles_of_a * bm * bk
     blocks, streamed = stream_k(
         tiles=tiles_of_c(tile, problem),
-        steps=-(-k // bk),
+        steps=-(-problem.k // bk),
         splits=tile.splits,
         resident_blocks=min(resident_blocks, FLAGS),
     )
@@ -86,22 +73,13 @@ def launches(tile: Tile, problem: Problem, resident_blocks: int) -> Launch:
         shared_bytes=shared_bytes(tile),
         int_arguments=(streamed,),
         pdl=True,
-        tensor_maps=(
-            TensorMap(
-                array=WORKSPACE if rows_of_b else B,
-                offset_bytes=BYTES * b_copy if rows_of_b else 0,
-                shape=(k, row),
-                box=(bk, bn),
-            ),
-        ),
     )
-    shared_tiles = blocks * bm * bn if streamed else 0
-    return Launch(
-        kernel="pack",
-        grid=(tiles_of_a + rows_of_b,),
-        block=(256,),
-        workspace_bytes=BYTES * (b_copy + rows_of_b * row + shared_tiles),
-        next_launches=(product,),
+    return pack_and_multiply(
+        tile,
+        problem,
+        product,
+        elements_before=FLAGS,
+        elements_after=blocks * bm * bn if streamed else 0,
     )
 
 
@@ -127,8 +105,8 @@ def together(tile: Tile) -> str | None:
 
 
 VARIANT = CudaVariant(
-    idea="A packed into panels first, tiles by TMA, persistent blocks that end together (stream-K)",
-    after="register_banks",
+    idea="persistent blocks: the next tile is fetched early, and all end together (stream-K)",
+    after="bulk_copies",
     dtypes=("float32", "int32"),
     capability=(9, 0),
     tiles=blocks(
