@@ -162,7 +162,7 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith(f"// {path.stem}: ")
     operands = MATRICES if OPERATIONS[path.parent.name].has_k else VECTORS
-    maps = r"(,\s+const __grid_constant__ Map \w+)*"
+    maps = r"(,\s+const __grid_constant__ CUtensorMap \w+)*"
     assert re.search(rf"^{path.stem}\({operands}(,\s+int \w+)*{maps}\) {{$", text, re.MULTILINE)
 
 

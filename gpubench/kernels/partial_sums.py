@@ -1,4 +1,4 @@
-"""Launches that compute a vector in parts, and add them up: `partial_sums.cuh`."""
+"""Launches that compute parts of a vector's sums, and add up the parts: `partial_sums.cuh`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ SUM_GROUPS = 16
 """As in the source."""
 
 
-def sum_launch(kernel: str, columns: int, *numbers: int) -> Launch:
+def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
     """Add up parts of `columns` elements each, by a template of the variant's source."""
     return Launch(
         grid=(-(-columns // SUM_COLUMNS),),
         block=(SUM_COLUMNS, SUM_GROUPS),
         kernel=kernel,
-        int_arguments=numbers,
+        int_arguments=int_arguments,
     )
 
 

@@ -8,25 +8,56 @@ struct alignas(16) Vector {
   Scalar lanes[SIZE];
 };
 
-// Whether every row of a row-major matrix with N columns, and the vector, start at 16 bytes: then
-// all of both can be loaded as vectors.
+// Whether every row of a row-major matrix with N columns, and the vector x, start at a multiple of
+// 16 bytes: then all of both can be loaded as vectors.
 template <typename Scalar>
 __device__ inline bool aligned(const Scalar* A, const Scalar* x, int N) {
   const size_t addresses = reinterpret_cast<size_t>(A) | reinterpret_cast<size_t>(x);
   return N % Vector<Scalar>::SIZE == 0 && addresses % 16 == 0;
 }
 
-// A vector that is wanted once: its place in the caches is free for others at once.
+// Loads a vector that is used once, marked as the first to be evicted from the caches.
 template <typename Scalar>
-__device__ inline Vector<Scalar> streamed(const Vector<Scalar>* from) {
+__device__ inline Vector<Scalar> load_streaming(const Vector<Scalar>* from) {
 #ifdef __CUDA_ARCH__
   union {
     int4 bits;
-    Vector<Scalar> pack;
+    Vector<Scalar> vector;
   } both;
   both.bits = __ldcs(reinterpret_cast<const int4*>(from));
-  return both.pack;
+  return both.vector;
 #else
   return *from;
 #endif
+}
+
+// The vector of a row of `length` elements that starts at element `at`, with 0 for elements past
+// the row's end. `aligned`: the row starts at a multiple of 16 bytes, and so does its end.
+template <typename Scalar>
+__device__ __forceinline__ Vector<Scalar> load_vector(const Scalar* row, int at, int length,
+                                                      bool aligned) {
+  Vector<Scalar> vector = {};
+  if (aligned) {
+    if (at < length) vector = *reinterpret_cast<const Vector<Scalar>*>(row + at);
+  } else {
+#pragma unroll
+    for (int e = 0; e < Vector<Scalar>::SIZE; ++e) {
+      if (at + e < length) vector.lanes[e] = row[at + e];
+    }
+  }
+  return vector;
+}
+
+// The reverse: elements past the row's end are not stored.
+template <typename Scalar>
+__device__ __forceinline__ void store_vector(const Vector<Scalar>& vector, Scalar* row, int at,
+                                             int length, bool aligned) {
+  if (aligned) {
+    if (at < length) *reinterpret_cast<Vector<Scalar>*>(row + at) = vector;
+  } else {
+#pragma unroll
+    for (int e = 0; e < Vector<Scalar>::SIZE; ++e) {
+      if (at + e < length) row[at + e] = vector.lanes[e];
+    }
+  }
 }

@@ -50,10 +50,10 @@ class Sanitizer(Enum):
     def environment(self) -> dict[str, str]:
         """Its options: to end at the first finding, and to look far beyond an operand's end."""
         if self is Sanitizer.THREAD:
-            return {"TSANOPTIONS": "halt_on_error=1:exitcode=1:report_signal_unsafe=0"}
+            return {"TSAN_OPTIONS": "halt_on_error=1:exitcode=1:report_signal_unsafe=0"}
         return {
-            "ASANOPTIONS": "redzone=2048:detect_leaks=0:detect_stack_use_after_return=0",
-            "UBSANOPTIONS": "print_stacktrace=0",
+            "ASAN_OPTIONS": "redzone=2048:detect_leaks=0:detect_stack_use_after_return=0",
+            "UBSAN_OPTIONS": "print_stacktrace=0",
         }
 
 
@@ -158,7 +158,7 @@ def _runtime(folder: Path) -> Path:
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
     kernel, program = folder / "kernel.o", folder / "program"
     # float4 loads of floats: nvcc does not take types for aliases, and g++ must not either.
-    _compiler("-O1", "-g", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
+    _compiler("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
               *sanitizer.value, f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-",
               "-o", str(kernel), text=text)  # fmt: skip
     _compiler(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpubench.kernels.block_tiles import (
     at_most_1024_threads,
     blocks,
@@ -37,9 +35,8 @@ def test_a_space_says_in_words_what_its_numbers_may_be() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("tile", "reason"),
-    [
+def test_a_refusal_names_the_number_and_what_would_be_right() -> None:
+    for tile, reason in (
         ("16", "takes a block tile such as 128x128x8/8x8/s3, not 16"),
         ("96x128x8/8x8/s3", "takes BM 64 or 128, not 96"),
         ("128x96x8/8x8/s3", "takes BN 64 or 128, not 96"),
@@ -49,24 +46,19 @@ def test_a_space_says_in_words_what_its_numbers_may_be() -> None:
         ("128x128x8/8x8", "takes stages 2 or 3, not 1"),
         ("128x128x8/8x8/s3/k5", "takes splits of K 1 or 2, not 5"),
         ("128x128x8/8x8/s2/k2", "too odd"),
-    ],
-)
-def test_a_refusal_names_the_number_and_what_would_be_right(tile: str, reason: str) -> None:
-    assert SPACE.refuse(Tile.parse(tile)) == reason
+    ):
+        assert SPACE.refuse(Tile.parse(tile)) == reason
 
 
-@pytest.mark.parametrize(
-    ("asked", "meant"),
-    [
+def test_a_block_alone_means_its_default_or_first_tile() -> None:
+    for asked, meant in (
         ("128x128x8", "128x128x8/8x8/s3"),  # the default of that block
         ("64x128x8", "64x128x8/4x4/s2"),  # the first legal one
         ("64x128x8/8x8/s3", "64x128x8/8x8/s3"),
         ("64x64x64", "64x64x64"),  # nothing like it: refused as it stands
         ("16", "16"),
-    ],
-)
-def test_a_block_alone_means_its_default_or_first_tile(asked: str, meant: str) -> None:
-    assert str(SPACE.complete(Tile.parse(asked))) == meant
+    ):
+        assert str(SPACE.complete(Tile.parse(asked))) == meant
 
 
 def test_threads_follow_from_block_and_thread_tile() -> None:

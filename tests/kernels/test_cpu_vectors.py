@@ -16,62 +16,71 @@ from gpubench.plan.registry import variants
 
 OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_k)
 ON_CPU = [
-    one
-    for one in variants()
-    if one.op in OPS and isinstance(one, CallVariant) and one.backend == "cpu"
+    variant
+    for variant in variants()
+    if variant.op in OPS and isinstance(variant, CallVariant) and variant.backend == "cpu"
 ]
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12_345)
 LARGEST = DIMENSIONS[-1]
-PAIRS = [pair for pair in itertools.product(DIMENSIONS, repeat=2) if pair != (LARGEST, LARGEST)]
+PAIRS = list(itertools.product(DIMENSIONS[:-1], repeat=2))
+LONG = [pair for side in DIMENSIONS[:-1] for pair in ((LARGEST, side), (side, LARGEST))]
 
 
 @cache
-def built(one: CallVariant, dtype: str):  # type: ignore[no-untyped-def]
-    return one.build(None, dtype)
+def built(variant: CallVariant, dtype: str):  # type: ignore[no-untyped-def]
+    return variant.build(None, dtype)
 
 
-def verdict(one: CallVariant, problem: Problem) -> str | None:
+def verdict(variant: CallVariant, problem: Problem) -> str | None:
     operands = make_inputs(problem, 1)
     result = np.empty(problem.output_shape, problem.dtype)
     poison(result)
-    built(one, problem.dtype)(*operands, result)
+    built(variant, problem.dtype)(*operands, result)
     error = relative_error(np, result, make_reference(np, problem.op, *operands))
     return why_wrong(error, PRECISIONS[problem.dtype].tolerance)
 
 
-def label(one: CallVariant) -> str:
-    return f"{one.op}-{one.name}"
+def label(variant: CallVariant) -> str:
+    return f"{variant.op}-{variant.name}"
 
 
 def test_every_operation_has_a_loop_and_a_blas() -> None:
-    assert {label(one) for one in ON_CPU} == {
+    assert set(map(label, ON_CPU)) == {
         *(f"{op}-{name}" for op in OPS for name in ("cpu_naive", "cpu_blas", "cpu_blas_parallel")),
         *("gemv_t-cpu_rows", "atax-cpu_fused"),
     }
 
 
-@pytest.mark.parametrize("one", ON_CPU, ids=label)
-def test_a_result_is_right_whatever_the_dimensions(one: CallVariant) -> None:
-    for m, n in PAIRS:
-        assert verdict(one, Problem(op=one.op, m=m, n=n, dtype="float32")) is None, (m, n)
+def check(variant: CallVariant, dtype: str, pairs: list[tuple[int, int]]) -> None:
+    for m, n in pairs:
+        problem = Problem(op=variant.op, m=m, n=n, dtype=dtype)
+        assert verdict(variant, problem) is None, (dtype, m, n)
 
 
-@pytest.mark.parametrize("one", ON_CPU, ids=label)
-def test_a_result_is_right_in_every_dtype(one: CallVariant) -> None:
-    for dtype in one.dtypes:
-        for m, n in itertools.product(DIMENSIONS[:-1], repeat=2):
-            assert verdict(one, Problem(op=one.op, m=m, n=n, dtype=dtype)) is None, (dtype, m, n)
+@pytest.mark.parametrize("variant", ON_CPU, ids=label)
+def test_a_result_is_right_whatever_the_dimensions(variant: CallVariant) -> None:
+    check(variant, "float32", PAIRS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ON_CPU, ids=label)
+def test_a_result_is_right_where_a_side_is_long_and_in_every_dtype(variant: CallVariant) -> None:
+    check(variant, "float32", LONG)
+    for dtype in variant.dtypes:
+        if dtype != "float32":
+            check(variant, dtype, PAIRS)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 def test_the_largest_pair_is_right_too(op: str) -> None:
     # 600 MB: one form each, and a reference made in pieces.
-    (one,) = (v for v in ON_CPU if (v.op, v.name) == (op, "cpu_blas"))
+    (blas,) = (v for v in ON_CPU if (v.op, v.name) == (op, "cpu_blas"))
     a, x = big_operands()
     result = np.empty(LARGEST, np.float32)
     poison(result)
     with threadpoolctl.threadpool_limits(1):
-        built(one, "float32")(a, x, result)
+        built(blas, "float32")(a, x, result)
     reference = np.zeros(LARGEST)
     for start in range(0, LARGEST, 1000):
         rows = a[start : start + 1000].astype(np.float64)

@@ -29,27 +29,29 @@ def written(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("sanitizer", Sanitizer, ids=lambda one: one.name.lower())
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transposed_tile", "mine"])
 def test_a_kernel_from_the_pages_is_right_and_clean(
-    written: Path, tmp_path: Path, name: str, sanitizer: Sanitizer
+    written: Path, tmp_path: Path, name: str
 ) -> None:
     variant = load(written / f"{name}.py", "gemm")
     assert isinstance(variant, CudaVariant)
-    of_one = cases(variant, [Tile((edge,)) for edge in TILES[sanitizer]], "float32")
-    outputs = run_on_cpu(of_one, sanitizer, tmp_path / "built" / "program")
-    assert len(outputs) == len(of_one) >= 3 * len(TILES[sanitizer])
-    for case, output in zip(of_one, outputs, strict=True):
-        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
+    for sanitizer, edges in TILES.items():
+        of_variant = cases(variant, [Tile((edge,)) for edge in edges], "float32")
+        outputs = run_on_cpu(of_variant, sanitizer, tmp_path / "built" / sanitizer.name)
+        assert len(outputs) == len(of_variant) >= 3 * len(edges)
+        for case, output in zip(of_variant, outputs, strict=True):
+            np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
 
 
+@pytest.mark.slow
 def test_a_barrier_left_out_of_the_page_would_be_seen(written: Path, tmp_path: Path) -> None:
     variant = load(written / "transposed_tile.py", "gemm")
     assert isinstance(variant, CudaVariant)
     text = variant.source.read_text(encoding="utf-8").replace("__syncthreads();", "", 1)
-    of_one = cases(variant, [Tile((4,))], "float32")
-    outputs = run_on_cpu(of_one, Sanitizer.ADDRESS, tmp_path / "built" / "program", text)
+    of_variant = cases(variant, [Tile((4,))], "float32")
+    outputs = run_on_cpu(of_variant, Sanitizer.ADDRESS, tmp_path / "built" / "program", text)
     assert any(
         not np.array_equal(output, expected(case.problem))
-        for case, output in zip(of_one, outputs, strict=True)
+        for case, output in zip(of_variant, outputs, strict=True)
     )

@@ -40,8 +40,12 @@ CONSTRUCTS = {
     "clusters": re.compile(r"__cluster_dims__|\bthis_cluster\b"),
 }
 
-ON_GPU = {(one.op, one.name): one for one in variants() if isinstance(one, CudaVariant)}
-RUN = [one for one in ON_GPU.values() if one.name not in CANNOT_RUN]
+ON_GPU = {
+    (variant.op, variant.name): variant
+    for variant in variants()
+    if isinstance(variant, CudaVariant)
+}
+RUN = [variant for variant in ON_GPU.values() if variant.name not in CANNOT_RUN]
 
 CASES = {Sanitizer.ADDRESS: all_cases, Sanitizer.THREAD: race_cases}
 
@@ -49,17 +53,21 @@ Work = dict[tuple[CudaVariant, Sanitizer], tuple[list[Case], "Future[list[np.nda
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
-    """All programs built and run, as many at a time as there are CPUs."""
+def work(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Work]:
+    """The programs of the tests that run, built and run as many at a time as there are CPUs."""
     folder = tmp_path_factory.mktemp("on_cpu")
+    items = [getattr(item, "callspec", None) for item in request.session.items]
+    chosen = [item.params["variant"] for item in items if item and "variant" in item.params]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         started: Work = {}
         for sanitizer in Sanitizer:  # AddressSanitizer has the longer programs
-            for variant in RUN:
-                of_one = CASES[sanitizer](variant)
+            for variant in [variant for variant in RUN if variant in chosen]:
+                of_variant = CASES[sanitizer](variant)
                 place = folder / f"{variant.op}-{variant.name}-{sanitizer.name}"
-                run = partial(run_on_cpu, of_one, sanitizer, place)
-                started[variant, sanitizer] = of_one, pool.submit(run)
+                run = partial(run_on_cpu, of_variant, sanitizer, place)
+                started[variant, sanitizer] = of_variant, pool.submit(run)
         yield started
 
 
@@ -67,16 +75,15 @@ def label(variant: CudaVariant) -> str:
     return f"{variant.op}-{variant.name}"
 
 
-@pytest.mark.parametrize("sanitizer", Sanitizer, ids=lambda one: one.name.lower())
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", RUN, ids=label)
-def test_a_kernel_is_right_and_clean(
-    variant: CudaVariant, sanitizer: Sanitizer, work: Work
-) -> None:
-    of_one, future = work[variant, sanitizer]
-    outputs = future.result()
-    assert len(outputs) == len(of_one) >= 4
-    for case, output in zip(of_one, outputs, strict=True):
-        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
+def test_a_kernel_is_right_and_clean(variant: CudaVariant, work: Work) -> None:
+    for sanitizer in Sanitizer:
+        of_variant, future = work[variant, sanitizer]
+        outputs = future.result()
+        assert len(outputs) == len(of_variant) >= 4, sanitizer
+        for case, output in zip(of_variant, outputs, strict=True):
+            np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
 
 
 def test_every_kernel_is_run_or_listed_with_what_prevents_it() -> None:
@@ -95,37 +102,34 @@ def without_comments(text: str) -> str:
     return re.sub(r"//.*", "", text)
 
 
-@pytest.mark.parametrize(
-    ("construct", "line"),
-    [
-        ("inline PTX", 'asm volatile("cp.async.wait_all;");'),
-        ("tensor cores", "nvcuda::wmma::mma_sync(c, a, b, c);"),
-        ("TMA", "const __grid_constant__ TensorMap map,"),
-        ("clusters", "__cluster_dims__(2, 1, 1)"),
-    ],
-)
-def test_what_prevents_a_kernel_is_looked_for_in_its_code(construct: str, line: str) -> None:
-    assert CONSTRUCTS[construct].search(without_comments(line))
-    assert not CONSTRUCTS[construct].search(without_comments(f"// {line}"))
+def test_what_prevents_a_kernel_is_looked_for_in_its_code() -> None:
+    for construct, line in {
+        "inline PTX": 'asm volatile("cp.async.wait_all;");',
+        "tensor cores": "nvcuda::wmma::mma_sync(c, a, b, c);",
+        "TMA": "const __grid_constant__ TensorMap map,",
+        "clusters": "__cluster_dims__(2, 1, 1)",
+    }.items():
+        assert CONSTRUCTS[construct].search(without_comments(line)), construct
+        assert not CONSTRUCTS[construct].search(without_comments(f"// {line}")), construct
 
 
 def test_nothing_is_listed_that_is_no_kernel() -> None:
     assert set(CANNOT_RUN) <= {name for _, name in ON_GPU}
 
 
-@pytest.mark.parametrize("variant", RUN, ids=label)
-def test_every_tile_of_one_number_is_run_and_sixteen_of_the_others(variant: CudaVariant) -> None:
-    assert variant.tiles
-    tiles, legal = tiles_to_run(variant), variant.tiles.legal
-    assert set(variant.tiles.default) <= set(tiles) <= set(legal)
-    assert len(tiles) >= min(len(legal), 16)
-    if all(len(tile.numbers) == 1 for tile in legal):
-        assert tiles == legal
+def test_every_tile_of_one_number_is_run_and_sixteen_of_the_others() -> None:
+    for variant in RUN:
+        assert variant.tiles
+        tiles, legal = tiles_to_run(variant), variant.tiles.legal
+        assert set(variant.tiles.default) <= set(tiles) <= set(legal), variant.name
+        assert len(tiles) >= min(len(legal), 16), variant.name
+        if all(len(tile.numbers) == 1 for tile in legal):
+            assert tiles == legal, variant.name
 
 
 def shared_tile_problems(edge: int) -> set[tuple[int, int, int]]:
     found = problems(ON_GPU["gemm", "shared_tile"], Tile((edge,)), "float32")
-    return {(one.m, one.n, one.k) for one in found}
+    return {(problem.m, problem.n, problem.k) for problem in found}
 
 
 def test_sizes_are_odd_in_every_way() -> None:
@@ -141,18 +145,18 @@ def test_sizes_are_odd_in_every_way() -> None:
 
 def test_sizes_go_by_what_a_block_covers_and_not_by_the_number_on_the_tile() -> None:
     register_tile = ON_GPU["gemm", "register_tile"]
-    found = {one.m for one in problems(register_tile, Tile((4,)), "float32")}
+    found = {problem.m for problem in problems(register_tile, Tile((4,)), "float32")}
     assert found == {1, 33, 48, 31}
 
 
-@pytest.mark.parametrize("edge", [1, 5, 32])
-def test_what_a_block_covers_is_found_from_the_grid(edge: int) -> None:
+def test_what_a_block_covers_is_found_from_the_grid() -> None:
     def of_rows(m: int) -> Problem:
         return Problem(op="gemm", m=m, n=1, k=1, dtype="float32")
 
-    assert covered(ON_GPU["gemm", "shared_tile"], Tile((edge,)), of_rows) == edge
     never = replace(ON_GPU["gemm", "naive"], launch=lambda _t, _p: Launch(grid=(7,), block=(1,)))
-    assert covered(never, Tile((edge,)), of_rows) == 1024
+    for edge in (1, 5, 32):
+        assert covered(ON_GPU["gemm", "shared_tile"], Tile((edge,)), of_rows) == edge
+        assert covered(never, Tile((edge,)), of_rows) == 1024
 
 
 def refusing(why: Callable[[Problem], bool]) -> CudaVariant:

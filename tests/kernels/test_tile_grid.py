@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpubench.kernels.tile_grid import THREADS, tile_grid
 from gpubench.model import Tile
 
@@ -20,9 +18,8 @@ def test_a_grid_holds_every_combination_that_is_not_refused() -> None:
     assert GRID.summary == "threads 32..128:x2, unroll 1..4, depth 1, 3, 7"
 
 
-@pytest.mark.parametrize(
-    ("tile", "reason"),
-    [
+def test_a_tile_is_refused_with_what_would_be_right() -> None:
+    for tile, reason in (
         ("32x1x3", None),
         ("32", "takes threadsxunrollxdepth, such as 32x1x3, not 32"),
         ("32x1x3/8x8", "takes threadsxunrollxdepth"),
@@ -31,11 +28,9 @@ def test_a_grid_holds_every_combination_that_is_not_refused() -> None:
         ("32x5x3", "takes unroll of 1..4, not 5"),
         ("32x1x2", "takes depth of 1, 3, 7, not 2"),
         ("32x4x7", "is too much"),
-    ],
-)
-def test_a_tile_is_refused_with_what_would_be_right(tile: str, reason: str | None) -> None:
-    refusal = GRID.refuse(Tile.parse(tile))
-    assert refusal == reason or (reason and refusal and refusal.startswith(reason))
+    ):
+        refusal = GRID.refuse(Tile.parse(tile))
+        assert refusal == reason or (reason and refusal and refusal.startswith(reason)), tile
 
 
 def test_threads_are_whole_warps_up_to_what_a_block_holds() -> None:

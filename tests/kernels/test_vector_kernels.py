@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
-from gpubench.kernels.staged_shares import shares
+from gpubench.kernels.staged import staged_blocks
 from gpubench.model import ITEM_BYTES, OPERATIONS, CudaVariant, Gpu, Launch, Problem, Tile
 from gpubench.plan.registry import variants
 
@@ -78,46 +78,49 @@ def test_the_published_and_the_ladders_kernels_are_there() -> None:
     }
 
 
-@pytest.mark.parametrize("key", keys(), ids=lambda key: "-".join(map(str, key)))
-def test_every_launch_compiles_and_fits(key: Key) -> None:
-    name, tile, _, _, kernel = key
-    built = compiled()[key]
-    one = OF_VECTORS[name]
-    (launch,) = (
-        one_of for one_of in one.launch(tile, problem(one)).sequence if one_of.kernel == kernel
-    )
-    assert (kernel or name) in built.symbol
-    assert built.resources.registers * launch.threads_per_block <= 65_536
-    assert built.resources.shared_bytes <= 48 * 1024
-    # A row and its sums fill the registers of the largest fused tiles: a few addresses spill.
-    assert built.resources.spill_bytes <= (64 if name == "atax_fused" else 0)
+@pytest.mark.slow
+def test_every_launch_compiles_and_fits() -> None:
+    for key, built in compiled().items():
+        name, tile, _, _, kernel = key
+        variant = OF_VECTORS[name]
+        (launch,) = (
+            launch
+            for launch in variant.launch(tile, problem(variant)).sequence
+            if launch.kernel == kernel
+        )
+        assert (kernel or name) in built.symbol, key
+        assert built.resources.registers * launch.threads_per_block <= 65_536, key
+        assert built.resources.shared_bytes <= 48 * 1024, key
+        # A row and its sums fill the registers of the largest fused tiles: a few addresses spill.
+        assert built.resources.spill_bytes <= (64 if name == "atax_fused" else 0), key
 
 
-@pytest.mark.parametrize("name", OF_VECTORS)
-def test_the_source_declares_what_the_launch_passes(name: str) -> None:
-    one = OF_VECTORS[name]
-    text = one.source.read_text(encoding="utf-8")
-    for launch in one.launch(tiles_of(one)[0], problem(one)).sequence:
-        expected = "const Scalar* A, const Scalar* x, Scalar* y"
-        if one.launch(tiles_of(one)[0], problem(one)).workspace_bytes:
-            expected += ", Scalar* workspace"
-        expected += ", int M, int N" + "".join(", int parts" for _ in launch.int_arguments)
-        kernels = text[text.index("__global__") :]
-        declared = re.search(rf"\b{launch.kernel or name}\(([^)]*)\)", kernels)
-        assert declared
-        assert re.sub(r"\s+", " ", declared[1]) == expected
+def test_the_source_declares_what_the_launch_passes() -> None:
+    for name, variant in OF_VECTORS.items():
+        text = variant.source.read_text(encoding="utf-8")
+        first = variant.launch(tiles_of(variant)[0], problem(variant))
+        for launch in first.sequence:
+            expected = "const Scalar* A, const Scalar* x, Scalar* y"
+            if first.workspace_bytes:
+                expected += ", Scalar* workspace"
+            expected += ", int M, int N" + "".join(", int parts" for _ in launch.int_arguments)
+            kernels = text[text.index("__global__") :]
+            declared = re.search(rf"\b{launch.kernel or name}\(([^)]*)\)", kernels)
+            assert declared, name
+            assert re.sub(r"\s+", " ", declared[1]) == expected, name
 
 
-@pytest.mark.parametrize("name", OF_VECTORS)
-def test_no_label_lies_every_legal_tile_changes_launch_or_instance(name: str) -> None:
-    one = OF_VECTORS[name]
-    assert one.tiles
-    runs = {
-        (one.launch(tile, problem(one)), instance(one, tile, "float32")) for tile in one.tiles.legal
-    }
-    assert len(runs) == len(one.tiles.legal) > 5
-    assert all(one.tiles.refuse(tile) is None for tile in one.tiles.legal)
-    assert set(one.tiles.default) <= set(one.tiles.legal)
+def test_no_label_lies_every_legal_tile_changes_launch_or_instance() -> None:
+    for name, variant in OF_VECTORS.items():
+        assert variant.tiles
+        legal = variant.tiles.legal
+        runs = {
+            (variant.launch(tile, problem(variant)), instance(variant, tile, "float32"))
+            for tile in legal
+        }
+        assert len(runs) == len(legal) > 5, name
+        assert all(variant.tiles.refuse(tile) is None for tile in legal), name
+        assert set(variant.tiles.default) <= set(legal), name
 
 
 # ---- every row and column has its thread
@@ -188,20 +191,20 @@ def test_a_row_that_no_block_can_hold_is_refused_with_the_reason() -> None:
 
 def test_the_published_grid_is_the_largest_divisor_that_the_gpu_holds() -> None:
     # 1024 / 128 · 72 = 576 blocks at the most.
-    assert shares(512, 128, TITAN_RTX) == 512
-    assert shares(576, 128, TITAN_RTX) == 576
-    assert shares(16_384, 128, TITAN_RTX) == 512
-    assert shares(128 * 45, 128, TITAN_RTX) == 576
-    assert shares(16_384, 128, H200) == 2048
+    assert staged_blocks(512, 128, TITAN_RTX) == 512
+    assert staged_blocks(576, 128, TITAN_RTX) == 576
+    assert staged_blocks(16_384, 128, TITAN_RTX) == 512
+    assert staged_blocks(128 * 45, 128, TITAN_RTX) == 576
+    assert staged_blocks(16_384, 128, H200) == 2048
 
 
 def test_a_prime_number_of_rows_is_still_shared_out() -> None:
-    assert shares(12_347, 128, TITAN_RTX) == -(-12_347 // -(-12_347 // 576))
+    assert staged_blocks(12_347, 128, TITAN_RTX) == -(-12_347 // -(-12_347 // 576))
 
 
 @given(extents, st.sampled_from([32, 128, 1024]), st.sampled_from([H200, TITAN_RTX]))
 def test_shares_leave_no_block_idle_and_no_row_out(rows: int, threads: int, gpu: Gpu) -> None:
-    blocks = shares(rows, threads, gpu)
+    blocks = staged_blocks(rows, threads, gpu)
     share = -(-rows // blocks)
     assert 1 <= blocks <= gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
     assert (blocks - 1) * share < rows <= blocks * share

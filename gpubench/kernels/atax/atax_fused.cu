@@ -29,7 +29,7 @@ struct Piece {
     for (int k = 0; k < VECTORS; ++k) {
       if (ALIGNED) {
         const int at = k * THREADS + threadIdx.x;
-        packs[k] = at < N / Pack::SIZE ? streamed(reinterpret_cast<const Pack*>(row) + at) : Pack{};
+        packs[k] = at < N / Pack::SIZE ? load_streaming(reinterpret_cast<const Pack*>(row) + at) : Pack{};
       } else {
 #pragma unroll
         for (int i = 0; i < Pack::SIZE; ++i) {

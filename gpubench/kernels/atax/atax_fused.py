@@ -39,7 +39,7 @@ def refuse(tile: Tile, problem: Problem) -> str | None:
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
-    """A block a row: `fit` makes them fewer."""
+    """A block a row: `specialize` makes them fewer."""
     threads, vectors, _ = tile.block
     return Launch(
         grid=(problem.m,),

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from gpubench.kernels.staged_shares import STAGED_TILES, shares
+from gpubench.kernels.staged import STAGED_TILES, staged_blocks
 from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
-    """One block a row, then one a column: `fit` makes them fewer."""
+    """One block a row, then one a column: `specialize` makes them fewer."""
     first = Launch(
         grid=(problem.m,),
         block=(tile.block[0],),
@@ -19,13 +19,13 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 
 
 def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
-    """Equal shares of consecutive rows, then of consecutive columns."""
+    """Each block computes equally many consecutive rows, then columns."""
     threads = tile.block[0]
     (second,) = launch.next_launches
     return replace(
         launch,
-        grid=(shares(problem.m, threads, gpu),),
-        next_launches=(replace(second, grid=(shares(problem.n, threads, gpu),)),),
+        grid=(staged_blocks(problem.m, threads, gpu),),
+        next_launches=(replace(second, grid=(staged_blocks(problem.n, threads, gpu),)),),
     )
 
 

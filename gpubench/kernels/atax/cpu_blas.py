@@ -1,8 +1,9 @@
-"""NumPy's BLAS on one thread: what the one-thread loops are held against."""
+"""NumPy's BLAS on one thread, the baseline of the one-thread loops."""
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant, Tile
+from gpubench.kernels.libraries import numpy_blas
+from gpubench.model import Tile
 
 
 def build(_tile: Tile | None, _dtype: str) -> Callable[..., None]:
@@ -12,11 +13,4 @@ def build(_tile: Tile | None, _dtype: str) -> Callable[..., None]:
     return lambda a, v, c: np.matmul(a.T, np.matmul(a, v), out=c)
 
 
-VARIANT = CallVariant(
-    idea="NumPy's BLAS, one thread, two calls",
-    dtypes=("float32", "float64"),
-    runs_on="cpu",
-    build=build,
-    threads=1,
-    baseline="cpu_blas",
-)
+VARIANT = numpy_blas(build, threads=1, calls="two calls")

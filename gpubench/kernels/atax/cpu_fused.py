@@ -4,18 +4,15 @@ The row is in a cache the second time, so A comes from memory once: PolyBench's 
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from gpubench.model import CallVariant, Tile
+from gpubench.kernels.libraries import cpu_loop
 
 
-def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
-    """The loop compiled for a C-contiguous matrix of `dtype` and vectors."""
-    import numba
-    import numpy as np
+def fused(zero: Any) -> Callable[..., None]:
+    """The loop, for Numba."""
 
-    zero = np.dtype(dtype).type(0)
-
-    def fused(a, v, c):  # type: ignore[no-untyped-def] # Numba infers the types
+    def loop(a, v, c):  # type: ignore[no-untyped-def] # Numba infers the types
         c[:] = zero
         for i in range(a.shape[0]):
             total = zero
@@ -24,15 +21,11 @@ def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
             for j in range(a.shape[1]):
                 c[j] += a[i, j] * total
 
-    element = numba.from_dtype(np.dtype(dtype))
-    matrix, vector = element[:, ::1], element[::1]
-    return numba.njit((matrix, vector, vector), cache=True)(fused)  # type: ignore[no-any-return]
+    return loop
 
 
-VARIANT = CallVariant(
-    idea="one pass, one thread: each row of A is used twice while it is in a cache",
-    runs_on="cpu",
-    build=build,
-    threads=1,
-    baseline="cpu_blas",
+VARIANT = cpu_loop(
+    "one pass, one thread: each row of A is used twice while it is in a cache",
+    fused,
+    dimensions=(2, 1, 1),
 )

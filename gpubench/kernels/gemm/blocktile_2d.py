@@ -1,14 +1,12 @@
 """A TM×TN tile of C per thread, computed as outer products in registers."""
 
-from gpubench.kernels.block_tiles import at_most_1024_threads, blocks, rows_and_columns, threads_of
-from gpubench.model import CudaVariant, Launch, Problem, Tile
-
-
-def launch(tile: Tile, problem: Problem) -> Launch:
-    """One block per tile of C, the grid's x over columns."""
-    bm, bn, _ = tile.block
-    return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
-
+from gpubench.kernels.block_tiles import (
+    at_most_1024_threads,
+    block_per_tile,
+    blocks,
+    rows_and_columns,
+)
+from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(
     idea="TM×TN elements per thread as outer products in registers, from shared memory",
@@ -21,6 +19,6 @@ VARIANT = CudaVariant(
         default=("128x128x8/8x8", "64x64x8/4x4"),
         together=at_most_1024_threads,
     ),
-    launch=launch,
+    launch=block_per_tile,
     reuse=rows_and_columns,
 )

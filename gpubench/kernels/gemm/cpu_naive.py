@@ -6,18 +6,15 @@ at a neighbouring size: a speed-up over it at 1024 or 2048 flatters the GPU.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from gpubench.model import CallVariant, Tile
+from gpubench.kernels.libraries import cpu_loop
 
 
-def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
-    """The loop compiled for C-contiguous matrices of `dtype`."""
-    import numba
-    import numpy as np
+def naive(zero: Any) -> Callable[..., None]:
+    """The loop, for Numba."""
 
-    zero = np.dtype(dtype).type(0)
-
-    def naive(a, b, c):  # type: ignore[no-untyped-def] # Numba infers the types
+    def loop(a, b, c):  # type: ignore[no-untyped-def] # Numba infers the types
         for i in range(a.shape[0]):
             for j in range(b.shape[1]):
                 total = zero
@@ -25,14 +22,11 @@ def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
                     total += a[i, k] * b[k, j]
                 c[i, j] = total
 
-    matrix = numba.from_dtype(np.dtype(dtype))[:, ::1]
-    return numba.njit((matrix, matrix, matrix), cache=True)(naive)  # type: ignore[no-any-return]
+    return loop
 
 
-VARIANT = CallVariant(
-    idea="triple loop i-j-k, one thread: the baseline of published speed-ups",
-    runs_on="cpu",
-    build=build,
-    threads=1,
-    baseline="cpu_blas",
+VARIANT = cpu_loop(
+    "triple loop i-j-k, one thread: the baseline of published speed-ups",
+    naive,
+    dimensions=(2, 2, 2),
 )

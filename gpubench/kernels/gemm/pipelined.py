@@ -1,37 +1,20 @@
 """Asynchronous copies: STAGES tiles of A and B in shared memory, the next ones under way."""
 
-from gpubench.kernels.block_tiles import (
-    MAX_SHARED_BYTES,
-    blocks,
-    rows_and_columns,
-    threads_of,
-    whole_warps,
-)
+from dataclasses import replace
+
+from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_columns, warps_that_fit
 from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile
 
 
-def shared_bytes(tile: Tile, dtype: str) -> int:
-    """Dynamic shared memory: all stages, each row of A padded by one vector of 16 bytes."""
+def shared_bytes(tile: Tile, dtype: str = "float64") -> int:
+    """Dynamic shared memory: all stages, each row of A's padded by one vector of 16 bytes."""
     bm, bn, bk = tile.block
     return tile.stages * bk * ((bm + bn) * ITEM_BYTES[dtype] + 16)
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
-    """One block per tile of C, the grid's x over columns."""
-    bm, bn, _ = tile.block
-    return Launch(
-        grid=(-(-problem.n // bn), -(-problem.m // bm)),
-        block=(threads_of(tile),),
-        shared_bytes=shared_bytes(tile, problem.dtype),
-    )
-
-
-def together(tile: Tile) -> str | None:
-    """Whole warps, and stages that fit shared memory at eight bytes an element."""
-    needed = shared_bytes(tile, "float64")
-    if needed > MAX_SHARED_BYTES:
-        return f"{tile}: {needed} bytes of shared memory in float64, over {MAX_SHARED_BYTES}"
-    return whole_warps(tile)
+    """One block per tile of C, with shared memory for all stages."""
+    return replace(block_per_tile(tile, problem), shared_bytes=shared_bytes(tile, problem.dtype))
 
 
 VARIANT = CudaVariant(
@@ -44,7 +27,7 @@ VARIANT = CudaVariant(
         threads=("8x8",),
         stages=(2, 3, 4),
         default=("128x128x16/8x8/s3", "64x128x16/8x8/s3"),
-        together=together,
+        together=warps_that_fit(shared_bytes),
     ),
     launch=launch,
     reuse=rows_and_columns,

@@ -13,27 +13,36 @@
 // but one block a multiprocessor and four a cluster leave multiprocessors idle wherever their
 // groups are not multiples of four.
 
-#include "../banked_product.cuh"
+#include "../interleaved_product.cuh"
 
+// C as the sum of SPLITS matrices that lie one behind the other, added in their order.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
 __global__ void __launch_bounds__(256)
 add_up(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
-  sum_parts<SPLITS>(workspace, C, static_cast<size_t>(M) * N);
+  const size_t count = static_cast<size_t>(M) * N;
+  const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x;
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count;
+       i += stride) {
+    Scalar total = workspace[i];
+#pragma unroll
+    for (int split = 1; split < SPLITS; ++split) total += workspace[split * count + i];
+    C[i] = total;
+  }
 }
 
 template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS,
           typename Scalar>
 __device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, Scalar* workspace,
                                              int M, int N, int K, unsigned char* shared) {
-  const Place place = place_in_bands<BM, BN>(blockIdx.x / SPLITS, M, N);
+  const Origin origin = rasterize<BM, BN>(blockIdx.x / SPLITS, M, N);
   // Parts of whole steps; the last may be shorter, or empty.
   const int split = blockIdx.x % SPLITS;
   const int part = ((K + SPLITS - 1) / SPLITS + BK - 1) / BK * BK;
   const int from = min(split * part, K);
   const int depth = min(part, K - from);
   Scalar* const to = workspace + split * static_cast<size_t>(M) * N;
-  banked_tile<ALIGNED, BM, BN, BK, TM, TN, STAGES>(
-      A + from, B + static_cast<size_t>(from) * N, to, M, N, K, depth, place, shared);
+  interleaved_tile<Layout::ROWS, ALIGNED, BM, BN, BK, TM, TN, STAGES>(
+      A + from, B + static_cast<size_t>(from) * N, to, M, N, K, depth, origin, shared);
 }
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>

@@ -1,48 +1,33 @@
 """Several blocks share the work along K for one tile; a second launch adds up."""
 
+from dataclasses import replace
+
 from gpubench.kernels.block_tiles import (
-    MAX_SHARED_BYTES,
     blocks,
+    padded_stages_bytes,
+    rasterized,
     rows_and_columns,
-    threads_of,
-    whole_warps,
+    tiles_of_c,
+    warps_that_fit,
 )
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile
 
-BYTES = 4
-"""An element's: float32 and int32."""
-
-ADDERS = 1024
-"""Blocks that add up: some for each multiprocessor of any GPU."""
-
-
-def shared_bytes(tile: Tile) -> int:
-    """Dynamic shared memory: all stages, each row of A padded by four elements."""
-    bm, bn, bk = tile.block
-    return BYTES * tile.stages * bk * (bm + 4 + bn)
+MAX_SUM_BLOCKS = 1024
+"""Blocks of the second launch: several per multiprocessor of any GPU."""
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
     """SPLITS blocks per tile of C, each into a matrix of the workspace; then their sum."""
-    bm, bn, _ = tile.block
     elements = problem.m * problem.n
-    return Launch(
+    return replace(
+        rasterized(tile, problem),
         kernel="splitk_unaligned" if problem.n % 4 else "",
-        grid=(tile.splits * -(-problem.n // bn) * -(-problem.m // bm),),
-        block=(threads_of(tile),),
-        shared_bytes=shared_bytes(tile),
-        workspace_bytes=BYTES * tile.splits * elements,
+        grid=(tile.splits * tiles_of_c(tile, problem),),
+        workspace_bytes=ITEM_BYTES[problem.dtype] * tile.splits * elements,
         next_launches=(
-            Launch(kernel="add_up", grid=(min(ADDERS, -(-elements // 256)),), block=(256,)),
+            Launch(kernel="add_up", grid=(min(MAX_SUM_BLOCKS, -(-elements // 256)),), block=(256,)),
         ),
     )
-
-
-def together(tile: Tile) -> str | None:
-    """Whole warps, and stages that fit shared memory."""
-    if shared_bytes(tile) > MAX_SHARED_BYTES:
-        return f"{tile}: {shared_bytes(tile)} bytes of shared memory, over {MAX_SHARED_BYTES}"
-    return whole_warps(tile)
 
 
 VARIANT = CudaVariant(
@@ -57,7 +42,7 @@ VARIANT = CudaVariant(
         stages=(3,),
         splits=(2, 4, 8),
         default=("128x256x32/16x8/s3/k4",),
-        together=together,
+        together=warps_that_fit(padded_stages_bytes),
     ),
     launch=launch,
     reuse=rows_and_columns,

@@ -13,102 +13,39 @@
 // What remains is waiting: every thread loads a tile from global memory, stores it, meets the
 // others at a barrier, computes, meets them again. `pipelined` loads ahead while it computes.
 
+#include "../vector_tiles.cuh"
+
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 warptile(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   constexpr int THREADS = (BM / TM) * (BN / TN);
-  constexpr int WIDTH = 16 / sizeof(Scalar);
+  constexpr int WIDTH = Vector<Scalar>::SIZE;
   constexpr int WARP_ROWS = 4;  // of threads
   constexpr int WARP_COLS = 8;
   constexpr int WARPS_X = BN / (WARP_COLS * TN);
-  struct alignas(16) Vector {
-    Scalar of[WIDTH];
-  };
-  __shared__ Vector a_tile[BK][BM / WIDTH + 1];  // transposed, and a vector of padding a row
-  __shared__ Vector b_tile[BK][BN / WIDTH];
+  __shared__ Vector<Scalar> a_tile[BK][BM / WIDTH + 1];  // transposed, a vector of padding a row
+  __shared__ Vector<Scalar> b_tile[BK][BN / WIDTH];
 
-  const int t = threadIdx.x;
   const int row0 = blockIdx.y * BM;
   const int col0 = blockIdx.x * BN;
+  const int t = threadIdx.x;
   const int warp = t / 32;
   const int lane = t % 32;
-  // The first vector of rows and of columns of this thread; the next ones are a row of threads on.
+  // This thread's first vector of rows and of columns; the next ones are a row of threads on.
   const int y = warp / WARPS_X * (WARP_ROWS * TM / WIDTH) + lane / WARP_COLS;
   const int x = warp % WARPS_X * (WARP_COLS * TN / WIDTH) + lane % WARP_COLS;
   const bool a_aligned = K % WIDTH == 0;
   const bool b_aligned = N % WIDTH == 0;
 
-  // WIDTH elements of a row of `length`, those past its end as 0.
-  const auto load = [](const Scalar* row, int at, int length, bool aligned) {
-    Vector vector = {};
-    if (aligned) {
-      if (at < length) vector = *reinterpret_cast<const Vector*>(row + at);
-    } else {
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) {
-        if (at + e < length) vector.of[e] = row[at + e];
-      }
-    }
-    return vector;
-  };
-
   Scalar sum[TM][TN] = {};
   for (int k0 = 0; k0 < K; k0 += BK) {
-    for (int i = t; i < BM * BK / WIDTH; i += THREADS) {
-      const int row = i / (BK / WIDTH);
-      const int k = i % (BK / WIDTH) * WIDTH;
-      Vector vector = {};
-      if (row0 + row < M) vector = load(A + static_cast<size_t>(row0 + row) * K, k0 + k, K, a_aligned);
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) a_tile[k + e][row / WIDTH].of[row % WIDTH] = vector.of[e];
-    }
-    for (int i = t; i < BK * BN / WIDTH; i += THREADS) {
-      const int k = i / (BN / WIDTH);
-      const int col = i % (BN / WIDTH);
-      Vector vector = {};
-      if (k0 + k < K) {
-        vector = load(B + static_cast<size_t>(k0 + k) * N, col0 + col * WIDTH, N, b_aligned);
-      }
-      b_tile[k][col] = vector;
-    }
+    load_tiles<THREADS>(A, B, M, N, K, row0, col0, k0, a_aligned, b_aligned, a_tile, b_tile);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
-      Vector a[TM / WIDTH];
-      Vector b[TN / WIDTH];
-#pragma unroll
-      for (int i = 0; i < TM / WIDTH; ++i) a[i] = a_tile[k][y + i * WARP_ROWS];
-#pragma unroll
-      for (int j = 0; j < TN / WIDTH; ++j) b[j] = b_tile[k][x + j * WARP_COLS];
-#pragma unroll
-      for (int i = 0; i < TM; ++i) {
-#pragma unroll
-        for (int j = 0; j < TN; ++j) {
-          sum[i][j] += a[i / WIDTH].of[i % WIDTH] * b[j / WIDTH].of[j % WIDTH];
-        }
-      }
+      add_outer_product<WARP_ROWS, WARP_COLS>(&a_tile[k][y], &b_tile[k][x], sum);
     }
     __syncthreads();
   }
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    const int row = row0 + (y + i / WIDTH * WARP_ROWS) * WIDTH + i % WIDTH;
-    if (row >= M) continue;
-    Scalar* c = C + static_cast<size_t>(row) * N;
-#pragma unroll
-    for (int j = 0; j < TN / WIDTH; ++j) {
-      const int col = col0 + (x + j * WARP_COLS) * WIDTH;
-      Vector vector;
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) vector.of[e] = sum[i][j * WIDTH + e];
-      if (b_aligned) {
-        if (col < N) *reinterpret_cast<Vector*>(c + col) = vector;
-      } else {
-#pragma unroll
-        for (int e = 0; e < WIDTH; ++e) {
-          if (col + e < N) c[col + e] = vector.of[e];
-        }
-      }
-    }
-  }
+  store_sums<WARP_ROWS, WARP_COLS>(sum, C, row0 + y * WIDTH, col0 + x * WIDTH, M, N, b_aligned);
 }

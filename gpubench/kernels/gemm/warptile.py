@@ -1,14 +1,7 @@
 """Warps of 4×8 threads that compute compact rectangles of C."""
 
-from gpubench.kernels.block_tiles import blocks, rows_and_columns, threads_of, whole_warps
-from gpubench.model import CudaVariant, Launch, Problem, Tile
-
-
-def launch(tile: Tile, problem: Problem) -> Launch:
-    """One block per tile of C, the grid's x over columns."""
-    bm, bn, _ = tile.block
-    return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
-
+from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_columns, whole_warps
+from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(
     idea="a warp computes a 4·TM × 8·TN rectangle, its reads of shared memory without conflicts",
@@ -21,6 +14,6 @@ VARIANT = CudaVariant(
         default=("128x128x16/8x8", "64x128x16/8x8"),
         together=whole_warps,
     ),
-    launch=launch,
+    launch=block_per_tile,
     reuse=rows_and_columns,
 )

@@ -1,12 +1,6 @@
 """NumPy's BLAS on all threads."""
 
-from dataclasses import replace
+from gpubench.kernels.gemv.cpu_blas import build
+from gpubench.kernels.libraries import numpy_blas
 
-from gpubench.kernels.gemv import cpu_blas
-
-VARIANT = replace(
-    cpu_blas.VARIANT,
-    idea="NumPy's BLAS, all threads",
-    threads=0,
-    baseline="cpu_blas_parallel",
-)
+VARIANT = numpy_blas(build, threads=0)

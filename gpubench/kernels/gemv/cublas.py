@@ -1,21 +1,5 @@
-"""NVIDIA's cuBLAS, the mark that the other variants are held against."""
+"""NVIDIA's cuBLAS, the baseline of the GPU's variants."""
 
-from collections.abc import Callable
+from gpubench.kernels.libraries import cublas
 
-from gpubench.model import CallVariant, Tile
-
-
-def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
-    """`cublasSgemv` or `cublasDgemv`."""
-    from gpubench.backends.cuda.cublas import gemv
-
-    return gemv(dtype)
-
-
-VARIANT = CallVariant(
-    idea="cuBLAS in the dtype's own precision",
-    dtypes=("float32", "float64"),
-    runs_on="cuda",
-    build=build,
-    baseline="cublas",
-)
+VARIANT = cublas("gemv", "cuBLAS in the dtype's own precision")

@@ -29,7 +29,7 @@ __device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x,
 #pragma unroll
     for (int step = 0; step < UNROLL; ++step) {
 #pragma unroll
-      for (int row = 0; row < ROWS; ++row) a[step][row] = streamed(a_packs[row] + at + step * WIDTH);
+      for (int row = 0; row < ROWS; ++row) a[step][row] = load_streaming(a_packs[row] + at + step * WIDTH);
     }
 #pragma unroll
     for (int step = 0; step < UNROLL; ++step) b[step] = x_packs[at + step * WIDTH];
@@ -46,7 +46,7 @@ __device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x,
     const Pack b = x_packs[at];
 #pragma unroll
     for (int row = 0; row < ROWS; ++row) {
-      const Pack a = streamed(a_packs[row] + at);
+      const Pack a = load_streaming(a_packs[row] + at);
 #pragma unroll
       for (int i = 0; i < Pack::SIZE; ++i) sums[row] += a.lanes[i] * b.lanes[i];
     }
@@ -65,7 +65,7 @@ __device__ Scalar unaligned_row(const Scalar* row, const Scalar* x, int N, int t
   Scalar sum = thread < head ? row[thread] * x[thread] : Scalar(0);
 #pragma unroll UNROLL
   for (size_t at = thread; at < packs; at += WIDTH) {
-    const Pack a = streamed(a_packs + at);
+    const Pack a = load_streaming(a_packs + at);
     const Scalar* b = x + head + at * Pack::SIZE;
 #pragma unroll
     for (int i = 0; i < Pack::SIZE; ++i) sum += a.lanes[i] * b[i];

@@ -5,33 +5,26 @@ what gemv_t costs whoever takes the transposed product at its word. `cpu_rows` r
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from gpubench.model import CallVariant, Tile
+from gpubench.kernels.libraries import cpu_loop
 
 
-def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
-    """The loop compiled for a C-contiguous matrix of `dtype` and vectors."""
-    import numba
-    import numpy as np
+def naive(zero: Any) -> Callable[..., None]:
+    """The loop, for Numba."""
 
-    zero = np.dtype(dtype).type(0)
-
-    def naive(a, x, y):  # type: ignore[no-untyped-def] # Numba infers the types
+    def loop(a, x, y):  # type: ignore[no-untyped-def] # Numba infers the types
         for j in range(a.shape[1]):
             total = zero
             for i in range(a.shape[0]):
                 total += a[i, j] * x[i]
             y[j] = total
 
-    element = numba.from_dtype(np.dtype(dtype))
-    matrix, vector = element[:, ::1], element[::1]
-    return numba.njit((matrix, vector, vector), cache=True)(naive)  # type: ignore[no-any-return]
+    return loop
 
 
-VARIANT = CallVariant(
-    idea="double loop, one thread, column by column: a cache line for each element",
-    runs_on="cpu",
-    build=build,
-    threads=1,
-    baseline="cpu_blas",
+VARIANT = cpu_loop(
+    "double loop, one thread, column by column: a cache line for each element",
+    naive,
+    dimensions=(2, 1, 1),
 )

@@ -4,32 +4,25 @@ A is read along memory; y is read and written once a row, and stays in a cache.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from gpubench.model import CallVariant, Tile
+from gpubench.kernels.libraries import cpu_loop
 
 
-def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
-    """The loop compiled for a C-contiguous matrix of `dtype` and vectors."""
-    import numba
-    import numpy as np
+def rows(zero: Any) -> Callable[..., None]:
+    """The loop, for Numba."""
 
-    zero = np.dtype(dtype).type(0)
-
-    def rows(a, x, y):  # type: ignore[no-untyped-def] # Numba infers the types
+    def loop(a, x, y):  # type: ignore[no-untyped-def] # Numba infers the types
         y[:] = zero
         for i in range(a.shape[0]):
             for j in range(a.shape[1]):
                 y[j] += a[i, j] * x[i]
 
-    element = numba.from_dtype(np.dtype(dtype))
-    matrix, vector = element[:, ::1], element[::1]
-    return numba.njit((matrix, vector, vector), cache=True)(rows)  # type: ignore[no-any-return]
+    return loop
 
 
-VARIANT = CallVariant(
-    idea="loops exchanged, one thread: rows of A added to y, along memory",
-    runs_on="cpu",
-    build=build,
-    threads=1,
-    baseline="cpu_blas",
+VARIANT = cpu_loop(
+    "loops exchanged, one thread: rows of A added to y, along memory",
+    rows,
+    dimensions=(2, 1, 1),
 )

@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-from gpubench.kernels.staged_shares import STAGED_TILES, shares
+from gpubench.kernels.staged import STAGED_TILES, staged_blocks
 from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
 
 
 def launch(tile: Tile, problem: Problem) -> Launch:
-    """One block a column: `fit` makes them fewer."""
+    """One block a column: `specialize` makes them fewer."""
     return Launch(grid=(problem.n,), block=(tile.block[0],))
 
 
 def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
-    """Equal shares of consecutive columns."""
-    return replace(launch, grid=(shares(problem.n, tile.block[0], gpu),))
+    """Each block computes equally many consecutive columns."""
+    return replace(launch, grid=(staged_blocks(problem.n, tile.block[0], gpu),))
 
 
 VARIANT = CudaVariant(

@@ -28,7 +28,7 @@ __device__ void slab(const Scalar* A, const Scalar* x, Scalar* part, size_t firs
   auto load = [&](const Scalar* from) {
     Pack pack;
     if (ALIGNED) {
-      pack = streamed(reinterpret_cast<const Pack*>(from));
+      pack = load_streaming(reinterpret_cast<const Pack*>(from));
     } else {
 #pragma unroll
       for (int i = 0; i < SIZE; ++i) {
@@ -83,7 +83,7 @@ __device__ void narrow_slab(const Scalar* A, const Scalar* x, Scalar* part, size
       const Scalar* a = A + row * N + column;
       const Scalar x_i = x[row];
       if constexpr (ALIGNED) {
-        const Pack pack = streamed(reinterpret_cast<const Pack*>(a));
+        const Pack pack = load_streaming(reinterpret_cast<const Pack*>(a));
 #pragma unroll
         for (int i = 0; i < SIZE; ++i) sum[i] += pack.lanes[i] * x_i;
       } else {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,9 +25,12 @@ from gpubench.model import CORE_DTYPES, ITEM_BYTES, CudaVariant, Problem, Resour
 from gpubench.plan.registry import variants
 
 ON_GPU = {
-    one.name: one
-    for one in variants()
-    if isinstance(one, CudaVariant) and one.op == "gemm" and one.tiles and one.tiles.kind == 1
+    kernel.name: kernel
+    for kernel in variants()
+    if isinstance(kernel, CudaVariant)
+    and kernel.op == "gemm"
+    and kernel.tiles
+    and kernel.tiles.kind == 1
 }
 """Products whose tile is one number; test_compile_blocks.py has those of block tiles."""
 
@@ -44,32 +48,38 @@ they cannot (16 × 16 is 256). Between, it is the compiler's art."""
 Key = tuple[str, Tile, str, str]
 
 
-def hopper_tiles(one: CudaVariant) -> list[Tile]:
-    return [t for t in one.tiles.legal if max(t.block) <= LARGEST_OF_ALL or t == Tile((SAMPLED,))]
+def hopper_tiles(kernel: CudaVariant) -> list[Tile]:
+    return [
+        t for t in kernel.tiles.legal if max(t.block) <= LARGEST_OF_ALL or t == Tile((SAMPLED,))
+    ]
 
 
-def spread_tiles(one: CudaVariant) -> list[Tile]:
-    return [tile for tile in one.tiles.legal if not set(tile.block) - set(SPREAD)]
+def spread_tiles(kernel: CudaVariant) -> list[Tile]:
+    return [tile for tile in kernel.tiles.legal if not set(tile.block) - set(SPREAD)]
 
 
 def hopper_keys() -> list[Key]:
-    return [(one.name, t, "float32", "sm_90") for one in ON_GPU.values() for t in hopper_tiles(one)]
+    return [
+        (kernel.name, tile, "float32", "sm_90")
+        for kernel in ON_GPU.values()
+        for tile in hopper_tiles(kernel)
+    ]
 
 
 def spread_keys() -> list[Key]:
     return [
-        (one.name, tile, dtype, architecture)
-        for one in ON_GPU.values()
-        for tile in spread_tiles(one)
-        for dtype in one.dtypes
+        (kernel.name, tile, dtype, architecture)
+        for kernel in ON_GPU.values()
+        for tile in spread_tiles(kernel)
+        for dtype in kernel.dtypes
         for architecture in ("sm_75", "sm_80", "sm_90")
     ]
 
 
 def build(key: Key) -> Compiled:
     name, tile, dtype, architecture = key
-    one = ON_GPU[name]
-    return compile_instance(one.source, instance(one, tile, dtype), architecture)
+    kernel = ON_GPU[name]
+    return compile_instance(kernel.source, instance(kernel, tile, dtype), architecture)
 
 
 @pytest.fixture(scope="module")
@@ -80,56 +90,45 @@ def compiled() -> dict[Key, Compiled]:
         return dict(zip(keys, pool.map(build, keys), strict=True))
 
 
-def label(key: Key) -> str:
-    return "-".join(map(str, key))
-
-
 def test_nvrtc_is_there() -> None:
     # Were it missing, everything below would fail; this says why.
     assert nvrtc_version() >= (12, 0)
 
 
-@pytest.mark.parametrize("key", sorted({*hopper_keys(), *spread_keys()}), ids=label)
-def test_every_instance_compiles_to_a_kernel_that_fits(
-    compiled: dict[Key, Compiled], key: Key
-) -> None:
-    kernel = compiled[key]
-    assert kernel.cubin.startswith(b"\x7fELF")
-    assert key[0] in kernel.symbol
-    assert kernel.symbol.encode() in kernel.cubin
-    assert 0 < kernel.resources.registers <= 255
-    # All its blocks' threads at once, as the launch wants them.
-    threads = launch_of(key).threads_per_block
-    assert threads <= 1024
-    assert kernel.resources.registers * threads <= 65_536
-    assert kernel.resources.shared_bytes <= 48 * 1024
+@pytest.mark.slow
+def test_every_instance_compiles_to_a_kernel_that_fits(compiled: dict[Key, Compiled]) -> None:
+    for key, kernel in compiled.items():
+        assert kernel.cubin.startswith(b"\x7fELF"), key
+        assert key[0] in kernel.symbol
+        assert kernel.symbol.encode() in kernel.cubin
+        assert 0 < kernel.resources.registers <= 255, key
+        # All its blocks' threads at once, as the launch wants them.
+        threads = launch_of(key).threads_per_block
+        assert threads <= 1024, key
+        assert kernel.resources.registers * threads <= 65_536, key
+        assert kernel.resources.shared_bytes <= 48 * 1024, key
 
 
-@pytest.mark.parametrize("key", hopper_keys(), ids=label)
-def test_only_large_register_tiles_spill(compiled: dict[Key, Compiled], key: Key) -> None:
-    name, tile, _, _ = key
-    resources = compiled[key].resources
-    if name != "register_tile" or tile.edge <= FITS:
-        assert (resources.spill_bytes, resources.local_bytes) == (0, 0)
-    elif tile.edge >= SPILLS:
-        assert resources.spill_bytes > 0
-        assert resources.local_bytes > 0
+@pytest.mark.slow
+def test_only_large_register_tiles_spill(compiled: dict[Key, Compiled]) -> None:
+    for key in hopper_keys():
+        name, tile, _, _ = key
+        resources = compiled[key].resources
+        if name != "register_tile" or tile.edge <= FITS:
+            assert (resources.spill_bytes, resources.local_bytes) == (0, 0), key
+        elif tile.edge >= SPILLS:
+            assert resources.spill_bytes > 0, key
+            assert resources.local_bytes > 0, key
 
 
-@pytest.mark.parametrize("key", hopper_keys(), ids=label)
+@pytest.mark.slow
 def test_shared_memory_is_two_tiles_for_shared_tile_and_none_elsewhere(
-    compiled: dict[Key, Compiled], key: Key
+    compiled: dict[Key, Compiled],
 ) -> None:
-    name, tile, dtype, _ = key
-    expected = 2 * tile.edge**2 * ITEM_BYTES[dtype] if name == "shared_tile" else 0
-    assert compiled[key].resources.shared_bytes == expected
-
-
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_shared_memory_follows_the_dtype(compiled: dict[Key, Compiled], dtype: str) -> None:
-    for edge in SPREAD:
-        kernel = compiled["shared_tile", Tile((edge,)), dtype, "sm_80"]
-        assert kernel.resources.shared_bytes == 2 * edge**2 * ITEM_BYTES[dtype]
+    for key, kernel in compiled.items():
+        name, tile, dtype, _ = key
+        expected = 2 * tile.edge**2 * ITEM_BYTES[dtype] if name == "shared_tile" else 0
+        assert kernel.resources.shared_bytes == expected, key
 
 
 def launch_of(key: Key) -> Any:
@@ -147,38 +146,38 @@ def problem(m: int, n: int) -> Problem:
     return Problem(op="gemm", m=m, n=n, k=8, dtype="float32")
 
 
-@pytest.mark.parametrize("name", ON_GPU)
-def test_no_label_lies_every_tile_changes_launch_or_instance(name: str) -> None:
-    one = ON_GPU[name]
-    runs = {
-        (one.launch(tile, problem(1000, 777)), instance(one, tile, "float32"))
-        for tile in one.tiles.legal
-    }
-    assert len(runs) == len(one.tiles.legal)
+def test_no_label_lies_every_tile_changes_launch_or_instance() -> None:
+    for kernel in ON_GPU.values():
+        runs = {
+            (kernel.launch(tile, problem(1000, 777)), instance(kernel, tile, "float32"))
+            for tile in kernel.tiles.legal
+        }
+        assert len(runs) == len(kernel.tiles.legal), kernel.name
+
+
+@pytest.mark.slow
+def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled]) -> None:
+    for name in ON_GPU:
+        codes = [kernel.cubin for key, kernel in compiled.items() if key[0] == name]
+        assert len(set(codes)) == len(codes) > 0, name
 
 
 @pytest.mark.parametrize("name", ON_GPU)
-def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled], name: str) -> None:
-    codes = [kernel.cubin for key, kernel in compiled.items() if key[0] == name]
-    assert len(set(codes)) == len(codes)
-
-
-@pytest.mark.parametrize("name", ON_GPU)
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)])
-def test_blocks_cover_the_result_and_none_is_idle(name: str, m: int, n: int) -> None:
-    one = ON_GPU[name]
-    for tile in one.tiles.legal:
+def test_blocks_cover_the_result_and_none_is_idle(name: str) -> None:
+    kernel = ON_GPU[name]
+    for tile in kernel.tiles.legal:
         rows, columns = covered(name, tile)
-        x, y = one.launch(tile, problem(m, n)).grid
-        across, down = (y, x) if name == "naive_uncoalesced" else (x, y)
-        assert (down - 1) * rows < m <= down * rows
-        assert (across - 1) * columns < n <= across * columns
+        for m, n in ((1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)):
+            x, y = kernel.launch(tile, problem(m, n)).grid
+            across, down = (y, x) if name == "naive_uncoalesced" else (x, y)
+            assert (down - 1) * rows < m <= down * rows, (tile, m, n)
+            assert (across - 1) * columns < n <= across * columns, (tile, m, n)
 
 
 def test_instances_are_written_as_cplusplus_writes_them() -> None:
-    one = ON_GPU["shared_tile"]
-    assert instance(one, Tile((16,)), "float32") == "shared_tile<float, 16>"
-    assert instance(one, Tile((128, 64, 8), (8, 4), 3), "int32") == (
+    shared_tile = ON_GPU["shared_tile"]
+    assert instance(shared_tile, Tile((16,)), "float32") == "shared_tile<float, 16>"
+    assert instance(shared_tile, Tile((128, 64, 8), (8, 4), 3), "int32") == (
         "shared_tile<int, 128, 64, 8, 8, 4, 3>"
     )
     assert set(SCALARS) == set(CORE_DTYPES)
@@ -187,10 +186,14 @@ def test_instances_are_written_as_cplusplus_writes_them() -> None:
 TIMERS_SOURCE = Path(module.__file__).with_name("stream.cu")
 
 
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90"])
-@pytest.mark.parametrize("kernel", ["blocking_kernel", "timestamp_kernel", "multiply_add"])
-def test_the_timers_own_kernels_compile(kernel: str, architecture: str) -> None:
-    assert compile_instance(TIMERS_SOURCE, kernel, architecture).resources.spill_bytes == 0
+def test_the_timers_own_kernels_compile() -> None:
+    text = TIMERS_SOURCE.read_text(encoding="utf-8")
+    kernels = re.findall(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(", text)
+    assert len(kernels) >= 3
+    for kernel in kernels:
+        for architecture in ("sm_75", "sm_80", "sm_90"):
+            compiled = compile_instance(TIMERS_SOURCE, kernel, architecture)
+            assert compiled.resources.spill_bytes == 0, (kernel, architecture)
 
 
 # ---- the cache
@@ -256,31 +259,29 @@ def test_whatever_decides_the_outcome_compiles_anew(
     assert len(done) == len(cache_files(source)) == 7
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda _good: b"",
-        lambda _good: b"garbage\xff\xfe",
-        lambda _good: b"[]\nrest",
-        lambda _good: b'{"symbol": "x"}\nrest',
-        lambda _good: b'{"symbol": "x", "resources": {"registers": 1}}\nrest',
-        lambda good: good[: len(good) // 2],
-        lambda good: good[:-1],
-        lambda good: good.partition(b"\n")[0],
-    ],
-    ids=["empty", "garbage", "list", "no resources", "few resources", "half", "cut", "no cubin"],
-)
 def test_a_corrupt_cache_file_is_ignored_and_replaced(
-    source: Path, monkeypatch: pytest.MonkeyPatch, damage: Any
+    source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = compile_instance(source, "twice<float, 2>", "sm_90")
     (file,) = cache_files(source)
-    file.write_bytes(damage(file.read_bytes()))
+    whole = file.read_bytes()
+    damaged = {
+        "empty": b"",
+        "garbage": b"garbage\xff\xfe",
+        "list": b"[]\nrest",
+        "no resources": b'{"symbol": "x"}\nrest',
+        "few resources": b'{"symbol": "x", "resources": {"registers": 1}}\nrest',
+        "half": whole[: len(whole) // 2],
+        "cut": whole[:-1],
+        "no cubin": whole.partition(b"\n")[0],
+    }
     done = compilations(monkeypatch)
-    assert compile_instance(source, "twice<float, 2>", "sm_90") == good
-    assert len(done) == 1
-    assert compile_instance(source, "twice<float, 2>", "sm_90") == good
-    assert len(done) == 1
+    for number, (name, content) in enumerate(damaged.items(), 1):
+        file.write_bytes(content)
+        assert compile_instance(source, "twice<float, 2>", "sm_90") == good, name
+        assert len(done) == number, name
+        assert compile_instance(source, "twice<float, 2>", "sm_90") == good, name
+        assert len(done) == number, name
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_else(source: Path) -> None:
@@ -302,10 +303,10 @@ def test_what_a_source_includes_decides_the_outcome_too(
 
 def test_threads_may_compile_the_same_instance_at_once(source: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        one, *others = pool.map(
+        first, *others = pool.map(
             lambda _: compile_instance(source, "twice<float, 2>", "sm_90"), range(8)
         )
-    assert all(other == one for other in others)
+    assert all(other == first for other in others)
     assert len(cache_files(source)) == 1
     assert [p.name for p in cache_files(source)[0].parent.iterdir()] == [
         cache_files(source)[0].name
@@ -315,38 +316,36 @@ def test_threads_may_compile_the_same_instance_at_once(source: Path) -> None:
 # ---- what does not compile
 
 
-@pytest.mark.parametrize(
-    ("text", "expression", "message"),
-    [
-        (SOURCE.replace("TILE * A", "TILE * missing"), "twice<float, 2>", "missing"),
-        (SOURCE.replace(";", ""), "twice<float, 2>", "expected a"),
-        (SOURCE, "thrice<float, 2>", "thrice"),
-        (SOURCE, "twice<float, -1, 7>", "twice"),
-        ('#include "nowhere.h"\n' + SOURCE, "twice<float, 2>", "nowhere.h"),
-        (SOURCE.replace("C[", 'static_assert(TILE < 2, "too large"); C['), "twice<int, 2>", "too"),
-        (
-            SOURCE.replace(
-                "C[",
-                "__shared__ Scalar big[99999]; big[M] = A[N]; __syncthreads(); C[K] = big[0]; C[",
-            ),
-            "twice<float, 2>",
-            "uses too much shared data",
+BROKEN = {
+    "name": (SOURCE.replace("TILE * A", "TILE * missing"), "twice<float, 2>", "missing"),
+    "syntax": (SOURCE.replace(";", ""), "twice<float, 2>", "expected a"),
+    "no kernel": (SOURCE, "thrice<float, 2>", "thrice"),
+    "arguments": (SOURCE, "twice<float, -1, 7>", "twice"),
+    "include": ('#include "nowhere.h"\n' + SOURCE, "twice<float, 2>", "nowhere.h"),
+    "assertion": (
+        SOURCE.replace("C[", 'static_assert(TILE < 2, "too large"); C['), "twice<int, 2>", "too",
+    ),
+    "shared memory": (
+        SOURCE.replace(
+            "C[", "__shared__ Scalar big[99999]; big[M] = A[N]; __syncthreads(); C[K] = big[0]; C[",
         ),
-    ],
-    ids=["name", "syntax", "no kernel", "arguments", "include", "assertion", "shared memory"],
-)
-def test_a_kernel_that_does_not_compile_gives_the_compilers_first_error(
-    source: Path, text: str, expression: str, message: str
-) -> None:
-    source.write_text(text)
-    with pytest.raises(CompileError) as caught:
-        compile_instance(source, expression, "sm_90")
-    said = str(caught.value)
-    assert said.startswith(f"{expression} for sm_90: ")
-    assert "error" in said
-    assert message in said
-    assert len(said.splitlines()) == 1
-    assert cache_files(source) == []
+        "twice<float, 2>",
+        "uses too much shared data",
+    ),
+}  # fmt: skip
+
+
+def test_a_kernel_that_does_not_compile_gives_the_compilers_first_error(source: Path) -> None:
+    for name, (text, expression, message) in BROKEN.items():
+        source.write_text(text)
+        with pytest.raises(CompileError) as caught:
+            compile_instance(source, expression, "sm_90")
+        error = str(caught.value)
+        assert error.startswith(f"{expression} for sm_90: "), name
+        assert "error" in error, name
+        assert message in error, name
+        assert len(error.splitlines()) == 1, name
+        assert cache_files(source) == [], name
 
 
 def test_an_unknown_architecture_is_a_compile_error(source: Path) -> None:

@@ -8,15 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
-from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
-from gpubench.kernels.gemm.packed_panels import deal
+from gpubench.kernels.block_tiles import MAX_SHARED_BYTES, tiles_of_c
+from gpubench.kernels.gemm.packed_panels import stream_k
 from gpubench.model import CudaVariant, Launch, Problem, Tile
 from gpubench.plan.registry import variants
 
 BLOCKS = {
-    one.name: one
-    for one in variants()
-    if isinstance(one, CudaVariant) and one.op == "gemm" and one.tiles and one.tiles.kind == 3
+    kernel.name: kernel
+    for kernel in variants()
+    if isinstance(kernel, CudaVariant)
+    and kernel.op == "gemm"
+    and kernel.tiles
+    and kernel.tiles.kind == 3
 }
 
 AMPERE, HOPPER = "sm_80", "sm_90"
@@ -25,45 +28,46 @@ Key = tuple[str, Tile, str, str, str]
 """Variant, tile, dtype, architecture, kernel (empty: the variant's own)."""
 
 
-def legal(one: CudaVariant) -> tuple[Tile, ...]:
-    assert one.tiles
-    return one.tiles.legal
+def legal(variant: CudaVariant) -> tuple[Tile, ...]:
+    assert variant.tiles
+    return variant.tiles.legal
 
 
-def default(one: CudaVariant) -> tuple[Tile, ...]:
-    assert one.tiles
-    return one.tiles.default
+def default(variant: CudaVariant) -> tuple[Tile, ...]:
+    assert variant.tiles
+    return variant.tiles.default
 
 
 def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
     return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
 
 
-def launches(one: CudaVariant, tile: Tile, dtype: str) -> dict[str, Launch]:
-    """By kernel: rows of B that are aligned, and that are not, may have kernels of their own."""
+def launches(variant: CudaVariant, tile: Tile, dtype: str) -> dict[str, Launch]:
+    """By kernel: aligned and unaligned rows of B may have kernels of their own."""
     problems = (problem(333, n, 155, dtype) for n in (443, 444))
-    return {each.kernel: each for at in problems for each in one.launch(tile, at).sequence}
+    return {
+        launch.kernel: launch for at in problems for launch in variant.launch(tile, at).sequence
+    }
 
 
 def keys() -> list[Key]:
     """Every tile in float32 on Hopper, the usual ones in other dtypes and on Ampere."""
     found: dict[Key, None] = {}
-    for one in BLOCKS.values():
-        for tile in legal(one):
-            found |= {
-                (one.name, tile, "float32", HOPPER, k): None for k in launches(one, tile, "float32")
-            }
-        for tile in default(one):
-            found |= {(one.name, tile, dtype, HOPPER, ""): None for dtype in one.dtypes}
-            if one.capability <= (8, 0):
-                found[one.name, tile, "float32", AMPERE, ""] = None
+    for name, variant in BLOCKS.items():
+        for tile in legal(variant):
+            for kernel in launches(variant, tile, "float32"):
+                found[name, tile, "float32", HOPPER, kernel] = None
+        for tile in default(variant):
+            found |= {(name, tile, dtype, HOPPER, ""): None for dtype in variant.dtypes}
+            if variant.capability <= (8, 0):
+                found[name, tile, "float32", AMPERE, ""] = None
     return list(found)
 
 
 def build(key: Key) -> Compiled:
     name, tile, dtype, architecture, kernel = key
-    one = BLOCKS[name]
-    return compile_instance(one.source, instance(one, tile, dtype, kernel), architecture)
+    variant = BLOCKS[name]
+    return compile_instance(variant.source, instance(variant, tile, dtype, kernel), architecture)
 
 
 @pytest.fixture(scope="module")
@@ -73,46 +77,40 @@ def compiled() -> dict[Key, Compiled]:
         return dict(zip(keys(), pool.map(build, keys()), strict=True))
 
 
-def label(key: Key) -> str:
-    return "-".join(str(part) for part in key if str(part))
-
-
 def test_the_ladder_is_here() -> None:
     assert set(BLOCKS) >= {"blocktile_1d", "vectorized", "pipelined", "packed_panels", "splitk"}
 
 
-@pytest.mark.parametrize("key", keys(), ids=label)
-def test_every_instance_fits_the_gpu_and_none_spills(
-    compiled: dict[Key, Compiled], key: Key
-) -> None:
-    name, tile, dtype, _, kernel = key
-    resources = compiled[key].resources
-    launch = launches(BLOCKS[name], tile, dtype)[kernel]
-    assert (resources.spill_bytes, resources.local_bytes) == (0, 0)
-    assert launch.threads_per_block <= 1024
-    assert resources.registers * launch.threads_per_block <= 65_536
-    assert resources.shared_bytes <= 48 * 1024
-    assert resources.shared_bytes + launch.shared_bytes <= MAX_SHARED_BYTES
+@pytest.mark.slow
+def test_every_instance_fits_the_gpu_and_none_spills(compiled: dict[Key, Compiled]) -> None:
+    for key, built in compiled.items():
+        name, tile, dtype, _, kernel = key
+        resources = built.resources
+        launch = launches(BLOCKS[name], tile, dtype)[kernel]
+        assert (resources.spill_bytes, resources.local_bytes) == (0, 0), key
+        assert launch.threads_per_block <= 1024, key
+        assert resources.registers * launch.threads_per_block <= 65_536, key
+        assert resources.shared_bytes <= 48 * 1024, key
+        assert resources.shared_bytes + launch.shared_bytes <= MAX_SHARED_BYTES, key
 
 
-@pytest.mark.parametrize("name", BLOCKS)
-def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled], name: str) -> None:
-    codes = [kernel.cubin for key, kernel in compiled.items() if key[0] == name and not key[4]]
-    assert codes
-    assert len(set(codes)) == len(codes)
+@pytest.mark.slow
+def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled]) -> None:
+    for name in BLOCKS:
+        codes = [built.cubin for key, built in compiled.items() if key[0] == name and not key[4]]
+        assert len(set(codes)) == len(codes) > 0, name
 
 
-@pytest.mark.parametrize("name", BLOCKS)
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)])
-def test_blocks_cover_the_result_and_none_is_idle(name: str, m: int, n: int) -> None:
-    one = BLOCKS[name]
-    for tile in legal(one):
-        bm, bn, bk = tile.block
-        tiles = (-(-m // bm), -(-n // bn))
-        splits = tile.splits
-        if name == "packed_panels":  # a block has a step at the least
-            splits = min(splits, -(-8 // bk))
-        assert one.launch(tile, problem(m, n, 8)).main.blocks == splits * tiles[0] * tiles[1]
+def test_blocks_cover_the_result_and_none_is_idle() -> None:
+    for name, variant in BLOCKS.items():
+        for tile in legal(variant):
+            for m, n in ((1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)):
+                at = problem(m, n, 8)
+                splits = tile.splits
+                if name == "packed_panels":  # a block has at least one step
+                    splits = min(splits, -(-8 // tile.block[2]))
+                blocks = variant.launch(tile, at).main.blocks
+                assert blocks == splits * tiles_of_c(tile, at), (name, tile, m, n)
 
 
 def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
@@ -130,11 +128,11 @@ def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
 
 
 def test_splits_are_refused_where_they_would_change_nothing() -> None:
-    one, tile = BLOCKS["packed_panels"], Tile.parse("128x256x64/16x8/s2/k4")
-    assert one.refuse(tile, problem(2048, 2048, 64)) is None
+    variant, tile = BLOCKS["packed_panels"], Tile.parse("128x256x64/16x8/s2/k4")
+    assert variant.refuse(tile, problem(2048, 2048, 64)) is None
     reason = "splits are for up to 256 tiles of C, and 4096 has 512"
-    assert one.refuse(tile, problem(4096, 4096, 4096)) == reason
-    assert one.refuse(Tile.parse("128x256x64/16x8/s2"), problem(4096, 4096, 4096)) is None
+    assert variant.refuse(tile, problem(4096, 4096, 4096)) == reason
+    assert variant.refuse(Tile.parse("128x256x64/16x8/s2"), problem(4096, 4096, 4096)) is None
 
 
 def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
@@ -144,19 +142,21 @@ def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
     assert launch.main.shared_bytes == 4 * (2 * 64 * (128 + 256) + 8 * (16 * 64 + 4))
 
 
-@pytest.mark.parametrize("tiles", [1, 31, 131, 132, 133, 200, 263, 264, 265, 512, 8192])
-@pytest.mark.parametrize("steps", [1, 2, 7, 64])
-@pytest.mark.parametrize("splits", [1, 2, 4])
-def test_blocks_that_stay_share_the_steps_of_what_does_not_come_out_even(
-    tiles: int, steps: int, splits: int
-) -> None:
-    blocks, streamed = deal(tiles=tiles, steps=steps, splits=splits, resident_blocks=132)
+def test_persistent_blocks_share_the_steps_of_what_does_not_come_out_even() -> None:
+    for tiles in (1, 31, 131, 132, 133, 200, 263, 264, 265, 512, 8192):
+        for steps in (1, 2, 7, 64):
+            for splits in (1, 2, 4):
+                check_streamed(tiles, steps, splits)
+
+
+def check_streamed(tiles: int, steps: int, splits: int) -> None:
+    blocks, streamed = stream_k(tiles=tiles, steps=steps, splits=splits, resident_blocks=132)
     assert 1 <= blocks <= 132
     assert 0 <= streamed <= tiles
     # The others are whole, as many for each block.
     assert (tiles - streamed) % blocks == 0
     if tiles > 132:
-        # A share is more than a tile, so that a tile has two blocks at the most.
+        # A range is longer than a tile, so that a tile has at most two blocks.
         assert blocks == 132
         assert streamed == 0 or blocks < streamed < 2 * blocks
     else:

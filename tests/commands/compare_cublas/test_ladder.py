@@ -38,12 +38,13 @@ def test_steps_stand_in_the_order_in_which_they_follow_each_other() -> None:
 
 def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> None:
     order = list(steps(choose("gemm", "cuda", ())))
-    assert order[:8] == [
+    top = [step for step in order if step != "splitk"]  # a branch beside the top
+    assert top == [
         *("naive_uncoalesced", "naive", "shared_tile", "blocktile_1d", "blocktile_2d"),
-        *("vectorized", "warptile", "pipelined"),
+        *("vectorized", "warptile", "pipelined", "large_tile", "interleaved", "register_banks"),
+        *("packed_a", "bulk_copies", "packed_panels"),
     ]
-    assert order[8] == "register_banks"
-    assert {"splitk", "packed_panels"} <= set(order[9:])
+    assert order.index("splitk") > order.index("register_banks")
     assert len(order) == len(set(order))
 
 

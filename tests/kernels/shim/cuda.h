@@ -127,8 +127,8 @@ ON_CPU_VECTORS(double, double, 16, 16)
 ON_CPU_VECTORS(int, int, 8, 16)
 ON_CPU_VECTORS(unsigned, uint, 8, 16)
 
-// `cuda_pipeline.h`. An asynchronous copy lands when it is waited for and not before, and until then
-// its target holds 0xFF: whoever reads too early, or still reads what was there, is found out.
+// `cuda_pipeline.h`. An asynchronous copy is made when a thread waits for it and not before; until
+// then its target holds 0xFF, so that reading too early, or what was there before, shows.
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0,
                                     ON_CPU_PLACE) {
   auto* target = static_cast<unsigned char*>(to);
@@ -146,38 +146,38 @@ inline void __pipeline_wait_prior(size_t groups) {
   }
 }
 
-// Blocks run one after another, and what orders them is in the flags that they raise and await.
+// Blocks run one after another, and only release stores and acquire loads of flags order them.
 inline void __threadfence() {}
 
-// What `copy_engine.cuh` asks for in the place of PTX.
+// What `tma.cuh` and `stream_k.cuh` call instead of PTX.
 namespace on_cpu {
 
-inline void start_arrival(const void* barrier, int parties, ON_CPU_PLACE) {
-  start_arrival(barrier, parties, Place{file, line});
+inline void mbarrier_init(const void* barrier, int arrivals, ON_CPU_PLACE) {
+  mbarrier_init(barrier, arrivals, Place{file, line});
 }
-inline void announce(const void* barrier, unsigned bytes, ON_CPU_PLACE) {
-  announce(barrier, bytes, Place{file, line});
+inline void mbarrier_arrive_expect_bytes(const void* barrier, unsigned bytes, ON_CPU_PLACE) {
+  mbarrier_arrive_expect_bytes(barrier, bytes, Place{file, line});
 }
-// Until a copy lands its target holds 0xFF: whoever reads too early is found out.
-inline void bulk_copy(const void* barrier, const BulkCopy& copy, Place place) {
-  bulk_copy_later(barrier, copy, place);
+// Until the copy is made its target holds 0xFF, so that reading too early shows.
+inline void copy_bulk(const void* barrier, const BulkCopy& copy, Place place) {
+  copy_bulk_later(barrier, copy, place);
   for (size_t i = 0; i < copy.rows * copy.bytes; ++i) copy.target[i] = 0xFF;
 }
-inline void bulk_copy(const void* barrier, void* to, const void* from, unsigned bytes,
+inline void copy_bulk(const void* barrier, void* to, const void* from, unsigned bytes,
                       ON_CPU_PLACE) {
-  bulk_copy(barrier,
+  copy_bulk(barrier,
             BulkCopy{static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), 1,
                      bytes, bytes, 1, bytes},
             {file, line});
 }
-inline void bulk_copy_box(const void* barrier, void* to, const void* map, int row, int col,
+inline void copy_box(const void* barrier, void* to, const void* map, int row, int col,
                           ON_CPU_PLACE) {
   const Matrix& of = *static_cast<const Matrix*>(map);
   const auto inside = [](long long from, long long extent, long long box) {
     return static_cast<size_t>(max(0ll, min(extent - from, box)));
   };
   const size_t stride = of.columns * of.item_bytes;
-  bulk_copy(barrier,
+  copy_bulk(barrier,
             BulkCopy{static_cast<unsigned char*>(to),
                      of.address + row * stride + col * of.item_bytes,
                      static_cast<size_t>(of.box_rows),
@@ -186,8 +186,8 @@ inline void bulk_copy_box(const void* barrier, void* to, const void* map, int ro
                      inside(col, of.columns, of.box_columns) * of.item_bytes},
             {file, line});
 }
-inline void await_arrival(const void* barrier, unsigned parity, ON_CPU_PLACE) {
-  while (!has_arrived(barrier, parity, {file, line})) {
+inline void mbarrier_wait(const void* barrier, unsigned parity, ON_CPU_PLACE) {
+  while (!mbarrier_phase_ended(barrier, parity, {file, line})) {
     while (const BulkCopy* copy = next_bulk_copy(barrier, {file, line})) {
       for (size_t row = 0; row < copy->rows; ++row) {
         unsigned char* const target = copy->target + row * copy->bytes;
@@ -198,9 +198,9 @@ inline void await_arrival(const void* barrier, unsigned parity, ON_CPU_PLACE) {
     }
   }
 }
-inline void await_flag(const unsigned* flag, ON_CPU_PLACE) {
+inline void wait_acquire(const unsigned* flag, ON_CPU_PLACE) {
   for (long times = 0; !__atomic_load_n(flag, __ATOMIC_ACQUIRE);) {
-    pause(times, "a flag that no block before this one raised", {file, line});
+    pause(times, "a flag that no earlier block has set", {file, line});
   }
 }
 

@@ -123,16 +123,16 @@ struct Fiber {
   size_t committed = 0;
 };
 
-constexpr size_t MOST_ARRIVALS = 16, MOST_COPIES = 16;
+constexpr size_t MAX_MBARRIERS = 16, MAX_COPIES = 16;
 
-// A barrier for bulk copies: who must arrive, who has, what was announced, and the copies requested.
-// Nothing in it is allocated: ThreadSanitizer watches that too.
-struct Arrivals {
+// An mbarrier: how many threads must arrive and have arrived, how many bytes are expected, and the
+// copies requested. Nothing in it is allocated: ThreadSanitizer would watch that too.
+struct Mbarrier {
   const void* barrier;
-  int parties, arrived;
-  size_t announced, requested, count;
+  int arrivals, arrived;
+  size_t expected, requested, count;
   unsigned phase;
-  BulkCopy copies[MOST_COPIES];
+  BulkCopy copies[MAX_COPIES];
   long* order;  // ThreadSanitizer's address, of this block alone: blocks are ordered for no one
 };
 
@@ -144,10 +144,10 @@ struct Launch {
 };
 
 std::deque<Fiber> pool;
-Arrivals arrivals[MOST_ARRIVALS];  // of the running block
-size_t arrivals_started;
-long arrival_orders[1 << 16];
-size_t arrivals_ever;
+Mbarrier mbarriers[MAX_MBARRIERS];  // of the running block
+size_t mbarriers_in_use;
+long mbarrier_orders[1 << 16];
+size_t mbarriers_ever;
 std::vector<Fiber*> threads;  // of the running block
 Fiber* current;
 Fiber scheduler;
@@ -356,7 +356,7 @@ void run_block() {
     auto* bytes = static_cast<unsigned char*>(dynamic_shared);
     fill(bytes, bytes + launch->shared_bytes);
   }
-  arrivals_started = 0;
+  mbarriers_in_use = 0;
   barriers = &barriers_of[blocks_ever++ % std::size(barriers_of)];
   for (Fiber* fiber : threads) fiber->state = State::READY;
   release(&block_starts);
@@ -513,69 +513,69 @@ unsigned char* copy_later(void* to, const void* from, size_t bytes, Place place)
 void commit_copies() { ++current->committed; }
 
 namespace {
-Arrivals& started(const void* barrier, Place place) {
-  for (size_t i = 0; i < arrivals_started; ++i) {
-    if (arrivals[i].barrier == barrier) return arrivals[i];
+Mbarrier& initialized(const void* barrier, Place place) {
+  for (size_t i = 0; i < mbarriers_in_use; ++i) {
+    if (mbarriers[i].barrier == barrier) return mbarriers[i];
   }
-  fault(place, "barrier for copies used before its start", *current, *current);
+  fault(place, "mbarrier used before its initialization", *current, *current);
 }
 }  // namespace
 
-void start_arrival(const void* barrier, int parties, Place place) {
-  if (arrivals_started == MOST_ARRIVALS) fault(place, "too many barriers", *current, *current);
-  Arrivals& one = arrivals[arrivals_started++];
-  one.barrier = barrier;
-  one.parties = parties;
-  one.arrived = 0;
-  one.announced = one.requested = one.count = 0;
-  one.phase = 0;
-  one.order = &arrival_orders[arrivals_ever++ % std::size(arrival_orders)];
+void mbarrier_init(const void* barrier, int arrivals, Place place) {
+  if (mbarriers_in_use == MAX_MBARRIERS) fault(place, "too many mbarriers", *current, *current);
+  Mbarrier& state = mbarriers[mbarriers_in_use++];
+  state.barrier = barrier;
+  state.arrivals = arrivals;
+  state.arrived = 0;
+  state.expected = state.requested = state.count = 0;
+  state.phase = 0;
+  state.order = &mbarrier_orders[mbarriers_ever++ % std::size(mbarrier_orders)];
 }
 
-void announce(const void* barrier, unsigned bytes, Place place) {
-  Arrivals& one = started(barrier, place);
-  ++one.arrived;
-  one.announced += bytes;
+void mbarrier_arrive_expect_bytes(const void* barrier, unsigned bytes, Place place) {
+  Mbarrier& state = initialized(barrier, place);
+  ++state.arrived;
+  state.expected += bytes;
 }
 
-void bulk_copy_later(const void* barrier, const BulkCopy& copy, Place place) {
-  Arrivals& one = started(barrier, place);
+void copy_bulk_later(const void* barrier, const BulkCopy& copy, Place place) {
+  Mbarrier& state = initialized(barrier, place);
   const auto target = reinterpret_cast<uintptr_t>(copy.target);
   const auto source = reinterpret_cast<uintptr_t>(copy.source);
   if (copy.rows == 1 ? (target | source | copy.bytes) % 16 : target % 128 || copy.stride % 16) {
     fault(place, "bulk copy that is not aligned", *current, *current);
   }
-  if (one.count == MOST_COPIES) fault(place, "too many bulk copies", *current, *current);
-  one.copies[one.count++] = copy;
-  one.requested += copy.rows * copy.bytes;
-  release(one.order);
+  if (state.count == MAX_COPIES) fault(place, "too many bulk copies", *current, *current);
+  state.copies[state.count++] = copy;
+  state.requested += copy.rows * copy.bytes;
+  release(state.order);
 }
 
-bool has_arrived(const void* barrier, unsigned parity, Place place) {
-  Arrivals& one = started(barrier, place);
-  for (long times = 0; one.phase % 2 == parity; pause(times, "copies that never arrive", place)) {
-    if (one.arrived == one.parties && one.announced == one.requested) {
-      acquire(one.order);
-      return false;  // now they land
+bool mbarrier_phase_ended(const void* barrier, unsigned parity, Place place) {
+  Mbarrier& state = initialized(barrier, place);
+  for (long times = 0; state.phase % 2 == parity; pause(times, "an mbarrier whose phase never ends", place)) {
+    if (state.arrived == state.arrivals && state.expected == state.requested) {
+      acquire(state.order);
+      return false;  // now they are made
     }
   }
-  acquire(one.order);
+  acquire(state.order);
   return true;
 }
 
 const BulkCopy* next_bulk_copy(const void* barrier, Place place) {
-  Arrivals& one = started(barrier, place);
-  if (one.count > 0) return &one.copies[--one.count];
-  one.arrived = 0;
-  one.announced = one.requested = 0;
-  ++one.phase;
-  release(one.order);
+  Mbarrier& state = initialized(barrier, place);
+  if (state.count > 0) return &state.copies[--state.count];
+  state.arrived = 0;
+  state.expected = state.requested = 0;
+  ++state.phase;
+  release(state.order);
   return nullptr;
 }
 
 void pause(long& times, const char* what, Place place) {
-  constexpr long MOST = 100'000;
-  if (++times == MOST) fault(place, what, *current, *current);
+  constexpr long MAX_PAUSES = 100'000;
+  if (++times == MAX_PAUSES) fault(place, what, *current, *current);
   yield();
 }
 

@@ -56,7 +56,7 @@ unsigned char* copy_later(void* to, const void* from, size_t bytes, Place place)
 void commit_copies();
 const Copy* next_copy(size_t groups);
 
-// What a tensor map says of a matrix here; on a GPU that is the driver's secret.
+// What a tensor map holds here; on a GPU only the driver knows.
 struct Matrix {
   const unsigned char* address;
   long long rows, columns, box_rows, box_columns, item_bytes;
@@ -70,14 +70,14 @@ struct BulkCopy {
   size_t rows, bytes, stride, inside_rows, inside_bytes;
 };
 
-// Barriers for bulk copies. Copies land when somebody awaits their arrival, and not before:
-// `bulk_copy_later` keeps one, `next_bulk_copy` gives those that must land now, until there is none.
-void start_arrival(const void* barrier, int parties, Place place);
-void announce(const void* barrier, unsigned bytes, Place place);
-void bulk_copy_later(const void* barrier, const BulkCopy& copy, Place place);
-bool has_arrived(const void* barrier, unsigned parity, Place place);
+// Mbarriers. Bulk copies are made when a thread waits for them, and not before: `copy_bulk_later`
+// keeps one, `next_bulk_copy` gives those that must be made now, until there is none.
+void mbarrier_init(const void* barrier, int arrivals, Place place);
+void mbarrier_arrive_expect_bytes(const void* barrier, unsigned bytes, Place place);
+void copy_bulk_later(const void* barrier, const BulkCopy& copy, Place place);
+bool mbarrier_phase_ended(const void* barrier, unsigned parity, Place place);
 const BulkCopy* next_bulk_copy(const void* barrier, Place place);
-// Lets others run; a fault once that has happened too often since `times` was 0.
+// Lets other threads run; a fault once that has happened too often since `times` was 0.
 void pause(long& times, const char* what, Place place);
 
 }  // namespace on_cpu

@@ -1,0 +1,60 @@
+// interleaved: loads and copies stand between multiply-adds, evenly and ahead of their use.
+//
+// Against `large_tile`: the same tile and the same copies, in another order. With two warps a
+// scheduler, an instruction that waits for its operand mostly means that nothing is issued.
+//
+// Operands: those of the next k are loaded into a second set of registers while this k's are
+// multiplied, 128 multiply-adds ahead of their use. In a loop that is unrolled over a whole step the
+// compiler moves these loads back to where they are needed. A loop over CHUNK = 8 values of k that
+// stays a loop has an end that loads do not cross:
+//
+//     for each step:                        BK values of k
+//       for each chunk:                     8 values of k, a loop in the machine code too
+//         request this chunk's copies       of the tiles for STAGES - 1 steps ahead
+//         for each k of the chunk:          unrolled
+//           load operands of k + 1          into one set of registers
+//           multiply operands of k          from the other
+//
+// Copies: a part of them in each chunk. Requested all at once behind the barrier, they hold up the
+// loads from shared memory of all warps, which go through the same unit.
+//
+// Bounds: where BK does not divide K the first step is the short one, and rows past M are not
+// copied, so the loop checks nothing along K.
+//
+// What remains: the sums leave by 128-bit stores, as in every kernel since `vectorized`. What that
+// does to the loop is the lesson of `register_banks`.
+
+#include "../interleaved_product.cuh"
+#include "../vector_tiles.cuh"
+
+template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, typename Scalar>
+__device__ __forceinline__ void tile_by_vectors(const Scalar* A, const Scalar* B, Scalar* C, int M,
+                                                int N, int K, unsigned char* shared) {
+  const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
+  Scalar* const stages = reinterpret_cast<Scalar*>(shared);
+  Scalar sum[TM][TN] = {};
+  interleaved_product<Layout::ROWS, ALIGNED, BM, BN, BK, STAGES>(A, B, M, N, K, K, origin, stages,
+                                                                 sum);
+  const int t = threadIdx.x;
+  const int warp = t / 32;
+  const int lane = t % 32;
+  const int row = origin.row + warp / (BN / (8 * TN)) * 4 * TM + lane / 8 * 4;
+  const int col = origin.col + warp % (BN / (8 * TN)) * 8 * TN + lane % 8 * 4;
+  store_sums<4, 8>(sum, C, row, col, M, N, ALIGNED);
+}
+
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+interleaved(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  tile_by_vectors<true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, shared);
+}
+
+// For N that is no multiple of 4. A kernel of its own: a second loop beside the first would take
+// registers from it.
+template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
+__global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
+unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  tile_by_vectors<false, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, shared);
+}

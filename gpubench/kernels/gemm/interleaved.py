@@ -1,0 +1,35 @@
+"""Loads and copies between multiply-adds, evenly and ahead of their use."""
+
+from dataclasses import replace
+
+from gpubench.kernels.block_tiles import (
+    blocks,
+    padded_stages_bytes,
+    rasterized,
+    rows_and_columns,
+    warps_that_fit,
+)
+from gpubench.model import CudaVariant, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """One block per tile of C, by a kernel of its own for unaligned rows of B."""
+    return replace(rasterized(tile, problem), kernel="unaligned" if problem.n % 4 else "")
+
+
+VARIANT = CudaVariant(
+    idea="operands one k ahead, copies spread over the loop: loads stand far before their use",
+    after="large_tile",
+    dtypes=("float32", "int32"),
+    tiles=blocks(
+        rows=(128,),
+        columns=(128, 256),
+        depths=(16, 32),
+        threads=("16x8",),
+        stages=(3,),
+        default=("128x256x32/16x8/s3",),
+        together=warps_that_fit(padded_stages_bytes),
+    ),
+    launch=launch,
+    reuse=rows_and_columns,
+)

@@ -1,0 +1,27 @@
+"""`pipelined` with 16×8 elements a thread and 128×256 a block."""
+
+from gpubench.kernels.block_tiles import (
+    blocks,
+    padded_stages_bytes,
+    rasterized,
+    rows_and_columns,
+    warps_that_fit,
+)
+from gpubench.model import CudaVariant
+
+VARIANT = CudaVariant(
+    idea="16×8 per thread, 128×256 per block: more multiply-adds for each load, in fewer warps",
+    after="pipelined",
+    dtypes=("float32", "int32"),
+    tiles=blocks(
+        rows=(128,),
+        columns=(128, 256),
+        depths=(8, 16),
+        threads=("16x8",),
+        stages=(3, 4),
+        default=("128x256x16/16x8/s3",),
+        together=warps_that_fit(padded_stages_bytes),
+    ),
+    launch=rasterized,
+    reuse=rows_and_columns,
+)

@@ -1,0 +1,35 @@
+"""A rearranged into panels by a first launch, so that its tiles are copied as they lie."""
+
+from dataclasses import replace
+
+from gpubench.kernels.block_tiles import padded_stages_bytes, rasterized
+from gpubench.kernels.gemm import register_banks
+from gpubench.model import ITEM_BYTES, Launch, Problem, Tile
+
+
+def launch(tile: Tile, problem: Problem) -> Launch:
+    """Packing, with a block per tile of A; then the product, with a block per tile of C."""
+    bm, _, bk = tile.block
+    tiles_of_a = -(-problem.m // bm) * -(-problem.k // bk)
+    product = rasterized(tile, problem)
+    return Launch(
+        kernel="pack",
+        grid=(tiles_of_a,),
+        block=(256,),
+        workspace_bytes=ITEM_BYTES[problem.dtype] * tiles_of_a * bm * bk,
+        next_launches=(
+            replace(
+                product,
+                kernel="unaligned" if problem.n % 4 else "",
+                shared_bytes=padded_stages_bytes(tile),
+            ),
+        ),
+    )
+
+
+VARIANT = replace(
+    register_banks.VARIANT,
+    idea="A packed once into the tiles that blocks want: copies of 16 bytes, none transposes",
+    after="register_banks",
+    launch=launch,
+)

@@ -1,0 +1,89 @@
+// pipelined_tile: what a block of `pipelined` does, which says why it is as it is, and of `large_tile`.
+
+#pragma once
+
+#include "async_copy.cuh"
+#include "vector_tiles.cuh"
+
+// Computes the tile of C whose first row and column are `row0` and `col0`, in dynamic shared memory.
+template <int BM, int BN, int BK, int TM, int TN, int STAGES, typename Scalar>
+__device__ __forceinline__ void pipelined_tile(const Scalar* A, const Scalar* B, Scalar* C, int M,
+                                               int N, int K, int row0, int col0,
+                                               unsigned char* shared) {
+  constexpr int THREADS = (BM / TM) * (BN / TN);
+  constexpr int WIDTH = Vector<Scalar>::SIZE;
+  constexpr int WARP_ROWS = 4;  // of threads
+  constexpr int WARP_COLS = 8;
+  constexpr int WARPS_X = BN / (WARP_COLS * TN);
+  constexpr int A_ROW = BM / WIDTH + 1;  // vectors in a row of k, one of them padding
+  constexpr int B_ROW = BN / WIDTH;
+  // STAGES tiles of A (BK × A_ROW vectors each), then STAGES tiles of B (BK × B_ROW).
+  Vector<Scalar>* const a_stages = reinterpret_cast<Vector<Scalar>*>(shared);
+  Vector<Scalar>* const b_stages = a_stages + STAGES * BK * A_ROW;
+
+  const int t = threadIdx.x;
+  const int warp = t / 32;
+  const int lane = t % 32;
+  const int y = warp / WARPS_X * (WARP_ROWS * TM / WIDTH) + lane / WARP_COLS;
+  const int x = warp % WARPS_X * (WARP_COLS * TN / WIDTH) + lane % WARP_COLS;
+  const bool b_aligned = N % WIDTH == 0;
+  const int steps = (K + BK - 1) / BK;
+
+  // Requests the tiles of one step; outside the matrices they are 0.
+  const auto request = [&](int step) {
+    Scalar* const a = reinterpret_cast<Scalar*>(a_stages + step % STAGES * BK * A_ROW);
+    Vector<Scalar>* const b = b_stages + step % STAGES * BK * B_ROW;
+    const int k0 = step * BK;
+#pragma unroll
+    for (int i = t; i < BM * BK; i += THREADS) {
+      const int k = i % 8 + i / (8 * BM) * 8;
+      const int row = i / 8 % BM;
+      Scalar* const to = a + k * A_ROW * WIDTH + row;
+      if (row0 + row < M && k < K - k0) {
+        copy_async<sizeof(Scalar)>(to, A + static_cast<size_t>(row0 + row) * K + k0 + k);
+      } else {
+        *to = 0;
+      }
+    }
+#pragma unroll
+    for (int i = t; i < BK * B_ROW; i += THREADS) {
+      const int k = i / B_ROW;
+      const int col = col0 + i % B_ROW * WIDTH;
+      const Scalar* const from = B + static_cast<size_t>(k0 + k) * N + col;
+      if (k >= K - k0 || col >= N) {
+        b[i] = Vector<Scalar>{};
+      } else if (b_aligned) {
+        copy_async<16>(&b[i], from);
+      } else {
+        for (int e = 0; e < WIDTH; ++e) {
+          if (col + e < N) {
+            copy_async<sizeof(Scalar)>(&b[i].lanes[e], from + e);
+          } else {
+            b[i].lanes[e] = 0;
+          }
+        }
+      }
+    }
+  };
+
+#pragma unroll
+  for (int step = 0; step < STAGES - 1; ++step) {
+    if (step < steps) request(step);
+    commit_copies();  // an empty group keeps the count
+  }
+
+  Scalar sum[TM][TN] = {};
+  for (int step = 0; step < steps; ++step) {
+    await_copies<STAGES - 2>();
+    __syncthreads();
+    if (step + STAGES - 1 < steps) request(step + STAGES - 1);
+    commit_copies();
+    const Vector<Scalar>* const a_tile = a_stages + step % STAGES * BK * A_ROW + y;
+    const Vector<Scalar>* const b_tile = b_stages + step % STAGES * BK * B_ROW + x;
+#pragma unroll
+    for (int k = 0; k < BK; ++k) {
+      add_outer_product<WARP_ROWS, WARP_COLS>(a_tile + k * A_ROW, b_tile + k * B_ROW, sum);
+    }
+  }
+  store_sums<WARP_ROWS, WARP_COLS>(sum, C, row0 + y * WIDTH, col0 + x * WIDTH, M, N, b_aligned);
+}

@@ -1,0 +1,90 @@
+// tma: bulk copies by the TMA (tensor memory accelerator), mbarriers that wait for them, and launches
+// that overlap. All need compute capability 9.0. CUDA's own header for them (cuda/barrier) is not
+// among NVRTC's.
+
+#pragma once
+
+// A tensor map: describes a matrix, and the box of it that one copy takes, to the TMA. The driver
+// encodes it on the host; the kernel gets it by value.
+struct alignas(64) CUtensorMap {
+  unsigned long long opaque[16];
+};
+
+// A barrier in shared memory. Its phase ends when all threads that it counts have arrived and all
+// bytes that they expect have been copied.
+struct Mbarrier {
+  unsigned long long state;
+
+#ifndef __CUDA_ARCH__  // a host that emulates CUDA
+  void init(int arrivals) { on_cpu::mbarrier_init(this, arrivals); }
+  void arrive_expect_bytes(unsigned bytes) { on_cpu::mbarrier_arrive_expect_bytes(this, bytes); }
+  void copy_bulk(void* to, const void* from, unsigned bytes) {
+    on_cpu::copy_bulk(this, to, from, bytes);
+  }
+  void copy_box(void* to, const CUtensorMap* map, int row, int col) {
+    on_cpu::copy_box(this, to, map->opaque, row, col);
+  }
+  void wait(unsigned parity) { on_cpu::mbarrier_wait(this, parity); }
+#else
+  __device__ __forceinline__ unsigned address() const {
+    return static_cast<unsigned>(__cvta_generic_to_shared(this));
+  }
+  __device__ __forceinline__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
+                 : "memory");
+  }
+  // Arrives, and adds `bytes` to those that this phase waits for.
+  __device__ __forceinline__ void arrive_expect_bytes(unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
+                 "r"(bytes)
+                 : "memory");
+  }
+  // Starts a copy of contiguous bytes.
+  __device__ __forceinline__ void copy_bulk(void* to, const void* from, unsigned bytes) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
+        "l"(from), "r"(bytes), "r"(address())
+        : "memory");
+  }
+  // Starts a copy of the box at (row, col) of the map's matrix, with zeros outside the matrix.
+  __device__ __forceinline__ void copy_box(void* to, const CUtensorMap* map, int row, int col) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%2, %3}], [%4];" ::"r"(
+            static_cast<unsigned>(__cvta_generic_to_shared(to))),
+        "l"(map), "r"(col), "r"(row), "r"(address())
+        : "memory");
+  }
+  // Waits for the end of the phase with this parity; phases have parities 0, 1, 0, 1, ...
+  __device__ __forceinline__ void wait(unsigned parity) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain%=:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again%=;\n}" ::"r"(
+            address()),
+        "r"(parity)
+        : "memory");
+  }
+#endif
+};
+
+// Makes `Mbarrier::init` visible to the TMA.
+__device__ __forceinline__ void fence_mbarrier_init() {
+#ifdef __CUDA_ARCH__
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+
+// Allows the next launch to start as soon as there is room (programmatic dependent launch).
+__device__ __forceinline__ void start_next_launch() {
+#ifdef __CUDA_ARCH__
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Waits until the previous launch has ended and its results are visible.
+__device__ __forceinline__ void wait_for_previous_launch() {
+#ifdef __CUDA_ARCH__
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
