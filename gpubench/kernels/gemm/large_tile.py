@@ -18,7 +18,7 @@ VARIANT = CudaVariant(
         columns=(128, 256),
         depths=(8, 16),
         threads=("16x8",),
-        stages=(3, 4),
+        stages=(3,),
         default=("128x256x16/16x8/s3",),
         together=warps_that_fit(padded_stages_bytes),
     ),
