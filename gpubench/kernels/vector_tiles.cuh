@@ -37,19 +37,12 @@ __device__ __forceinline__ void load_tiles(const Scalar* A, const Scalar* B, int
   }
 }
 
-// Adds the outer product of TM elements of A's column and TN of B's row, for one k. A thread's
-// vectors of the column lie Y_STEP vectors apart, those of the row X_STEP.
-template <int Y_STEP, int X_STEP, typename Scalar, int TM, int TN>
-__device__ __forceinline__ void add_outer_product(const Vector<Scalar>* a_column,
-                                                  const Vector<Scalar>* b_row,
+// Adds the outer product of TM elements of a column of A and TN of a row of B, in registers.
+template <typename Scalar, int A_VECTORS, int B_VECTORS, int TM, int TN>
+__device__ __forceinline__ void add_outer_product(const Vector<Scalar> (&a)[A_VECTORS],
+                                                  const Vector<Scalar> (&b)[B_VECTORS],
                                                   Scalar (&sum)[TM][TN]) {
   constexpr int WIDTH = Vector<Scalar>::SIZE;
-  Vector<Scalar> a[TM / WIDTH];
-  Vector<Scalar> b[TN / WIDTH];
-#pragma unroll
-  for (int i = 0; i < TM / WIDTH; ++i) a[i] = a_column[i * Y_STEP];
-#pragma unroll
-  for (int j = 0; j < TN / WIDTH; ++j) b[j] = b_row[j * X_STEP];
   if constexpr (TM > TN) {  // see `large_tile`
 #pragma unroll
     for (int j = 0; j < TN; ++j) {
@@ -68,6 +61,22 @@ __device__ __forceinline__ void add_outer_product(const Vector<Scalar>* a_column
       }
     }
   }
+}
+
+// Likewise from shared memory, for one k. A thread's vectors of the column lie Y_STEP vectors apart,
+// those of the row X_STEP.
+template <int Y_STEP, int X_STEP, typename Scalar, int TM, int TN>
+__device__ __forceinline__ void add_outer_product(const Vector<Scalar>* a_column,
+                                                  const Vector<Scalar>* b_row,
+                                                  Scalar (&sum)[TM][TN]) {
+  constexpr int WIDTH = Vector<Scalar>::SIZE;
+  Vector<Scalar> a[TM / WIDTH];
+  Vector<Scalar> b[TN / WIDTH];
+#pragma unroll
+  for (int i = 0; i < TM / WIDTH; ++i) a[i] = a_column[i * Y_STEP];
+#pragma unroll
+  for (int j = 0; j < TN / WIDTH; ++j) b[j] = b_row[j * X_STEP];
+  add_outer_product(a, b, sum);
 }
 
 // Stores a thread's sums to C. Its first vectors are at (row0, col0), the next ones Y_STEP vectors
