@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from gpubench.backends.cpu import ALIGNMENT, CpuBackend, cpu_threads, describe_cpu, measure_cpu
+from gpubench.backends.cpu.backend import (
+    ALIGNMENT,
+    CpuBackend,
+    cpu_threads,
+    describe_cpu,
+    measure_cpu,
+)
 from gpubench.errors import CompileError, LaunchError
 from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.measure.verify import poison, relative_error, why_wrong

@@ -98,6 +98,10 @@ class CpuBackend:
         """A copy in main memory on all threads: bytes read plus bytes written."""
         return copy_gbytes_per_s()
 
+    def ceilings(self) -> dict[str, float]:
+        """A copy in main memory, and its BLAS, on all cores."""
+        return measure_cpu()
+
     def health(self) -> Health:
         """No readings: operating systems report a CPU's clock in different ways."""
         return Health()
