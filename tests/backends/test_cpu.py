@@ -18,7 +18,6 @@ from gpubench.backends.cpu.backend import (
     CpuBackend,
     cpu_threads,
     describe_cpu,
-    measure_cpu,
 )
 from gpubench.errors import CompileError, LaunchError
 from gpubench.measure.operands import make_inputs, make_reference
@@ -323,6 +322,6 @@ def test_there_is_memory_free(backend: CpuBackend) -> None:
 
 
 def test_ceilings_are_measured() -> None:
-    ceilings = measure_cpu(extent=64, copy_bytes=2**20)
+    ceilings = CpuBackend().ceilings(extent=64, copy_bytes=2**20)
     assert set(ceilings) == {"measured_copy_gbytes_per_s", "measured_float32_blas_gflops"}
     assert all(0 < rate < 1e6 for rate in ceilings.values())

@@ -124,8 +124,6 @@ def _read_options(kernel: CudaVariant, options: Mapping[str, object], *, every: 
     if sweep.dtypes[0] not in kernel.dtypes:
         known = ", ".join(kernel.dtypes)
         raise UsageError(f"--dtype: {kernel.name} has no {sweep.dtypes[0]}, only {known}")
-    if kernel.tiles is None:
-        raise UsageError(f"{kernel.name} has no tile to choose")
     if every:
         if sweep.tiles:
             raise UsageError("--all and --tile: name tiles, or ask for all of them")

@@ -7,7 +7,6 @@ from pathlib import Path
 from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
-from gpubench.plan.ranges import shown
 from gpubench.plan.registry import of_op, unknown, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.view.tables import console, spans, table
@@ -18,13 +17,11 @@ def print_variants(op: str | None, backend: str | None, kernels: Path | None = N
     if op is not None and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if backend not in {None, *backends()}:
-        raise UsageError(
-            f"--device: '{shown(str(backend))}' is not a backend; write {' or '.join(backends())}"
-        )
+        raise UsageError(f"--device: {unknown('backend', str(backend), backends())}")
     found = of_op(op or Sweep().op, kernels).values() if op or kernels else variants()
-    chosen = [variant for variant in found if variant.backend == (backend or variant.backend)]
+    shown = [variant for variant in found if variant.backend == (backend or variant.backend)]
     listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
-    for variant in chosen:
+    for variant in shown:
         tiles = variant.tiles
         listing.add_row(
             variant.op,
