@@ -69,7 +69,7 @@ def serve(descriptor: int, device: str, timer: str) -> None:
         while True:
             try:
                 name, arguments = pipe.recv()
-            except EOFError:
+            except (EOFError, OSError):  # the parent ended, or closed the pipe on an answer
                 return
             answer = _call(executor, name, arguments, pipe)
             pipe.send(answer)
