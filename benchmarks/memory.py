@@ -14,7 +14,7 @@ from itertools import islice
 
 from cupy.cuda import runtime
 
-from gpubench.measure.executor import open_backend
+from gpubench.backends import open_backend
 from gpubench.measure.runner import Runner
 from gpubench.model import Status, Timing
 from gpubench.options import read_sweep

@@ -16,7 +16,8 @@ import sys
 import time
 from collections import Counter
 
-from gpubench.measure.executor import InProcess, open_backend
+from gpubench.backends import open_backend
+from gpubench.measure.executor import InProcess
 from gpubench.measure.session import Watcher, run
 from gpubench.model import OPERATIONS, Tile, Timing, Variant
 from gpubench.plan.registry import choose

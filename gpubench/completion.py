@@ -42,9 +42,19 @@ def operations(incomplete: str) -> list[str]:
 
 
 def devices(incomplete: str) -> list[str]:
-    """The CPU, and a GPU for each device node of the driver."""
-    found = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))
-    return words("auto", "cpu", "cuda", *(f"cuda:{index}" for index in found))(incomplete)
+    """Backends, and the devices of those that number them."""
+    from gpubench.backends import AUTO, backends
+
+    known = backends()
+    numbered = [f"{e.name}:{n}" for e in known.values() if e.numbers for n in e.numbers()]
+    return words(AUTO, *sorted(known), *numbered)(incomplete)
+
+
+def backends(incomplete: str) -> list[str]:
+    """What variants run on."""
+    from gpubench.backends import backends as known
+
+    return words(*sorted(known()))(incomplete)
 
 
 def folders(incomplete: str) -> list[str]:

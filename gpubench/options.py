@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from gpubench import completion
+from gpubench.backends import AUTO, backends
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, Timer, Timing
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles, shown
@@ -127,10 +128,13 @@ def _within(low: float, high: float) -> Callable[[str, float], float]:
 
 
 def _device(flag: str, text: str) -> str:
-    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text, re.ASCII):
-        raise UsageError(
-            f"{flag}: '{shown(text)}' is not a device; write auto, cpu, cuda or cuda:1"
-        )
+    known = sorted(backends().values(), key=lambda entry: entry.name)
+    numbered = [entry.name for entry in known if entry.numbers]
+    words = [AUTO, *(entry.name for entry in known)]
+    number = rf"({'|'.join(numbered)}):\d{{1,3}}"
+    if text not in words and not re.fullmatch(number, text, re.ASCII):
+        right = f"{', '.join(words)} or {' or '.join(f'{name}:1' for name in numbered)}"
+        raise UsageError(f"{flag}: '{shown(text)}' is not a device; write {right}")
     return text
 
 

@@ -122,7 +122,7 @@ class Row:
     cuda: str | None = _column("context", "CUDA version the driver supports")
     cupy: str | None = _column("context", "version of CuPy")
     library: str | None = _column("context", "BLAS that percent_of_blas refers to")
-    source_hash: str | None = _column("context", "of the variant's files")
+    source_hash: str | None = _column("context", "of the variant's files and libraries")
     gpubench: str | None = _column("context", "version of gpubench")
     started_utc: str | None = _column("context", "when the point's first round started")
 

@@ -160,6 +160,9 @@ class FakeBackend:
         self.events.append(Event("copy"))
         return COPY_GBYTES_PER_S
 
+    def ceilings(self) -> dict[str, float]:
+        return {"measured_copy_gbytes_per_s": COPY_GBYTES_PER_S}
+
     def health(self) -> Health:
         return next(self._healths, Health())
 

@@ -1,11 +1,22 @@
-"""What runs kernels: a backend has the methods of `Backend`, and the runner uses only those."""
+"""What runs kernels: a backend is a folder here, whose `__init__.py` declares it as `BACKEND`.
+
+It has the methods of `Backend`, and the runner uses only those. Loading a declaration loads nothing
+heavy: its functions import what they need.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpubench.model import Device, Health, Launch, Point, Problem, Resources
+from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.model import Device, Health, Launch, Point, Problem, Resources, Timer
+
+AUTO = "auto"
+"""The `--device` that takes the first backend with a device."""
 
 
 class Kernel(Protocol):
@@ -60,6 +71,9 @@ class Backend(Protocol):
         The reference for operations that are bound by memory.
         """
 
+    def ceilings(self) -> dict[str, float]:
+        """The device's highest rates, measured, by name with unit."""
+
     def health(self) -> Health:
         """Clocks, temperature and power now, and the clock of the samples since the last call."""
 
@@ -98,3 +112,88 @@ class Backend(Protocol):
 
         Raises LaunchError.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendEntry:
+    """What a backend declares."""
+
+    name: str
+    """As `--device` takes it, and as its variants name what they run on."""
+
+    auto_order: int
+    """`--device auto` takes the lowest that has a device."""
+
+    timers: tuple[Timer, ...]
+    """The timers it has; the first is the default."""
+
+    blas: str
+    """What tables call its BLAS: `cuBLAS`."""
+
+    numbers: Callable[[], list[int]] | None = None
+    """The numbers of its devices, for completion, so without loading anything; None: it has one."""
+
+    devices: Callable[[int | None], list[Device]]
+    """Its devices, or the one of a number. Raises DeviceUnavailableError saying what is missing."""
+
+    open: Callable[[int, Timer], Backend]
+    """The backend on the device of a number. Raises DeviceUnavailableError without the timer."""
+
+    def timer(self, asked: Timer) -> Timer:
+        """The timer asked for, or the default one where it is missing."""
+        return asked if asked in self.timers else self.timers[0]
+
+
+def backends() -> dict[str, BackendEntry]:
+    """Every backend by name, in the order of `--device auto`."""
+    folders = [
+        f"{__name__}.{found.name}" for found in pkgutil.iter_modules(__path__) if found.ispkg
+    ]
+    entries: list[BackendEntry] = [importlib.import_module(name).BACKEND for name in folders]
+    return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.auto_order)}
+
+
+def find_devices(name: str) -> tuple[list[Device], dict[str, str]]:
+    """The devices that `--device` names, and which backends have none for `auto`, each with why.
+
+    Raises DeviceUnavailableError where a backend was asked for by name.
+    """
+    if name != AUTO:
+        backend, _, number = name.partition(":")
+        return backends()[backend].devices(int(number) if number else None), {}
+    devices: list[Device] = []
+    missing: dict[str, str] = {}
+    for entry in backends().values():
+        try:
+            devices += entry.devices(None)
+        except DeviceUnavailableError as error:
+            missing[entry.name] = str(error)
+    return devices, missing
+
+
+def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
+    """The backend on the first device that `--device` names.
+
+    Raises DeviceUnavailableError where the device or the timer asked for is missing.
+    """
+    device = find_devices(name)[0][0]
+    entry = backends()[device.backend]
+    if timer not in {Timer.EVENTS, *entry.timers}:  # events are the default of --timer
+        having = [other.name for other in backends().values() if timer in other.timers]
+        raise UsageError(
+            f"--timer {timer} needs {' or '.join(having)}; {entry.name} is timed by "
+            f"{' or '.join(entry.timers)}"
+        )
+    return entry.open(device.index, timer)
+
+
+def device_label(device: Device) -> str:
+    """How a heading calls a device beside its name: `cuda:0`, `CPU`."""
+    numbered = backends()[device.backend].numbers
+    return f"{device.backend}:{device.index}" if numbered else device.backend.upper()
+
+
+def blas_name(backend: str) -> str:
+    """What tables call the BLAS of a row's backend, which may be of another installation."""
+    entry = backends().get(backend)
+    return entry.blas if entry else "BLAS"

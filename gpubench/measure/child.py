@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from gpubench.backends import open_backend
 from gpubench.errors import GpubenchError
-from gpubench.measure.executor import InProcess, open_backend
+from gpubench.measure.executor import InProcess
 from gpubench.model import Device, Measurement, Status, Timer
 
 PR_SET_PDEATHSIG = 1
@@ -68,7 +69,7 @@ def serve(descriptor: int, device: str, timer: str) -> None:
         while True:
             try:
                 name, arguments = pipe.recv()
-            except EOFError:
+            except (EOFError, OSError):  # the parent ended, or closed the pipe on an answer
                 return
             answer = _call(executor, name, arguments, pipe)
             pipe.send(answer)

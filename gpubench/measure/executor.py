@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from gpubench.backends import Backend
-from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.measure.runner import Runner
-from gpubench.model import Device, Measurement, Point, Timer, Timing
+from gpubench.model import Device, Measurement, Point, Timing
 
 
 class Executor(Protocol):
@@ -52,18 +51,9 @@ class InProcess:
     """Measures in this process: a kernel that crashes it ends everything."""
 
     def __init__(self, backend: Backend) -> None:
+        self.device, self.notices = backend.device, backend.notices
         self._backend = backend
         self._runner = Runner(backend, Timing(), 0)
-
-    @property
-    def device(self) -> Device:
-        """The backend's."""
-        return self._backend.device
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """The backend's."""
-        return self._backend.notices
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -102,31 +92,3 @@ class InProcess:
     ) -> Measurement:
         """As the runner does it."""
         return self._runner.measure(point, wall_limit_s, earlier)
-
-
-def open_backend(device: str, timer: Timer = Timer.EVENTS) -> Backend:
-    """The backend that `--device` names; `auto` is the first GPU, or else the CPU.
-
-    Raises DeviceUnavailableError where the device or the timer asked for is missing.
-    """
-    from gpubench.backends.cuda.devices import cuda_device
-
-    name, _, index = device.partition(":")
-    if name != "cpu":
-        try:
-            cuda_device(int(index or 0))
-        except DeviceUnavailableError:
-            if name != "auto":
-                raise
-        else:
-            from gpubench.backends.cuda.backend import CudaBackend
-            from gpubench.backends.cuda.cupti import load_cupti
-
-            if timer == Timer.CUPTI:
-                load_cupti()
-            return CudaBackend(int(index or 0))
-    if timer == Timer.CUPTI:
-        raise UsageError("--timer cupti needs a GPU; the CPU is timed by the host's clock")
-    from gpubench.backends.cpu import CpuBackend
-
-    return CpuBackend()

@@ -14,7 +14,7 @@ from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, 
 from gpubench.hardware.occupancy import occupancy
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.measure.sampling import median_interval
-from gpubench.model import CudaVariant, Device, Measurement, Point, PointKey, Status, Variant
+from gpubench.model import Device, Measurement, Point, PointKey, Status, Variant
 from gpubench.row import Row
 
 MAD_TO_SIGMA = 1.4826
@@ -89,7 +89,7 @@ def _row(
     resident = (
         occupancy(device.compute_capability, resources, launch) if resources and launch else None
     )
-    reuse = variant.reuse(point.tile) if isinstance(variant, CudaVariant) and point.tile else None
+    reuse = variant.reuse(point.tile) if variant.reuse and point.tile else None
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
     sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
     return Row(

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import gpubench
-from gpubench.backends.sources import whole_source
 from gpubench.measure.executor import Executor
 from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import build_rows
-from gpubench.model import OPERATIONS, CudaVariant, Device, Measurement, Point, Status, Variant
+from gpubench.model import OPERATIONS, Device, Measurement, Point, Status, Variant
 from gpubench.plan.schedule import Rounds, Schedule, Visit
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
@@ -164,9 +164,12 @@ def default_place(device: str, ending: str) -> Path:
 
 
 def source_hash(variant: Variant) -> str:
-    """Of the variant's files: 12 digits that change whenever its code does."""
-    digest = hashlib.sha256(variant.path.read_bytes())
-    if isinstance(variant, CudaVariant):
-        for source in whole_source(variant.source):
-            digest.update(source.read_bytes())
+    """Of the variant's files and libraries: 12 digits that change whenever its code does."""
+    digest = hashlib.sha256()
+    for source in variant.sources:
+        digest.update(source.read_bytes())
+    distributions = packages_distributions() if variant.libraries else {}
+    for library in variant.libraries:
+        versions = [version(name) for name in distributions.get(library, ())]
+        digest.update(f"{library} {versions}".encode())
     return digest.hexdigest()[:12]

@@ -6,10 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gpubench.model.precision import CORE_DTYPES
 from gpubench.model.problem import Problem
+from gpubench.model.sources import whole_source
 from gpubench.model.tile import Tile, TileSpace
+
+MAX_GRID_Y = 65_535
+"""CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +132,19 @@ class Variant:
     """The BLAS variant that this is a tuned call of: the faster of both is what others are held
     against; empty: none."""
 
+    capability: tuple[int, int] = (0, 0)
+    """The lowest compute capability that has what it needs."""
+
+    refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
+    """Why it cannot take a problem with a legal tile (None without tiles to choose), or None."""
+
+    reuse: Callable[[Tile], tuple[int, int]] | None = None
+    """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
+    where R elements of a vector share a load of the other; None: not known."""
+
+    libraries: tuple[str, ...] = ()
+    """Packages that it imports, and whose versions decide its code, such as `torch`."""
+
     name: str = ""
     op: str = ""
     path: Path = field(default=Path(), compare=False)
@@ -134,8 +152,34 @@ class Variant:
 
     @property
     def backend(self) -> str:
-        """`cuda` or `cpu`."""
+        """Name of the backend it runs on, such as `cuda` or `cpu`."""
         raise NotImplementedError
+
+    @property
+    def source(self) -> Path:
+        """The file of its code."""
+        return self.path
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """Every file that decides its code, the descriptor first."""
+        return (self.path,)
+
+    def why_not(
+        self, tile: Tile | None, problem: Problem, capability: tuple[int, int] | None = None
+    ) -> str | None:
+        """Why it cannot compute a problem with a tile, or None.
+
+        `capability` is the GPU's compute capability; None leaves it open.
+        """
+        if capability is not None and self.capability > capability:
+            needs, has = (".".join(map(str, one)) for one in (self.capability, capability))
+            return f"needs compute capability {needs}, and this GPU has {has}"
+        if problem.dtype not in self.dtypes:
+            return f"has no {problem.dtype}, only {', '.join(self.dtypes)}"
+        if tile is not None and self.tiles is not None and (reason := self.tiles.refuse(tile)):
+            return reason
+        return self.refuse(tile, problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +195,15 @@ class CudaVariant(Variant):
     specialize: Callable[[Launch, Tile, Problem, Gpu], Launch] | None = None
     """The launch fitted to a GPU, for grids that follow the device; None: `launch` suits any."""
 
-    capability: tuple[int, int] = (0, 0)
-    """The lowest compute capability that has what the kernel needs."""
+    tiles: TileSpace = field()
+    reuse: Callable[[Tile], tuple[int, int]] = field()
+    """As of every variant, and always known."""
 
-    refuse: Callable[[Tile, Problem], str | None] = lambda _tile, _problem: None
-    """Why the kernel cannot take a problem with a legal tile, or None."""
+    compile_options: tuple[str, ...] = ()
+    """Further options of NVRTC, such as `--use_fast_math`."""
 
-    reuse: Callable[[Tile], tuple[int, int]]
-    """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
-    where R elements of a vector share a load of the other."""
+    architecture_suffix: str = ""
+    """`a` for the features of one architecture only (`sm_90a`); it runs on no other capability."""
 
     baseline: str = "cublas"
 
@@ -173,6 +217,29 @@ class CudaVariant(Variant):
         """The CUDA C++ file."""
         return self.path.with_suffix(".cu")
 
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The descriptor, the CUDA C++ file and what that includes."""
+        return (self.path, *whole_source(self.source))
+
+    def why_not(
+        self, tile: Tile | None, problem: Problem, capability: tuple[int, int] | None = None
+    ) -> str | None:
+        """Those of every variant; another architecture; a grid beyond what the driver takes."""
+        if reason := super().why_not(tile, problem, capability):
+            return reason
+        if self.architecture_suffix and capability not in {None, self.capability}:
+            return f"runs on compute capability {'.'.join(map(str, self.capability))} only"
+        for launch in self.launch(tile, problem).sequence if tile else ():
+            if any(blocks > MAX_GRID_Y for blocks in launch.grid[1:]):
+                blocks = "×".join(map(str, launch.grid))
+                return f"a grid of {blocks} blocks: at most {MAX_GRID_Y} in y"
+        return None
+
+    def architecture(self, name: str) -> str:
+        """An architecture such as `sm_90` with the suffix it needs."""
+        return name if name[-1].isalpha() else name + self.architecture_suffix
+
     def launch_on(self, gpu: Gpu, tile: Tile, problem: Problem) -> Launch:
         """The launch on a GPU."""
         launch = self.launch(tile, problem)
@@ -184,7 +251,7 @@ class CallVariant(Variant):
     """A function on arrays: a library's routine, or a loop compiled for the CPU."""
 
     runs_on: str
-    """`cuda` or `cpu`."""
+    """The backend, such as `cuda` or `cpu`."""
 
     build: Callable[[Tile | None, str], Callable[..., None]]
     """Tile and dtype give the function (inputs…, output) that computes into the output."""

@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
+from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, TileSpace, Variant
 from gpubench.plan.ranges import shown
@@ -22,6 +23,9 @@ from gpubench.plan.ranges import shown
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
 NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
 """A name becomes a template instance, an item of `--variants` and a field of the CSV."""
+
+FUNCTIONS = {"launch": "tile and problem", "reuse": "a tile", "build": "tile and dtype"}
+"""Fields that hold a function, and what it is given, where a kind of variant must have them."""
 
 
 def is_name(name: str) -> bool:
@@ -40,7 +44,7 @@ def load(path: Path, op: str) -> Variant:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     variant = _load(path, op, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
-    if isinstance(variant, CudaVariant) and not variant.source.is_file():
+    if not variant.source.is_file():
         raise UsageError(f"{path}: its CUDA source {variant.source.name} is missing beside it")
     return variant
 
@@ -112,28 +116,25 @@ def _checked(described: object, path: Path) -> Variant:
         raise UsageError(
             f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant or a CallVariant"
         )
-    tiles = described.tiles
+    required = {field.name for field in fields(described) if field.default is MISSING}
+    tiles, known = described.tiles, backends()
     rules: dict[str, object] = {
         "idea is a line of text": isinstance(described.idea, str) and described.idea.strip(),
         f"dtypes is a tuple of {', '.join(DTYPES)}": isinstance(described.dtypes, tuple)
         and described.dtypes
         and set(described.dtypes) <= set(DTYPES),
         "baseline is the name of a variant, or ''": isinstance(described.baseline, str),
+        f"runs_on is {' or '.join(known)}": described.backend in known,
+        "tiles is a TileSpace, such as edges(1, 32, because='…')": isinstance(tiles, TileSpace)
+        or (tiles is None and "tiles" not in required),
+        "tiles.default names tiles that tiles.refuse takes": not isinstance(tiles, TileSpace)
+        or (tiles.default and not any(map(tiles.refuse, tiles.default))),
     }
-    if isinstance(described, CudaVariant):
-        rules["launch is a function of tile and problem"] = callable(described.launch)
-        rules["reuse is a function of a tile"] = callable(described.reuse)
-    if isinstance(described, CallVariant):
-        rules["runs_on is 'cuda' or 'cpu'"] = described.runs_on in {"cuda", "cpu"}
-        rules["build is a function of tile and dtype"] = callable(described.build)
-    if tiles is not None or isinstance(described, CudaVariant):
-        rules["tiles is a TileSpace, such as edges(1, 32, because='…')"] = isinstance(
-            tiles, TileSpace
-        )
-    if isinstance(tiles, TileSpace):
-        rules["tiles.default names tiles that tiles.refuse takes"] = tiles.default and not any(
-            map(tiles.refuse, tiles.default)
-        )
+    rules |= {
+        f"{name} is a function of {of}": callable(getattr(described, name))
+        for name, of in FUNCTIONS.items()
+        if name in required
+    }
     for rule, holds in rules.items():
         if not holds:
             raise UsageError(f"{path}: VARIANT: {rule}")

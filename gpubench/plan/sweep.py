@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import (
     Cache,
-    CudaVariant,
     Fill,
     Point,
     Problem,
@@ -20,13 +20,10 @@ from gpubench.model import (
     Timing,
     Variant,
 )
-from gpubench.plan.descriptor import NAME_RULE, described_by, is_name
-from gpubench.plan.ranges import shown
+from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import choose
 
 MAX_POINTS = 100_000
-MAX_GRID_Y = 65_535
-"""CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +83,12 @@ def plan(
     if count > MAX_POINTS:
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
-    planned = {
-        point: _why_not(point, capability)
-        for point in _points(sweep, backend, variants)
-        if sweep.variants or point.problem.dtype in point.variant.dtypes
-    }
+    planned = {}
+    for point in _points(sweep, backend, variants):
+        variant, problem = point.variant, point.problem
+        if sweep.variants or problem.dtype in variant.dtypes:
+            with described_by(variant.path):
+                planned[point] = variant.why_not(point.tile, problem, capability)
     if all(planned.values()):
         reasons = dict.fromkeys(f"{p.variant.name} {reason}" for p, reason in planned.items())
         raise UsageError(
@@ -100,6 +98,7 @@ def plan(
 
 
 def _points(sweep: Sweep, backend: str, variants: Iterable[Variant]) -> Iterator[Point]:
+    timer = backends()[backend].timer(sweep.timer)
     for dtype in sweep.dtypes:
         for m, n, k in sweep.sizes:
             problem = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
@@ -114,7 +113,7 @@ def _points(sweep: Sweep, backend: str, variants: Iterable[Variant]) -> Iterator
                                 operands=sweep.operands,
                                 cache=cache,
                                 scope=scope,
-                                timer=sweep.timer if backend == "cuda" else Timer.HOST,
+                                timer=timer,
                             )
 
 
@@ -152,35 +151,3 @@ def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) ->
         reasons.append(f"{variant.name} {refusals[0]}")
     if reasons:
         raise UsageError(f"--tiles: no variant takes any of these: {'; '.join(reasons)}")
-
-
-def _why_not(point: Point, capability: tuple[int, int] | None) -> str | None:
-    """Why a point cannot run, or None."""
-    needed = point.variant.capability if isinstance(point.variant, CudaVariant) else (0, 0)
-    if capability is not None and needed > capability:
-        needs, has = (".".join(map(str, one)) for one in (needed, capability))
-        return f"needs compute capability {needs}, and this GPU has {has}"
-    with described_by(point.variant.path):
-        return _refused(point)
-
-
-def _refused(point: Point) -> str | None:
-    variant, tile, problem = point.variant, point.tile, point.problem
-    if problem.dtype not in variant.dtypes:
-        return f"has no {problem.dtype}, only {', '.join(variant.dtypes)}"
-    if tile is not None and variant.tiles is not None:
-        if reason := variant.tiles.refuse(tile):
-            return reason
-        if isinstance(variant, CudaVariant):
-            if reason := variant.refuse(tile, problem):
-                return reason
-            for one in variant.launch(tile, problem).sequence:
-                if one.kernel and not is_name(one.kernel):  # it becomes a template instance
-                    raise UsageError(
-                        f"{variant.path}: launch: '{shown(one.kernel)}' cannot name a kernel, "
-                        f"which is {NAME_RULE}"
-                    )
-                if any(blocks > MAX_GRID_Y for blocks in one.grid[1:]):
-                    blocks = "×".join(map(str, one.grid))
-                    return f"a grid of {blocks} blocks: at most {MAX_GRID_Y} in y"
-    return None

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 from rich.text import Text
 
+from gpubench.backends import device_label
 from gpubench.measure.executor import Executor
 from gpubench.measure.session import Watcher
 from gpubench.model import Health, Measurement, Point, Status
@@ -181,9 +182,8 @@ def found(best: Point, best_us: float, health: Health) -> str:
 def heading(executor: Executor, points: int, visits: int) -> str:
     """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds`."""
     device = executor.device
-    where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
     times = f", {visits // points} rounds" if points and visits > points else ""
-    return f"{device.name} ({where}): {points} points{times}"
+    return f"{device.name} ({device_label(device)}): {points} points{times}"
 
 
 def _time(timed: tuple[float, Point]) -> float:

@@ -12,6 +12,7 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gpubench.backends import blas_name
 from gpubench.model import OPERATIONS, Status, Tile
 from gpubench.row import Row
 
@@ -73,13 +74,12 @@ def best_table(rows: Sequence[Row]) -> Table:
     """The best tile of each variant, fastest first."""
     variants = dict.fromkeys(row.variant for row in rows)
     best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
-    blas = "cuBLAS" if rows[0].backend == "cuda" else "BLAS"
     columns: list[tuple[str, Callable[[Row], str]]] = [
         ("variant", lambda row: row.variant),
         ("best tile", lambda row: ", ".join(tied_tiles(rows, row))),
         ("ms", lambda row: milliseconds(row.median_us)),
         *_rate_columns(rows[0]),
-        (f"% of {blas}", lambda row: number(row.percent_of_blas, 1)),
+        (f"% of {blas_name(rows[0].backend)}", lambda row: number(row.percent_of_blas, 1)),
     ]
     # A column that says nothing about any row is left out: a CPU has no known peak.
     columns = [column for column in columns if any(column[1](row) for row in best)]

@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from gpubench.backends.cpu import ALIGNMENT, CpuBackend, cpu_threads, describe_cpu, measure_cpu
+from gpubench.backends.cpu.backend import (
+    ALIGNMENT,
+    CpuBackend,
+    cpu_threads,
+    describe_cpu,
+)
 from gpubench.errors import CompileError, LaunchError
 from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.measure.verify import poison, relative_error, why_wrong
@@ -317,6 +322,6 @@ def test_there_is_memory_free(backend: CpuBackend) -> None:
 
 
 def test_ceilings_are_measured() -> None:
-    ceilings = measure_cpu(extent=64, copy_bytes=2**20)
+    ceilings = CpuBackend().ceilings(extent=64, copy_bytes=2**20)
     assert set(ceilings) == {"measured_copy_gbytes_per_s", "measured_float32_blas_gflops"}
     assert all(0 < rate < 1e6 for rate in ceilings.values())

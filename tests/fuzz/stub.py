@@ -88,7 +88,7 @@ def nothing_measured() -> Iterator[None]:
             # find_library starts programs
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory
-            "gpubench.backends.cpu.CpuBackend.bytes_free": lambda _self: 2**20,
+            "gpubench.backends.cpu.backend.CpuBackend.bytes_free": lambda _self: 2**20,
         }.items():
             stack.enter_context(patch(name, replacement))
         yield

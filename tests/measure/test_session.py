@@ -11,9 +11,10 @@ import pytest
 from fakes import COPY_GBYTES_PER_S, FakeBackend, FakeKernel, matmul, variant
 
 from gpubench import row as table
+from gpubench.backends import open_backend
 from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
 from gpubench.measure import session
-from gpubench.measure.executor import Executor, InProcess, open_backend
+from gpubench.measure.executor import Executor, InProcess
 from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.session import default_output, run, source_hash
 from gpubench.model import (
@@ -247,7 +248,7 @@ def test_a_gpu_that_is_not_there_is_an_error(device: str) -> None:
 
 
 def test_the_cpu_has_no_cupti() -> None:
-    with pytest.raises(UsageError, match="--timer cupti needs a GPU"):
+    with pytest.raises(UsageError, match="--timer cupti needs cuda; cpu is timed by host"):
         open_backend("cpu", Timer.CUPTI)
 
 
@@ -279,6 +280,23 @@ def test_a_source_hash_changes_with_either_file(tmp_path: Path) -> None:
     assert len(hashes) == 3
     assert hash_of("a", "b") == hash_of("a", "b")
     assert {len(one) for one in hashes} == {12}
+
+
+def test_a_source_hash_changes_with_the_version_of_a_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = {"torch": "2.9", "cupy-cuda13x": "14.0"}
+    monkeypatch.setattr(session, "version", versions.get)
+    distributions = {"torch": ["torch"], "cupy": ["cupy-cuda13x"]}
+    monkeypatch.setattr(session, "packages_distributions", lambda: distributions)
+    chosen = ((), ("torch",), ("cupy",), ("torch", "cupy"), ("nowhere",))
+    before = [source_hash(variant(libraries=libraries)) for libraries in chosen]
+    assert len(set(before)) == len(chosen)
+    versions |= {"torch": "2.10", "cupy-cuda13x": "14.1"}
+    after = [source_hash(variant(libraries=libraries)) for libraries in chosen]
+    assert [new != old for new, old in zip(after, before, strict=True)] == [
+        *(False, True, True, True, False)
+    ]
 
 
 def test_every_variant_of_ours_has_a_hash_of_its_own() -> None:

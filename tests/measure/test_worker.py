@@ -227,7 +227,7 @@ def test_a_killed_parent_takes_a_hanging_child_along(folder: Path) -> None:
 
 
 def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
-    with pytest.raises(UsageError, match="--timer cupti needs a GPU"):
+    with pytest.raises(UsageError, match="--timer cupti needs cuda; cpu is timed by host"):
         Worker("cpu", Timer.CUPTI)
 
 

@@ -184,13 +184,6 @@ def test_a_function_of_a_description_that_fails_in_planning_is_named(
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("kernel", ["other<float, 4>", "x; y", "Mine", " "])
-def test_a_launch_names_its_kernel_as_a_kernel_is_named(path: Path, kernel: str) -> None:
-    path.write_text(GOOD.replace("grid=(1,)", f"kernel='{kernel}', grid=(1,)"))
-    with pytest.raises(UsageError, match=r"mine\.py: launch: '.*' cannot name a kernel"):
-        plan(Sweep(variants=("mine",), kernels=path.parent), "cuda")
-
-
 def test_ctrl_c_while_a_description_runs_is_no_fault_of_it(path: Path) -> None:
     def interrupted() -> None:
         with described_by(path):

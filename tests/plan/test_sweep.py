@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from fakes import variant
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Point, Scope, Tile, Timer
-from gpubench.plan.sweep import MAX_GRID_Y, Sweep, plan
+from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Tile, Timer
+from gpubench.model.variant import MAX_GRID_Y
+from gpubench.plan.registry import of_op
+from gpubench.plan.sweep import Sweep, plan
 
 
 def square(*extents: int) -> tuple[tuple[int, int, int], ...]:
@@ -196,3 +200,30 @@ def test_a_gpu_without_what_a_kernel_needs_skips_it_with_the_reason() -> None:
         "naive": None,
     }
     assert not any(plan(sweep, "cuda", (9, 0)).values())
+
+
+def test_a_kernel_for_one_architecture_is_skipped_on_others() -> None:
+    naive = of_op("gemm")["naive"]
+    assert isinstance(naive, CudaVariant)
+    only = replace(naive, capability=(9, 0), architecture_suffix="a")
+    problem, tile = Problem(op="gemm", m=8, n=8, k=8, dtype="float32"), Tile((8,))
+    reasons = [only.why_not(tile, problem, of_gpu) for of_gpu in (None, (9, 0), (8, 6), (10, 0))]
+    assert reasons == [
+        *(None, None),
+        "needs compute capability 9.0, and this GPU has 8.6",
+        "runs on compute capability 9.0 only",
+    ]
+    assert [only.architecture(name) for name in ("sm_90", "sm_90a")] == ["sm_90a"] * 2
+    assert naive.architecture("sm_90") == "sm_90"
+
+
+def test_any_variant_may_refuse_a_problem_and_need_a_capability() -> None:
+    small = variant(
+        capability=(8, 0), refuse=lambda _tile, of: "is for small ones" if of.m > 8 else None
+    )
+    little, large = (Problem(op="gemm", m=m, n=8, k=8, dtype="float32") for m in (8, 9))
+    assert small.why_not(None, little, (8, 0)) is None
+    assert small.why_not(None, large, (8, 0)) == "is for small ones"
+    assert small.why_not(None, little, (7, 5)) == (
+        "needs compute capability 8.0, and this GPU has 7.5"
+    )

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import platformdirs
 
-from gpubench.backends.sources import whole_source
 from gpubench.errors import CompileError, first_line
 from gpubench.model import CudaVariant, Resources, Tile
+from gpubench.model.sources import whole_source
 
 SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
 

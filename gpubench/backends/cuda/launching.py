@@ -14,7 +14,7 @@ import cupy
 from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
-from gpubench.backends.cpu import cpu_threads
+from gpubench.backends.cpu.backend import cpu_threads
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.driver import encode_tensor_map, launch_config
 from gpubench.errors import CompileError, LaunchError
@@ -33,8 +33,8 @@ from gpubench.model import (
 MAX_LOADED = 32
 """Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""
 
-Key = tuple[Path, str]
-"""A source, and the instance of one of its templates."""
+Key = tuple[Path, str, str, tuple[str, ...]]
+"""What decides an instance: source, template arguments, architecture and compile options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Instances:
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile in as many threads as there are CPUs: NVRTC releases Python's lock."""
         wanted = {
-            _key(point, launch): None
+            self._key(point, launch): None
             for point in points
             if isinstance(point.variant, CudaVariant)
             for launch in self._launch(point, point.problem).sequence
@@ -89,7 +89,7 @@ class Instances:
             return Routine(bind=lambda arrays: partial(call, *arrays))
         main = self._launch(point, problem)
         launches = main.sequence
-        loaded = [self._load(_key(point, launch)) for launch in launches]
+        loaded = [self._load(self._key(point, launch)) for launch in launches]
         functions = [function for _, function in loaded]
         for launch, function in zip(launches, functions, strict=True):
             allow_shared_memory(function, launch)
@@ -117,11 +117,17 @@ class Instances:
         variant, tile = _cuda_parts(point)
         return variant.launch_on(self._gpu, tile, problem)
 
+    def _key(self, point: Point, launch: Launch) -> Key:
+        variant, tile = _cuda_parts(point)
+        expression = instance(variant, tile, point.problem.dtype, launch.kernel)
+        architecture = variant.architecture(self._architecture)
+        return variant.source, expression, architecture, variant.compile_options
+
     def _build(self, key: Key) -> Compiled | str:
         """A compiled instance, or why it does not compile."""
         if key not in self._compiled:
             try:
-                self._compiled[key] = compile_instance(*key, self._architecture)
+                self._compiled[key] = compile_instance(*key)
             except CompileError as error:
                 self._compiled[key] = str(error)
         return self._compiled[key]
@@ -195,11 +201,6 @@ def bind_launch(
 def _run_all(launches: Sequence[Callable[[], None]]) -> None:
     for launch in launches:
         launch()
-
-
-def _key(point: Point, launch: Launch) -> Key:
-    variant, tile = _cuda_parts(point)
-    return variant.source, instance(variant, tile, point.problem.dtype, launch.kernel)
 
 
 def _cuda_parts(point: Point) -> tuple[CudaVariant, Tile]:

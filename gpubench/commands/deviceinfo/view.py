@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,8 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.backends.cpu import measure_cpu
-from gpubench.backends.find import find_devices
+from gpubench.backends import backends, device_label, find_devices
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
@@ -30,22 +29,18 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
     screen = console()
     for found in devices:
         screen.print(as_tables(found))
-    if missing:
-        screen.print(f"\nCUDA: {missing}", markup=False)
+    for name, reason in missing.items():
+        screen.print(f"\n{name.upper()}: {reason}", markup=False)
 
 
-def with_ceilings(
-    device: Device, cpu_ceilings: Callable[[], dict[str, float]] = measure_cpu
-) -> Device:
+def with_ceilings(device: Device) -> Device:
     """The device with its measured ceilings among its facts."""
-    if device.backend == "cpu":
-        return replace(device, facts=device.facts | cpu_ceilings())
-    from gpubench.backends.cuda.backend import CudaBackend
-
-    return replace(device, facts=device.facts | CudaBackend(device.index).ceilings())
+    entry = backends()[device.backend]
+    backend = entry.open(device.index, entry.timers[0])
+    return replace(device, facts=device.facts | backend.ceilings())
 
 
-def device_json(devices: list[Device], missing: str) -> dict[str, Any]:
+def device_json(devices: list[Device], missing: Mapping[str, str]) -> dict[str, Any]:
     """Everything known, under the names of the fields, with their units."""
     return {
         "devices": [
@@ -58,18 +53,17 @@ def device_json(devices: list[Device], missing: str) -> dict[str, Any]:
             }
             for device in devices
         ],
-        "cuda_missing": missing or None,
-    }
+        "cuda_missing": None,
+    } | {f"{name}_missing": reason for name, reason in missing.items()}
 
 
 def as_tables(device: Device) -> RenderableType:
     """Properties, then peaks with their derivation."""
-    where = f"cuda:{device.index}" if device.backend == "cuda" else "CPU"
     properties = table("property", "value", left=None)
     for name, value in _properties(device):
         properties.add_row(name, value)
     tables = [properties, _peaks(device)] if device.compute_capability else [properties]
-    return Group(Text(f"\n{device.name} ({where})", style="bold"), *tables)
+    return Group(Text(f"\n{device.name} ({device_label(device)})", style="bold"), *tables)
 
 
 def _properties(device: Device) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from gpubench.backends.cpu import cpu_threads
+from gpubench.backends.cpu.backend import cpu_threads
 from gpubench.backends.cuda.compile import compile_instance, instance
 from gpubench.commands.explain.explanation import Explanation, explain, launches
 from gpubench.commands.explain.sass import INSTALL, disassemble, inner_loop, nvdisasm
@@ -124,8 +124,6 @@ def _read_options(kernel: CudaVariant, options: Mapping[str, object], *, every: 
     if sweep.dtypes[0] not in kernel.dtypes:
         known = ", ".join(kernel.dtypes)
         raise UsageError(f"--dtype: {kernel.name} has no {sweep.dtypes[0]}, only {known}")
-    if kernel.tiles is None:
-        raise UsageError(f"{kernel.name} has no tile to choose")
     if every:
         if sweep.tiles:
             raise UsageError("--all and --tile: name tiles, or ask for all of them")
@@ -153,6 +151,7 @@ def _explain_tiles(
     times_us: dict[str, float],
 ) -> list[list[Explanation] | CompileError]:
     """Each tile's launches, or why one does not compile, in as many threads as there are CPUs."""
+    architecture = kernel.architecture(target.architecture)
 
     def explain_tile(tile: Tile) -> list[Explanation] | CompileError:
         with described_by(kernel.path):
@@ -161,7 +160,9 @@ def _explain_tiles(
         for step, launch in enumerate(sequence):
             expression = instance(kernel, tile, problem.dtype, launch.kernel)
             try:
-                compiled = compile_instance(kernel.source, expression, target.architecture)
+                compiled = compile_instance(
+                    kernel.source, expression, architecture, kernel.compile_options
+                )
             except CompileError as error:
                 return error
             code = disassemble(compiled.cubin)
@@ -170,7 +171,7 @@ def _explain_tiles(
                     kernel,
                     tile,
                     problem,
-                    architecture=target.architecture,
+                    architecture=architecture,
                     device=target.device,
                     resources=compiled.resources,
                     step=step,
@@ -181,7 +182,7 @@ def _explain_tiles(
         return explanations
 
     if len(tiles) > 1:
-        line = f"compiling {len(tiles)} kernels for {target.architecture}"
+        line = f"compiling {len(tiles)} kernels for {architecture}"
         console(stderr=True).print(line, markup=False)
     with ThreadPoolExecutor(cpu_threads()) as pool:
         # The slowest to compile, the largest tiles, tend to stand last: start there.

@@ -53,7 +53,7 @@ def find_target(arch: str | None, device: str, *, measure: bool) -> Target:
 
 
 def _target_of_gpu(name: str, *, measure: bool) -> Target:
-    if name == "cpu":
+    if name.partition(":")[0] not in {"auto", "cuda"}:
         raise UsageError("--device: explain is about GPUs; write cuda, or name an --arch")
     try:
         device = cuda_device(int(name.partition(":")[2] or 0))

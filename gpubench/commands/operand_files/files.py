@@ -15,7 +15,7 @@ from typing import IO
 
 import numpy as np
 
-from gpubench.backends.cpu import CpuBackend
+from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.errors import UsageError, first_line
 from gpubench.model import CORE_DTYPES
 from gpubench.output import require_free, write_whole

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
-from gpubench.backends import Backend
-from gpubench.backends.cpu import CpuBackend
+from gpubench.backends import Backend, backends, open_backend
+from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.commands.operand_files.files import (
     read_operands,
     require_binary,
@@ -19,20 +19,18 @@ from gpubench.commands.operand_files.files import (
     write_result,
 )
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
-from gpubench.measure.executor import open_backend
 from gpubench.measure.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.measure.verify import poison, relative_error, why_wrong
 from gpubench.model import (
     OPERATIONS,
     Cache,
-    CudaVariant,
     Point,
     Problem,
     Scope,
     Tile,
-    Timer,
     Variant,
 )
+from gpubench.options import read_sweep
 from gpubench.output import require_free
 from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import choose, unknown, variants
@@ -84,7 +82,7 @@ def run(
             f"{path}: v has {v.size} elements, and {op} of {problem.m}x{problem.n} takes {wanted}"
         )
     require_binary(output, problem.dtype)
-    backend = open_backend(device)
+    backend = open_backend(read_sweep({"device": device}).device)
     point = choose_point(backend.device.backend, problem, variant, tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
     limit = problem.precision.tolerance
@@ -119,7 +117,7 @@ def choose_point(backend: str, problem: Problem, name: str | None, tile: Tile | 
         problem=problem,
         cache=Cache.HOT,
         scope=Scope.KERNEL,
-        timer=Timer.EVENTS if backend == "cuda" else Timer.HOST,
+        timer=backends()[backend].timers[0],
     )
 
 
@@ -163,9 +161,7 @@ def _fitting_tile(variant: Variant, asked: Tile | None, problem: Problem) -> Til
             raise UsageError(f"--tile: {variant.name} has no tile to choose")
         return None
     for tile in (asked,) if asked else variant.tiles.default:
-        reason = variant.tiles.refuse(tile)
-        if reason is None and isinstance(variant, CudaVariant):
-            reason = variant.refuse(tile, problem)
+        reason = variant.why_not(tile, problem)
         if reason is None:
             return tile
     raise UsageError(f"--tile: {variant.name} {tile} {reason}")

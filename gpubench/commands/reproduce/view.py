@@ -147,7 +147,7 @@ def _outcome(line: Line) -> str:
 def _devices(ran: Reproduction) -> Grid:
     """Properties down, devices across; the GPU of today last."""
     published = ran.experiment.devices
-    today = [device for device in ran.devices if device.backend == "cuda"]
+    today = [device for device in ran.devices if device.compute_capability]
     rows = [
         (
             heading,

@@ -82,6 +82,7 @@ def selfcheck_rows(device: str, watcher: Watcher) -> list[Row]:
     Raises DeviceUnavailableError without a GPU or without CUPTI.
     """
     rows: list[Row] = []
+    device = read_sweep({"device": device}).device
     with Worker(device, Timer.CUPTI) as worker:
         for options in CHECKS:
             sweep = read_sweep({**options, "device": device, "cache": "hot"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from gpubench.backends.find import find_devices
+from gpubench.backends import find_devices
 from gpubench.errors import UsageError
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.measure.session import default_output

@@ -22,7 +22,7 @@ def variants(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Only cuda or cpu.", autocompletion=completion.words("cuda", "cpu")),
+        typer.Option(help="Only this backend's: cuda or cpu.", autocompletion=completion.backends),
     ] = None,
     kernels: Annotated[
         Path | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
 from gpubench.plan.registry import of_op, unknown, variants
@@ -15,8 +16,8 @@ def print_variants(op: str | None, backend: str | None, kernels: Path | None = N
     """Print the variants of an operation and a backend, by default of all."""
     if op is not None and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
-    if backend not in {None, "cuda", "cpu"}:
-        raise UsageError(f"--device: '{backend}' is not a backend; write cuda or cpu")
+    if backend not in {None, *backends()}:
+        raise UsageError(f"--device: {unknown('backend', str(backend), backends())}")
     found = of_op(op or Sweep().op, kernels).values() if op or kernels else variants()
     shown = [variant for variant in found if variant.backend == (backend or variant.backend)]
     listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)

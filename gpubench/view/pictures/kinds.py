@@ -50,7 +50,7 @@ def resolve(of: Sequence[Source], kind: str) -> Kind:
 def suitable(of: Sequence[Source]) -> Kind:
     """The kind that shows what the rows vary: tiles, sizes, or only variants."""
     rows = [row for source in of for row in source.rows]
-    if {"cpu", "cuda"} <= {row.backend for row in rows}:
+    if len({row.backend for row in rows}) > 1:
         return Kind.SPEEDUP if any(row.variant == CPU_BASELINE for row in rows) else Kind.SIZES
     sizes = len({(row.m, row.n, row.k) for row in rows})
     edges = len({edge_of(row) for row in rows} - {None})
@@ -69,7 +69,7 @@ def fitting(of: Sequence[Source]) -> list[Kind]:
         Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
-        Kind.SPEEDUP: any(row.backend == "cuda" for row in rows)
+        Kind.SPEEDUP: len({row.backend for row in rows}) > 1
         and any(row.variant == CPU_BASELINE for row in rows),
     }
     return [kind for kind in KINDS if tests[kind]]

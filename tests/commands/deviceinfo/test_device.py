@@ -8,10 +8,7 @@ import pytest
 from fakes import CPU
 from rich.console import Console
 
-from gpubench.backends import find
-from gpubench.backends.find import find_devices
-from gpubench.commands.deviceinfo.view import as_tables, device_json, with_ceilings
-from gpubench.errors import DeviceUnavailableError
+from gpubench.commands.deviceinfo.view import as_tables, device_json
 from gpubench.model import Device
 
 H200 = Device(
@@ -56,7 +53,7 @@ def test_a_cpu_shows_no_peaks() -> None:
 
 
 def test_json_holds_fields_peaks_and_ridge_points() -> None:
-    read = json.loads(json.dumps(device_json([H200, CPU], "no driver")))
+    read = json.loads(json.dumps(device_json([H200, CPU], {"cuda": "no driver"})))
     gpu, cpu = read["devices"]
     assert gpu["compute_capability"] == [9, 0]
     assert gpu["facts"]["ecc"] is True
@@ -66,33 +63,3 @@ def test_json_holds_fields_peaks_and_ridge_points() -> None:
     assert cpu["peaks"] == []
     assert set(cpu["ridge_flop_per_byte"].values()) == {None}
     assert read["cuda_missing"] == "no driver"
-
-
-def missing() -> list[Device]:
-    raise DeviceUnavailableError("no driver")
-
-
-def test_without_a_gpu_there_is_the_cpu_and_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(find, "cuda_devices", missing)
-    monkeypatch.setattr(find, "describe_cpu", lambda: CPU)
-    assert find_devices("auto") == ([CPU], "no driver")
-    assert find_devices("cpu") == ([CPU], "")
-    with pytest.raises(DeviceUnavailableError):
-        find_devices("cuda")
-
-
-def test_with_a_gpu_there_are_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "cuda_devices", lambda: [H200])
-    monkeypatch.setattr(find, "cuda_device", lambda _index: H200)
-    monkeypatch.setattr(find, "describe_cpu", lambda: CPU)
-    assert find_devices("auto") == ([H200, CPU], "")
-    assert find_devices("cuda") == ([H200], "")
-    assert find_devices("cuda:0") == ([H200], "")
-    assert find_devices("cpu") == ([CPU], "")
-
-
-def test_measured_ceilings_join_the_facts() -> None:
-    cpu = with_ceilings(CPU, lambda: {"measured_copy_gbytes_per_s": 12.0})
-    assert cpu.facts["measured_copy_gbytes_per_s"] == 12.0

@@ -59,6 +59,38 @@ def as_json(capsys: pytest.CaptureFixture[str], variant: str, **asked: Any) -> d
     return answer
 
 
+SCALE = """
+template <typename Scalar, int TILE>
+__global__ void mine(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  C[threadIdx.x] = A[0] * B[0] * FACTOR;
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+"""
+
+MINE = """
+from gpubench.model import CudaVariant, Launch, edges
+
+VARIANT = CudaVariant(
+    idea="the instructions of one GPU",
+    tiles=edges(32, 32, because="of a test"),
+    launch=lambda tile, problem: Launch(grid=(1,), block=(32,)),
+    reuse=lambda tile: (1, 1),
+    capability=(9, 0),
+    architecture_suffix="a",
+    compile_options=("-DFACTOR=3",),
+)
+"""
+
+
+def test_a_kernels_own_options_and_architecture_are_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(SCALE)
+    (tmp_path / "mine.py").write_text(MINE)
+    for arch in ("sm_90", "sm_90a"):
+        assert "(sm_90a)" in printed(capsys, "mine", kernels=tmp_path, arch=arch)[0]
+
+
 def refusal(variant: str, **asked: Any) -> str:
     with pytest.raises(GpubenchError) as caught:
         run_explain(variant, **asked)
@@ -182,10 +214,10 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
 ) -> None:
     compile_instance = compile_module.compile_instance
 
-    def sometimes(source: Path, expression: str, architecture: str) -> Any:
+    def sometimes(source: Path, expression: str, *target: Any) -> Any:
         if expression == "naive<float, 16>":
             raise CompileError("error: cp.async needs sm_80")
-        return compile_instance(source, expression, architecture)
+        return compile_instance(source, expression, *target)
 
     monkeypatch.setattr(module, "compile_instance", sometimes)
     assert run_explain("naive", tile="8,16,32") == 1

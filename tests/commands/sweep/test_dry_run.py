@@ -33,7 +33,7 @@ def told(
         raise AssertionError("something was run")
 
     monkeypatch.setattr(Runner, "__init__", refuse)
-    monkeypatch.setattr("gpubench.backends.cpu.CpuBackend.__init__", refuse)
+    monkeypatch.setattr("gpubench.backends.cpu.backend.CpuBackend.__init__", refuse)
 
     def tell(**options: str) -> str:
         print_plan({"device": "cpu"} | options, None)

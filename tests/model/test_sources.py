@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpubench.backends.sources import whole_source
+from gpubench.model.sources import whole_source
 
 
 def test_a_source_comes_with_what_it_includes_and_that_includes(tmp_path: Path) -> None:

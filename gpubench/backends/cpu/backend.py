@@ -94,9 +94,29 @@ class CpuBackend:
         while time.perf_counter() < end_s:
             values.sum()
 
-    def copy_gbytes_per_s(self) -> float:
+    def copy_gbytes_per_s(self, copy_bytes: int = COPY_BYTES) -> float:
         """A copy in main memory on all threads: bytes read plus bytes written."""
-        return copy_gbytes_per_s()
+        threads = cpu_threads()
+        source = np.ones(copy_bytes, np.uint8)
+        sources = np.array_split(source, threads)
+        targets = np.array_split(np.empty_like(source), threads)
+        with ThreadPoolExecutor(threads) as pool:  # NumPy releases Python's lock while it copies
+            copy_s = min(
+                timeit.repeat(
+                    lambda: list(pool.map(np.copyto, targets, sources)), number=1, repeat=REPEATS
+                )
+            )
+        return 2 * copy_bytes / copy_s / 1e9
+
+    def ceilings(self, extent: int = BLAS_EXTENT, copy_bytes: int = COPY_BYTES) -> dict[str, float]:
+        """A copy in main memory, bytes read and written, and the BLAS on all cores."""
+        a = np.ones((extent, extent), np.float32)
+        c = np.empty_like(a)
+        blas_s = min(timeit.repeat(lambda: np.matmul(a, a, out=c), number=1, repeat=REPEATS))
+        return {
+            "measured_copy_gbytes_per_s": self.copy_gbytes_per_s(copy_bytes),
+            "measured_float32_blas_gflops": 2 * extent**3 / blas_s / 1e9,
+        }
 
     def health(self) -> Health:
         """No readings: operating systems report a CPU's clock in different ways."""
@@ -221,32 +241,6 @@ def describe_cpu() -> Device:
             ],
         },
     )
-
-
-def measure_cpu(extent: int = BLAS_EXTENT, copy_bytes: int = COPY_BYTES) -> dict[str, float]:
-    """Measured ceilings of the CPU: a copy (bytes read and written), and its BLAS on all cores."""
-    a = np.ones((extent, extent), np.float32)
-    c = np.empty_like(a)
-    blas_s = min(timeit.repeat(lambda: np.matmul(a, a, out=c), number=1, repeat=REPEATS))
-    return {
-        "measured_copy_gbytes_per_s": copy_gbytes_per_s(copy_bytes),
-        "measured_float32_blas_gflops": 2 * extent**3 / blas_s / 1e9,
-    }
-
-
-def copy_gbytes_per_s(copy_bytes: int = COPY_BYTES) -> float:
-    """Measured copy in main memory on all threads: bytes read plus bytes written."""
-    threads = cpu_threads()
-    source = np.ones(copy_bytes, np.uint8)
-    sources = np.array_split(source, threads)
-    targets = np.array_split(np.empty_like(source), threads)
-    with ThreadPoolExecutor(threads) as pool:  # NumPy releases Python's lock while it copies
-        copy_s = min(
-            timeit.repeat(
-                lambda: list(pool.map(np.copyto, targets, sources)), number=1, repeat=REPEATS
-            )
-        )
-    return 2 * copy_bytes / copy_s / 1e9
 
 
 def cpu_threads() -> int:

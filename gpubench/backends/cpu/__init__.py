@@ -1,0 +1,28 @@
+"""The CPU: loops compiled by Numba, and NumPy's BLAS."""
+
+from __future__ import annotations
+
+from gpubench.backends import Backend, BackendEntry
+from gpubench.model import Device, Timer
+
+
+def _devices(_index: int | None) -> list[Device]:
+    from gpubench.backends.cpu.backend import describe_cpu
+
+    return [describe_cpu()]
+
+
+def _open(_index: int, _timer: Timer) -> Backend:
+    from gpubench.backends.cpu.backend import CpuBackend
+
+    return CpuBackend()
+
+
+BACKEND = BackendEntry(
+    name="cpu",
+    auto_order=100,  # what is left where there is no GPU
+    timers=(Timer.HOST,),
+    blas="BLAS",
+    devices=_devices,
+    open=_open,
+)
