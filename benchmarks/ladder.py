@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from gpubench.cli import main as gpubench
@@ -21,7 +22,7 @@ from gpubench.hardware.occupancy import Occupancy, occupancy
 from gpubench.model import CudaVariant, Problem, Resources, Status, Tile
 from gpubench.plan.registry import choose
 from gpubench.row import Row, read
-from gpubench.view.tables import best_of, milliseconds, problem_of
+from gpubench.view.tables import best_of, milliseconds
 
 EVERY_STEP_AT = "4096"
 SIZES = "1024,2048,4096,8192,16384,4096x4096x1000,1000,128x8192x8192"
@@ -42,7 +43,8 @@ def measure(arguments: Sequence[str]) -> None:
 def best_rows(rows: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
     """For each problem, the best tile of each variant."""
     measured = [row for row in rows if row.status == Status.OK]
-    for _, group in groupby(sorted(measured, key=problem_of), key=problem_of):
+    by_problem = attrgetter("problem_key")
+    for _, group in groupby(sorted(measured, key=by_problem), key=by_problem):
         of_problem = list(group)
         names = dict.fromkeys(row.variant for row in of_problem)
         yield tuple(best_of(row for row in of_problem if row.variant == name) for name in names)
