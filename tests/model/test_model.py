@@ -70,6 +70,7 @@ def test_a_launch_is_fitted_to_a_gpu_where_the_variant_says_how() -> None:
     problem = Problem(op="gemv", m=1000, n=5, dtype="float32")
     plain = CudaVariant(
         idea="",
+        tiles=edges(1, 1, because="of a test"),
         launch=lambda _tile, problem: Launch(grid=(problem.m,), block=(32,)),
         reuse=lambda _tile: (1, 1),
     )
