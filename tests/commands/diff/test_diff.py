@@ -242,7 +242,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> No
         (("BASE", "NEW", "--only", "512"), "no point has the size 512"),
         (("BASE", "NEW", "--exclude", "64,128,256"), "no point in common"),
         (("BASE", "NEW", "--output", "NEW"), "is one of the files compared"),
-        (("BASE", "NEW", "--output", "."), "names no file"),
+        (("BASE", "NEW", "--output", "."), "does not name a file"),
     ):
         code, out, err = run(*(files.get(argument, argument) for argument in arguments))
         assert (code, out) == (2, ""), arguments

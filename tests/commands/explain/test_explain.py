@@ -371,7 +371,7 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ),
         ("naive", {"dtype": "float32,float64"}, ("--dtype: one at a time",)),
         ("naive", {"size": "0"}, ("--size: '0' is out of range",)),
-        ("naive", {"dtype": "int8"}, ("--dtype: unknown value 'int8'",)),
+        ("naive", {"dtype": "int7"}, ("--dtype: unknown value 'int7'",)),
         ("naive", {"size": "70000000x1x1", "tile": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
         ("naive", {"arch": "sm_90ff"}, ("--arch", "sm_90")),
