@@ -71,8 +71,8 @@ def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_running_process_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", computing(os.getpid(), os.getppid()))
-    assert Nvml("GPU-1").others().endswith(f" ({os.getppid()})")
+    monkeypatch.setitem(sys.modules, "pynvml", computing(os.getpid(), os.getppid(), 1))
+    assert Nvml("GPU-1").others().endswith(" (1)")
     assert not Nvml("GPU-1").others().startswith("process")
 
 
