@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,8 +73,7 @@ def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_running_process_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", computing(os.getpid(), os.getppid(), 1))
-    assert Nvml("GPU-1").others().endswith(" (1)")
-    assert not Nvml("GPU-1").others().startswith("process")
+    assert Nvml("GPU-1").others() == f"{Path('/proc/1/comm').read_text().strip()} (1)"
 
 
 def health(monkeypatch: pytest.MonkeyPatch, nvml: SimpleNamespace) -> Health:
