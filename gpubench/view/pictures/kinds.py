@@ -19,7 +19,7 @@ from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
 from gpubench.plan.registry import unknown
 from gpubench.row import Row
-from gpubench.view.pictures import Kind, Theme
+from gpubench.view.pictures import Kind, Theme, style
 from gpubench.view.pictures.series import (
     Panel,
     Series,
@@ -29,20 +29,6 @@ from gpubench.view.pictures.series import (
     grouped,
     is_baseline,
     panels,
-)
-from gpubench.view.pictures.style import (
-    COLOURS,
-    Look,
-    Panels,
-    Picture,
-    compose,
-    ink,
-    label,
-    legend,
-    line_count,
-    log_axis,
-    looks,
-    size_axis,
 )
 from gpubench.view.tables import milliseconds, number
 
@@ -66,17 +52,18 @@ CPU_BASELINE = "cpu_naive"
 EXACT = 100
 """Below, a speed-up is written with a decimal."""
 
-Looks = Mapping[str, Look]
-Drawing = tuple[str, Panels]
+Looks = Mapping[str, style.Look]
+Points = Sequence[tuple[float, float]]
+Drawing = tuple[str, style.Panels]
 """The headline and the panels of a picture."""
 
 
-def draw(of: Sequence[Source], kind: str = Kind.AUTO, *, theme: str = Theme.LIGHT) -> Picture:
+def draw(of: Sequence[Source], kind: str = Kind.AUTO, *, theme: str = Theme.LIGHT) -> style.Picture:
     """The picture. Raises UsageError if kind or theme are unknown, or the rows do not suffice."""
     if theme not in list(Theme):
         raise UsageError(f"--theme: {unknown('theme', theme, list(Theme))}")
     headline, drawn = KINDS[resolve(of, kind)](of)
-    return compose(headline, drawn, Theme(theme))
+    return style.compose(headline, drawn, Theme(theme))
 
 
 def resolve(of: Sequence[Source], kind: str) -> Kind:
@@ -126,7 +113,7 @@ def _tiles(of: Sequence[Source]) -> Drawing:
     blocks = [panel for panel in found if any(map(_is_block, panel.rows))]
     if not edges and not blocks:
         raise UsageError("--kind tiles: no row has a tile; --kind blas compares without tiles")
-    look_of = looks(
+    look_of = style.looks(
         [line.variant for test in tests for line in _having(panel, test)]
         for panel in found
         for tests in ((edge_of, _has_no_tile), (_is_block,))
@@ -144,36 +131,36 @@ def _edges(panel: Panel, look_of: Looks, axes: Axes) -> float:
     for line in flat:
         drawn = axes.axhline(
             _ms(line.best),
-            color=ink() if is_alone else look_of[line.variant].colour,
+            color=style.ink() if is_alone else look_of[line.variant].colour,
             linewidth=1,
             linestyle=line.source.dashes,
-            label=label(line.name, f"{milliseconds(line.best.median_us)} ms"),
+            label=style.label(line.name, f"{milliseconds(line.best.median_us)} ms"),
         )
         lines.append(drawn)
     tiles = sorted({edge for row in panel.rows if (edge := edge_of(row))})
     powers = [tile for tile in tiles if tile & (tile - 1) == 0]
     named = powers if len(powers) >= CURVE else tiles
-    size_axis(axes, {str(tile): tile for tile in named}, f"tile size{_key(panel)}")
-    log_axis(axes, "y")
+    style.size_axis(axes, {str(tile): tile for tile in named}, f"tile size{_key(panel)}")
+    style.log_axis(axes, "y")
     axes.set_ylabel("time per launch, ms")
-    legend(axes, lines)
+    style.legend(axes, lines)
     return TILES_IN
 
 
-def _curve(axes: Axes, line: Series, look: Look) -> Line2D:
+def _curve(axes: Axes, line: Series, look: style.Look) -> Line2D:
     """Draw the line; what stands for it in the legend."""
     rows = sorted(filter(edge_of, line.rows), key=lambda row: int(row.tile))
     tiles = [int(row.tile) for row in rows]
     low = [(row.ci_low_us or row.median_us or 0.0) / 1e3 for row in rows]
     high = [(row.ci_high_us or row.median_us or 0.0) / 1e3 for row in rows]
-    style: dict[str, Any] = {"color": look.colour, "linestyle": line.source.dashes}
-    axes.plot(tiles, [_ms(row) for row in rows], **style)
+    line_style: dict[str, Any] = {"color": look.colour, "linestyle": line.source.dashes}
+    axes.plot(tiles, [_ms(row) for row in rows], **line_style)
     axes.fill_between(tiles, low, high, color=look.colour, alpha=0.25, linewidth=0)
     best = line.best
     for tile, row in zip(tiles, rows, strict=True):
         axes.plot(tile, _ms(row), **_marker(row, look, largest=row is best))
-    text = label(line.name, f"best {best.tile}: {milliseconds(best.median_us)} ms")
-    return Line2D([tiles[-1]], [_ms(rows[-1])], **style, marker=look.marker, label=text)
+    text = style.label(line.name, f"best {best.tile}: {milliseconds(best.median_us)} ms")
+    return Line2D([tiles[-1]], [_ms(rows[-1])], **line_style, marker=look.marker, label=text)
 
 
 def _blocks(panel: Panel, look_of: Looks, axes: Axes) -> float:
@@ -183,15 +170,13 @@ def _blocks(panel: Panel, look_of: Looks, axes: Axes) -> float:
     for place, (line, row) in enumerate(pairs):
         axes.plot(_ms(row), place, **_marker(row, look_of[line.variant], largest=row is line.best))
     axes.yaxis.tick_right()
-    texts = [label(f"{line.name}  {row.tile}") for line, row in pairs]
-    axes.set_yticks(range(len(pairs)), texts)
+    texts = [style.label(f"{line.name}  {row.tile}") for line, row in pairs]
+    style.name_rows(axes, texts)
     for text, (line, _) in zip(axes.get_yticklabels(), pairs, strict=True):
         text.set_color(look_of[line.variant].colour)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(pairs) - 0.4, -0.6)
-    log_axis(axes, "x")
+    style.log_axis(axes, "x")
     axes.set_xlabel(f"time per launch, ms{_key(panel)}")
-    return max(1.0, TILE_IN * len(pairs) * line_count(texts))
+    return max(1.0, TILE_IN * len(pairs) * style.line_count(texts))
 
 
 def _having(panel: Panel, test: Callable[[Row], object]) -> list[Series]:
@@ -213,7 +198,7 @@ def _key(panel: Panel) -> str:
     return " (large: best tile; cross: uses local memory)" if spills else " (large: best tile)"
 
 
-def _marker(row: Row, look: Look, *, largest: bool) -> dict[str, Any]:
+def _marker(row: Row, look: style.Look, *, largest: bool) -> dict[str, Any]:
     """Matplotlib's options for a tile: a cross where registers or arrays are in local memory."""
     size = 9.0 if largest else 5.0 if row.local_bytes else 4.0
     shape = {"marker": "x", "markeredgewidth": 1.3} if row.local_bytes else {"marker": look.marker}
@@ -239,7 +224,7 @@ def _with_looks(
     lines = [line for panel in of for line in panel.series]
     baselines = {line.variant for line in lines if is_baseline(line.best)}
     without = baselines if len(baselines) == 1 else set()
-    look_of = looks(
+    look_of = style.looks(
         [line.variant for line in panel.series if line.variant not in without] for panel in of
     )
     return [(panel.title, partial(draw_panel, panel, look_of)) for panel in of]
@@ -253,41 +238,33 @@ def _rates(panel: Panel, look_of: Looks, axes: Axes) -> float:
     else:
         rate, limited_by = "gflops", "peak"
         unit = "Gop/s" if dtype.startswith("int") else "GFLOP/s"
-    places = size_axis(axes, {row.size: extent(row) for row in panel.rows}, "matrix size")
+    places = style.size_axis(axes, {row.size: extent(row) for row in panel.rows}, "matrix size")
     lines = []
     for line in panel.series:
-        rows = line.best_by_size
-        values = [getattr(row, rate) or 0.0 for row in rows]
-        figure = f"{number(values[-1], 0)} {unit}"
-        lines.append(_line(axes, line, look_of, [places[row.size] for row in rows], values, figure))
+        points = [(places[row.size], getattr(row, rate) or 0.0) for row in line.best_by_size]
+        lines.append(_line(axes, line, look_of, points, f"{number(points[-1][1], 0)} {unit}"))
     for source, peak in panel.peaks_gflops.items():
         if limit := source.copy_gbytes_per_s if limited_by == "copy" else peak:
-            text = label(source.named(limited_by), f"{number(limit, 0)} {unit}")
+            text = style.label(source.named(limited_by), f"{number(limit, 0)} {unit}")
             dots = (0, (1, 2))
-            lines.append(axes.axhline(limit, color=ink(), linewidth=1, linestyle=dots, label=text))
-    log_axis(axes, "y")
+            lines.append(
+                axes.axhline(limit, color=style.ink(), linewidth=1, linestyle=dots, label=text)
+            )
+    style.log_axis(axes, "y")
     axes.set_ylabel(unit)
-    legend(axes, lines)
+    style.legend(axes, lines)
     return CURVE_IN
 
 
-def _line(
-    axes: Axes,
-    line: Series,
-    look_of: Looks,
-    xs: Sequence[float],
-    ys: Sequence[float],
-    figure: str,
-) -> Line2D:
+def _line(axes: Axes, line: Series, look_of: Looks, points: Points, figure: str) -> Line2D:
     """A variant's line; in ink and with dots if it has no look."""
     look = look_of.get(line.variant)
     (drawn,) = axes.plot(
-        xs,
-        ys,
-        color=look.colour if look else ink(),
+        *zip(*points, strict=True),
+        color=look.colour if look else style.ink(),
         marker=look.marker if look else ".",
         linestyle=line.source.dashes,
-        label=label(line.name, figure),
+        label=style.label(line.name, figure),
     )
     return drawn
 
@@ -307,10 +284,9 @@ def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
     lines = []
     for line in panel.series:
         rows = line.best_by_size
-        xs = [row.arithmetic_intensity or 1.0 for row in rows]
-        ys = [row.gflops or 0.0 for row in rows]
+        points = [(row.arithmetic_intensity or 1.0, row.gflops or 0.0) for row in rows]
         figure = f"{number(rows[-1].percent_of_peak, 1)} % of peak"
-        lines.append(_line(axes, line, look_of, xs, ys, figure))
+        lines.append(_line(axes, line, look_of, points, figure))
     peaks = {source: peak for source, peak in panel.peaks_gflops.items() if peak}
     edges = [row.arithmetic_intensity or 1.0 for row in panel.rows]
     edges += [peak / of.copy_gbytes_per_s for of, peak in peaks.items() if of.copy_gbytes_per_s]
@@ -320,21 +296,23 @@ def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
         lines += axes.plot(
             [low, peak / copy, high] if copy else [low, high],
             [low * copy, peak, peak] if copy else [peak, peak],
-            color=ink(),
+            color=style.ink(),
             linewidth=1.4,
             linestyle=source.dashes,
-            label=label(
+            label=style.label(
                 source.named("roof"),
                 f"peak {number(peak, 0)} GFLOP/s",
                 f"copy {number(copy, 0)} GB/s" if copy else "",
             ),
         )
-    axes.set_xlim(low, high)
-    log_axis(axes, "x")
-    log_axis(axes, "y")
-    axes.set_xlabel("arithmetic intensity, FLOP per byte that must move")
-    axes.set_ylabel("GFLOP/s")
-    legend(axes, lines)
+    axes.set(
+        xlim=(low, high),
+        xlabel="arithmetic intensity, FLOP per byte that must move",
+        ylabel="GFLOP/s",
+    )
+    style.log_axis(axes, "x")
+    style.log_axis(axes, "y")
+    style.legend(axes, lines)
     return CURVE_IN
 
 
@@ -363,7 +341,7 @@ def _speedup(of: Sequence[Source]) -> Drawing:
             f"of 'gpubench sweep --device cpu --variants {CPU_BASELINE},cpu_blas,cpu_blas_parallel'"
             " too"
         )
-    look_of = looks([line.variant for line in panel.series] for panel in found)
+    look_of = style.looks([line.variant for line in panel.series] for panel in found)
     drawn = [(panel.title, partial(_times, panel, look_of)) for panel in found]
     return "Times faster than the naive loop on one CPU core", drawn
 
@@ -372,17 +350,20 @@ def _times(panel: Panel, look_of: Looks, axes: Axes) -> float:
     baselines = [row for row in panel.rows if row.variant == CPU_BASELINE]
     baseline_us = {row.size: row.median_us or 0.0 for row in baselines}
     sizes = {row.size: extent(row) for row in panel.rows if row.size in baseline_us}
-    places = size_axis(axes, sizes, "matrix size")
+    places = style.size_axis(axes, sizes, "matrix size")
     lines = []
     for line in panel.series:
-        if rows := [row for row in line.best_by_size if row.size in baseline_us]:
-            times = [baseline_us[row.size] / (row.median_us or 1.0) for row in rows]
-            figure = f"{number(times[-1], 1 if times[-1] < EXACT else 0)} times"
-            xs = [places[row.size] for row in rows]
-            lines.append(_line(axes, line, look_of, xs, times, figure))
-    log_axis(axes, "y")
+        if points := [
+            (places[row.size], baseline_us[row.size] / (row.median_us or 1.0))
+            for row in line.best_by_size
+            if row.size in baseline_us
+        ]:
+            times = points[-1][1]
+            figure = f"{number(times, 1 if times < EXACT else 0)} times"
+            lines.append(_line(axes, line, look_of, points, figure))
+    style.log_axis(axes, "y")
     axes.set_ylabel("speed-up")
-    legend(axes, lines)
+    style.legend(axes, lines)
     return CURVE_IN
 
 
@@ -393,15 +374,12 @@ def _blas(of: Sequence[Source]) -> Drawing:
     """A panel for each dtype, cache state and scope, at the largest size of each."""
     groups = grouped((row for source in of for row in source.rows), lambda row: (row.op, row.dtype))
     largest = {name: max(map(extent, rows)) for name, rows in groups.items()}
-    of_largest = [
-        replace(
-            source,
-            rows=tuple(row for row in source.rows if extent(row) == largest[row.op, row.dtype]),
-        )
-        for source in of
-    ]
-    found = panels(of_largest, by_size=True)
-    found = [panel for panel in found if any(map(_percent, panel.series))]
+
+    def is_largest(row: Row) -> bool:
+        return extent(row) == largest[row.op, row.dtype]
+
+    of = [replace(source, rows=tuple(filter(is_largest, source.rows))) for source in of]
+    found = [panel for panel in panels(of, by_size=True) if any(map(_percent, panel.series))]
     if not found:
         raise UsageError(
             "--kind blas: no row has percent_of_blas; sweep 'cublas' with the kernels, or use "
@@ -430,15 +408,15 @@ def _bars(panel: Panel, axes: Axes) -> float:
                 y,
                 _percent(line),
                 thick * 0.9,
-                color=ink() if is_baseline(line.best) else COLOURS[0],
+                color=style.ink() if is_baseline(line.best) else style.COLOURS[0],
                 alpha=SHADES[index % len(SHADES)],
             )
             tile = f"tile {line.best.tile}" if line.best.tile else ""
             about = filter(None, (f"{_percent(line):,.1f} %", tile, line.source.label))
-            texts[y] = label(", ".join(about))
-    axes.axvline(100, color=ink(), linewidth=1, linestyle=(0, (4, 2)))
+            texts[y] = style.label(", ".join(about))
+    axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
     axes.set_ylim(len(variants) - 0.45, -0.55)
-    names = [label(lines[0].variant) for lines in variants]
+    names = [style.label(lines[0].variant) for lines in variants]
     axes.set_yticks(range(len(variants)), names)
     beside = axes.secondary_yaxis("right")
     beside.set_yticks(list(texts), list(texts.values()))
@@ -447,7 +425,7 @@ def _bars(panel: Panel, axes: Axes) -> float:
         side.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("percent")
-    return LINE_IN * len(variants) * len(labels) * line_count([*names, *texts.values()])
+    return LINE_IN * len(variants) * len(labels) * style.line_count([*names, *texts.values()])
 
 
 def _percent(line: Series) -> float:
