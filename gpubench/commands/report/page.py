@@ -216,32 +216,30 @@ class Column:
     meaning: str = ""
 
 
-class Table:
-    """A table as text; a column in which no row has anything is left out."""
+def _table(
+    title: str,
+    caption: str,
+    rows: Sequence[Row],
+    columns: Iterable[Column],
+    css: Callable[[Row], str],
+) -> dict[str, Any]:
+    """A table as text; a column in which no row has anything is left out.
 
-    def __init__(
-        self,
-        title: str,
-        caption: str,
-        rows: Sequence[Row],
-        columns: Iterable[Column],
-        css: Callable[[Row], str],
-    ) -> None:
-        self.title = title
-        self.caption = caption
-        self.columns = [column for column in columns if any(map(column.text, rows))]
-        self.lines = [(css(row), [column.text(row) for column in self.columns]) for row in rows]
-        """The CSS class of each row (best, bad or none) and its cells."""
-        self.menus = [
-            (index, column.title, values)
-            for index, column in enumerate(self.columns)
-            if column.title in MENUS
-            and len(values := list(dict.fromkeys(cells[index] for _, cells in self.lines))) > 1
-        ]
-        """Index, head and values of each column that names things, if there is a choice."""
+    `css` gives the class of a row: best, bad or none. `menus` are the index, head and values of
+    each column that names things, if there is a choice.
+    """
+    shown = [column for column in columns if any(map(column.text, rows))]
+    lines = [(css(row), [column.text(row) for column in shown]) for row in rows]
+    menus = [
+        (index, column.title, values)
+        for index, column in enumerate(shown)
+        if column.title in MENUS
+        and len(values := list(dict.fromkeys(cells[index] for _, cells in lines))) > 1
+    ]
+    return {"title": title, "caption": caption, "columns": shown, "lines": lines, "menus": menus}
 
 
-def _best_table(rows: Sequence[Row]) -> Table:
+def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
     """The best tile of each variant at each size, the fastest of each size marked."""
     best, tiles = [], {}
     for of_variant in grouped(rows, _series).values():
@@ -249,7 +247,7 @@ def _best_table(rows: Sequence[Row]) -> Table:
         tiles[id(best[-1])] = ", ".join(tied_tiles(of_variant, best[-1]))
     sizes = grouped(best, _problem).values()
     fastest = {id(best_of(of_size)) for of_size in sizes}
-    return Table(
+    return _table(
         "Best per size",
         "The fastest tile of each variant; tiles after a comma may be as fast, as their intervals "
         "overlap. The fastest variant of each size is green.",
@@ -264,7 +262,7 @@ def _best_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def _point_table(origins: Sequence[tuple[str, Row]]) -> Table:
+def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
     """Every measured point with its rates, what explains them, the clocks, and its row's file."""
     rows = [row for _, row in origins]
     file_of = {id(row): name for name, row in origins}
@@ -273,7 +271,7 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> Table:
     columns = [*_what(rows), _of_csv("tile"), *_TIME, *map(_of_csv, [*names, "samples"])]
     if len(set(file_of.values())) > 1:
         columns.append(Column("file", lambda row: file_of[id(row)]))
-    return Table(
+    return _table(
         "All points",
         "Each measured point: its rates, what explains them, the clocks. The best tile of each "
         "variant is green.",
@@ -283,11 +281,11 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> Table:
     )
 
 
-def _failure_table(rows: Sequence[Row]) -> Table:
+def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
     """What has no time, and why: one line a status, variant, size and reason."""
     groups = grouped(rows, lambda row: (row.status, *_series(row), row.reason)).values()
     tiles = {id(of[0]): spans([row.tile for row in of if row.tile]) for of in groups}
-    return Table(
+    return _table(
         "Skipped and failed",
         "Points without a time, and the reason.",
         [of[0] for of in groups],
