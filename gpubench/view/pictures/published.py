@@ -111,13 +111,11 @@ def _panel(figures: Sequence[Figure], axes: Axes) -> float:
             label=name,
         )
     style.log_axis(axes, "y" if curves else "x")
+    axes.set(**{f"{'y' if curves else 'x'}label": figures[0].unit})
+    if not curves:
+        style.name_rows(axes, [style.label(name) for name in labels])
     style.legend(axes, lines)
-    if curves:
-        axes.set_ylabel(figures[0].unit)
-        return HEIGHT_IN
-    style.name_rows(axes, [style.label(name) for name in labels])
-    axes.set_xlabel(figures[0].unit)
-    return max(0.8, ROW_IN * len(labels))
+    return HEIGHT_IN if curves else max(0.8, ROW_IN * len(labels))
 
 
 def _lines(figures: Sequence[Figure]) -> list[tuple[str, list[tuple[str, float]]]]:
