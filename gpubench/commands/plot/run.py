@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -14,8 +15,8 @@ from gpubench.plan.registry import unknown
 from gpubench.row import Row, read
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, resolve
-from gpubench.view.pictures.published import Figure, read_published
 from gpubench.view.pictures.published import draw as draw_published
+from gpubench.view.pictures.published import read_published
 from gpubench.view.pictures.series import sources
 from gpubench.view.pictures.style import require_writable, save
 from gpubench.view.tables import console
@@ -40,7 +41,11 @@ def run_plot(
     comparisons = [figures for path in files if (figures := read_published(path)) is not None]
     if len(comparisons) == len(files) and kind in {Kind.AUTO, Kind.PUBLISHED}:
         kind = Kind.PUBLISHED
-        chosen = _of_experiments([one for figures in comparisons for one in figures], experiments)
+        figures = [figure for of_file in comparisons for figure in of_file]
+        names = _chosen(
+            "experiment", experiments, dict.fromkeys(figure.experiment for figure in figures)
+        )
+        picture = partial(draw_published, [one for one in figures if one.experiment in names])
     elif comparisons or kind == Kind.PUBLISHED:
         raise UsageError(
             "--kind published draws the CSV that 'gpubench reproduce' writes, and nothing else does"
@@ -49,31 +54,18 @@ def run_plot(
         rows = of_flags([(path, read(path)) for path in files], sizes, dtypes, variants)
         of = sources(rows, bandwidth_gbytes_per_s)
         kind = resolve(of, kind)
+        picture = partial(draw, of, kind)
     path = output or Path(f"{files[0].stem}-{kind}.svg")
     require_writable(path, force=force)
     page = theme or (Theme.BOTH if path.suffix.lower() == ".svg" else Theme.LIGHT)
-    is_comparison = kind == Kind.PUBLISHED
-    picture = draw_published(chosen, page) if is_comparison else draw(of, kind, theme=page)
-    save(picture, path, provenance(kind, files))
+    save(picture(theme=page), path, provenance(kind, files))
     console().print(Text(str(path)), soft_wrap=True)
 
 
 def provenance(kind: str, files: Sequence[Path]) -> str:
     """What a picture was made from: `tiles of sweep.csv (sha256 0123456789abcdef)`."""
-    hashes = [hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in files]
-    names = (f"{path.name} (sha256 {of})" for path, of in zip(files, hashes, strict=True))
-    return f"{kind} of {', '.join(names)}"
-
-
-def _of_experiments(figures: list[Figure], experiments: str | None) -> list[Figure]:
-    """The figures of the experiments named, or all."""
-    if experiments is None:
-        return figures
-    names, known = parse_names(experiments), dict.fromkeys(one.experiment for one in figures)
-    for name in names:
-        if name not in known:
-            raise UsageError(f"--experiments: {unknown('experiment', name, known)}")
-    return [one for one in figures if one.experiment in names]
+    hashes = ((path, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files)
+    return f"{kind} of {', '.join(f'{path.name} (sha256 {of[:16]})' for path, of in hashes)}"
 
 
 def of_flags(files: Files, sizes: str | None, dtypes: str | None, variants: str | None) -> Files:
@@ -82,20 +74,25 @@ def of_flags(files: Files, sizes: str | None, dtypes: str | None, variants: str 
     Raises UsageError for a size, dtype or variant that no file has.
     """
     every = [row for _, rows in files for row in rows]
-    kept = {id(row) for row in every}
-    if sizes is not None:
-        wanted = set(parse_sizes(sizes))
-        there = {(row.m, row.n, row.k): row.size for row in every}
-        if not wanted & set(there):
-            held = ", ".join(there[size] for size in sorted(there))
-            raise UsageError(f"--sizes: no row has {sizes}; there are {held}")
-        kept -= {id(row) for row in every if (row.m, row.n, row.k) not in wanted}
-    for flag, column, text in (("dtypes", "dtype", dtypes), ("variants", "variant", variants)):
-        if text is None:
-            continue
-        names, known = parse_names(text), sorted({getattr(row, column) for row in every})
-        for name in names:
-            if name not in known:
-                raise UsageError(f"--{flag}: {unknown(column, name, known)}")
-        kept -= {id(row) for row in every if getattr(row, column) not in names}
-    return [(path, [row for row in rows if id(row) in kept]) for path, rows in files]
+    there = {(row.m, row.n, row.k): row.size for row in every}
+    wanted = set(there if sizes is None else parse_sizes(sizes))
+    if sizes is not None and not wanted & set(there):
+        held = ", ".join(there[size] for size in sorted(there))
+        raise UsageError(f"--sizes: no row has {sizes}; there are {held}")
+    of_dtypes = _chosen("dtype", dtypes, sorted({row.dtype for row in every}))
+    of_variants = _chosen("variant", variants, sorted({row.variant for row in every}))
+
+    def is_chosen(row: Row) -> bool:
+        is_wanted = (row.m, row.n, row.k) in wanted
+        return is_wanted and row.dtype in of_dtypes and row.variant in of_variants
+
+    return [(path, list(filter(is_chosen, rows))) for path, rows in files]
+
+
+def _chosen(kind: str, names: str | None, known: Collection[str]) -> Collection[str]:
+    """The names of a flag's list, all where it is not given. Raises UsageError for unknown ones."""
+    chosen = known if names is None else parse_names(names)
+    for name in chosen:
+        if name not in known:
+            raise UsageError(f"--{kind}s: {unknown(kind, name, known)}")
+    return chosen

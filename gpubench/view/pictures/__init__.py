@@ -4,24 +4,20 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a picture shows."""
+    """What a picture shows: `auto` what suits the rows, `published` what `reproduce` compares."""
 
     AUTO = "auto"
-    """What suits the rows."""
-
     TILES = "tiles"
     SIZES = "sizes"
     BLAS = "blas"
     ROOFLINE = "roofline"
     SPEEDUP = "speedup"
     PUBLISHED = "published"
-    """The comparison that `gpubench reproduce` writes, not rows."""
 
 
 class Theme(StrEnum):
-    """Which page a picture is read on."""
+    """Which page a picture is read on; `both` has grey lines and text, and no page of its own."""
 
     LIGHT = "light"
     DARK = "dark"
     BOTH = "both"
-    """Grey lines and text, without a page of their own."""

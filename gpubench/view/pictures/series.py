@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 """100 · t / t in floating point, in percent."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
     """The measured rows of one device and version in one file: one line style of a picture."""
 
@@ -29,12 +29,13 @@ class Source:
     """What tells it from the other sources; empty if it is the only one."""
 
     dashes: Any
-    """Its line style."""
-
     rows: tuple[Row, ...]
-
-    copy_gbytes_per_s: float | None = None
+    copy_gbytes_per_s: float | None
     """Measured copy bandwidth of the device, from the rows or as the user gave it."""
+
+    def named(self, text: str) -> str:
+        """The text, and the source if there are several."""
+        return f"{text}, {self.label}" if self.label else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class Series:
     @property
     def name(self) -> str:
         """The variant, and its source if there are several."""
-        return f"{self.variant}, {self.source.label}" if self.source.label else self.variant
+        return self.source.named(self.variant)
 
     @property
     def best(self) -> Row:
@@ -59,7 +60,7 @@ class Series:
     def best_by_size(self) -> list[Row]:
         """The fastest row of each size, smallest first."""
         sizes = grouped(self.rows, lambda row: (row.m, row.n, row.k))
-        return sorted((best_of(rows) for rows in sizes.values()), key=extent)
+        return sorted(map(best_of, sizes.values()), key=extent)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +71,18 @@ class Panel:
     series: tuple[Series, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> list[Row]:
         """All rows of the panel."""
-        return tuple(row for line in self.series for row in line.rows)
+        return [row for line in self.series for row in line.rows]
+
+    @property
+    def peaks_gflops(self) -> dict[Source, float | None]:
+        """The theoretical peak of each source."""
+        of_sources = grouped(self.series, lambda line: line.source)
+        return {
+            source: ceiling((row for line in lines for row in line.rows), "gflops", "peak")
+            for source, lines in of_sources.items()
+        }
 
 
 def sources(
@@ -91,7 +101,7 @@ def sources(
             label=label,
             dashes=dashes,
             rows=tuple(rows),
-            copy_gbytes_per_s=_copy_gbytes_per_s(rows) or copy_gbytes_per_s,
+            copy_gbytes_per_s=ceiling(rows, "gbytes_per_s", "copy") or copy_gbytes_per_s,
         )
         for label, dashes, rows in zip(_labels(list(groups)), cycle(DASHES), groups.values())
     ]
@@ -102,10 +112,7 @@ def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
     labels = [""] * len(keys)
     for values in zip(*keys, strict=True):
         if len(set(labels)) < len(keys) and len(set(values)) > 1:
-            labels = [
-                f"{label}, {value}" if label else value
-                for label, value in zip(labels, values, strict=True)
-            ]
+            labels = [", ".join(filter(None, pair)) for pair in zip(labels, values, strict=True)]
     return labels
 
 
@@ -114,37 +121,24 @@ def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
 
     Where sources share panels, only those: the others would show one source and compare nothing.
     """
-
-    def key(row: Row) -> tuple[object, ...]:
-        clock = "cupti" if row.timer == "cupti" else ""
-        size = (row.m, row.n, row.k) if by_size else ()
-        return row.op, row.dtype, row.cache, row.scope, clock, size
-
-    groups: dict[tuple[object, ...], list[Series]] = {}
-    for source in of:
-        for name, of_panel in grouped(source.rows, key).items():
-            for variant, rows in grouped(of_panel, lambda row: row.variant).items():
-                line = Series(variant=variant, source=source, rows=tuple(rows))
-                groups.setdefault(name, []).append(line)
-    shared = {
-        name: lines
-        for name, lines in groups.items()
-        if len({line.source.label for line in lines}) > 1
-    }
     devices = list(dict.fromkeys(row.device or "" for source in of for row in source.rows))
-    return [
-        Panel(title=_title(lines[0].rows[0], devices, by_size=by_size), series=tuple(lines))
-        for lines in (shared or groups).values()
-    ]
+    where = f" on {devices[0]}" if len(devices) == 1 else ""  # the legend names several
 
+    def title(row: Row) -> str:
+        """`gemm 2048 float32 on NVIDIA H200, cold cache`."""
+        size = f" {row.size.replace('x', '×')}" if by_size else ""
+        scope = "" if row.scope == "kernel" else f", {row.scope}"
+        clock = ", cupti" if row.timer == "cupti" else ""
+        return f"{row.op}{size} {row.dtype}{where}, {row.cache} cache{scope}{clock}"
 
-def _title(row: Row, devices: Sequence[str], *, by_size: bool) -> str:
-    """`gemm 2048 float32 on NVIDIA H200, cold cache`; the legend names several devices."""
-    size = f" {row.size.replace('x', '×')}" if by_size else ""
-    where = f" on {devices[0]}" if len(devices) == 1 else ""
-    scope = "" if row.scope == "kernel" else f", {row.scope}"
-    clock = ", cupti" if row.timer == "cupti" else ""
-    return f"{row.op}{size} {row.dtype}{where}, {row.cache} cache{scope}{clock}"
+    groups: dict[str, list[Series]] = {}
+    for source in of:
+        of_lines = grouped(source.rows, lambda row: (title(row), row.variant))
+        for (name, variant), rows in of_lines.items():
+            line = Series(variant=variant, source=source, rows=tuple(rows))
+            groups.setdefault(name, []).append(line)
+    found = [Panel(title=name, series=tuple(lines)) for name, lines in groups.items()]
+    return [panel for panel in found if len({line.source for line in panel.series}) > 1] or found
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -165,20 +159,10 @@ def extent(row: Row) -> float:
     return math.cbrt(row.m * row.n * row.k) if row.k > 1 else math.sqrt(row.m * row.n)
 
 
-def peak_gflops(rows: Iterable[Row]) -> float | None:
-    """The theoretical peak that the rows' `percent_of_peak` refers to."""
-    for row in rows:
-        if row.gflops and row.percent_of_peak:
-            return 100 * row.gflops / row.percent_of_peak
-    return None
-
-
-def _copy_gbytes_per_s(rows: Iterable[Row]) -> float | None:
-    """The measured bandwidth that the rows' `percent_of_copy` refers to."""
-    for row in rows:
-        if row.gbytes_per_s and row.percent_of_copy:
-            return 100 * row.gbytes_per_s / row.percent_of_copy
-    return None
+def ceiling(rows: Iterable[Row], rate: str, what: str) -> float | None:
+    """The rate (a column) that the percentages of `peak` or `copy` in the rows refer to."""
+    pairs = ((getattr(row, rate), getattr(row, f"percent_of_{what}")) for row in rows)
+    return next((100 * value / percent for value, percent in pairs if value and percent), None)
 
 
 def is_baseline(row: Row) -> bool:

@@ -7,11 +7,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -96,33 +95,29 @@ def _settings(theme: Theme) -> Iterator[None]:
         "figure.constrained_layout.w_pad": 0.08,
         "figure.constrained_layout.h_pad": 0.12,
         "axes.facecolor": "none",
-        "axes.edgecolor": ink,
-        "axes.labelcolor": ink,
-        "axes.labelsize": 8.5,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
         "axes.axisbelow": True,
         "axes.titlesize": 10,
         "axes.titlelocation": "left",
-        "grid.color": ink,
         "grid.alpha": 0.22,
         "grid.linewidth": 0.6,
         "font.family": "DejaVu Sans",
         "font.size": 10,
-        "text.color": ink,
         "text.parse_math": False,  # a $ in a name is a $
         "legend.frameon": False,
-        "legend.fontsize": 8.5,
         "legend.labelcolor": "linecolor",
         "lines.linewidth": 1.6,
         "lines.markersize": 5,
         "lines.solid_capstyle": "round",
         "svg.fonttype": "none",
         "svg.hashsalt": "gpubench",
+        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "grid.color", "text.color"), ink),
+        **dict.fromkeys(("xtick.color", "ytick.color"), ink),
+        **dict.fromkeys(("axes.labelsize", "xtick.labelsize", "ytick.labelsize"), 8.5),
+        "legend.fontsize": 8.5,
     }
-    for axis in ("xtick", "ytick"):
-        ours |= {f"{axis}.color": ink, f"{axis}.labelsize": 8.5}
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(ours)
@@ -153,8 +148,7 @@ def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
     return picture
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
+class Look(NamedTuple):
     """How a variant is drawn."""
 
     colour: str
@@ -170,14 +164,14 @@ def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
             neighbours.setdefault(name, []).extend(names)
     taken: dict[str, int] = {}
     for name, others in neighbours.items():
-        used = {taken[other] for other in others if other in taken}
-        taken[name] = next(number for number in range(len(neighbours)) if number not in used)
+        used = {taken.get(other) for other in others}
+        taken[name] = next(number for number in count() if number not in used)
     return {name: look(number) for name, number in taken.items()}
 
 
 def look(number: int) -> Look:
     """The look of this number."""
-    return Look(colour=COLOURS[number % len(COLOURS)], marker=MARKERS[number % len(MARKERS)])
+    return Look(COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
 
 
 def ink() -> str:
@@ -220,6 +214,13 @@ def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < NARROW else (1,)))
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """A y axis of rows, the first on top, with a name beside each."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
 
 
 def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, float]:

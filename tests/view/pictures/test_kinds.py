@@ -252,6 +252,12 @@ def test_a_picture_survives_names_that_mean_something_elsewhere() -> None:
     assert fitting(of) == ["tiles", "sizes", "blas", "roofline"]
 
 
+def test_one_row_and_a_tile_measured_twice_are_drawn() -> None:
+    assert draw(source(sample(percent_of_peak=10.0)), "roofline").axes
+    (axes,) = draw(source(sample(), sample(median_us=90.0), sample(tile="8")), "tiles").axes
+    assert list(axes.lines[0].get_xdata()) == [8, 16, 16]
+
+
 def test_only_kinds_that_show_more_than_one_figure_fit() -> None:
     assert fitting(source(sample())) == []
     assert fitting(gpu_and_cpu()) == ["sizes", "roofline", "speedup"]

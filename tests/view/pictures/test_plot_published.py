@@ -71,6 +71,11 @@ def test_a_line_that_does_not_fit_is_named(tmp_path: Path) -> None:
         figures(tmp_path, TILES.splitlines()[0] + "\na,b,1,c,ms,fast,,,\n")
 
 
+def test_a_line_that_ends_early_has_empty_fields(tmp_path: Path) -> None:
+    found = figures(tmp_path, TILES + "p100-tiles")
+    assert (found[-1].series, found[-1].label, found[-1].published) == ("", "", None)
+
+
 def test_other_files_are_told_apart(tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.csv"
     sweep.write_text("op,variant\n")
