@@ -1,4 +1,4 @@
-"""What `gpubench compare-cublas` does."""
+"""`gpubench compare-cublas`, and its ladder: kernels in order, each with what it gains."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpubench.commands.compare_cublas.ladder import ladder, steps
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.model import Timing
+from gpubench.model import Status, Timing, Variant
 from gpubench.options import option_texts, read_sweep
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
+from gpubench.row import Row
 from gpubench.view.running import conclude, measure, started_with
-from gpubench.view.tables import comparison, console
+from gpubench.view.tables import (
+    best_of,
+    by_problem,
+    comparison,
+    console,
+    milliseconds,
+    number,
+    table,
+    title,
+)
 
 WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
@@ -29,7 +42,7 @@ def run_compare_cublas(
     resume: Path | None = None,
     force: bool = False,
 ) -> int:
-    """`gpubench compare-cublas`: the exit code. `by_step` is `--ladder`."""
+    """The exit code. `by_step` is `--ladder`."""
     if resume:
         options, config = started_with(resume, option_texts(options, config)), None
     sweep = read_sweep(options, config, COMPARE_DEFAULTS)
@@ -64,3 +77,72 @@ def with_libraries(sweep: Sweep, asked: Sequence[str]) -> tuple[str, ...]:
     unnamed = libraries if asked else [*named, *libraries]
     fitting = [variant for variant in unnamed if set(variant.dtypes) & set(sweep.dtypes)]
     return tuple(dict.fromkeys((*asked, *(variant.name for variant in fitting))))
+
+
+def steps(known: Sequence[Variant]) -> dict[str, str]:
+    """Every step of the ladders among the variants, in order: its name, and its predecessor's.
+
+    A variant is a step if it follows another or is followed. A step stands behind what it follows,
+    and before the steps that follow others.
+    """
+    after = {row.name: row.after for row in known}
+    followers: dict[str, list[str]] = {}
+    for name, before in after.items():
+        if before:
+            followers.setdefault(before, []).append(name)
+    ordered: dict[str, str] = {}
+
+    def climb(name: str) -> None:
+        ordered[name] = after.get(name, "")
+        for follower in followers.get(name, ()):
+            climb(follower)
+
+    for name in followers:
+        if not after.get(name):
+            climb(name)
+    return ordered
+
+
+def ladder(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
+    """Per problem: the steps in order, each with its gain over the one it changes."""
+    parts: list[RenderableType] = []
+    for of_problem in by_problem(row for row in rows if row.status == Status.OK):
+        parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
+        parts.append(_ladder_table(of_problem, order))
+    return Group(*parts)
+
+
+def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
+    """The best tile of each step, in order; what is no step, as a library's product, last."""
+    best = {
+        name: best_of(row for row in rows if row.variant == name)
+        for name in dict.fromkeys(row.variant for row in rows)
+    }
+    grid = table(
+        *("step", "best tile", "ms", "GFLOP/s", "% of cuBLAS", "gain"),
+        *("registers", "occupancy, %"),
+        left={"step", "best tile"},
+    )
+    place = {name: position for position, name in enumerate(order)}
+    for row in sorted(best.values(), key=lambda row: place.get(row.variant, len(place))):
+        grid.add_row(
+            row.variant,
+            row.tile,
+            milliseconds(row.median_us),
+            number(row.gflops, 0),
+            number(row.percent_of_blas, 1),
+            _gain(row, best, order),
+            str(row.registers or ""),
+            number(None if row.occupancy is None else 100 * row.occupancy, 0),
+        )
+    return grid
+
+
+def _gain(row: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:
+    """How many times as fast as the nearest measured step before it: `1.52×`."""
+    before = order.get(row.variant, "")
+    while before and before not in best:
+        before = order.get(before, "")
+    if not before or not row.median_us or not best[before].median_us:
+        return ""
+    return f"{(best[before].median_us or 0.0) / row.median_us:.2f}×"

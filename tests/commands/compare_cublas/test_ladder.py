@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakes import measured, point, variant
 from rich.console import Console
 
-from gpubench.commands.compare_cublas.ladder import ladder, steps
+from gpubench.commands.compare_cublas.run import ladder, steps
 from gpubench.plan.registry import choose
 from gpubench.row import Row
 
