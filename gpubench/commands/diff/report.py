@@ -1,18 +1,35 @@
-"""What every format shows of a comparison: exit code, headline, notes, what to do next."""
+"""What is shown of a comparison, and its formats: text, markdown, JSON and JUnit's XML."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from io import StringIO
+from xml.etree import ElementTree as ET
 
-from gpubench.commands.diff.compare import TOO_NOISY, rounds_needed
-from gpubench.commands.diff.findings import Comparison, Finding, Key, Verdict
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+import gpubench
+from gpubench.commands.diff.compare import (
+    ABSENT,
+    TOO_NOISY,
+    Comparison,
+    Finding,
+    Key,
+    Verdict,
+    rounds_needed,
+)
+from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
 from gpubench.row import KEY, Row
+from gpubench.view.tables import PIPED_WIDTH, milliseconds, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes; 0 is for the rest, 2 for what could not be compared."""
@@ -23,7 +40,7 @@ LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 CONTEXT = ("gpubench", "library", "cupy")
 """Columns that may differ between the sides; a note says so."""
 
-MILD = tuple(Verdict(name) for name in ("same", "faster", "ambiguous", "clock", "missing", "new"))
+MILD = ("same", "faster", "ambiguous", "clock", "missing", "new")
 """Verdicts that are no regression, as the headline counts them."""
 
 MOST = 3
@@ -31,9 +48,17 @@ MOST = 3
 
 USUAL_ROUNDS = 10
 
+USUAL = {
+    "op": "gemm",
+    "dtypes": "float32",
+    "operands": "uniform",
+    "cache": "cold",
+    "scope": "kernel",
+}
+"""Options of a sweep that need not be written."""
+
 SWEEPS = 5
-"""Sweeps per side with which the test can decide on one figure per sweep: least_p(5, 5) is 0.008.
-"""
+"""Per side: the test can then decide on one figure per sweep, as least_p(5, 5) is 0.008."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +71,6 @@ class Report:
 
     base: str
     new: str
-    """The names of the sides."""
-
     machine: str
     limits: str
     """How far apart points may be that are called the same, in words."""
@@ -62,14 +85,12 @@ class Report:
     @property
     def exit_code(self) -> int:
         """Of the worst verdict: a wrong result before a slow one before an open one."""
-        counts = self.comparison.counts
-        if counts[Verdict.BROKEN]:
+        found = self.comparison.counts.keys()
+        if Verdict.BROKEN in found:
             return BROKEN
-        if counts[Verdict.SLOWER]:
+        if Verdict.SLOWER in found:
             return SLOWER
-        if self.strict and (counts[Verdict.AMBIGUOUS] or counts[Verdict.MISSING]):
-            return STRICT
-        return 0
+        return STRICT if self.strict and found & {Verdict.AMBIGUOUS, Verdict.MISSING} else 0
 
     @property
     def headline(self) -> str:
@@ -85,26 +106,23 @@ class Report:
                 f"slower: {counts[Verdict.SLOWER]} {points}, by up to "
                 f"{change(finding.ratio).lstrip('+')} ({self.label(worst)})"
             )
-        rest = ", ".join(f"{counts[verdict]} {verdict}" for verdict in MILD if counts[verdict])
+        rest = ", ".join(
+            f"{counts[verdict]} {verdict}" for verdict in map(Verdict, MILD) if counts[verdict]
+        )
         kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
         return f"{kind}: {points} {rest}"
 
     def label(self, key: Key) -> str:
         """What a person calls the point, with those columns of its key that vary."""
         row = self.rows[key]
-        columns = [
-            str(value)
-            for name in self._varying
-            if (value := getattr(row, name)) and (name, value) != ("compute_mode", row.dtype)
-        ]
-        tile = f" {row.tile}" if row.tile else ""
-        return " ".join((f"{row.variant}{tile} at {row.size}", *columns))
+        mode = "" if row.compute_mode == row.dtype else row.compute_mode
+        columns = (mode if name == "compute_mode" else getattr(row, name) for name in self._varying)
+        return " ".join(filter(None, (row.variant, row.tile, "at", row.size, *columns)))
 
     @cached_property
     def _varying(self) -> list[str]:
-        rows = self.rows.values()
-        columns = (name for name in KEY if name not in LABELLED)
-        return [name for name in columns if len({getattr(row, name) for row in rows}) > 1]
+        columns = {name: {getattr(row, name) for row in self.rows.values()} for name in KEY}
+        return [name for name in KEY if name not in LABELLED and len(columns[name]) > 1]
 
 
 def make_report(
@@ -121,14 +139,15 @@ def make_report(
     `rerun_command` would measure the ambiguous points again; `notes` come after its own.
     """
     rows = {row.key: row for row in (*base.rows, *new.rows)}
-    dtypes = list(dict.fromkeys(row.dtype for row in rows.values()))
+    dtypes = dict.fromkeys(row.dtype for row in rows.values())
+    limits = comparison.limits
     return Report(
         comparison=comparison,
         rows=rows,
         base=base.name,
         new=new.name,
         machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
-        limits=f"±{100 * comparison.limits.threshold:g} % or {comparison.limits.floor_us:g} µs",
+        limits=f"±{100 * limits.threshold:g} % or {limits.floor_us:g} µs",
         strict=strict,
         notes=(*_notes(comparison, rows, base, new), *notes),
         advice=tuple(_advice(comparison, rows, rerun_command)),
@@ -221,28 +240,17 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
         "variants": _listed(row.variant for row in rows),
         "dtypes": _listed(row.dtype for row in rows),
         "operands": _listed(row.operands for row in rows),
-        "cache": _one_or_both(row.cache for row in rows),
-        "scope": _one_or_both(row.scope for row in rows),
+        "cache": _listed(row.cache for row in rows),
+        "scope": _listed(row.scope for row in rows),
         "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",
         "device": _listed(row.backend for row in rows),
     }
-    usual = {
-        "op": "gemm",
-        "dtypes": "float32",
-        "operands": "uniform",
-        "cache": "cold",
-        "scope": "kernel",
-    }
-    return {name: text for name, text in options.items() if text and text != usual.get(name)}
+    options |= {name: "both" for name in ("cache", "scope") if "," in options[name]}
+    return {name: text for name, text in options.items() if text and text != USUAL.get(name)}
 
 
 def _listed(items: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(items))
-
-
-def _one_or_both(items: Iterable[str]) -> str:
-    listed = _listed(items)
-    return "both" if "," in listed else listed
 
 
 def change(ratio: float | None) -> str:
@@ -260,3 +268,259 @@ def interval(finding: Finding) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 point`, `2 points`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+# ---- text
+
+SHORT = 8
+"""Points named in the short lists; the others are counted."""
+
+
+def text(report: Report) -> RenderableType:
+    """What the terminal shows: the headline, what got slower, the rest in short."""
+    comparison = report.comparison
+    parts: list[RenderableType] = [
+        Text(report.headline, style="bold red" if report.exit_code else "bold green"),
+        Text(f"{report.base} → {report.new}, {report.machine}"),
+        *(Text(f"! {note}", style="yellow") for note in report.notes),
+    ]
+    if broken := comparison.of(Verdict.BROKEN):
+        parts.append(Text(""))
+        parts += [
+            Text(f"broken: {report.label(key)}: {finding.reason}", style="red")
+            for key, finding in broken.items()
+        ]
+    if slower := comparison.of(Verdict.SLOWER):
+        parts += [Text(""), _slower_table(report, slower)]
+    parts.append(Text(""))
+    for verdict in ("missing", "ambiguous", "clock", "faster", "new"):
+        if findings := comparison.of(Verdict(verdict)):
+            names = [f"{report.label(key)}{_in_short(found)}" for key, found in findings.items()]
+            more = [f"{len(names) - SHORT} more"] if len(names) > SHORT else []
+            parts.append(Text(f"{verdict} ({len(names)}): {'; '.join(names[:SHORT] + more)}"))
+    if same := comparison.counts[Verdict.SAME]:
+        parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
+    if comparison.untimed:
+        parts.append(Text(f"no time on either side: {len(comparison.untimed)}"))
+    return Group(*parts, *(Text(f"\n{line}") for line in report.advice))
+
+
+def _plain_text(report: Report) -> str:
+    page = StringIO()
+    Console(file=page, width=PIPED_WIDTH, highlight=False, color_system=None).print(text(report))
+    return page.getvalue()
+
+
+def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableType:
+    # Two files give an interval; an expected figure gives its limits as the reason.
+    last = "interval, %" if any(finding.ratio_low for finding in slower.values()) else "because"
+    grid = table("slower", "base, ms", "new, ms", "change", last, left={"slower", "because"})
+    for key, finding in slower.items():
+        grid.add_row(
+            report.label(key),
+            milliseconds(finding.base_median_us),
+            milliseconds(finding.new_median_us),
+            change(finding.ratio),
+            interval(finding).removesuffix(" %") or finding.reason,
+        )
+    return grid
+
+
+def _in_short(finding: Finding) -> str:
+    """What a short list says about a point: its change, or why there is none."""
+    if finding.ratio is None:
+        return f" ({finding.reason})" if finding.reason not in {"", ABSENT} else ""
+    if finding.verdict == Verdict.CLOCK:
+        return f" {change(finding.ratio)}, in cycles {change(finding.cycles_ratio)}"
+    if finding.verdict == Verdict.AMBIGUOUS:
+        reason = f", {finding.reason}" if finding.reason else ""
+        return f" {change(finding.ratio)} ({interval(finding)}{reason})"
+    return f" {change(finding.ratio)}"
+
+
+# ---- markdown
+
+SECTION_LIMIT = 8_000
+"""Characters of one section's rows: seven sections, notes and headings stay below the 65,536
+characters that GitHub takes in a comment."""
+
+COMMAND_LIMIT = 2_000
+"""Characters of a command that is advised: many files make it long."""
+
+TEXT_LIMIT, NOTE_LIMIT = 200, 600
+"""Characters of a text from a file (a compiler's message, a name) or of a note in a comment."""
+
+
+def _markdown(report: Report) -> str:
+    """A pull-request comment: the headline, the slower points, the rest to be unfolded."""
+    parts = [
+        f"### gpubench diff: {_escaped(report.headline)}",
+        f"`{_code(report.base)}` → `{_code(report.new)}`, {_escaped(report.machine)}",
+        *(f"> **Note:** {_escaped(note, NOTE_LIMIT)}" for note in report.notes),
+    ]
+    for verdict in Verdict:
+        findings = report.comparison.of(verdict)
+        if not findings or verdict == Verdict.SAME:
+            continue
+        section = _section(report, findings)
+        if verdict not in {Verdict.BROKEN, Verdict.SLOWER}:
+            summary = f"<summary>{len(findings)} {verdict}</summary>"
+            section = f"<details>{summary}\n\n{section}\n\n</details>"
+        parts.append(section)
+    same = report.comparison.counts[Verdict.SAME]
+    parts.append(f"{counted(same, 'point')} the same within {report.limits}.")
+    for line in report.advice:
+        words, _, command = line.partition(": ")
+        command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
+        parts.append(f"{_escaped(words)}:\n\n```sh\n{command}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(report: Report, findings: Mapping[Key, Finding]) -> str:
+    """A table of findings, as many as fit."""
+    lines = ["| point | base, ms | new, ms | change | interval | |", "|---|--:|--:|--:|--:|---|"]
+    length = left_out = 0
+    for key, finding in findings.items():
+        remark = finding.reason
+        if finding.verdict == Verdict.CLOCK:
+            remark = f"in cycles {change(finding.cycles_ratio)}"
+        cells = (
+            _escaped(report.label(key)),
+            milliseconds(finding.base_median_us),
+            milliseconds(finding.new_median_us),
+            change(finding.ratio),
+            interval(finding),
+            _escaped(remark),
+        )
+        line = f"| {' | '.join(cells)} |"
+        length += len(line) + 1
+        if length > SECTION_LIMIT:
+            left_out += 1
+        else:
+            lines.append(line)
+    if left_out:
+        lines.append(f"\nand {left_out} more.")
+    return "\n".join(lines)
+
+
+def _escaped(text: str, limit: int = TEXT_LIMIT) -> str:
+    """A text that markdown shows as it is, on one line."""
+    line = " ".join(text.split())
+    if len(line) > limit:
+        line = f"{line[: limit - 1]}…"
+    line = line.replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*_{}\[\]|~@#])", r"\\\1", line)
+
+
+def _code(text: str) -> str:
+    return " ".join(text.split()).replace("`", "'")[:TEXT_LIMIT]
+
+
+# ---- JSON
+
+JSON_FORMAT = 1
+"""Goes up when a field changes its meaning or is removed; new fields may be added without."""
+
+
+def _json(report: Report) -> str:
+    """Everything, as docs/diff.md describes it."""
+    comparison = report.comparison
+    return json.dumps(
+        {
+            "format": JSON_FORMAT,
+            "gpubench": gpubench.__version__,
+            "headline": report.headline,
+            "exit_code": report.exit_code,
+            "strict": report.strict,
+            "base": report.base,
+            "new": report.new,
+            "limits": asdict(comparison.limits),
+            "counts": {str(verdict): comparison.counts[verdict] for verdict in Verdict},
+            "drift": comparison.drift,
+            "drifted": comparison.drifted,
+            "untested": comparison.untested,
+            "notes": list(report.notes),
+            "advice": list(report.advice),
+            "points": [
+                _key_columns(report, key) | asdict(finding)
+                for key, finding in comparison.findings.items()
+            ],
+            "untimed": [
+                _key_columns(report, key) | {"reason": reason}
+                for key, reason in comparison.untimed.items()
+            ],
+        },
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def _key_columns(report: Report, key: Key) -> dict[str, object]:
+    return {name: getattr(report.rows[key], name) for name in KEY}
+
+
+# ---- JUnit
+
+
+def _junit(report: Report) -> str:
+    """Each point a test case: broken is an error, slower a failure, open points are skipped.
+
+    With `--strict`, open points are failures too.
+    """
+    cases = [_case(report, key, found) for key, found in report.comparison.findings.items()]
+    suites = ET.Element("testsuites", name="gpubench diff")
+    suite = ET.SubElement(suites, "testsuite", name="gpubench diff")
+    suite.extend(cases)
+    for element in (suites, suite):
+        element.set("tests", str(len(cases)))
+        for name, child in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            element.set(name, str(sum(case.find(child) is not None for case in cases)))
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
+    row = report.rows[key]
+    case = ET.Element(
+        "testcase",
+        classname=_xml(f"gpubench.{row.op}.{row.variant}"),
+        name=_xml(report.label(key)),
+        time=f"{(finding.new_median_us or 0.0) / 1e6:.9f}",
+    )
+    unsettled = "failure" if report.strict else "skipped"
+    outcomes = {
+        Verdict.BROKEN: "error",
+        Verdict.SLOWER: "failure",
+        Verdict.AMBIGUOUS: unsettled,
+        Verdict.MISSING: unsettled,
+    }
+    if outcome := outcomes.get(finding.verdict):
+        element = ET.SubElement(case, outcome, message=_xml(_message(finding)))
+        if outcome != "skipped":
+            element.set("type", str(finding.verdict))
+    return case
+
+
+def _message(finding: Finding) -> str:
+    figures = ""
+    if finding.ratio is not None:
+        before, after = map(milliseconds, (finding.base_median_us, finding.new_median_us))
+        figures = f"{before} ms → {after} ms: {change(finding.ratio)} ({interval(finding)})"
+    return ", ".join(filter(None, (str(finding.verdict), figures, finding.reason)))
+
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""XML 1.0, section 2.2: the characters that a document may hold, and no others."""
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub("?", text)
+
+
+FORMATS: dict[Format, Callable[[Report], str]] = {
+    Format.TEXT: _plain_text,
+    Format.MARKDOWN: _markdown,
+    Format.JSON: _json,
+    Format.JUNIT: _junit,
+}
