@@ -22,52 +22,33 @@ Key = PointKey
 """The key of a point: `Row.key`."""
 
 ABSENT = "not in the file"
-"""Reason of points that a side lacks."""
-
 TOO_NOISY = "the machine is too noisy for so few sweeps"
-"""Reason of points on a CPU that seem to have moved."""
-
 OTHER_GPU = "the other side's GPU is another one"
-"""Reason of points that moved by no more than two GPUs of one kind may differ."""
+"""Reasons of findings that others look for."""
 
 ROUNDING = 1 + 1e-9
 """SciPy's p-value of complete separation may differ from ours in its last digits."""
 
 
 class Verdict(StrEnum):
-    """What became of a point, worst first."""
+    """What became of a point, worst first; docs/diff.md explains each."""
 
     BROKEN = "broken"
-    """It was right; now it is wrong or fails."""
-
     SLOWER = "slower"
     MISSING = "missing"
-    """Only the base has a time."""
-
     AMBIGUOUS = "ambiguous"
-    """Neither shown to have moved nor shown to be the same."""
-
     CLOCK = "clock"
-    """The time moved and the cycles did not."""
-
     FASTER = "faster"
     NEW = "new"
-    """Only the new side has a time."""
-
     SAME = "same"
-    """Shown to differ by less than matters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How large a difference must be to count."""
+    """How large a difference must be to count: relative, and in microseconds."""
 
     threshold: float = 0.02
-    """Of the medians, relative."""
-
     floor_us: float = 0.5
-    """In microseconds, however large the ratio."""
-
     q: float = 0.01
     """False discovery rate over all points; 1 - q is the confidence of the intervals."""
 
@@ -131,28 +112,18 @@ _Pair = tuple[PooledPoint, PooledPoint]
 class Finding:
     """A point's verdict and what it rests on; None where a side has no time.
 
-    The fields are those of the JSON format.
+    The fields are those of the JSON format, which docs/diff.md explains.
     """
 
     verdict: Verdict
     reason: str = ""
-    """Why, where the figures do not show it."""
-
     base_median_us: float | None = None
     new_median_us: float | None = None
     ratio: float | None = None
-    """new / base, of the medians."""
-
     ratio_low: float | None = None
     ratio_high: float | None = None
-    """Its interval of 1 - q; without a test, the range of all pairs of rounds."""
-
     cycles_ratio: float | None = None
-    """Like `ratio`, in cycles; None: no clock is known."""
-
     p: float | None = None
-    """Of the Mann-Whitney test; None: too few rounds to test."""
-
     p_adjusted: float | None = None
     base_rounds: int = 0
     new_rounds: int = 0
@@ -209,13 +180,16 @@ def compare(
     timed = {key: pair for key, pair in points.items() if pair[0].timed and pair[1].timed}
     drift = _shared_drift(timed.values())
     tests = _tests(timed, drift, limits.q)
-    findings: dict[Key, Finding] = {}
-    untimed: dict[Key, str] = {}
-    for key, (before, after) in points.items():
-        if before.timed or after.timed:
-            findings[key] = _finding(before, after, tests.get(key), drift, limits)
-        else:
-            untimed[key] = (before if after is absent else after).why_untimed
+    findings = {
+        key: _finding(before, after, tests.get(key), drift, limits)
+        for key, (before, after) in points.items()
+        if before.timed or after.timed
+    }
+    untimed = {
+        key: (before if after is absent else after).why_untimed
+        for key, (before, after) in points.items()
+        if key not in findings
+    }
     on_cpu = {key: pair for key, pair in timed.items() if pair[0].on_cpu and pair[1].on_cpu}
     if any(least_p(len(a.sweeps_us), len(b.sweeps_us)) > limits.q for a, b in on_cpu.values()):
         findings |= _distrust({key: findings[key] for key in on_cpu})
@@ -362,7 +336,7 @@ def _sweeps_agree(before: PooledPoint, after: PooledPoint, q: float) -> bool:
 
 
 def _distrust(findings: dict[Key, Finding]) -> dict[Key, Finding]:
-    """Findings of few sweeps on a CPU: if most points cannot be shown to have stayed, none moved.
+    """Corrects findings of few sweeps on a CPU: if most cannot be shown to have stayed, none moved.
 
     A process's layout in memory shifts its times by ten percent or more, alike in all its rounds
     (Mytkowicz, Diwan, Hauswirth and Sweeney, ASPLOS 2009), and so do other programs on the machine.
@@ -370,12 +344,11 @@ def _distrust(findings: dict[Key, Finding]) -> dict[Key, Finding]:
     """
     counts = Counter(finding.verdict for finding in findings.values())
     if counts[Verdict.AMBIGUOUS] <= counts[Verdict.SAME]:
-        return findings
+        return {}
     return {
         key: replace(finding, verdict=Verdict.AMBIGUOUS, reason=TOO_NOISY)
-        if finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
-        else finding
         for key, finding in findings.items()
+        if finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
     }
 
 

@@ -84,12 +84,11 @@ class Expectation:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """A file's expectations."""
+    """A file's expectations, and the device that they are meant for."""
 
     path: Path
     points: tuple[Expectation, ...]
     device: str | None
-    """The device they are meant for."""
 
 
 def read_expected(path: Path) -> Expected:

@@ -37,12 +37,6 @@ SLOWER, STRICT, BROKEN = 1, 3, 4
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label holds, or that no label needs."""
 
-CONTEXT = ("gpubench", "library", "cupy")
-"""Columns that may differ between the sides; a note says so."""
-
-MILD = ("same", "faster", "ambiguous", "clock", "missing", "new")
-"""Verdicts that are no regression, as the headline counts them."""
-
 MOST = 3
 """Points, at least, of which "most" can be said to have moved together."""
 
@@ -77,10 +71,7 @@ class Report:
 
     strict: bool
     notes: tuple[str, ...]
-    """What a reader must know to interpret the verdicts."""
-
     advice: tuple[str, ...] = ()
-    """What would settle the open points."""
 
     @property
     def exit_code(self) -> int:
@@ -106,9 +97,8 @@ class Report:
                 f"slower: {counts[Verdict.SLOWER]} {points}, by up to "
                 f"{change(finding.ratio).lstrip('+')} ({self.label(worst)})"
             )
-        rest = ", ".join(
-            f"{counts[verdict]} {verdict}" for verdict in map(Verdict, MILD) if counts[verdict]
-        )
+        order = ("same", "faster", "ambiguous", "clock", "missing", "new")
+        rest = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
         kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
         return f"{kind}: {points} {rest}"
 
@@ -192,7 +182,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
             "ambiguous. Measure both sides on one GPU; --ignore-device compares without this "
             "allowance"
         )
-    for column in CONTEXT:
+    for column in ("gpubench", "library", "cupy"):
         values = [{getattr(row, column) for row in side.rows} - {None} for side in (base, new)]
         if all(values) and values[0] != values[1]:
             before, after = (", ".join(sorted(names)) for names in values)
@@ -258,11 +248,16 @@ def change(ratio: float | None) -> str:
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
-def interval(finding: Finding) -> str:
+def _interval(finding: Finding) -> str:
     """`+4.9 .. +5.3 %`."""
-    if finding.ratio_low is None or finding.ratio_high is None:
-        return ""
-    return f"{100 * (finding.ratio_low - 1):+.1f} .. {change(finding.ratio_high)}"
+    low = change(finding.ratio_low).removesuffix(" %")
+    return f"{low} .. {change(finding.ratio_high)}" if low else ""
+
+
+def _figures(finding: Finding) -> tuple[str, str, str, str]:
+    """Milliseconds on either side, the change and its interval."""
+    before, after = milliseconds(finding.base_median_us), milliseconds(finding.new_median_us)
+    return before, after, change(finding.ratio), _interval(finding)
 
 
 def counted(count: int, noun: str) -> str:
@@ -285,11 +280,8 @@ def text(report: Report) -> RenderableType:
         *(Text(f"! {note}", style="yellow") for note in report.notes),
     ]
     if broken := comparison.of(Verdict.BROKEN):
-        parts.append(Text(""))
-        parts += [
-            Text(f"broken: {report.label(key)}: {finding.reason}", style="red")
-            for key, finding in broken.items()
-        ]
+        lines = (f"broken: {report.label(key)}: {found.reason}" for key, found in broken.items())
+        parts += [Text(""), *(Text(line, style="red") for line in lines)]
     if slower := comparison.of(Verdict.SLOWER):
         parts += [Text(""), _slower_table(report, slower)]
     parts.append(Text(""))
@@ -316,13 +308,8 @@ def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableTy
     last = "interval, %" if any(finding.ratio_low for finding in slower.values()) else "because"
     grid = table("slower", "base, ms", "new, ms", "change", last, left={"slower", "because"})
     for key, finding in slower.items():
-        grid.add_row(
-            report.label(key),
-            milliseconds(finding.base_median_us),
-            milliseconds(finding.new_median_us),
-            change(finding.ratio),
-            interval(finding).removesuffix(" %") or finding.reason,
-        )
+        *figures, of_change = _figures(finding)
+        grid.add_row(report.label(key), *figures, of_change.removesuffix(" %") or finding.reason)
     return grid
 
 
@@ -334,7 +321,7 @@ def _in_short(finding: Finding) -> str:
         return f" {change(finding.ratio)}, in cycles {change(finding.cycles_ratio)}"
     if finding.verdict == Verdict.AMBIGUOUS:
         reason = f", {finding.reason}" if finding.reason else ""
-        return f" {change(finding.ratio)} ({interval(finding)}{reason})"
+        return f" {change(finding.ratio)} ({_interval(finding)}{reason})"
     return f" {change(finding.ratio)}"
 
 
@@ -352,7 +339,7 @@ TEXT_LIMIT, NOTE_LIMIT = 200, 600
 
 
 def _markdown(report: Report) -> str:
-    """A pull-request comment: the headline, the slower points, the rest to be unfolded."""
+    """A pull-request comment: what got worse, the rest to be unfolded."""
     parts = [
         f"### gpubench diff: {_escaped(report.headline)}",
         f"`{_code(report.base)}` → `{_code(report.new)}`, {_escaped(report.machine)}",
@@ -384,14 +371,7 @@ def _section(report: Report, findings: Mapping[Key, Finding]) -> str:
         remark = finding.reason
         if finding.verdict == Verdict.CLOCK:
             remark = f"in cycles {change(finding.cycles_ratio)}"
-        cells = (
-            _escaped(report.label(key)),
-            milliseconds(finding.base_median_us),
-            milliseconds(finding.new_median_us),
-            change(finding.ratio),
-            interval(finding),
-            _escaped(remark),
-        )
+        cells = (_escaped(report.label(key)), *_figures(finding), _escaped(remark))
         line = f"| {' | '.join(cells)} |"
         length += len(line) + 1
         if length > SECTION_LIMIT:
@@ -442,22 +422,16 @@ def _json(report: Report) -> str:
             "notes": list(report.notes),
             "advice": list(report.advice),
             "points": [
-                _key_columns(report, key) | asdict(finding)
-                for key, finding in comparison.findings.items()
+                key._asdict() | asdict(finding) for key, finding in comparison.findings.items()
             ],
             "untimed": [
-                _key_columns(report, key) | {"reason": reason}
-                for key, reason in comparison.untimed.items()
+                key._asdict() | {"reason": reason} for key, reason in comparison.untimed.items()
             ],
         },
         indent=2,
         ensure_ascii=False,
         allow_nan=False,
     )
-
-
-def _key_columns(report: Report, key: Key) -> dict[str, object]:
-    return {name: getattr(report.rows[key], name) for name in KEY}
 
 
 # ---- JUnit
@@ -490,10 +464,10 @@ def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
     )
     unsettled = "failure" if report.strict else "skipped"
     outcomes = {
-        Verdict.BROKEN: "error",
-        Verdict.SLOWER: "failure",
-        Verdict.AMBIGUOUS: unsettled,
-        Verdict.MISSING: unsettled,
+        "broken": "error",
+        "slower": "failure",
+        "ambiguous": unsettled,
+        "missing": unsettled,
     }
     if outcome := outcomes.get(finding.verdict):
         element = ET.SubElement(case, outcome, message=_xml(_message(finding)))
@@ -503,10 +477,8 @@ def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
 
 
 def _message(finding: Finding) -> str:
-    figures = ""
-    if finding.ratio is not None:
-        before, after = map(milliseconds, (finding.base_median_us, finding.new_median_us))
-        figures = f"{before} ms → {after} ms: {change(finding.ratio)} ({interval(finding)})"
+    before, after, changed, within = _figures(finding)
+    figures = f"{before} ms → {after} ms: {changed} ({within})" if changed else ""
     return ", ".join(filter(None, (str(finding.verdict), figures, finding.reason)))
 
 

@@ -46,6 +46,7 @@ def _grid(rows: Sequence[Row], edges: Sequence[int]) -> Table:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=LONGEST_NAME, no_wrap=True, overflow="ellipsis")
     grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
     for variant in dict.fromkeys(row.variant for row in rows):
         by_edge = {int(row.tile): row for row in rows if row.variant == variant}
         best = best_of(by_edge.values())
