@@ -17,7 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from gpubench.cli import main as gpubench
-from gpubench.commands.compare_cublas.run import steps
+from gpubench.commands.compare_cublas.ladder import steps
 from gpubench.hardware.occupancy import Occupancy, occupancy
 from gpubench.model import CudaVariant, Problem, Resources, Status, Tile
 from gpubench.plan.registry import choose

@@ -124,10 +124,8 @@ def _pool(sweeps: Sequence[Sequence[Row]]) -> PooledPoint:
     timed = [row for row in rows if row.status == Status.OK]
     if not timed:
         return replace(point, status=Status.SKIPPED, reason=rows[0].reason or "skipped")
-    rounds = [
-        tuple(chain.from_iterable(_round_medians(row) for row in sweep if row.status == Status.OK))
-        for sweep in sweeps
-    ]
+    by_sweep = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
+    rounds = (tuple(chain.from_iterable(map(_round_medians, sweep))) for sweep in by_sweep)
     # A row has one clock for all its rounds.
     cycles = [time_us * (row.sm_mhz or 0.0) for row in timed for time_us in _round_medians(row)]
     return replace(

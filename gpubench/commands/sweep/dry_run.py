@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -83,5 +84,5 @@ def _tiles(points: Iterable[Point]) -> str:
 
 def _minutes(seconds: float) -> str:
     """`1:05`, rounded up."""
-    whole = -int(-seconds // 1)
-    return f"{whole // 60}:{whole % 60:02}"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes}:{rest:02}"

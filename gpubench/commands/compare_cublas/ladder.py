@@ -1,67 +1,18 @@
-"""`gpubench compare-cublas`, and its ladder: kernels in order, each with what it gains."""
+"""What compare-cublas measures, and the ladder: kernels in order, each with what it gains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.model import Status, Timing, Variant
-from gpubench.options import option_texts, read_sweep
+from gpubench.model import Status, Variant
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
-from gpubench.view.running import conclude, measure, started_with
-from gpubench.view.tables import (
-    best_of,
-    by_problem,
-    comparison,
-    console,
-    milliseconds,
-    number,
-    table,
-    title,
-)
-
-WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
-
-COMPARE_DEFAULTS = Sweep(timing=Timing(launch_limit_s=1.0))
-"""compare-cublas looks for each variant's best tile: a launch over a second is never that."""
-
-
-def run_compare_cublas(
-    options: Mapping[str, str | None],
-    config: Path | None,
-    *,
-    by_step: bool = False,
-    resume: Path | None = None,
-    force: bool = False,
-) -> int:
-    """The exit code. `by_step` is `--ladder`."""
-    if resume:
-        options, config = started_with(resume, option_texts(options, config)), None
-    sweep = read_sweep(options, config, COMPARE_DEFAULTS)
-    if sweep.device == "cpu":
-        raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
-    order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if by_step else {}
-    sweep = replace(
-        sweep,
-        variants=with_libraries(sweep, sweep.variants or tuple(order)),
-        device=sweep.device.replace("auto", "cuda"),
-    )
-    try:
-        outcome = measure(sweep, resume=resume is not None, force=force)
-    except DeviceUnavailableError as error:
-        raise DeviceUnavailableError(
-            f"compare-cublas needs an NVIDIA GPU: {error}; {WITHOUT_GPU}"
-        ) from error
-    console().print(ladder(outcome.rows, order) if by_step else comparison(outcome.rows))
-    return conclude(outcome)
+from gpubench.view.tables import best_of, by_problem, milliseconds, number, table, title
 
 
 def with_libraries(sweep: Sweep, asked: Sequence[str]) -> tuple[str, ...]:
@@ -103,7 +54,7 @@ def steps(known: Sequence[Variant]) -> dict[str, str]:
     return ordered
 
 
-def ladder(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
+def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
     """Per problem: the steps in order, each with its gain over the one it changes."""
     parts: list[RenderableType] = []
     for of_problem in by_problem(row for row in rows if row.status == Status.OK):
