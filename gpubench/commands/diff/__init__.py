@@ -139,8 +139,8 @@ def diff(
         output=output,
         rerun=rerun,
     )
-    for path in rest:
+    if extra := next(rest, None):
         raise typer.BadParameter(
-            f"'{path}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
+            f"'{extra}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
         )
     raise typer.Exit(run_diff(options))

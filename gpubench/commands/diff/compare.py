@@ -203,7 +203,7 @@ def compare(
 
 
 def _shared_drift(points: Iterable[_Pair]) -> float:
-    """Log of the factor that the median point and the median BLAS point have in common."""
+    """Log of the factor that the median point and the median BLAS point share."""
     logs: dict[bool, list[float]] = {True: [], False: []}
     for before, after in points:
         logs[before.is_blas].append(log_ratio(before.rounds_us, after.rounds_us))
@@ -252,10 +252,7 @@ class _Shift(NamedTuple):
     """None: no clock is known."""
 
     def direction(self, margin: float, drift: float = 0.0) -> int:
-        """1 if the whole interval is slower than the drift by more than the margin; -1 if faster.
-
-        Without a test, the interval is that of every pair of rounds.
-        """
+        """1 if the whole interval is above the drift by more than the margin; -1 if below it."""
         return (self.low - drift > margin) - (self.high - drift < -margin)
 
 

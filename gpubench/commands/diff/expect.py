@@ -138,10 +138,7 @@ def require_expected_device(expected: Expected, new: Side) -> None:
 
 
 def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bool) -> Report:
-    """The report on a side of which a file expects figures.
-
-    Raises UsageError where an expectation fits several points.
-    """
+    """The report on a side. Raises UsageError where an expectation fits several of its points."""
     path = expected.path
     rows: dict[Key, Row] = {}
     findings: dict[Key, Finding] = {}

@@ -95,7 +95,7 @@ class Report:
             worst, finding = next(iter(self.comparison.of(Verdict.SLOWER).items()))
             return (
                 f"slower: {counts[Verdict.SLOWER]} {points}, by up to "
-                f"{change(finding.ratio).lstrip('+')} ({self.label(worst)})"
+                f"{_change(finding.ratio).lstrip('+')} ({self.label(worst)})"
             )
         order = ("same", "faster", "ambiguous", "clock", "missing", "new")
         rest = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
@@ -124,10 +124,7 @@ def make_report(
     rerun_command: str = "",
     notes: Iterable[str] = (),
 ) -> Report:
-    """The report on a comparison of two sides.
-
-    `rerun_command` would measure the ambiguous points again; `notes` come after its own.
-    """
+    """The report on a comparison; `rerun_command` would measure its ambiguous points again."""
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
     limits = comparison.limits
@@ -163,7 +160,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         )
     if comparison.drifted:
         yield (
-            f"machine drift: most points moved together by {change(comparison.drift)}, the BLAS "
+            f"machine drift: most points moved together by {_change(comparison.drift)}, the BLAS "
             "with them. That is the machine, not the build; points that moved no further are not "
             "judged."
         )
@@ -171,7 +168,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         shared = statistics.median(finding.ratio or 1.0 for finding in two_sided.values())
         if abs(math.log(shared)) > math.log1p(limits.threshold):
             yield (
-                f"most points moved together by {change(shared)}. Without a row of a BLAS it is "
+                f"most points moved together by {_change(shared)}. Without a row of a BLAS it is "
                 "not known whether the machine did it: sweep cublas (or cpu_blas) with them."
             )
     gpus = [gpus_of(row for row in side.rows if row.median_us) for side in (base, new)]
@@ -243,21 +240,21 @@ def _listed(items: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(items))
 
 
-def change(ratio: float | None) -> str:
+def _change(ratio: float | None) -> str:
     """`+5.1 %` for 1.051."""
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
 def _interval(finding: Finding) -> str:
     """`+4.9 .. +5.3 %`."""
-    low = change(finding.ratio_low).removesuffix(" %")
-    return f"{low} .. {change(finding.ratio_high)}" if low else ""
+    low = _change(finding.ratio_low).removesuffix(" %")
+    return f"{low} .. {_change(finding.ratio_high)}" if low else ""
 
 
 def _figures(finding: Finding) -> tuple[str, str, str, str]:
     """Milliseconds on either side, the change and its interval."""
     before, after = milliseconds(finding.base_median_us), milliseconds(finding.new_median_us)
-    return before, after, change(finding.ratio), _interval(finding)
+    return before, after, _change(finding.ratio), _interval(finding)
 
 
 def counted(count: int, noun: str) -> str:
@@ -316,26 +313,21 @@ def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableTy
 def _in_short(finding: Finding) -> str:
     """What a short list says about a point: its change, or why there is none."""
     if finding.ratio is None:
-        return f" ({finding.reason})" if finding.reason not in {"", ABSENT} else ""
+        return "" if finding.reason in {"", ABSENT} else f" ({finding.reason})"
     if finding.verdict == Verdict.CLOCK:
-        return f" {change(finding.ratio)}, in cycles {change(finding.cycles_ratio)}"
+        return f" {_change(finding.ratio)}, in cycles {_change(finding.cycles_ratio)}"
     if finding.verdict == Verdict.AMBIGUOUS:
         reason = f", {finding.reason}" if finding.reason else ""
-        return f" {change(finding.ratio)} ({_interval(finding)}{reason})"
-    return f" {change(finding.ratio)}"
+        return f" {_change(finding.ratio)} ({_interval(finding)}{reason})"
+    return f" {_change(finding.ratio)}"
 
 
 # ---- markdown
 
-SECTION_LIMIT = 8_000
-"""Characters of one section's rows: seven sections, notes and headings stay below the 65,536
-characters that GitHub takes in a comment."""
-
-COMMAND_LIMIT = 2_000
-"""Characters of a command that is advised: many files make it long."""
-
+SECTION_LIMIT, COMMAND_LIMIT = 8_000, 2_000
 TEXT_LIMIT, NOTE_LIMIT = 200, 600
-"""Characters of a text from a file (a compiler's message, a name) or of a note in a comment."""
+"""Characters of a section's rows, a command that is advised, a text from a file (a compiler's
+message, a name) and a note. Together they stay below the 65,536 that GitHub takes in a comment."""
 
 
 def _markdown(report: Report) -> str:
@@ -368,9 +360,8 @@ def _section(report: Report, findings: Mapping[Key, Finding]) -> str:
     lines = ["| point | base, ms | new, ms | change | interval | |", "|---|--:|--:|--:|--:|---|"]
     length = left_out = 0
     for key, finding in findings.items():
-        remark = finding.reason
-        if finding.verdict == Verdict.CLOCK:
-            remark = f"in cycles {change(finding.cycles_ratio)}"
+        clock = finding.verdict == Verdict.CLOCK
+        remark = f"in cycles {_change(finding.cycles_ratio)}" if clock else finding.reason
         cells = (_escaped(report.label(key)), *_figures(finding), _escaped(remark))
         line = f"| {' | '.join(cells)} |"
         length += len(line) + 1
@@ -438,10 +429,6 @@ def _json(report: Report) -> str:
 
 
 def _junit(report: Report) -> str:
-    """Each point a test case: broken is an error, slower a failure, open points are skipped.
-
-    With `--strict`, open points are failures too.
-    """
     cases = [_case(report, key, found) for key, found in report.comparison.findings.items()]
     suites = ET.Element("testsuites", name="gpubench diff")
     suite = ET.SubElement(suites, "testsuite", name="gpubench diff")
@@ -462,13 +449,8 @@ def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
         name=_xml(report.label(key)),
         time=f"{(finding.new_median_us or 0.0) / 1e6:.9f}",
     )
-    unsettled = "failure" if report.strict else "skipped"
-    outcomes = {
-        "broken": "error",
-        "slower": "failure",
-        "ambiguous": unsettled,
-        "missing": unsettled,
-    }
+    outcomes = {"broken": "error", "slower": "failure"}
+    outcomes |= dict.fromkeys(("ambiguous", "missing"), "failure" if report.strict else "skipped")
     if outcome := outcomes.get(finding.verdict):
         element = ET.SubElement(case, outcome, message=_xml(_message(finding)))
         if outcome != "skipped":

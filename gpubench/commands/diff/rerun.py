@@ -26,7 +26,7 @@ Hashes = Mapping[tuple[str, str], str]
 
 
 def installed_hashes() -> Hashes:
-    """Of every variant that is installed."""
+    """Those of all variants that are installed."""
     return {(variant.op, variant.name): source_hash(variant) for variant in variants()}
 
 
