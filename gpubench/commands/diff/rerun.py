@@ -22,11 +22,10 @@ ROUNDS = 10
 """Fresh rounds for each side whose kernels are installed."""
 
 Hashes = Mapping[tuple[str, str], str]
-"""The source hash of each variant, by operation and name."""
 
 
 def installed_hashes() -> Hashes:
-    """Those of all variants that are installed."""
+    """The source hash of each installed variant, by operation and name."""
     return {(variant.op, variant.name): source_hash(variant) for variant in variants()}
 
 
