@@ -28,8 +28,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from gpubench.commands.diff.compare import compare
-from gpubench.commands.diff.findings import Comparison, Key, Limits, PooledPoint, Verdict
+from gpubench.commands.diff.compare import Comparison, Key, Limits, PooledPoint, Verdict, compare
 from gpubench.commands.diff.sides import Side, read_side
 
 SLOWDOWNS = ((0.05, Limits()), (0.02, Limits(threshold=0.01)))

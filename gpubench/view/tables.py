@@ -25,10 +25,7 @@ BEST, TIED = "*", "="
 def results(rows: Sequence[Row]) -> RenderableType:
     """Per problem: the tile-size table, the best of each variant, and what was not measured."""
     parts: list[RenderableType] = []
-    for _, group in groupby(
-        sorted(rows, key=attrgetter("problem_key")), key=attrgetter("problem_key")
-    ):
-        of_problem = list(group)
+    for of_problem in by_problem(rows):
         parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
         measured = [row for row in of_problem if row.status == Status.OK]
         if edges := [row for row in measured if row.tile.isdecimal()]:
@@ -108,15 +105,18 @@ def comparison(rows: Sequence[Row]) -> RenderableType:
     Where cuBLASLt was tuned too, the faster of the two libraries' products is the 100 %.
     """
     parts: list[RenderableType] = []
-    for _, group in groupby(
-        sorted(rows, key=attrgetter("problem_key")), key=attrgetter("problem_key")
-    ):
-        of_problem = list(group)
+    for of_problem in by_problem(rows):
         parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
         if measured := [row for row in of_problem if row.status == Status.OK]:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
     return Group(*parts)
+
+
+def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each problem; those of one may be compared."""
+    problem = attrgetter("problem_key")
+    return [list(group) for _, group in groupby(sorted(rows, key=problem), key=problem)]
 
 
 def best_of(rows: Iterable[Row]) -> Row:

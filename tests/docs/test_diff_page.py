@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpubench.commands.diff.expect_file import read_expected
-from gpubench.commands.diff.findings import Verdict
+from gpubench.commands.diff.compare import Verdict
+from gpubench.commands.diff.expect import read_expected
 
 PAGE = Path(__file__).parents[2] / "docs" / "diff.md"
 

@@ -17,7 +17,7 @@ from fakes import measured, point
 from stub import nothing_measured
 
 from gpubench import row as table
-from gpubench.commands.diff.expect_file import read_expected
+from gpubench.commands.diff.expect import read_expected
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from gpubench import options as option
+from gpubench.errors import DeviceUnavailableError, UsageError
 
 app = typer.Typer()
+
+WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
 
 @app.command("compare-cublas", epilog="Example: gpubench compare-cublas --sizes 1024,4096")
@@ -24,8 +28,29 @@ def compare_cublas(
     **options: Any,
 ) -> None:
     """Each variant's best tile against cuBLAS, in one sweep."""
-    from gpubench.commands.compare_cublas.run import run_compare_cublas
+    from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
+    from gpubench.plan.registry import choose
+    from gpubench.view.running import conclude, measure, started_with
+    from gpubench.view.tables import comparison, console
 
-    raise typer.Exit(
-        run_compare_cublas(options, config, by_step=ladder, resume=resume, force=force)
+    if resume:
+        options, config = started_with(resume, option.option_texts(options, config)), None
+    # It looks for each variant's best tile: a launch over a second is never that.
+    defaults = replace(option.DEFAULT, timing=replace(option.DEFAULT.timing, launch_limit_s=1.0))
+    sweep = option.read_sweep(options, config, defaults)
+    if sweep.device == "cpu":
+        raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
+    order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if ladder else {}
+    sweep = replace(
+        sweep,
+        variants=with_libraries(sweep, sweep.variants or tuple(order)),
+        device=sweep.device.replace("auto", "cuda"),
     )
+    try:
+        outcome = measure(sweep, resume=resume is not None, force=force)
+    except DeviceUnavailableError as error:
+        raise DeviceUnavailableError(
+            f"compare-cublas needs an NVIDIA GPU: {error}; {WITHOUT_GPU}"
+        ) from error
+    console().print(ladder_tables(outcome.rows, order) if ladder else comparison(outcome.rows))
+    raise typer.Exit(conclude(outcome))

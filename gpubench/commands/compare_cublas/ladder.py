@@ -1,18 +1,33 @@
-"""The ladder: kernels in order, each changing one thing of another, with what it gains."""
+"""What compare-cublas measures, and the ladder: kernels in order, each with what it gains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gpubench.model import Status, Variant
+from gpubench.plan.registry import choose, variants
+from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
-from gpubench.view.tables import best_of, milliseconds, number, table, title
+from gpubench.view.tables import best_of, by_problem, milliseconds, number, table, title
+
+
+def with_libraries(sweep: Sweep, asked: Sequence[str]) -> tuple[str, ...]:
+    """The variants asked for, or else the usual ones, and cuBLAS: the call, and the tuned one."""
+    named = choose(sweep.op, "cuda", asked, sweep.kernels)
+    libraries = [
+        variant
+        for variant in variants()
+        if (variant.op, variant.backend) == (sweep.op, "cuda")
+        and "cublas" in {variant.name, variant.tunes}
+    ]
+    # Nobody asked for these by name, so what they lack needs no message.
+    unnamed = libraries if asked else [*named, *libraries]
+    fitting = [variant for variant in unnamed if set(variant.dtypes) & set(sweep.dtypes)]
+    return tuple(dict.fromkeys((*asked, *(variant.name for variant in fitting))))
 
 
 def steps(known: Sequence[Variant]) -> dict[str, str]:
@@ -39,20 +54,16 @@ def steps(known: Sequence[Variant]) -> dict[str, str]:
     return ordered
 
 
-def ladder(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
+def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
     """Per problem: the steps in order, each with its gain over the one it changes."""
     parts: list[RenderableType] = []
-    for _, group in groupby(
-        sorted(rows, key=attrgetter("problem_key")), key=attrgetter("problem_key")
-    ):
-        of_problem = [row for row in group if row.status == Status.OK]
-        if of_problem:
-            parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
-            parts.append(ladder_table(of_problem, order))
+    for of_problem in by_problem(row for row in rows if row.status == Status.OK):
+        parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
+        parts.append(_ladder_table(of_problem, order))
     return Group(*parts)
 
 
-def ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
+def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
     """The best tile of each step, in order; what is no step, as a library's product, last."""
     best = {
         name: best_of(row for row in rows if row.variant == name)
@@ -63,11 +74,8 @@ def ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
         *("registers", "occupancy, %"),
         left={"step", "best tile"},
     )
-    names = (
-        *(name for name in order if name in best),
-        *(name for name in best if name not in order),
-    )
-    for row in map(best.__getitem__, names):
+    place = {name: position for position, name in enumerate(order)}
+    for row in sorted(best.values(), key=lambda row: place.get(row.variant, len(place))):
         grid.add_row(
             row.variant,
             row.tile,

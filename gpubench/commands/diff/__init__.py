@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -124,10 +125,10 @@ def diff(
     """Has it changed? Compare results; the exit code is for CI."""
     from gpubench.commands.diff.run import run_diff
 
-    base, new = _two_sides(files or [], base or [], new or [])
+    rest = iter(files or [])
     options = Options(
-        base=base,
-        new=new,
+        base=base or list(islice(rest, 1)),
+        new=new or list(islice(rest, 1)),
         threshold=threshold,
         floor_us=floor_us,
         strict=strict,
@@ -138,20 +139,8 @@ def diff(
         output=output,
         rerun=rerun,
     )
-    raise typer.Exit(run_diff(options))
-
-
-def _two_sides(
-    files: list[Path], base: list[Path], new: list[Path]
-) -> tuple[list[Path], list[Path]]:
-    """BASE and NEW where no option names a side."""
-    rest = list(files)
-    if not base and rest:
-        base = [rest.pop(0)]
-    if not new and rest:
-        new = [rest.pop(0)]
-    if rest:
+    if extra := next(rest, None):
         raise typer.BadParameter(
-            f"'{rest[0]}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
+            f"'{extra}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
         )
-    return base, new
+    raise typer.Exit(run_diff(options))

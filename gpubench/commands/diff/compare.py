@@ -10,31 +10,164 @@ import statistics
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cache
+from itertools import chain
+from typing import NamedTuple
 
-from gpubench.commands.diff.findings import (
-    Comparison,
-    Finding,
-    Key,
-    Limits,
-    Pair,
-    PooledPoint,
-    Verdict,
-)
-from gpubench.model import Status
+from gpubench.model import PointKey, Status
+
+Key = PointKey
+"""The key of a point: `Row.key`."""
 
 ABSENT = "not in the file"
-"""Reason of points that a side lacks."""
-
 TOO_NOISY = "the machine is too noisy for so few sweeps"
-"""Reason of points on a CPU that seem to have moved."""
-
 OTHER_GPU = "the other side's GPU is another one"
-"""Reason of points that moved by no more than two GPUs of one kind may differ."""
+"""Reasons of findings that others look for."""
 
 ROUNDING = 1 + 1e-9
 """SciPy's p-value of complete separation may differ from ours in its last digits."""
+
+
+class Verdict(StrEnum):
+    """What became of a point, worst first; docs/diff.md explains each."""
+
+    BROKEN = "broken"
+    SLOWER = "slower"
+    MISSING = "missing"
+    AMBIGUOUS = "ambiguous"
+    CLOCK = "clock"
+    FASTER = "faster"
+    NEW = "new"
+    SAME = "same"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How large a difference must be to count: relative, and in microseconds."""
+
+    threshold: float = 0.02
+    floor_us: float = 0.5
+    q: float = 0.01
+    """False discovery rate over all points; 1 - q is the confidence of the intervals."""
+
+    between_gpus: float = 0.10
+    """Relative difference that two GPUs of one kind may have at a point; docs/diff.md has the
+    measurement. 0: none is allowed for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledPoint:
+    """What one side knows about a point: the rows of all its files."""
+
+    status: Status = Status.OK
+    reason: str = ""
+    sweeps_us: tuple[tuple[float, ...], ...] = ()
+    """Round medians of each sweep, that is, of each process that measured the point."""
+
+    cycles: tuple[float, ...] = ()
+    """All rounds in cycles of the multiprocessors (time × clock); empty: no clock is known."""
+
+    gpus: frozenset[str] = frozenset()
+    """UUIDs; empty: not known."""
+
+    on_cpu: bool = False
+    """Timed by a CPU's clock: its times shift from process to process."""
+
+    is_blas: bool = False
+    """Runs the vendor's library, the same code in every build."""
+
+    @property
+    def rounds_us(self) -> tuple[float, ...]:
+        """The round medians of all sweeps."""
+        return tuple(chain.from_iterable(self.sweeps_us))
+
+    @property
+    def timed(self) -> bool:
+        """It has a time."""
+        return self.status == Status.OK and bool(self.sweeps_us)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was wrong or ended in an error."""
+        return self.status in {Status.WRONG, Status.ERROR}
+
+    @property
+    def median_us(self) -> float | None:
+        """Median of the round medians."""
+        return statistics.median(self.rounds_us) if self.timed else None
+
+    @property
+    def why_untimed(self) -> str:
+        """Why it has no time."""
+        return self.reason if self.status == Status.SKIPPED else f"{self.status}: {self.reason}"
+
+
+_Pair = tuple[PooledPoint, PooledPoint]
+"""A point of the base and of the new side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A point's verdict and what it rests on; None where a side has no time.
+
+    The fields are those of the JSON format, which docs/diff.md explains.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    base_median_us: float | None = None
+    new_median_us: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    cycles_ratio: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    base_rounds: int = 0
+    new_rounds: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The verdicts on all points, and what they have in common."""
+
+    findings: dict[Key, Finding]
+    """Points that at least one side has a time of."""
+
+    limits: Limits
+    untimed: dict[Key, str] = field(default_factory=dict)
+    """Points without a time on either side, and why."""
+
+    drift: float = 1.0
+    """Factor by which the machine was slower: what most points share with the BLAS."""
+
+    untested: int = 0
+    """Points of both sides with too few rounds for the test."""
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the machine's own shift is one that would matter."""
+        return abs(math.log(self.drift)) > math.log1p(self.limits.threshold)
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        """The number of points of each verdict."""
+        return Counter(finding.verdict for finding in self.findings.values())
+
+    @property
+    def two_sided(self) -> dict[Key, Finding]:
+        """The findings on points that both sides have a time of."""
+        return {key: found for key, found in self.findings.items() if found.ratio is not None}
+
+    def of(self, verdict: Verdict) -> dict[Key, Finding]:
+        """The points of a verdict, the largest change first."""
+        chosen = {key: found for key, found in self.findings.items() if found.verdict == verdict}
+        return dict(sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].ratio or 1.0))))
+
+
+# ---- the verdicts
 
 
 def compare(
@@ -47,15 +180,16 @@ def compare(
     timed = {key: pair for key, pair in points.items() if pair[0].timed and pair[1].timed}
     drift = _shared_drift(timed.values())
     tests = _tests(timed, drift, limits.q)
-    findings: dict[Key, Finding] = {}
-    untimed: dict[Key, str] = {}
-    for key, (before, after) in points.items():
-        if key in timed:
-            findings[key] = _two_sided(before, after, tests.get(key), drift, limits)
-        elif before.timed or after.timed:
-            findings[key] = _one_sided(before, after)
-        else:
-            untimed[key] = (before if after is absent else after).why_untimed
+    findings = {
+        key: _finding(before, after, tests.get(key), drift, limits)
+        for key, (before, after) in points.items()
+        if before.timed or after.timed
+    }
+    untimed = {
+        key: (before if after is absent else after).why_untimed
+        for key, (before, after) in points.items()
+        if key not in findings
+    }
     on_cpu = {key: pair for key, pair in timed.items() if pair[0].on_cpu and pair[1].on_cpu}
     if any(least_p(len(a.sweeps_us), len(b.sweeps_us)) > limits.q for a, b in on_cpu.values()):
         findings |= _distrust({key: findings[key] for key in on_cpu})
@@ -68,8 +202,8 @@ def compare(
     )
 
 
-def _shared_drift(points: Iterable[Pair]) -> float:
-    """Log of the factor that the median point and the median BLAS point have in common."""
+def _shared_drift(points: Iterable[_Pair]) -> float:
+    """Log of the factor that the median point and the median BLAS point share."""
     logs: dict[bool, list[float]] = {True: [], False: []}
     for before, after in points:
         logs[before.is_blas].append(log_ratio(before.rounds_us, after.rounds_us))
@@ -79,8 +213,7 @@ def _shared_drift(points: Iterable[Pair]) -> float:
     return 0.0 if blas * others <= 0 else min(blas, others, key=abs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Test:
+class _Test(NamedTuple):
     """p-values of the Mann-Whitney test of a point."""
 
     p: float
@@ -89,7 +222,7 @@ class _Test:
     """Adjusted, of the same test once the drift is taken out."""
 
 
-def _tests(timed: Mapping[Key, Pair], drift: float, q: float) -> dict[Key, _Test]:
+def _tests(timed: Mapping[Key, _Pair], drift: float, q: float) -> dict[Key, _Test]:
     """The tests of all points that have enough rounds for one."""
     rounds = {key: (before.rounds_us, after.rounds_us) for key, (before, after) in timed.items()}
     rounds = {
@@ -106,14 +239,10 @@ def _tests(timed: Mapping[Key, Pair], drift: float, q: float) -> dict[Key, _Test
             for key, (base, new) in rounds.items()
         }
     p_adjusted, p_without_drift = adjusted(p), adjusted(p_without_drift)
-    return {
-        key: _Test(p=p[key], p_adjusted=p_adjusted[key], p_without_drift=p_without_drift[key])
-        for key in rounds
-    }
+    return {key: _Test(p[key], p_adjusted[key], p_without_drift[key]) for key in rounds}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shift:
+class _Shift(NamedTuple):
     """How far a point moved: logs of ratios, new over base."""
 
     log: float
@@ -123,41 +252,44 @@ class _Shift:
     """None: no clock is known."""
 
     def direction(self, margin: float, drift: float = 0.0) -> int:
-        """1 if the whole interval is slower than the drift by more than the margin; -1 if faster.
-
-        Without a test, the interval is that of every pair of rounds.
-        """
+        """1 if the whole interval is above the drift by more than the margin; -1 if below it."""
         return (self.low - drift > margin) - (self.high - drift < -margin)
 
 
-def _shift(before: PooledPoint, after: PooledPoint, level: float | None) -> _Shift:
+def _finding(
+    before: PooledPoint, after: PooledPoint, test: _Test | None, drift: float, limits: Limits
+) -> Finding:
     base, new = before.rounds_us, after.rounds_us
+    finding = Finding(
+        verdict=Verdict.NEW,
+        reason=before.why_untimed,
+        base_median_us=before.median_us,
+        new_median_us=after.median_us,
+        base_rounds=len(base),
+        new_rounds=len(new),
+    )
+    if not after.timed:
+        verdict = Verdict.BROKEN if after.failed else Verdict.MISSING
+        return replace(finding, verdict=verdict, reason=after.why_untimed)
+    if not before.timed:
+        return finding
     log = log_ratio(base, new)
-    low, high = log_interval(base, new, level)
+    low, high = log_interval(base, new, limits.q if test else None)
     if sorted(base) == sorted(new):  # the same measurement, or rounds that are all equal
         low = high = log
     cycles = log_ratio(before.cycles, after.cycles) if before.cycles and after.cycles else None
-    return _Shift(log=log, low=min(low, log), high=max(high, log), cycles=cycles)
-
-
-def _two_sided(
-    before: PooledPoint, after: PooledPoint, test: _Test | None, drift: float, limits: Limits
-) -> Finding:
-    shift = _shift(before, after, limits.q if test else None)
+    shift = _Shift(log, min(low, log), max(high, log), cycles)
     verdict, reason = _verdict(before, after, shift, test, drift, limits)
-    return Finding(
+    return replace(
+        finding,
         verdict=verdict,
         reason=reason,
-        base_median_us=before.median_us,
-        new_median_us=after.median_us,
-        ratio=math.exp(shift.log),
+        ratio=math.exp(log),
         ratio_low=math.exp(shift.low),
         ratio_high=math.exp(shift.high),
-        cycles_ratio=None if shift.cycles is None else math.exp(shift.cycles),
+        cycles_ratio=None if cycles is None else math.exp(cycles),
         p=test.p if test else None,
         p_adjusted=test.p_adjusted if test else None,
-        base_rounds=len(before.rounds_us),
-        new_rounds=len(after.rounds_us),
     )
 
 
@@ -200,24 +332,8 @@ def _sweeps_agree(before: PooledPoint, after: PooledPoint, q: float) -> bool:
     return p_value(*medians) <= max(q, least_p(*map(len, medians)) * ROUNDING)
 
 
-def _one_sided(before: PooledPoint, after: PooledPoint) -> Finding:
-    if after.timed:
-        verdict, reason = Verdict.NEW, before.why_untimed
-    else:
-        verdict = Verdict.BROKEN if after.failed else Verdict.MISSING
-        reason = after.why_untimed
-    return Finding(
-        verdict=verdict,
-        reason=reason,
-        base_median_us=before.median_us,
-        new_median_us=after.median_us,
-        base_rounds=len(before.rounds_us),
-        new_rounds=len(after.rounds_us),
-    )
-
-
 def _distrust(findings: dict[Key, Finding]) -> dict[Key, Finding]:
-    """Findings of few sweeps on a CPU: if most points cannot be shown to have stayed, none moved.
+    """Corrects findings of few sweeps on a CPU: if most cannot be shown to have stayed, none moved.
 
     A process's layout in memory shifts its times by ten percent or more, alike in all its rounds
     (Mytkowicz, Diwan, Hauswirth and Sweeney, ASPLOS 2009), and so do other programs on the machine.
@@ -225,12 +341,11 @@ def _distrust(findings: dict[Key, Finding]) -> dict[Key, Finding]:
     """
     counts = Counter(finding.verdict for finding in findings.values())
     if counts[Verdict.AMBIGUOUS] <= counts[Verdict.SAME]:
-        return findings
+        return {}
     return {
         key: replace(finding, verdict=Verdict.AMBIGUOUS, reason=TOO_NOISY)
-        if finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
-        else finding
         for key, finding in findings.items()
+        if finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
     }
 
 

@@ -1,24 +1,66 @@
-"""Figures that new hardware must reach, in the place of a base side, and whether it does."""
+"""Figures that new hardware must reach: the `[expect]` of a TOML file, and whether they are met.
+
+docs/diff.md has the form of the file.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from gpubench.commands.diff.compare import ABSENT
-from gpubench.commands.diff.findings import Comparison, Finding, Key, Limits, PooledPoint, Verdict
+import msgspec
+
+from gpubench.commands.diff.compare import (
+    ABSENT,
+    Comparison,
+    Finding,
+    Key,
+    Limits,
+    PooledPoint,
+    Verdict,
+)
 from gpubench.commands.diff.report import Report
 from gpubench.commands.diff.sides import Side
 from gpubench.errors import UsageError
-from gpubench.model import Status
+from gpubench.model import OPERATIONS, Status
+from gpubench.plan.ranges import parse_fraction, parse_sizes, shown
+from gpubench.plan.registry import unknown
+from gpubench.plan.toml_file import decode, read_toml
 from gpubench.row import KEY, Row
 
 TIME = "median_us"
-RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
+COLUMNS = (TIME, "gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
 """Columns that a figure may be expected of: a lower time is better, a higher rate."""
+
+WHERE = tuple(name for name in KEY if name not in {"m", "n", "k"})
+
+MAX_LOWER, MAX_UPPER = 0.9999, 1e300
+"""A figure may be any part less, but not nothing, and any finite number of times more."""
+
+_Value = str | int | float
+
+_Point = msgspec.defstruct(
+    "_Point",
+    [
+        ("variant", _Value),
+        ("size", _Value),
+        ("value", Annotated[float, msgspec.Meta(gt=0, le=1e300)]),
+        ("lower", _Value),
+        ("upper", _Value),
+        ("column", str, TIME),
+        *((name, _Value | None, None) for name in WHERE if name != "variant"),
+    ],
+    forbid_unknown_fields=True,
+)
+"""`[[expect.point]]`, with the tolerances of `[expect]` where it has none."""
+
+
+class _Expect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    device: str | None = None
+    lower: _Value | None = None
+    upper: _Value | None = None
+    point: tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +73,8 @@ class Expectation:
     column: str
     value: float
     lower: float
-    """The figure may be lower by this fraction of `value`."""
-
     upper: float
-    """The figure may be higher by this fraction of `value`."""
+    """The figure may be lower or higher by these fractions of `value`."""
 
     @property
     def label(self) -> str:
@@ -42,42 +82,88 @@ class Expectation:
         return ", ".join(f"{name} = {value}" for name, value in self.where.items())
 
 
-def require_expected_device(path: Path, device: str | None, new: Side) -> None:
-    """Raise UsageError, naming both, where the figures in `path` are for another device."""
-    devices = Counter(row.device for row in new.rows if row.device is not None)
-    others = [measured_on for measured_on in devices if measured_on != device]
-    if device is not None and others:
-        raise UsageError(
-            f"{path} is meant for {device}, {new.name} was measured on {others[0]}; "
-            "--ignore-device compares them all the same"
-        )
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """A file's expectations, and the device that they are meant for."""
+
+    path: Path
+    points: tuple[Expectation, ...]
+    device: str | None
 
 
-def expected_report(
-    path: Path, expectations: Sequence[Expectation], new: Side, limits: Limits, *, strict: bool
-) -> Report:
-    """The report on a side for which the file `path` expects figures.
+def read_expected(path: Path) -> Expected:
+    """Read the file. Raises UsageError naming what does not fit."""
+    table = read_toml(path).get("expect")
+    if not isinstance(table, dict) or "point" not in table:
+        raise UsageError(f"{path}: has no [[expect.point]]")
+    expect = decode(table, _Expect, f"{path}: [expect]")
+    tolerances = {"lower": expect.lower, "upper": expect.upper}
+    defaults = {name: value for name, value in tolerances.items() if value is not None}
+    points = (
+        _expectation({**defaults, **point}, f"{path}: [[expect.point]] {number}")
+        for number, point in enumerate(expect.point, start=1)
+    )
+    return Expected(path=path, points=tuple(points), device=expect.device)
 
-    Raises UsageError where an expectation fits several points.
-    """
+
+def _expectation(table: dict[str, Any], place: str) -> Expectation:
+    fields = msgspec.structs.asdict(decode(table, _Point, place))
+    if fields["column"] not in COLUMNS:
+        raise UsageError(f"{place}: {unknown('column', fields['column'], COLUMNS)}")
+    where = {name: str(fields[name]) for name in WHERE if fields[name] is not None}
+    op = where.get("op", "gemm")
+    if op not in OPERATIONS:
+        raise UsageError(f"{place}: {unknown('operation', op, OPERATIONS)}")
+    size = str(fields["size"])
+    sizes = parse_sizes(size, op, f"{place}: size")
+    if len(sizes) != 1:
+        raise UsageError(f"{place}: size '{shown(size)}' is more than one")
+    return Expectation(
+        where={**where, **dict(zip("mnk", sizes[0], strict=True))},
+        column=fields["column"],
+        value=fields["value"],
+        lower=parse_fraction(fields["lower"], f"{place}: lower", high=MAX_LOWER),
+        upper=parse_fraction(fields["upper"], f"{place}: upper", high=MAX_UPPER),
+    )
+
+
+def require_expected_device(expected: Expected, new: Side) -> None:
+    """Raise UsageError, naming both, where the figures are for another device."""
+    for row in new.rows:
+        if None not in {expected.device, row.device} and row.device != expected.device:
+            raise UsageError(
+                f"{expected.path} is meant for {expected.device}, {new.name} was measured on "
+                f"{row.device}; --ignore-device compares them all the same"
+            )
+
+
+def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bool) -> Report:
+    """The report on a side. Raises UsageError where an expectation fits several of its points."""
+    path = expected.path
     rows: dict[Key, Row] = {}
     findings: dict[Key, Finding] = {}
-    for expectation in expectations:
-        fitting = [key for key, found in new.points.items() if _fits(found[0], expectation)]
+    for expectation in expected.points:
+        where = expectation.where.items()
+        fitting = [
+            found[0]
+            for found in new.points.values()
+            if all(getattr(found[0], name) == value for name, value in where)
+        ]
         if len(fitting) > 1:
-            example = new.points[fitting[1]][0].label
             raise UsageError(
                 f"{path}: {expectation.label} fits {len(fitting)} points of {new.name}, such as "
-                f"{example}; add more of the key: {', '.join(KEY)}"
+                f"{fitting[1].label}; add more of the key: {', '.join(KEY)}"
             )
-        row = new.points[fitting[0]][0] if fitting else _row_of(expectation)
+        # Of a point that is not there, as much of the key as is expected.
+        key: dict[str, Any] = dict.fromkeys(KEY, "") | expectation.where
+        row = fitting[0] if fitting else Row(**key)
         if row.key in findings:
             raise UsageError(f"{path}: {expectation.label} is expected twice")
         rows[row.key] = row
         findings[row.key] = _judge(expectation, row, new.pooled.get(row.key))
     unexpected = len(new.points.keys() - findings.keys())
     return Report(
-        comparison=Comparison(findings=findings, untimed={}, limits=limits, drift=1.0, untested=0),
+        comparison=Comparison(findings=findings, limits=limits),
         rows=rows,
         base=str(path),
         new=new.name,
@@ -86,16 +172,6 @@ def expected_report(
         strict=strict,
         notes=(f"{unexpected} points of {new.name} are not expected",),
     )
-
-
-def _fits(row: Row, expectation: Expectation) -> bool:
-    return all(getattr(row, name) == value for name, value in expectation.where.items())
-
-
-def _row_of(expectation: Expectation) -> Row:
-    """A row with as much of the key as is expected."""
-    key: dict[str, Any] = dict.fromkeys(KEY, "")
-    return Row(**(key | expectation.where))
 
 
 def _judge(expectation: Expectation, row: Row, point: PooledPoint | None) -> Finding:

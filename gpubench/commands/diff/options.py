@@ -19,11 +19,9 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The command line; `gpubench diff --help` describes each option."""
+    """As `gpubench diff --help` describes them."""
 
     base: Sequence[Path]
-    """Files of the base side, or one TOML file with [expect]."""
-
     new: Sequence[Path]
     threshold: float
     floor_us: float

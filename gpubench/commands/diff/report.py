@@ -1,18 +1,35 @@
-"""What every format shows of a comparison: exit code, headline, notes, what to do next."""
+"""What is shown of a comparison, and its formats: text, markdown, JSON and JUnit's XML."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from io import StringIO
+from xml.etree import ElementTree as ET
 
-from gpubench.commands.diff.compare import TOO_NOISY, rounds_needed
-from gpubench.commands.diff.findings import Comparison, Finding, Key, Verdict
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+import gpubench
+from gpubench.commands.diff.compare import (
+    ABSENT,
+    TOO_NOISY,
+    Comparison,
+    Finding,
+    Key,
+    Verdict,
+    rounds_needed,
+)
+from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
 from gpubench.row import KEY, Row
+from gpubench.view.tables import PIPED_WIDTH, milliseconds, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes; 0 is for the rest, 2 for what could not be compared."""
@@ -20,20 +37,22 @@ SLOWER, STRICT, BROKEN = 1, 3, 4
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label holds, or that no label needs."""
 
-CONTEXT = ("gpubench", "library", "cupy")
-"""Columns that may differ between the sides; a note says so."""
-
-MILD = tuple(Verdict(name) for name in ("same", "faster", "ambiguous", "clock", "missing", "new"))
-"""Verdicts that are no regression, as the headline counts them."""
-
 MOST = 3
 """Points, at least, of which "most" can be said to have moved together."""
 
 USUAL_ROUNDS = 10
 
+USUAL = {
+    "op": "gemm",
+    "dtypes": "float32",
+    "operands": "uniform",
+    "cache": "cold",
+    "scope": "kernel",
+}
+"""Options of a sweep that need not be written."""
+
 SWEEPS = 5
-"""Sweeps per side with which the test can decide on one figure per sweep: least_p(5, 5) is 0.008.
-"""
+"""Per side: the test can then decide on one figure per sweep, as least_p(5, 5) is 0.008."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,30 +65,23 @@ class Report:
 
     base: str
     new: str
-    """The names of the sides."""
-
     machine: str
     limits: str
     """How far apart points may be that are called the same, in words."""
 
     strict: bool
     notes: tuple[str, ...]
-    """What a reader must know to interpret the verdicts."""
-
     advice: tuple[str, ...] = ()
-    """What would settle the open points."""
 
     @property
     def exit_code(self) -> int:
         """Of the worst verdict: a wrong result before a slow one before an open one."""
-        counts = self.comparison.counts
-        if counts[Verdict.BROKEN]:
+        found = self.comparison.counts.keys()
+        if Verdict.BROKEN in found:
             return BROKEN
-        if counts[Verdict.SLOWER]:
+        if Verdict.SLOWER in found:
             return SLOWER
-        if self.strict and (counts[Verdict.AMBIGUOUS] or counts[Verdict.MISSING]):
-            return STRICT
-        return 0
+        return STRICT if self.strict and found & {Verdict.AMBIGUOUS, Verdict.MISSING} else 0
 
     @property
     def headline(self) -> str:
@@ -83,28 +95,24 @@ class Report:
             worst, finding = next(iter(self.comparison.of(Verdict.SLOWER).items()))
             return (
                 f"slower: {counts[Verdict.SLOWER]} {points}, by up to "
-                f"{change(finding.ratio).lstrip('+')} ({self.label(worst)})"
+                f"{_change(finding.ratio).lstrip('+')} ({self.label(worst)})"
             )
-        rest = ", ".join(f"{counts[verdict]} {verdict}" for verdict in MILD if counts[verdict])
+        order = ("same", "faster", "ambiguous", "clock", "missing", "new")
+        rest = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
         kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
         return f"{kind}: {points} {rest}"
 
     def label(self, key: Key) -> str:
         """What a person calls the point, with those columns of its key that vary."""
         row = self.rows[key]
-        columns = [
-            str(value)
-            for name in self._varying
-            if (value := getattr(row, name)) and (name, value) != ("compute_mode", row.dtype)
-        ]
-        tile = f" {row.tile}" if row.tile else ""
-        return " ".join((f"{row.variant}{tile} at {row.size}", *columns))
+        mode = "" if row.compute_mode == row.dtype else row.compute_mode
+        columns = (mode if name == "compute_mode" else getattr(row, name) for name in self._varying)
+        return " ".join(filter(None, (row.variant, row.tile, "at", row.size, *columns)))
 
     @cached_property
     def _varying(self) -> list[str]:
-        rows = self.rows.values()
-        columns = (name for name in KEY if name not in LABELLED)
-        return [name for name in columns if len({getattr(row, name) for row in rows}) > 1]
+        columns = {name: {getattr(row, name) for row in self.rows.values()} for name in KEY}
+        return [name for name in KEY if name not in LABELLED and len(columns[name]) > 1]
 
 
 def make_report(
@@ -116,19 +124,17 @@ def make_report(
     rerun_command: str = "",
     notes: Iterable[str] = (),
 ) -> Report:
-    """The report on a comparison of two sides.
-
-    `rerun_command` would measure the ambiguous points again; `notes` come after its own.
-    """
+    """The report on a comparison; `rerun_command` would measure its ambiguous points again."""
     rows = {row.key: row for row in (*base.rows, *new.rows)}
-    dtypes = list(dict.fromkeys(row.dtype for row in rows.values()))
+    dtypes = dict.fromkeys(row.dtype for row in rows.values())
+    limits = comparison.limits
     return Report(
         comparison=comparison,
         rows=rows,
         base=base.name,
         new=new.name,
         machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
-        limits=f"±{100 * comparison.limits.threshold:g} % or {comparison.limits.floor_us:g} µs",
+        limits=f"±{100 * limits.threshold:g} % or {limits.floor_us:g} µs",
         strict=strict,
         notes=(*_notes(comparison, rows, base, new), *notes),
         advice=tuple(_advice(comparison, rows, rerun_command)),
@@ -154,7 +160,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         )
     if comparison.drifted:
         yield (
-            f"machine drift: most points moved together by {change(comparison.drift)}, the BLAS "
+            f"machine drift: most points moved together by {_change(comparison.drift)}, the BLAS "
             "with them. That is the machine, not the build; points that moved no further are not "
             "judged."
         )
@@ -162,7 +168,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         shared = statistics.median(finding.ratio or 1.0 for finding in two_sided.values())
         if abs(math.log(shared)) > math.log1p(limits.threshold):
             yield (
-                f"most points moved together by {change(shared)}. Without a row of a BLAS it is "
+                f"most points moved together by {_change(shared)}. Without a row of a BLAS it is "
                 "not known whether the machine did it: sweep cublas (or cpu_blas) with them."
             )
     gpus = [gpus_of(row for row in side.rows if row.median_us) for side in (base, new)]
@@ -173,7 +179,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
             "ambiguous. Measure both sides on one GPU; --ignore-device compares without this "
             "allowance"
         )
-    for column in CONTEXT:
+    for column in ("gpubench", "library", "cupy"):
         values = [{getattr(row, column) for row in side.rows} - {None} for side in (base, new)]
         if all(values) and values[0] != values[1]:
             before, after = (", ".join(sorted(names)) for names in values)
@@ -221,42 +227,254 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
         "variants": _listed(row.variant for row in rows),
         "dtypes": _listed(row.dtype for row in rows),
         "operands": _listed(row.operands for row in rows),
-        "cache": _one_or_both(row.cache for row in rows),
-        "scope": _one_or_both(row.scope for row in rows),
+        "cache": _listed(row.cache for row in rows),
+        "scope": _listed(row.scope for row in rows),
         "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",
         "device": _listed(row.backend for row in rows),
     }
-    usual = {
-        "op": "gemm",
-        "dtypes": "float32",
-        "operands": "uniform",
-        "cache": "cold",
-        "scope": "kernel",
-    }
-    return {name: text for name, text in options.items() if text and text != usual.get(name)}
+    options |= {name: "both" for name in ("cache", "scope") if "," in options[name]}
+    return {name: text for name, text in options.items() if text and text != USUAL.get(name)}
 
 
 def _listed(items: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(items))
 
 
-def _one_or_both(items: Iterable[str]) -> str:
-    listed = _listed(items)
-    return "both" if "," in listed else listed
-
-
-def change(ratio: float | None) -> str:
+def _change(ratio: float | None) -> str:
     """`+5.1 %` for 1.051."""
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
-def interval(finding: Finding) -> str:
+def _interval(finding: Finding) -> str:
     """`+4.9 .. +5.3 %`."""
-    if finding.ratio_low is None or finding.ratio_high is None:
-        return ""
-    return f"{100 * (finding.ratio_low - 1):+.1f} .. {change(finding.ratio_high)}"
+    low = _change(finding.ratio_low).removesuffix(" %")
+    return f"{low} .. {_change(finding.ratio_high)}" if low else ""
+
+
+def _figures(finding: Finding) -> tuple[str, str, str, str]:
+    """Milliseconds on either side, the change and its interval."""
+    before, after = milliseconds(finding.base_median_us), milliseconds(finding.new_median_us)
+    return before, after, _change(finding.ratio), _interval(finding)
 
 
 def counted(count: int, noun: str) -> str:
     """`1 point`, `2 points`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+# ---- text
+
+SHORT = 8
+"""Points named in the short lists; the others are counted."""
+
+
+def text(report: Report) -> RenderableType:
+    """What the terminal shows: the headline, what got slower, the rest in short."""
+    comparison = report.comparison
+    parts: list[RenderableType] = [
+        Text(report.headline, style="bold red" if report.exit_code else "bold green"),
+        Text(f"{report.base} → {report.new}, {report.machine}"),
+        *(Text(f"! {note}", style="yellow") for note in report.notes),
+    ]
+    if broken := comparison.of(Verdict.BROKEN):
+        lines = (f"broken: {report.label(key)}: {found.reason}" for key, found in broken.items())
+        parts += [Text(""), *(Text(line, style="red") for line in lines)]
+    if slower := comparison.of(Verdict.SLOWER):
+        parts += [Text(""), _slower_table(report, slower)]
+    parts.append(Text(""))
+    for verdict in ("missing", "ambiguous", "clock", "faster", "new"):
+        if findings := comparison.of(Verdict(verdict)):
+            names = [f"{report.label(key)}{_in_short(found)}" for key, found in findings.items()]
+            more = [f"{len(names) - SHORT} more"] if len(names) > SHORT else []
+            parts.append(Text(f"{verdict} ({len(names)}): {'; '.join(names[:SHORT] + more)}"))
+    if same := comparison.counts[Verdict.SAME]:
+        parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
+    if comparison.untimed:
+        parts.append(Text(f"no time on either side: {len(comparison.untimed)}"))
+    return Group(*parts, *(Text(f"\n{line}") for line in report.advice))
+
+
+def _plain_text(report: Report) -> str:
+    page = StringIO()
+    Console(file=page, width=PIPED_WIDTH, highlight=False, color_system=None).print(text(report))
+    return page.getvalue()
+
+
+def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableType:
+    # Two files give an interval; an expected figure gives its limits as the reason.
+    last = "interval, %" if any(finding.ratio_low for finding in slower.values()) else "because"
+    grid = table("slower", "base, ms", "new, ms", "change", last, left={"slower", "because"})
+    for key, finding in slower.items():
+        *figures, of_change = _figures(finding)
+        grid.add_row(report.label(key), *figures, of_change.removesuffix(" %") or finding.reason)
+    return grid
+
+
+def _in_short(finding: Finding) -> str:
+    """What a short list says about a point: its change, or why there is none."""
+    if finding.ratio is None:
+        return "" if finding.reason in {"", ABSENT} else f" ({finding.reason})"
+    if finding.verdict == Verdict.CLOCK:
+        return f" {_change(finding.ratio)}, in cycles {_change(finding.cycles_ratio)}"
+    if finding.verdict == Verdict.AMBIGUOUS:
+        reason = f", {finding.reason}" if finding.reason else ""
+        return f" {_change(finding.ratio)} ({_interval(finding)}{reason})"
+    return f" {_change(finding.ratio)}"
+
+
+# ---- markdown
+
+SECTION_LIMIT, COMMAND_LIMIT = 8_000, 2_000
+TEXT_LIMIT, NOTE_LIMIT = 200, 600
+"""Characters of a section's rows, a command that is advised, a text from a file (a compiler's
+message, a name) and a note. Together they stay below the 65,536 that GitHub takes in a comment."""
+
+
+def _markdown(report: Report) -> str:
+    """A pull-request comment: what got worse, the rest to be unfolded."""
+    parts = [
+        f"### gpubench diff: {_escaped(report.headline)}",
+        f"`{_code(report.base)}` → `{_code(report.new)}`, {_escaped(report.machine)}",
+        *(f"> **Note:** {_escaped(note, NOTE_LIMIT)}" for note in report.notes),
+    ]
+    for verdict in Verdict:
+        findings = report.comparison.of(verdict)
+        if not findings or verdict == Verdict.SAME:
+            continue
+        section = _section(report, findings)
+        if verdict not in {Verdict.BROKEN, Verdict.SLOWER}:
+            summary = f"<summary>{len(findings)} {verdict}</summary>"
+            section = f"<details>{summary}\n\n{section}\n\n</details>"
+        parts.append(section)
+    same = report.comparison.counts[Verdict.SAME]
+    parts.append(f"{counted(same, 'point')} the same within {report.limits}.")
+    for line in report.advice:
+        words, _, command = line.partition(": ")
+        command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
+        parts.append(f"{_escaped(words)}:\n\n```sh\n{command}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(report: Report, findings: Mapping[Key, Finding]) -> str:
+    """A table of findings, as many as fit."""
+    lines = ["| point | base, ms | new, ms | change | interval | |", "|---|--:|--:|--:|--:|---|"]
+    length = left_out = 0
+    for key, finding in findings.items():
+        clock = finding.verdict == Verdict.CLOCK
+        remark = f"in cycles {_change(finding.cycles_ratio)}" if clock else finding.reason
+        cells = (_escaped(report.label(key)), *_figures(finding), _escaped(remark))
+        line = f"| {' | '.join(cells)} |"
+        length += len(line) + 1
+        if length > SECTION_LIMIT:
+            left_out += 1
+        else:
+            lines.append(line)
+    if left_out:
+        lines.append(f"\nand {left_out} more.")
+    return "\n".join(lines)
+
+
+def _escaped(text: str, limit: int = TEXT_LIMIT) -> str:
+    """A text that markdown shows as it is, on one line."""
+    line = " ".join(text.split())
+    if len(line) > limit:
+        line = f"{line[: limit - 1]}…"
+    line = line.replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\`*_{}\[\]|~@#])", r"\\\1", line)
+
+
+def _code(text: str) -> str:
+    return " ".join(text.split()).replace("`", "'")[:TEXT_LIMIT]
+
+
+# ---- JSON
+
+JSON_FORMAT = 1
+"""Goes up when a field changes its meaning or is removed; new fields may be added without."""
+
+
+def _json(report: Report) -> str:
+    """Everything, as docs/diff.md describes it."""
+    comparison = report.comparison
+    return json.dumps(
+        {
+            "format": JSON_FORMAT,
+            "gpubench": gpubench.__version__,
+            "headline": report.headline,
+            "exit_code": report.exit_code,
+            "strict": report.strict,
+            "base": report.base,
+            "new": report.new,
+            "limits": asdict(comparison.limits),
+            "counts": {str(verdict): comparison.counts[verdict] for verdict in Verdict},
+            "drift": comparison.drift,
+            "drifted": comparison.drifted,
+            "untested": comparison.untested,
+            "notes": list(report.notes),
+            "advice": list(report.advice),
+            "points": [
+                key._asdict() | asdict(finding) for key, finding in comparison.findings.items()
+            ],
+            "untimed": [
+                key._asdict() | {"reason": reason} for key, reason in comparison.untimed.items()
+            ],
+        },
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+# ---- JUnit
+
+
+def _junit(report: Report) -> str:
+    cases = [_case(report, key, found) for key, found in report.comparison.findings.items()]
+    suites = ET.Element("testsuites", name="gpubench diff")
+    suite = ET.SubElement(suites, "testsuite", name="gpubench diff")
+    suite.extend(cases)
+    for element in (suites, suite):
+        element.set("tests", str(len(cases)))
+        for name, child in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            element.set(name, str(sum(case.find(child) is not None for case in cases)))
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
+    row = report.rows[key]
+    case = ET.Element(
+        "testcase",
+        classname=_xml(f"gpubench.{row.op}.{row.variant}"),
+        name=_xml(report.label(key)),
+        time=f"{(finding.new_median_us or 0.0) / 1e6:.9f}",
+    )
+    outcomes = {"broken": "error", "slower": "failure"}
+    outcomes |= dict.fromkeys(("ambiguous", "missing"), "failure" if report.strict else "skipped")
+    if outcome := outcomes.get(finding.verdict):
+        element = ET.SubElement(case, outcome, message=_xml(_message(finding)))
+        if outcome != "skipped":
+            element.set("type", str(finding.verdict))
+    return case
+
+
+def _message(finding: Finding) -> str:
+    before, after, changed, within = _figures(finding)
+    figures = f"{before} ms → {after} ms: {changed} ({within})" if changed else ""
+    return ", ".join(filter(None, (str(finding.verdict), figures, finding.reason)))
+
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""XML 1.0, section 2.2: the characters that a document may hold, and no others."""
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub("?", text)
+
+
+FORMATS: dict[Format, Callable[[Report], str]] = {
+    Format.TEXT: _plain_text,
+    Format.MARKDOWN: _markdown,
+    Format.JSON: _json,
+    Format.JUNIT: _junit,
+}

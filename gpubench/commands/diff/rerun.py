@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gpubench.commands.diff.findings import Comparison, Key, Verdict
+from gpubench.commands.diff.compare import Comparison, Key, Verdict
 from gpubench.commands.diff.report import counted, covering_options
 from gpubench.commands.diff.sides import Side
 from gpubench.errors import UsageError
 from gpubench.measure.session import Watcher, run, source_hash
 from gpubench.measure.worker import Worker
-from gpubench.model import Point, Timer
+from gpubench.model import Timer
 from gpubench.options import read_sweep
 from gpubench.plan.registry import variants
 from gpubench.row import Row
@@ -22,11 +22,10 @@ ROUNDS = 10
 """Fresh rounds for each side whose kernels are installed."""
 
 Hashes = Mapping[tuple[str, str], str]
-"""The source hash of each variant, by operation and name."""
 
 
 def installed_hashes() -> Hashes:
-    """The source hash of every variant that is installed."""
+    """The source hash of each installed variant, by operation and name."""
     return {(variant.op, variant.name): source_hash(variant) for variant in variants()}
 
 
@@ -35,11 +34,10 @@ def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Ro
 
     Raises UsageError if this machine is not the one that the rows name.
     """
-    groups: dict[tuple[str, str, bool], list[Row]] = {}
+    sweeps: dict[tuple[str, str, bool], list[Row]] = {}
     for row in rows:  # a sweep has one operation, one kind of operands and one timer
-        of_sweep = row.op, row.operands, row.timer == Timer.CUPTI
-        groups.setdefault(of_sweep, []).append(row)
-    return [fresh for group in groups.values() for fresh in _one_sweep(group, rounds, watcher)]
+        sweeps.setdefault((row.op, row.operands, row.timer == Timer.CUPTI), []).append(row)
+    return [fresh for of_sweep in sweeps.values() for fresh in _sweep(of_sweep, rounds, watcher)]
 
 
 def rerun(
@@ -95,7 +93,6 @@ def rerun(
 
 
 def _every_other(row: Row, first: int) -> Row:
-    """The row with every other of its rounds."""
     if not row.round_medians_us:
         return row
     chosen = row.round_medians_us.split(";")[first::2]
@@ -107,7 +104,7 @@ def _every_other(row: Row, first: int) -> Row:
     )
 
 
-def _one_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
+def _sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
     sweep = read_sweep(covering_options(rows) | {"rounds": str(rounds)}, None)
     keys = {row.key for row in rows}
     with Worker(sweep.device, sweep.timer) as worker:
@@ -117,11 +114,7 @@ def _one_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
                     f"--rerun: {row.label} was measured on {row.device}, and this machine has "
                     f"{worker.device.name}"
                 )
-
-        def wanted(point: Point) -> bool:
-            return point.key in keys
-
-        outcome = run(sweep, worker, watcher, wanted=wanted)
+        outcome = run(sweep, worker, watcher, wanted=lambda point: point.key in keys)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.rows

@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from dataclasses import replace
 
-from gpubench.commands.diff.compare import compare
-from gpubench.commands.diff.expect import expected_report, require_expected_device
-from gpubench.commands.diff.expect_file import read_expected
-from gpubench.commands.diff.findings import Limits
-from gpubench.commands.diff.formats import FORMATS, text
+from gpubench.commands.diff.compare import Limits, compare
+from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.options import Format, Options
-from gpubench.commands.diff.report import Report, make_report
-from gpubench.commands.diff.sides import (
-    read_side,
-    require_same_machine,
-    selection,
-)
+from gpubench.commands.diff.report import FORMATS, Report, make_report, text
+from gpubench.commands.diff.sides import read_side, require_same_machine, selection
 from gpubench.errors import UsageError
 from gpubench.output import require_free, write_whole
 from gpubench.view.tables import console
@@ -26,14 +18,14 @@ from gpubench.view.tables import console
 
 def run_diff(options: Options) -> int:
     """Compare, print, and return the exit code. Raises UsageError for what cannot be compared."""
-    _check(options)
-    limits = Limits(threshold=options.threshold, floor_us=options.floor_us)
-    if options.ignore_device:
-        limits = replace(limits, between_gpus=0.0)
-    if _expects(options):
-        report = _against_expected(options, limits)
-    else:
-        report = _against_base(options, limits)
+    expects = any(path.suffix == ".toml" for path in options.base)
+    _check(options, expects=expects)
+    limits = Limits(
+        threshold=options.threshold,
+        floor_us=options.floor_us,
+        between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
+    )
+    report = (_against_expected if expects else _against_base)(options, limits)
     if options.output:
         content = FORMATS[options.format](report).encode()
         write_whole(options.output, lambda file: file.write(content))
@@ -42,6 +34,23 @@ def run_diff(options: Options) -> int:
     else:
         print(FORMATS[options.format](report), end="")
     return report.exit_code
+
+
+def _check(options: Options, *, expects: bool) -> None:
+    """Raise UsageError for options that do not go together, before any file is read."""
+    if options.output:
+        require_free(options.output, overwrite=True)
+        compared = map(os.path.realpath, (*options.base, *options.new))
+        if os.path.realpath(options.output) in compared:
+            raise UsageError(f"--output: {options.output} is one of the files compared")
+    if not 0 <= options.floor_us < math.inf:
+        raise UsageError(f"--floor-us: {options.floor_us:g} is not a time in µs, such as 0.5")
+    if not options.base or not options.new:
+        raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
+    if expects and len(options.base) > 1:
+        raise UsageError("a TOML file of expected figures is the whole base side")
+    if expects and options.rerun:
+        raise UsageError("--rerun: expected figures cannot be measured again")
 
 
 def _against_base(options: Options, limits: Limits) -> Report:
@@ -53,46 +62,26 @@ def _against_base(options: Options, limits: Limits) -> Report:
     if not base.points.keys() & new.points.keys():
         raise _nothing_in_common(options)
     comparison = compare(base.pooled, new.pooled, limits)
-    if not options.rerun:
-        command = f"{_command(options)} --rerun"
-        return make_report(comparison, base, new, strict=options.strict, rerun_command=command)
-    from gpubench.commands.diff.rerun import rerun
+    notes: list[str] = []
+    if options.rerun:
+        from gpubench.commands.diff.rerun import rerun
 
-    base, new, notes = rerun(comparison, base, new)
-    comparison = compare(base.pooled, new.pooled, limits)
-    return make_report(comparison, base, new, strict=options.strict, notes=notes)
+        base, new, notes = rerun(comparison, base, new)
+        comparison = compare(base.pooled, new.pooled, limits)
+    command = "" if options.rerun else f"{_command(options)} --rerun"
+    return make_report(
+        comparison, base, new, strict=options.strict, rerun_command=command, notes=notes
+    )
 
 
 def _against_expected(options: Options, limits: Limits) -> Report:
     new, expected = read_side(options.new), read_expected(options.base[0])
     if not options.ignore_device:
-        require_expected_device(expected.path, expected.device, new)
+        require_expected_device(expected, new)
     new = new.filtered(selection(options.only, options.exclude, new.rows))
     if not new.rows:
         raise _nothing_in_common(options)
-    return expected_report(expected.path, expected.points, new, limits, strict=options.strict)
-
-
-def _expects(options: Options) -> bool:
-    """Whether the base side is a file of expected figures."""
-    return any(path.suffix == ".toml" for path in options.base)
-
-
-def _check(options: Options) -> None:
-    """Raise UsageError for options that do not go together, before any file is read."""
-    if options.output:
-        require_free(options.output, overwrite=True)
-        compared = map(os.path.realpath, (*options.base, *options.new))
-        if os.path.realpath(options.output) in compared:
-            raise UsageError(f"--output: {options.output} is one of the files compared")
-    if not 0 <= options.floor_us < math.inf:
-        raise UsageError(f"--floor-us: {options.floor_us:g} is not a time in µs, such as 0.5")
-    if not options.base or not options.new:
-        raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
-    if _expects(options) and len(options.base) > 1:
-        raise UsageError("a TOML file of expected figures is the whole base side")
-    if _expects(options) and options.rerun:
-        raise UsageError("--rerun: expected figures cannot be measured again")
+    return expected_report(expected, new, limits, strict=options.strict)
 
 
 def _nothing_in_common(options: Options) -> UsageError:
@@ -103,15 +92,12 @@ def _nothing_in_common(options: Options) -> UsageError:
 
 def _command(options: Options) -> str:
     """The command line again, without what concerns its output."""
-    words = ["gpubench", "diff"]
-    if len(options.base) == len(options.new) == 1:
-        words += [str(options.base[0]), str(options.new[0])]
-    else:
-        words += ["--base", *map(str, options.base), "--new", *map(str, options.new)]
-    usual = Limits()
-    if options.threshold != usual.threshold:
+    base, new = map(str, options.base), map(str, options.new)
+    several = max(len(options.base), len(options.new)) > 1
+    words = ["gpubench", "diff", *(("--base", *base, "--new", *new) if several else (*base, *new))]
+    if options.threshold != Limits.threshold:
         words += ["--threshold", f"{100 * options.threshold:g}%"]
-    if options.floor_us != usual.floor_us:
+    if options.floor_us != Limits.floor_us:
         words += ["--floor-us", f"{options.floor_us:g}"]
     words += ["--only", options.only] if options.only else []
     words += ["--exclude", options.exclude] if options.exclude else []

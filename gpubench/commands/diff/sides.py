@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 
-from gpubench.commands.diff.findings import Key, PooledPoint
+from gpubench.commands.diff.compare import Key, PooledPoint
 from gpubench.errors import UsageError
 from gpubench.model import Status, Timer
 from gpubench.plan.ranges import parse_names, parse_sizes
@@ -40,19 +40,17 @@ class Side:
     @cached_property
     def points(self) -> dict[Key, list[Row]]:
         """The rows of each point, in the order of the files."""
-        points: dict[Key, list[Row]] = {}
-        for row in self.rows:
-            points.setdefault(row.key, []).append(row)
-        return points
+        return _by_key(self.rows)
 
     @cached_property
     def pooled(self) -> dict[Key, PooledPoint]:
         """What this side knows about each point: the rounds of all its files."""
-        by_file: dict[Key, dict[Path, list[Row]]] = {}
-        for path, rows in self.files.items():
-            for row in rows:  # a partial file has a row for each round
-                by_file.setdefault(row.key, {}).setdefault(path, []).append(row)
-        return {key: _pool(list(sweeps.values())) for key, sweeps in by_file.items()}
+        by_file = [
+            _by_key(rows) for rows in self.files.values()
+        ]  # a partial file has a row a round
+        return {
+            key: _pool([points[key] for points in by_file if key in points]) for key in self.points
+        }
 
     def filtered(self, keep: Callable[[Row], bool]) -> Side:
         """The side with some of its rows."""
@@ -68,11 +66,7 @@ class Side:
 
 
 def read_side(paths: Sequence[Path]) -> Side:
-    """The rows of a side's files.
-
-    Raises UsageError for a file that cannot be used, and for one that is given twice: its rounds
-    would count as evidence twice.
-    """
+    """The rows of a side's files. Raises UsageError for a file that cannot be used."""
     files: dict[Path, list[Row]] = {}
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
@@ -87,10 +81,10 @@ def read_side(paths: Sequence[Path]) -> Side:
 
 
 def _check(row: Row, path: Path) -> None:
+    place = f"{path}: {row.label}"
     if row.status not in set(Status):
         raise UsageError(
-            f"{path}: {row.label}: '{row.status or ''}' in column 'status'; "
-            f"it is one of {', '.join(Status)}"
+            f"{place}: '{row.status or ''}' in column 'status'; it is one of {', '.join(Status)}"
         )
     if row.status != Status.OK:
         return
@@ -98,14 +92,19 @@ def _check(row: Row, path: Path) -> None:
         rounds = _round_medians(row)
     except ValueError:
         raise UsageError(
-            f"{path}: {row.label}: '{(row.round_medians_us or '')[:60]}' in column "
-            "'round_medians_us' is not a list of numbers joined by ;"
+            f"{place}: '{(row.round_medians_us or '')[:60]}' in column 'round_medians_us' "
+            "is not a list of numbers joined by ;"
         ) from None
     for column, times in (("median_us", [row.median_us]), ("round_medians_us", rounds)):
         if not all(time_us and 0 < time_us < math.inf for time_us in times):
-            raise UsageError(
-                f"{path}: {row.label}: a point that is ok has positive times in '{column}'"
-            )
+            raise UsageError(f"{place}: a point that is ok has positive times in '{column}'")
+
+
+def _by_key(rows: Iterable[Row]) -> dict[Key, list[Row]]:
+    points: dict[Key, list[Row]] = {}
+    for row in rows:
+        points.setdefault(row.key, []).append(row)
+    return points
 
 
 def _round_medians(row: Row) -> list[float]:
@@ -122,17 +121,17 @@ def _pool(sweeps: Sequence[Sequence[Row]]) -> PooledPoint:
     for row in rows:
         if row.status in {Status.WRONG, Status.ERROR}:
             return replace(point, status=Status(row.status), reason=row.reason or "")
-    timed_sweeps = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
-    timed = list(chain.from_iterable(timed_sweeps))
+    timed = [row for row in rows if row.status == Status.OK]
     if not timed:
         return replace(point, status=Status.SKIPPED, reason=rows[0].reason or "skipped")
-    rounds = [chain.from_iterable(map(_round_medians, sweep)) for sweep in timed_sweeps if sweep]
+    by_sweep = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
+    rounds = (tuple(chain.from_iterable(map(_round_medians, sweep))) for sweep in by_sweep)
     # A row has one clock for all its rounds.
     cycles = [time_us * (row.sm_mhz or 0.0) for row in timed for time_us in _round_medians(row)]
     return replace(
         point,
-        sweeps_us=tuple(map(tuple, rounds)),
-        cycles=tuple(cycles) if all(row.sm_mhz for row in timed) else (),
+        sweeps_us=tuple(filter(None, rounds)),
+        cycles=tuple(cycles) if all(cycles) else (),
         gpus=gpus_of(timed),
     )
 
@@ -157,22 +156,17 @@ def require_same_machine(base: Side, new: Side) -> None:
     """Raise UsageError, naming both, where files come from different GPUs, drivers or CUDA."""
     seen: dict[str, tuple[str, Path]] = {}
     for path, rows in chain(base.files.items(), new.files.items()):
-        for row in rows:
-            for column, words in MACHINE.items():
-                value = getattr(row, column)
-                if value is None:
-                    continue
-                first, first_path = seen.setdefault(column, (value, path))
-                if value != first:
-                    raise UsageError(
-                        f"{first_path} was measured on {words}{first}, {path} on {words}{value}: "
-                        "their times say nothing about a change; "
-                        "--ignore-device compares them all the same"
-                    )
-
-
-Size = tuple[str, int, int, int]
-"""Operation, M, N and K."""
+        for row, (column, words) in product(rows, MACHINE.items()):
+            value = getattr(row, column)
+            if value is None:
+                continue
+            first, first_path = seen.setdefault(column, (value, path))
+            if value != first:
+                raise UsageError(
+                    f"{first_path} was measured on {words}{first}, {path} on {words}{value}: "
+                    "their times say nothing about a change; "
+                    "--ignore-device compares them all the same"
+                )
 
 
 def selection(only: str | None, exclude: str | None, rows: Sequence[Row]) -> Callable[[Row], bool]:
@@ -181,12 +175,12 @@ def selection(only: str | None, exclude: str | None, rows: Sequence[Row]) -> Cal
     They keep a row of an `only` variant and an `only` size, where the list has any, and of no
     `exclude` variant or size. Raises UsageError for an item that no row has.
     """
-    present = {row.variant: None for row in rows}
+    present = dict.fromkeys(row.variant for row in rows)
     sizes = {_size(row) for row in rows}
 
-    def parse(flag: str, text: str | None) -> tuple[set[str], set[Size]]:
+    def parse(flag: str, text: str | None) -> tuple[set[str], set[_Size]]:
         chosen_variants: set[str] = set()
-        chosen_sizes: set[Size] = set()
+        chosen_sizes: set[_Size] = set()
         for item in parse_names(text or ""):
             if item in present:
                 chosen_variants.add(item)
@@ -211,13 +205,17 @@ def selection(only: str | None, exclude: str | None, rows: Sequence[Row]) -> Cal
     return keep
 
 
-def _size(row: Row) -> Size:
+_Size = tuple[str, int, int, int]
+"""Operation, M, N and K."""
+
+
+def _size(row: Row) -> _Size:
     return row.op, row.m, row.n, row.k
 
 
-def _sizes(item: str, ops: Iterable[str], flag: str) -> set[Size]:
+def _sizes(item: str, ops: Iterable[str], flag: str) -> set[_Size]:
     """The sizes that an item of a list means, for each operation that it can be a size of."""
-    sizes: set[Size] = set()
+    sizes: set[_Size] = set()
     error = None
     for op in sorted(ops):
         try:

@@ -30,6 +30,15 @@ def sweep(
 
         print_plan(options, config, resume)
         return
-    from gpubench.commands.sweep.run import run_sweep
+    from gpubench.commands.sweep.curve import curves
+    from gpubench.view.running import conclude, measure, started_with
+    from gpubench.view.tables import console, results
 
-    raise typer.Exit(run_sweep(options, config, resume=resume, force=force))
+    if resume:
+        options, config = started_with(resume, option.option_texts(options, config)), None
+    outcome = measure(option.read_sweep(options, config), resume=resume is not None, force=force)
+    screen = console()
+    screen.print(results(outcome.rows))
+    if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
+        screen.print(drawn)
+    raise typer.Exit(conclude(outcome))

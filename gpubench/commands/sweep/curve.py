@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import groupby
-from operator import attrgetter
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,7 +11,7 @@ from rich.text import Text
 
 from gpubench.model import Status
 from gpubench.row import Row
-from gpubench.view.tables import best_of, milliseconds
+from gpubench.view.tables import best_of, by_problem, milliseconds
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -33,10 +31,7 @@ def curves(rows: Sequence[Row]) -> RenderableType | None:
     """
     tiled = [row for row in rows if row.status == Status.OK and row.tile.isdecimal()]
     parts: list[RenderableType] = []
-    for _, group in groupby(
-        sorted(tiled, key=attrgetter("problem_key")), key=attrgetter("problem_key")
-    ):
-        of_problem = list(group)
+    for of_problem in by_problem(tiled):
         edges = sorted({int(row.tile) for row in of_problem})
         if len(edges) >= FEWEST:
             first = of_problem[0]
@@ -60,14 +55,11 @@ def _grid(rows: Sequence[Row], edges: Sequence[int]) -> Table:
         place = shown.index(int(best.tile))
         bars.stylize("bold green", place, place + 1)
         grid.add_row(variant, bars, f"best {best.tile}: {milliseconds(best.median_us)} ms")
-    grid.add_row("", _axis(edges[0], edges[-1], len(_shown(edges, edges[0]))), "")
+    # The first and the last tile stand under the first and the last bar.
+    left, right = str(edges[0]), str(edges[-1])
+    width = len(_shown(edges, edges[0])) - len(left)
+    grid.add_row("", Text(left + right.rjust(max(width, len(right) + 1)), style="dim"), "")
     return grid
-
-
-def _axis(first: int, last: int, width: int) -> Text:
-    """The first and the last tile under the first and the last bar."""
-    left, right = str(first), str(last)
-    return Text(left + right.rjust(max(width - len(left), len(right) + 1)), style="dim")
 
 
 def _shown(edges: Sequence[int], best: int) -> list[int]:

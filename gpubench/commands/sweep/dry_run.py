@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -32,31 +34,28 @@ def print_plan(
     planned = plan(sweep, device.backend, device.compute_capability)
     points = [point for point, reason in planned.items() if reason is None]
     rounds = sweep.timing.rounds
-    screen = console()
-    screen.print(
-        Text(f"{device.name}: {len(points)} points in {rounds} rounds; nothing is run"),
-        soft_wrap=True,
-    )
+    show = partial(console().print, soft_wrap=True)
+    show(Text(f"{device.name}: {len(points)} points in {rounds} rounds; nothing is run"))
+    groups: dict[tuple[str, str | None], list[Point]] = {}
+    for point, reason in planned.items():
+        groups.setdefault((point.variant.name, reason), []).append(point)
     listing = table("variant", "points", "tiles", left={"variant", "tiles"})
-    for variant in dict.fromkeys(point.variant for point in points):
-        of_variant = [point for point in points if point.variant is variant]
-        listing.add_row(variant.name, str(len(of_variant)), _tiles(of_variant))
-    screen.print(listing)
-    for name, reason in dict.fromkeys((p.variant.name, r) for p, r in planned.items() if r):
-        skipped = [p for p, r in planned.items() if (p.variant.name, r) == (name, reason)]
-        screen.print(
-            Text(f"skipped: {f'{name} {_tiles(skipped)}'.strip()}: {reason}", style="yellow"),
-            soft_wrap=True,
-        )
+    skips = []
+    for (name, reason), group in groups.items():
+        if reason is None:
+            listing.add_row(name, str(len(group)), _tiles(group))
+        else:
+            skips.append(f"skipped: {f'{name} {_tiles(group)}'.strip()}: {reason}")
+    console().print(listing)
+    for skip in skips:
+        show(Text(skip, style="yellow"))
     least_s, max_s = estimated_s(points, device, sweep.timing)
-    screen.print(
+    show(
         f"\nestimated: {_minutes(least_s)} to {_minutes(max_s)} of sampling; compiling and "
         f"verifying come on top.\nFrom the policy: at the least each point's fewest samples; "
-        f"at the most {sweep.timing.max_wall_s:g} s a point.\nSlow launches take longer.",
-        soft_wrap=True,
+        f"at the most {sweep.timing.max_wall_s:g} s a point.\nSlow launches take longer."
     )
-    path = sweep.output or default_output(sweep, device.name)
-    screen.print(Text(f"would write: {path}"), soft_wrap=True)
+    show(Text(f"would write: {sweep.output or default_output(sweep, device.name)}"))
 
 
 def estimated_s(points: Iterable[Point], device: Device, timing: Timing) -> tuple[float, float]:
@@ -83,5 +82,5 @@ def _tiles(points: Iterable[Point]) -> str:
 
 def _minutes(seconds: float) -> str:
     """`1:05`, rounded up."""
-    whole = -int(-seconds // 1)
-    return f"{whole // 60}:{whole % 60:02}"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    return f"{minutes}:{rest:02}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakes import measured, point, variant
 from rich.console import Console
 
-from gpubench.commands.compare_cublas.ladder import ladder, steps
+from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.plan.registry import choose
 from gpubench.row import Row
 
@@ -16,7 +16,7 @@ def printed(rows: list[Row], order: dict[str, str] = ORDER) -> list[list[str]]:
     """The cells of each line that is a step."""
     console = Console(width=120)
     with console.capture() as capture:
-        console.print(ladder(rows, order))
+        console.print(ladder_tables(rows, order))
     lines = [line.split() for line in capture.get().splitlines()]
     return [line for line in lines if line and line[0] in {*order, "blas"}]
 

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.compare import OTHER_GPU, compare
-from gpubench.commands.diff.findings import Comparison, Finding, Limits, PooledPoint, Verdict
+from gpubench.commands.diff.compare import (
+    OTHER_GPU,
+    Comparison,
+    Finding,
+    Limits,
+    PooledPoint,
+    Verdict,
+    compare,
+)
 from gpubench.model import Status
 
 Key = tuple[str, int]

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.formats import TEXT_LIMIT, _escaped, _xml
+from gpubench.commands.diff.report import TEXT_LIMIT, _escaped, _xml
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

@@ -11,8 +11,7 @@ import pytest
 from fakes import FakeBackend, measured, point, variant
 
 from gpubench.commands.diff import rerun as module
-from gpubench.commands.diff.compare import compare
-from gpubench.commands.diff.findings import Comparison, Verdict
+from gpubench.commands.diff.compare import Comparison, Verdict, compare
 from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
 from gpubench.commands.diff.sides import Side

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.commands.diff.expect_file import read_expected
+from gpubench.commands.diff.expect import read_expected
 from gpubench.errors import UsageError
 
 POINT = 'variant = "naive"\nsize = "8"\nvalue = 1\nlower = 0.1\nupper = 0.1\n'
