@@ -12,18 +12,10 @@ import re
 
 from gpubench.model import Device
 
-DEFAULT = "sm_90"
-"""What is explained without an architecture on the command line and without a GPU."""
+DEFAULT = "sm_90"  # what is explained without --arch and without a GPU
 
-
-def _gpu(
-    capability: tuple[int, int],
-    name: str,
-    multiprocessors: int,
-    clock_mhz: float | None,
-    gbytes_per_s: float,
-) -> Device:
-    return Device(
+EXAMPLES = {
+    capability: Device(
         backend="cuda",
         name=name,
         compute_capability=capability,
@@ -31,36 +23,31 @@ def _gpu(
         sm_clock_mhz=clock_mhz,
         memory_bandwidth_gbytes_per_s=gbytes_per_s,
     )
-
-
-EXAMPLES = {
-    device.compute_capability: device
-    for device in (
-        _gpu((7, 0), "Tesla V100", 80, 1530, 900),
-        _gpu((7, 5), "Tesla T4", 40, 1590, 320),
-        _gpu((8, 0), "NVIDIA A100", 108, 1410, 2039),
-        _gpu((8, 6), "NVIDIA GeForce RTX 3090", 82, 1695, 936),
-        _gpu((8, 7), "NVIDIA Jetson AGX Orin", 16, 1300, 204.8),
-        _gpu((8, 9), "NVIDIA GeForce RTX 4090", 128, 2520, 1008),
-        _gpu((9, 0), "NVIDIA H200", 132, 1980, 4800),
-        _gpu((10, 0), "NVIDIA B200", 148, 1965, 8000),
-        _gpu((11, 0), "NVIDIA Jetson AGX Thor", 20, 1575, 273),
-        _gpu((12, 0), "NVIDIA GeForce RTX 5090", 170, 2407, 1792),
-        _gpu((12, 1), "NVIDIA GB10", 48, None, 273),
+    for capability, name, multiprocessors, clock_mhz, gbytes_per_s in (
+        ((7, 0), "Tesla V100", 80, 1530, 900),
+        ((7, 5), "Tesla T4", 40, 1590, 320),
+        ((8, 0), "NVIDIA A100", 108, 1410, 2039),
+        ((8, 6), "NVIDIA GeForce RTX 3090", 82, 1695, 936),
+        ((8, 7), "NVIDIA Jetson AGX Orin", 16, 1300, 204.8),
+        ((8, 9), "NVIDIA GeForce RTX 4090", 128, 2520, 1008),
+        ((9, 0), "NVIDIA H200", 132, 1980, 4800),
+        ((10, 0), "NVIDIA B200", 148, 1965, 8000),
+        ((11, 0), "NVIDIA Jetson AGX Thor", 20, 1575, 273),
+        ((12, 0), "NVIDIA GeForce RTX 5090", 170, 2407, 1792),
+        ((12, 1), "NVIDIA GB10", 48, None, 273),
     )
 }
-"""By compute capability."""
-
-
-def capability(architecture: str) -> tuple[int, int]:
-    """`sm_90` and `sm_90a` are (9, 0), `sm_121` is (12, 1); ValueError for anything else."""
-    match = re.fullmatch(r"sm_(\d{1,2})(\d)[af]?", architecture, re.ASCII)
-    if not match:
-        raise ValueError(f"'{architecture}' is not an architecture; write sm_90")
-    return int(match[1]), int(match[2])
 
 
 def example(architecture: str) -> Device:
-    """The example GPU of an architecture; a device without name and figures if none is listed."""
-    number = capability(architecture)
-    return EXAMPLES.get(number) or Device(backend="cuda", name="", compute_capability=number)
+    """The example GPU of an architecture; a device without name and figures if none is listed.
+
+    `sm_90` and `sm_90a` are of capability 9.0, `sm_121` of 12.1; ValueError for anything else.
+    """
+    match = re.fullmatch(r"sm_(\d{1,2})(\d)[af]?", architecture, re.ASCII)
+    if not match:
+        raise ValueError(f"'{architecture}' is not an architecture; write sm_90")
+    capability = int(match[1]), int(match[2])
+    return EXAMPLES.get(capability) or Device(
+        backend="cuda", name="", compute_capability=capability
+    )

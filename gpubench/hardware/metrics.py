@@ -1,8 +1,11 @@
-"""Rates derived from a time and a problem. Pure."""
+"""What follows from a problem and a time: rates, ratios and the roofline. Pure."""
 
 from __future__ import annotations
 
-from gpubench.model import Problem
+from dataclasses import dataclass
+
+from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak, peak_gflops
+from gpubench.model import Device, Problem
 
 
 def gflops(problem: Problem, time_us: float) -> float:
@@ -16,7 +19,7 @@ def gbytes_per_s(problem: Problem, time_us: float) -> float:
 
 
 def arithmetic_intensity(problem: Problem) -> float:
-    """FLOP per byte that must move (Williams, Waterman, Patterson: Roofline, 2009)."""
+    """FLOP per byte that must move."""
     return problem.flops / problem.bytes
 
 
@@ -36,3 +39,53 @@ def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
 def percent(part: float | None, whole: float | None) -> float | None:
     """100 · part / whole; None where either is missing."""
     return 100 * part / whole if part is not None and whole else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline:
+    """The least time that a problem can take on a device, and which of two limits sets it.
+
+    Arithmetic at the peak, or memory that moves each operand once at full bandwidth (Williams,
+    Waterman, Patterson: Roofline, 2009).
+    """
+
+    bound: str
+    """`arithmetic` or `memory`, whichever takes longer."""
+
+    bound_us: float
+    arithmetic_us: float
+    memory_us: float
+    peak_gflops: float
+    peak_unit: str
+    """`cores` or `tensor cores`."""
+
+    cores_share: float | None
+    """The cores' peak over that peak, 0 to 1; None where they do not compute in this mode."""
+
+    memory_gbytes_per_s: float
+    arithmetic_intensity: float
+    ridge_flop_per_byte: float
+    """The intensity at which both limits take equally long."""
+
+
+def roofline(problem: Problem, device: Device, mode: str) -> Roofline | None:
+    """The bound of a problem computed in `mode`; None where peak or bandwidth is not known."""
+    peak, bandwidth = peak_gflops(device, mode), device.memory_bandwidth_gbytes_per_s
+    if not peak or not bandwidth:
+        return None
+    of_cores = find_peak(device, mode, CORES)
+    cores = of_cores.gflops if of_cores else None
+    arithmetic_us = problem.flops / peak / 1e3
+    memory_us = problem.bytes / bandwidth / 1e3
+    return Roofline(
+        bound="arithmetic" if arithmetic_us >= memory_us else "memory",
+        bound_us=max(arithmetic_us, memory_us),
+        arithmetic_us=arithmetic_us,
+        memory_us=memory_us,
+        peak_gflops=peak,
+        peak_unit=CORES if cores == peak else TENSOR_CORES,
+        cores_share=cores / peak if cores else None,
+        memory_gbytes_per_s=bandwidth,
+        arithmetic_intensity=arithmetic_intensity(problem),
+        ridge_flop_per_byte=peak / bandwidth,
+    )

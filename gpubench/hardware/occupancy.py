@@ -8,40 +8,26 @@ result equals that of `cuOccupancyMaxActiveBlocksPerMultiprocessor`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpubench.model import Launch, Resources
 
 Capability = tuple[int, int]
 
-WARP = 32
-"""Threads of a warp."""
-
-MAX_THREADS = 1024
-"""Threads a block may have, in every capability."""
-
-MAX_REGISTERS = 255
-"""Registers a thread may have, in every capability from 3.5 on."""
-
-REGISTER_UNIT = 256
-"""Registers are allocated to warps in multiples of this (`cuda_occupancy.h`)."""
-
-MAX_PARTITIONS = 4
-"""Parts of the register file, each with its own warps."""
-
 KIB = 1024
+WARP = 32  # threads
+MAX_THREADS = 1024  # of a block, in every capability
+MAX_REGISTERS = 255  # of a thread, in every capability from 3.5 on
+REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
+MAX_PARTITIONS = 4  # of the register file, each with its own warps
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Limits:
     """What a multiprocessor of one compute capability holds."""
 
     warps: int
-    """Resident warps; 32 times as many threads."""
-
     blocks: int
-    """Resident blocks."""
-
     shared_bytes: int
     """Shared memory at the largest carveout, which the driver chooses where occupancy needs it and
     the kernel does not ask otherwise."""
@@ -50,10 +36,10 @@ class Limits:
     """Largest shared memory of one block (opt-in)."""
 
     reserved_bytes: int = 1 * KIB
-    """Shared memory that the driver reserves in each block, from capability 8.0 on."""
+    """Shared memory that the driver reserves in each block."""
 
     shared_unit: int = 128
-    """Shared memory is allocated in multiples of this; 256 bytes before capability 8.0."""
+    """Shared memory is allocated in multiples of this."""
 
     registers: int = 64 * KIB
     block_registers: int = 64 * KIB
@@ -61,48 +47,29 @@ class Limits:
     """Parts of the register file: two in capability 6.0."""
 
 
-def _before_8(warps: int, blocks: int, shared_kib: int, block_shared_kib: int) -> Limits:
-    return Limits(
-        warps=warps,
-        blocks=blocks,
-        shared_bytes=shared_kib * KIB,
-        block_shared_bytes=block_shared_kib * KIB,
-        reserved_bytes=0,
-        shared_unit=256,
-    )
-
-
-def _from_8(warps: int, blocks: int, shared_kib: int) -> Limits:
-    """From capability 8.0 on a block can have all but the KiB that the driver reserves."""
-    return Limits(
-        warps=warps,
-        blocks=blocks,
-        shared_bytes=shared_kib * KIB,
-        block_shared_bytes=(shared_kib - 1) * KIB,
-    )
-
+_BEFORE_8 = {"reserved_bytes": 0, "shared_unit": 256}
 
 LIMITS: dict[Capability, Limits] = {
-    (5, 0): _before_8(64, 32, 64, 48),
-    (5, 2): _before_8(64, 32, 96, 48),
-    (5, 3): replace(_before_8(64, 32, 64, 48), block_registers=32 * KIB),
-    (6, 0): replace(_before_8(64, 32, 64, 48), partitions=2),
-    (6, 1): _before_8(64, 32, 96, 48),
-    (6, 2): replace(_before_8(64, 32, 64, 48), block_registers=32 * KIB),
-    (7, 0): _before_8(64, 32, 96, 96),
-    (7, 2): _before_8(64, 32, 96, 96),
-    (7, 5): _before_8(32, 16, 64, 64),
-    (8, 0): _from_8(64, 32, 164),
-    (8, 6): _from_8(48, 16, 100),
-    (8, 7): _from_8(48, 16, 164),
-    (8, 8): _from_8(48, 16, 100),
-    (8, 9): _from_8(48, 24, 100),
-    (9, 0): _from_8(64, 32, 228),
-    (10, 0): _from_8(64, 32, 228),
-    (10, 3): _from_8(64, 32, 228),
-    (11, 0): _from_8(48, 24, 228),
-    (12, 0): _from_8(48, 24, 100),
-    (12, 1): _from_8(48, 24, 100),
+    (5, 0): Limits(64, 32, 64 * KIB, 48 * KIB, **_BEFORE_8),
+    (5, 2): Limits(64, 32, 96 * KIB, 48 * KIB, **_BEFORE_8),
+    (5, 3): Limits(64, 32, 64 * KIB, 48 * KIB, **_BEFORE_8, block_registers=32 * KIB),
+    (6, 0): Limits(64, 32, 64 * KIB, 48 * KIB, **_BEFORE_8, partitions=2),
+    (6, 1): Limits(64, 32, 96 * KIB, 48 * KIB, **_BEFORE_8),
+    (6, 2): Limits(64, 32, 64 * KIB, 48 * KIB, **_BEFORE_8, block_registers=32 * KIB),
+    (7, 0): Limits(64, 32, 96 * KIB, 96 * KIB, **_BEFORE_8),
+    (7, 2): Limits(64, 32, 96 * KIB, 96 * KIB, **_BEFORE_8),
+    (7, 5): Limits(32, 16, 64 * KIB, 64 * KIB, **_BEFORE_8),
+    (8, 0): Limits(64, 32, 164 * KIB, 163 * KIB),
+    (8, 6): Limits(48, 16, 100 * KIB, 99 * KIB),
+    (8, 7): Limits(48, 16, 164 * KIB, 163 * KIB),
+    (8, 8): Limits(48, 16, 100 * KIB, 99 * KIB),
+    (8, 9): Limits(48, 24, 100 * KIB, 99 * KIB),
+    (9, 0): Limits(64, 32, 228 * KIB, 227 * KIB),
+    (10, 0): Limits(64, 32, 228 * KIB, 227 * KIB),
+    (10, 3): Limits(64, 32, 228 * KIB, 227 * KIB),
+    (11, 0): Limits(48, 24, 228 * KIB, 227 * KIB),
+    (12, 0): Limits(48, 24, 100 * KIB, 99 * KIB),
+    (12, 1): Limits(48, 24, 100 * KIB, 99 * KIB),
 }
 """By compute capability. A capability that is not listed has no occupancy: never a guess."""
 
@@ -115,11 +82,9 @@ class Occupancy:
     """Resident warps over the maximum, 0 to 1."""
 
     blocks: int
-    """Resident blocks; 0 if the kernel cannot be launched at all."""
+    """0 if the kernel cannot be launched at all."""
 
     warps: int
-    """Resident warps."""
-
     max_warps: int
     limited_by: tuple[str, ...]
     """What allows no further block: `warps`, `blocks`, `registers`, `shared memory`."""
@@ -136,14 +101,14 @@ def occupancy(
         return None
     limits = LIMITS[capability]
     block_warps = -(-launch.threads_per_block // WARP)
-    blocks_by = {"warps": limits.warps // block_warps, "blocks": limits.blocks}
-    if launch.threads_per_block > MAX_THREADS:
-        blocks_by["warps"] = 0
+    fits = launch.threads_per_block <= MAX_THREADS
+    blocks_by = {"warps": limits.warps // block_warps if fits else 0, "blocks": limits.blocks}
     if resources.registers:
         blocks_by["registers"] = _by_registers(limits, resources.registers, block_warps)
     shared_bytes = resources.shared_bytes + launch.shared_bytes
-    if shared_bytes + limits.reserved_bytes:
-        blocks_by["shared memory"] = _by_shared_memory(limits, shared_bytes)
+    if allocated := _round_up(shared_bytes + limits.reserved_bytes, limits.shared_unit):
+        fits = shared_bytes <= limits.block_shared_bytes
+        blocks_by["shared memory"] = limits.shared_bytes // allocated if fits else 0
     blocks = min(blocks_by.values())
     return Occupancy(
         fraction=blocks * block_warps / limits.warps,
@@ -168,24 +133,13 @@ def _by_registers(limits: Limits, registers: int, block_warps: int) -> int:
     per_warp = _round_up(registers * WARP, REGISTER_UNIT)
     # CUDA refuses on capability 6.0, with its two partitions, what four of 6.1 could not hold.
     partitions = {limits.partitions, MAX_PARTITIONS}
-    if any(
-        per_warp * _round_up(block_warps, count) > limits.block_registers for count in partitions
-    ):
+    if per_warp * max(_round_up(block_warps, n) for n in partitions) > limits.block_registers:
         return 0
-    blocks = [limits.registers // count // per_warp * count // block_warps for count in partitions]
+    blocks = [limits.registers // n // per_warp * n // block_warps for n in partitions]
     return max(blocks) if min(blocks) else 0
 
 
-def _by_shared_memory(limits: Limits, shared_bytes: int) -> int:
-    if shared_bytes > limits.block_shared_bytes:
-        return 0
-    return limits.shared_bytes // _round_up(
-        shared_bytes + limits.reserved_bytes, limits.shared_unit
-    )
-
-
 def _round_up(number: int, unit: int) -> int:
-    """The next multiple of `unit`."""
     return -(-number // unit) * unit
 
 
@@ -194,8 +148,6 @@ class Waves:
     """How a grid fills a GPU. A wave is as many blocks as all multiprocessors hold at once."""
 
     blocks: int
-    """In the grid."""
-
     multiprocessors: int
     blocks_per_wave: int
     waves: float

@@ -10,36 +10,12 @@ from dataclasses import dataclass
 
 from gpubench.model import Device
 
-Capability = tuple[int, int]
-
 CORES, TENSOR_CORES = "cores", "tensor cores"
 
 SOURCES = {
     CORES: "CUDA C++ Programming Guide, arithmetic instructions",
     TENSOR_CORES: "NVIDIA architecture white papers, dense",
 }
-
-
-@dataclass(frozen=True)
-class Rate:
-    """What a multiprocessor computes per clock in one arithmetic on one kind of unit."""
-
-    arithmetic: str
-    """A dtype, or tf32. Sums are in float32 for tf32 and narrower floats, in int32 for int8."""
-
-    unit: str
-    operations_per_clock: dict[Capability, int]
-    """By compute capability; a multiply-add counts as two operations."""
-
-    geforce_halves: bool = False
-    """GeForce products reach half of it: their tensor cores add in float32 at half the rate of the
-    professional products of the same capability (RTX 3090 and A40, RTX 4090 and L40S)."""
-
-
-def _lanes(table: dict[Capability, int]) -> dict[Capability, int]:
-    """Multiply-add lanes, two operations each."""
-    return {capability: 2 * lanes for capability, lanes in table.items()}
-
 
 _CAPABILITIES_3 = ((3, 0), (3, 2), (3, 5), (3, 7))
 _CAPABILITIES_5 = ((5, 0), (5, 2), (5, 3))
@@ -53,55 +29,31 @@ _64_INT_LANES = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0
 _BITS_16 = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (12, 0): 1024}
 """16-bit floats on tensor cores."""
 
-RATES = (
-    Rate(
-        "float32",
-        CORES,
-        _lanes(
-            {(1, 0): 8, (1, 1): 8, (1, 2): 8, (1, 3): 8, (2, 0): 32, (2, 1): 48}
-            | dict.fromkeys(_CAPABILITIES_3, 192)
-            | dict.fromkeys(_64_LANES, 64)
-            | dict.fromkeys(_128_LANES, 128)
-        ),
-    ),
-    Rate(
-        "float64",
-        CORES,
-        _lanes(
-            {(2, 0): 16, (3, 5): 64}
-            | dict.fromkeys(_CAPABILITIES_5, 4)
-            | {(6, 0): 32, (6, 1): 4, (7, 0): 32, (7, 5): 2, (8, 0): 32, (8, 6): 2, (8, 9): 2}
-            | {(9, 0): 64, (10, 0): 64, (12, 0): 2}
-        ),
-    ),
-    Rate(
-        "int32",
-        CORES,
-        _lanes(dict.fromkeys(_CAPABILITIES_3, 32) | dict.fromkeys(_64_INT_LANES, 64)),
-    ),
-    Rate("float64", TENSOR_CORES, {(8, 0): 128, (9, 0): 256, (10, 0): 128}),
-    Rate(
-        "tf32",
-        TENSOR_CORES,
-        {(8, 0): 1024, (8, 6): 512, (8, 9): 512, (9, 0): 2048, (10, 0): 4096, (12, 0): 512},
-        geforce_halves=True,
-    ),
-    Rate("float16", TENSOR_CORES, {(7, 0): 1024, (7, 5): 1024} | _BITS_16, geforce_halves=True),
-    Rate("bfloat16", TENSOR_CORES, _BITS_16, geforce_halves=True),
-    Rate(
-        "int8",
-        TENSOR_CORES,
-        {(7, 5): 2048, (8, 0): 4096, (8, 6): 2048, (8, 9): 2048}
-        | {(9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
-    ),
-    Rate(
-        "float8",
-        TENSOR_CORES,
-        {(8, 9): 2048, (9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
-        geforce_halves=True,
-    ),
-)
-"""One row for each arithmetic and unit. Sources: `SOURCES`, by unit."""
+RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
+    ("float32", CORES): {(1, 0): 16, (1, 1): 16, (1, 2): 16, (1, 3): 16, (2, 0): 64, (2, 1): 96}
+    | dict.fromkeys(_CAPABILITIES_3, 384)
+    | dict.fromkeys(_64_LANES, 128)
+    | dict.fromkeys(_128_LANES, 256),
+    ("float64", CORES): {(2, 0): 32, (3, 5): 128, (6, 0): 64, (6, 1): 8, (7, 0): 64, (7, 5): 4}
+    | dict.fromkeys(_CAPABILITIES_5, 8)
+    | {(8, 0): 64, (8, 6): 4, (8, 9): 4, (9, 0): 128, (10, 0): 128, (12, 0): 4},
+    ("int32", CORES): dict.fromkeys(_CAPABILITIES_3, 64) | dict.fromkeys(_64_INT_LANES, 128),
+    ("float64", TENSOR_CORES): {(8, 0): 128, (9, 0): 256, (10, 0): 128},
+    ("tf32", TENSOR_CORES): {(8, 0): 1024, (8, 6): 512, (8, 9): 512}
+    | {(9, 0): 2048, (10, 0): 4096, (12, 0): 512},
+    ("float16", TENSOR_CORES): {(7, 0): 1024, (7, 5): 1024} | _BITS_16,
+    ("bfloat16", TENSOR_CORES): _BITS_16,
+    ("int8", TENSOR_CORES): {(7, 5): 2048, (8, 0): 4096, (8, 6): 2048, (8, 9): 2048}
+    | {(9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
+    ("float8", TENSOR_CORES): {(8, 9): 2048, (9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
+}
+"""Operations per clock of a multiprocessor, by arithmetic (a dtype, or tf32) and unit, and by
+compute capability. A multiply-add counts as two operations. Sums are in float32 for tf32 and
+narrower floats, in int32 for int8. Sources: `SOURCES`, by unit."""
+
+GEFORCE_HALVES = {"tf32", "float16", "bfloat16", "float8"}
+"""Of these GeForce products reach half: their tensor cores add in float32 at half the rate of the
+professional products of the same capability (RTX 3090 and A40, RTX 4090 and L40S)."""
 
 TENSOR_CLOCKS_MHZ = {(9, 0): {"H100 PCIe": 1620.0, "": 1830.0}, (10, 0): {"": 1856.0}}
 """The clock of the datasheets' tensor core figures where it is below the highest, by capability and
@@ -115,19 +67,15 @@ the highest clock, as the cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """A theoretical rate and how it came about."""
+    """A theoretical rate and how it came about; None is not known for this device."""
 
     arithmetic: str
     unit: str
     gflops: float | None
-    """None: not known for this device."""
-
     operations_per_clock: int | None
-    """Of one multiprocessor; None: not listed."""
+    """Of one multiprocessor."""
 
     clock_mhz: float | None
-    """The clock that it is the rate at; None: not known."""
-
     derivation: str
     """The multiplication with its source, or why there is none."""
 
@@ -137,13 +85,13 @@ def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:
 
     At `clock_mhz`, by default the clock of the datasheet's figures.
     """
-    return [_peak(device, rate, clock_mhz) for rate in RATES]
+    return [_peak(device, arithmetic, unit, clock_mhz) for arithmetic, unit in RATES]
 
 
 def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
     """The peak of one kind of unit; None if the table has no such row."""
-    found = (peak for peak in peaks(device) if (peak.arithmetic, peak.unit) == (arithmetic, unit))
-    return next(found, None)
+    by_kind = {(peak.arithmetic, peak.unit): peak for peak in peaks(device)}
+    return by_kind.get((arithmetic, unit))
 
 
 def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
@@ -163,19 +111,19 @@ def ridge_flop_per_byte(device: Device, dtype: str) -> float | None:
     return peak / bandwidth if peak and bandwidth else None
 
 
-def _peak(device: Device, rate: Rate, clock_mhz: float | None) -> Peak:
+def _peak(device: Device, arithmetic: str, unit: str, clock_mhz: float | None) -> Peak:
     capability = device.compute_capability
-    per_clock = rate.operations_per_clock.get(capability) if capability else None
-    if per_clock and rate.geforce_halves and "GeForce" in device.name:
+    per_clock = RATES[arithmetic, unit].get(capability) if capability else None
+    if per_clock and arithmetic in GEFORCE_HALVES and "GeForce" in device.name:
         per_clock //= 2
-    datasheet_mhz = _datasheet_clock_mhz(device, rate)
+    datasheet_mhz = _datasheet_clock_mhz(device, arithmetic, unit)
     mhz = clock_mhz or datasheet_mhz
     gflops = device.multiprocessors * per_clock * mhz / 1e3 if per_clock and mhz else None
     if capability is None:
         derivation = "not a CUDA device"
     elif per_clock is None:
         name = ".".join(map(str, capability))
-        derivation = f"no {rate.arithmetic} on {rate.unit} listed for capability {name}"
+        derivation = f"no {arithmetic} on {unit} listed for capability {name}"
     elif not mhz:
         derivation = "the clock is not known"
     else:
@@ -183,11 +131,11 @@ def _peak(device: Device, rate: Rate, clock_mhz: float | None) -> Peak:
         why = " (the datasheet's for tensor cores)" if lowered else ""
         derivation = (
             f"{device.multiprocessors} SM × {per_clock} op/clock × {mhz:g} MHz{why}; "
-            f"{SOURCES[rate.unit]}"
+            f"{SOURCES[unit]}"
         )
     return Peak(
-        arithmetic=rate.arithmetic,
-        unit=rate.unit,
+        arithmetic=arithmetic,
+        unit=unit,
         gflops=gflops,
         operations_per_clock=per_clock,
         clock_mhz=mhz,
@@ -195,10 +143,10 @@ def _peak(device: Device, rate: Rate, clock_mhz: float | None) -> Peak:
     )
 
 
-def _datasheet_clock_mhz(device: Device, rate: Rate) -> float | None:
+def _datasheet_clock_mhz(device: Device, arithmetic: str, unit: str) -> float | None:
     """The highest clock, or the lower one of the datasheet's tensor core figures."""
     highest_mhz, capability = device.sm_clock_mhz, device.compute_capability
-    if not highest_mhz or rate.unit == CORES or rate.arithmetic == "float64":
+    if not highest_mhz or unit == CORES or arithmetic == "float64":
         return highest_mhz
     lower = TENSOR_CLOCKS_MHZ.get(capability, {}) if capability else {}
     return min((highest_mhz, *(mhz for name, mhz in lower.items() if name in device.name)))

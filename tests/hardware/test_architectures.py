@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from gpubench.hardware.architectures import EXAMPLES, capability, example
+from gpubench.hardware.architectures import EXAMPLES, example
 from gpubench.hardware.occupancy import LIMITS
 from gpubench.hardware.peaks import peak_gflops
 
 
 def test_an_architecture_names_a_capability() -> None:
     for text, numbers in (("sm_75", (7, 5)), ("sm_90a", (9, 0)), ("sm_121", (12, 1))):
-        assert capability(text) == numbers
+        assert example(text).compute_capability == numbers
 
 
 def test_anything_else_is_refused() -> None:
     for text in ("", "90", "sm_9", "sm_90b", "compute_90", "sm_90 ", "sm_٩٠"):
         with pytest.raises(ValueError, match="sm_90"):
-            capability(text)
+            example(text)
 
 
 def test_an_architecture_has_an_example_gpu() -> None:

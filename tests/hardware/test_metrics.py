@@ -1,13 +1,25 @@
-"""Rates derived from a time and a problem."""
+"""Rates derived from a time and a problem, and the roofline's two limits."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
+from gpubench.hardware.architectures import example
+from gpubench.hardware.metrics import (
+    arithmetic_intensity,
+    cgma,
+    gbytes_per_s,
+    gflops,
+    percent,
+    roofline,
+)
 from gpubench.model import Problem
+
+H200 = example("sm_90")
 
 
 def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
@@ -53,3 +65,32 @@ def test_cgma_of_a_vector_is_that_of_a_matrix_of_one_column() -> None:
     assert cgma(alone, (4, 1)) == pytest.approx(8 / 5, rel=1e-4)
     tall = Problem(op="gemv_t", m=10**7, n=64, dtype="float32")
     assert cgma(tall, (1, 1)) == pytest.approx(1, rel=1e-4)
+
+
+def test_a_large_product_is_bound_by_arithmetic() -> None:
+    roof = roofline(problem(1024, 1024, 1024), H200, "float32")
+    assert roof
+    assert roof.bound == "arithmetic"
+    assert roof.bound_us == pytest.approx(2 * 1024**3 / 66_908_160e6 * 1e6)
+    assert roof.arithmetic_intensity > roof.ridge_flop_per_byte
+    assert (roof.peak_unit, roof.cores_share) == ("cores", 1)
+
+
+def test_a_thin_product_is_bound_by_memory() -> None:
+    roof = roofline(problem(4096, 1, 4096), H200, "float32")
+    assert roof
+    assert roof.bound == "memory"
+    assert roof.bound_us == pytest.approx(4 * (4096**2 + 8192) / 4800e9 * 1e6)
+    assert roof.arithmetic_intensity < roof.ridge_flop_per_byte
+
+
+def test_the_roofline_names_tensor_cores_as_the_unit_of_its_peak() -> None:
+    roof = roofline(problem(1024, 1024, 1024, "float64"), H200, "float64")
+    assert roof
+    assert (roof.peak_unit, roof.cores_share) == ("tensor cores", 0.5)
+
+
+def test_without_peak_or_bandwidth_there_is_no_roofline() -> None:
+    small = problem(64, 64, 64)
+    assert roofline(small, example("sm_121"), "float32") is None  # its clock is not known
+    assert roofline(small, replace(H200, memory_bandwidth_gbytes_per_s=None), "float32") is None

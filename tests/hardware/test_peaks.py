@@ -59,7 +59,7 @@ PUBLISHED = {
 
 
 def test_every_row_gives_the_published_figures() -> None:
-    assert list(PUBLISHED) == [(rate.arithmetic, rate.unit) for rate in RATES]
+    assert list(PUBLISHED) == list(RATES)
     for (arithmetic, unit), figures in PUBLISHED.items():
         for device, published in figures:
             peak = find_peak(device, arithmetic, unit)

@@ -77,13 +77,15 @@ def explain(
 
     code = run_explain(
         variant,
-        tile=tile,
-        size=size,
-        dtype=dtype,
+        {
+            "sizes": size,
+            "tiles": tile,
+            "dtypes": dtype,
+            "op": op,
+            "device": device,
+            "kernels": kernels,
+        },
         arch=arch,
-        device=device,
-        op=op,
-        kernels=kernels,
         every=every,
         csv=csv,
         measure=measure,

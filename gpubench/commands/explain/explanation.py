@@ -1,14 +1,16 @@
-"""The figures of one kernel launch that `gpubench explain` shows. Pure."""
+"""The figures of one kernel launch that `gpubench explain` shows, and what they mean in words."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isclose, prod
 
 from gpubench.commands.explain.sass import InnerLoop
-from gpubench.hardware.metrics import cgma
+from gpubench.hardware.metrics import Roofline, cgma, roofline
 from gpubench.hardware.occupancy import (
     LIMITS,
+    MAX_REGISTERS,
     WARP,
     Occupancy,
     Waves,
@@ -17,14 +19,17 @@ from gpubench.hardware.occupancy import (
     waves,
 )
 from gpubench.hardware.peaks import CORES, find_peak
-from gpubench.hardware.roofline import Roofline, roofline
 from gpubench.model import ITEM_BYTES, CudaVariant, Device, Gpu, Launch, Problem, Resources, Tile
+from gpubench.plan.descriptor import described_by
 
-PROBE_EXTENT = 2**28
-"""M and N of a result so large that a grid's rounding up is negligible."""
-
-MAX_ACCUMULATORS = 2**14
-"""More than any thread has: the grid does not grow with the result (a persistent kernel's)."""
+PROBE_EXTENT = 2**28  # M and N of a result so large that a grid's rounding up is negligible
+MAX_ACCUMULATORS = 2**14  # more than any thread has: a persistent kernel's grid does not grow
+SPARE = 16  # a kernel that spills uses all its registers but a few; far fewer get a remark
+LONG_GRID = 20  # from this many waves on a tail costs less than 5 %
+FULL = 0.95  # a wave this full counts as full, and an issue bound this near to the peak as the peak
+NEAR = 1.1  # traffic this near to the minimum counts as the minimum
+SHORT_US = 10
+LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
 ISSUED_PER_CLOCK = 128
@@ -49,33 +54,12 @@ class Explanation:
     resources: Resources
     launch: Launch
     step: int
-    """0 for the first of the variant's launches."""
+    """0 for the first of the variant's launches, of which there are `steps`."""
 
     steps: int
-    """How many launches compute the result."""
-
-    registers_allowed: int | None
-    """The most registers of a thread in a block of this many threads."""
-
-    accumulators: int | None
-    """Elements of the result that a thread computes."""
-
-    occupancy: Occupancy | None
-    waves: Waves | None
-    cgma: float | None
-    """Operations per element that the kernel loads from or stores to global memory."""
-
-    cgma_flop_per_byte: float | None
-    """The same per byte."""
-
-    roofline: Roofline | None
-    inner_loop: InnerLoop | None
-    issue_bound: float | None
-    """The largest fraction of the roofline's peak that the inner loop can reach, as each scheduler
-    issues one instruction of any kind a clock; 0 to 1."""
-
-    measured_us: float | None
-    """Median time per launch, if it was measured."""
+    inner_loop: InnerLoop | None = None
+    measured_us: float | None = None
+    """Median time of all launches together, if it was measured."""
 
     @property
     def label(self) -> str:
@@ -95,93 +79,265 @@ class Explanation:
         return self.resources.shared_bytes + self.launch.shared_bytes
 
     @property
+    def registers_allowed(self) -> int | None:
+        """The most registers of a thread in a block of this many threads."""
+        capability, threads = self.device.compute_capability, self.launch.threads_per_block
+        return registers_allowed(capability, threads) if capability in LIMITS else None
+
+    @cached_property
+    def accumulators(self) -> int | None:
+        """Elements of the result that one thread computes, from the grid for a huge result.
+
+        Assumes that the grid's x and y run over the result, and its z over parts of K. None where
+        the grid does not grow with the result, and where threads share an element.
+        """
+        if self.step:
+            return None
+        huge = replace(self.problem, m=PROBE_EXTENT, n=PROBE_EXTENT)
+        with described_by(self.variant.path):
+            launch = self.variant.launch(self.tile, huge)
+            _, _, parts_of_k = (*launch.grid, 1, 1)[:3]
+            threads = launch.blocks // parts_of_k * launch.threads_per_block
+            exact = prod(huge.output_shape) / threads
+        whole = round(exact)
+        is_whole = 1 <= whole <= MAX_ACCUMULATORS and isclose(exact, whole, rel_tol=1e-3)
+        return whole if is_whole else None
+
+    @cached_property
+    def occupancy(self) -> Occupancy | None:
+        """How many blocks and warps a multiprocessor holds at once."""
+        with described_by(self.variant.path):  # its launch may have no threads
+            return occupancy(self.device.compute_capability, self.resources, self.launch)
+
+    @cached_property
+    def waves(self) -> Waves | None:
+        """How the grid fills the GPU."""
+        multiprocessors, resident = self.device.multiprocessors, self.occupancy
+        return waves(self.launch.blocks, multiprocessors, resident) if resident else None
+
+    @cached_property
+    def cgma(self) -> float | None:
+        """Operations per element that the kernel loads from or stores to global memory."""
+        if self.step:
+            return None
+        with described_by(self.variant.path):
+            return cgma(self.problem, self.variant.reuse(self.tile))
+
+    @property
+    def cgma_flop_per_byte(self) -> float | None:
+        """The same per byte."""
+        return self.cgma / ITEM_BYTES[self.problem.dtype] if self.cgma else None
+
+    @cached_property
+    def roofline(self) -> Roofline | None:
+        """The least time of the problem, and what sets it."""
+        return None if self.step else roofline(self.problem, self.device, self.problem.dtype)
+
+    @property
     def roofline_share(self) -> float | None:
         """The time at the bound over the measured time, 0 to 1."""
         if not self.roofline or not self.measured_us:
             return None
         return self.roofline.bound_us / self.measured_us
 
+    @property
+    def issue_bound(self) -> float | None:
+        """The largest fraction of the roofline's peak that the inner loop can issue, 0 to 1."""
+        loop, roof, capability = self.inner_loop, self.roofline, self.device.compute_capability
+        if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
+            return None
+        cores = find_peak(self.device, self.problem.dtype, CORES)
+        if not cores or not cores.operations_per_clock or not roof or not roof.cores_share:
+            return None
+        lanes = cores.operations_per_clock / 2
+        return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share
+
 
 def launches(
     variant: CudaVariant, tile: Tile, problem: Problem, device: Device
 ) -> tuple[Launch, ...]:
     """The launches that compute a problem, specialized for the device where it is known."""
-    limits = LIMITS.get(device.compute_capability) if device.compute_capability else None
-    if limits is None or not device.multiprocessors:
-        return variant.launch(tile, problem).sequence
-    gpu = Gpu(
-        multiprocessors=device.multiprocessors, threads_per_multiprocessor=limits.warps * WARP
+    limits = LIMITS.get(device.compute_capability or (0, 0))
+    with described_by(variant.path):
+        if limits is None or not device.multiprocessors:
+            return variant.launch(tile, problem).sequence
+        threads = limits.warps * WARP
+        gpu = Gpu(multiprocessors=device.multiprocessors, threads_per_multiprocessor=threads)
+        return variant.launch_on(gpu, tile, problem).sequence
+
+
+def sentences(of: Explanation) -> list[str]:
+    """Why the kernel is as fast as it is; what is not known is left out."""
+    topics = (registers, warps, resident, grid, bound, traffic, loop, measured)
+    return [sentence for topic in topics if (sentence := topic(of))]
+
+
+def registers(of: Explanation) -> str:
+    """What fits into a thread's registers, and what does not."""
+    used, local_bytes, count = of.resources.registers, of.resources.local_bytes, of.accumulators
+    registers_each = 2 if of.problem.dtype == "float64" else 1
+    accumulators = counted(count or 0, "accumulator")
+    if registers_each > 1:
+        accumulators += f" of {registers_each} registers" + (" each" if count != 1 else "")
+    if of.resources.spill_bytes:
+        most, threads = of.registers_allowed or MAX_REGISTERS, of.launch.threads_per_block
+        values = accumulators if count else "A thread's values"
+        more = " and what else a thread needs" if count and count * registers_each <= most else ""
+        limit = (
+            f", the most that {threads} threads a block leave each" if most < MAX_REGISTERS else ""
+        )
+        used_fewer = f"; the compiler used only {used}" if used < most - SPARE else ""
+        return (
+            f"{values}{more} do not fit {most} registers{limit}: {local_bytes} bytes a thread go "
+            f"to local memory, which lies in device memory{used_fewer}."
+        )
+    if local_bytes:
+        return (
+            f"Nothing spills, yet {local_bytes} bytes a thread lie in local memory: an array "
+            "whose index the compiler does not know cannot stay in registers."
+        )
+    if count is None:
+        return f"A thread's values fit into its {used} registers: nothing spills."
+    if count == 1:
+        return f"Nothing spills: a thread has one accumulator, and {used} registers."
+    return f"Nothing spills: {accumulators} a thread fit into its {used} registers."
+
+
+def warps(of: Explanation) -> str:
+    """Lanes of a block's last warp that have no thread."""
+    threads = of.launch.threads_per_block
+    lanes = -(-threads // WARP) * WARP
+    if threads == lanes:
+        return ""
+    block = "1 thread a block is" if threads == 1 else f"{threads:,} threads a block are"
+    return f"{block} not whole warps: {lanes - threads} of {lanes} lanes idle."
+
+
+def resident(of: Explanation) -> str:
+    """How full a multiprocessor is, and what keeps it from being fuller."""
+    if not (state := of.occupancy):
+        return ""
+    limits = " and ".join(LIMITERS.get(name, name) for name in state.limited_by)
+    if not state.blocks:
+        return f"It cannot be launched: a block is too large for {limits} of a multiprocessor."
+    threads = counted(of.launch.threads_per_block, "thread")
+    held = f"{counted(state.blocks, 'block')} of {threads} a multiprocessor"
+    occupied = f"{state.warps} of {state.max_warps} warps"
+    if state.warps == state.max_warps:
+        return f"Occupancy is full: {held}, {occupied}."
+    allow = "allows" if limits == "shared memory" else "allow"
+    few = ", so latency must be hidden by independent instructions within a warp"
+    return (
+        f"{limits[0].upper()}{limits[1:]} {allow} no more than {held}: {occupied}"
+        f"{few if state.fraction <= 1 / 4 else ''}."
     )
-    return variant.launch_on(gpu, tile, problem).sequence
 
 
-def explain(
-    variant: CudaVariant,
-    tile: Tile,
-    problem: Problem,
-    *,
-    architecture: str,
-    device: Device,
-    resources: Resources,
-    step: int = 0,
-    inner_loop: InnerLoop | None = None,
-    measured_us: float | None = None,
-) -> Explanation:
-    """The explanation of a variant's launch number `step`, compiled for `architecture`."""
-    sequence = launches(variant, tile, problem, device)
-    launch, first = sequence[step], step == 0
-    capability = device.compute_capability
-    resident = occupancy(capability, resources, launch)
-    ratio = cgma(problem, variant.reuse(tile)) if first else None
-    roof = roofline(problem, device, problem.dtype) if first else None
-    return Explanation(
-        variant=variant,
-        tile=tile,
-        problem=problem,
-        architecture=architecture,
-        device=device,
-        resources=resources,
-        launch=launch,
-        step=step,
-        steps=len(sequence),
-        registers_allowed=registers_allowed(capability, launch.threads_per_block)
-        if capability and resident
-        else None,
-        accumulators=accumulators(variant, tile, problem) if first else None,
-        occupancy=resident,
-        waves=waves(launch.blocks, device.multiprocessors, resident) if resident else None,
-        cgma=ratio,
-        cgma_flop_per_byte=ratio / ITEM_BYTES[problem.dtype] if ratio else None,
-        roofline=roof,
-        inner_loop=inner_loop,
-        issue_bound=_issue_bound(inner_loop, device, problem.dtype, roof),
-        measured_us=measured_us if first else None,
+def grid(of: Explanation) -> str:
+    """How the blocks spread over the multiprocessors."""
+    if not (waves := of.waves):
+        return ""
+    if waves.idle_multiprocessors:
+        return (
+            f"{counted(waves.blocks, 'block')} for {waves.multiprocessors} multiprocessors: "
+            f"{waves.idle_multiprocessors} of them have nothing to do."
+        )
+    if waves.waves <= 1:
+        busiest = -(-waves.blocks // waves.multiprocessors)
+        average = waves.blocks / waves.multiprocessors
+        uneven = f"; the busiest get {busiest}, the average {average:.1f}"
+        return (
+            f"All {waves.blocks:,} blocks are resident at once on {waves.multiprocessors} "
+            f"multiprocessors, where {waves.blocks_per_wave:,} would fit"
+            f"{uneven if busiest > average else ''}."
+        )
+    if not waves.tail_blocks:
+        return f"{waves.blocks:,} blocks are {waves.waves:.0f} full waves."
+    filled = waves.tail_blocks / waves.blocks_per_wave
+    if waves.waves >= LONG_GRID or filled >= FULL:
+        return f"{waves.blocks:,} blocks are {waves.waves:.1f} waves: the tail does not matter."
+    return (
+        f"{waves.blocks:,} blocks are {waves.waves:.2f} waves: after "
+        f"{counted(int(waves.waves), 'full wave')}, the last leaves {100 * (1 - filled):.0f} % of "
+        "the GPU's block slots empty."
     )
 
 
-def accumulators(variant: CudaVariant, tile: Tile, problem: Problem) -> int | None:
-    """Elements of the result that one thread computes, from the grid for a huge result.
-
-    Assumes that the grid's x and y run over the result, and its z over parts of K. None where the
-    grid does not grow with the result, and where threads share an element.
-    """
-    huge = replace(problem, m=PROBE_EXTENT, n=PROBE_EXTENT)
-    launch = variant.launch(tile, huge)
-    _, _, parts_of_k = (*launch.grid, 1, 1)[:3]
-    blocks = launch.blocks // parts_of_k
-    exact = prod(huge.output_shape) / (blocks * launch.threads_per_block)
-    whole = round(exact)
-    return whole if 1 <= whole <= MAX_ACCUMULATORS and isclose(exact, whole, rel_tol=1e-3) else None
+def bound(of: Explanation) -> str:
+    """Which limit of the roofline the problem has."""
+    if not (roof := of.roofline):
+        return ""
+    side = "above" if roof.bound == "arithmetic" else "below"
+    return (
+        f"The problem's {roof.arithmetic_intensity:.1f} operations per byte lie {side} the ridge "
+        f"of {roof.ridge_flop_per_byte:.1f}: {roof.bound} is its bound, and takes at least "
+        f"{time(roof.bound_us)}."
+    )
 
 
-def _issue_bound(
-    loop: InnerLoop | None, device: Device, dtype: str, roof: Roofline | None
-) -> float | None:
-    capability = device.compute_capability
-    if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
-        return None
-    cores = find_peak(device, dtype, CORES)
-    if not cores or not cores.operations_per_clock or not roof or not roof.cores_share:
-        return None
-    lanes = cores.operations_per_clock / 2
-    return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share
+def traffic(of: Explanation) -> str:
+    """What the kernel itself loads and stores."""
+    if of.roofline is None or of.cgma is None or of.cgma_flop_per_byte is None:
+        return ""
+    accesses = (
+        f"The kernel makes {of.cgma:.1f} operations per element it loads or stores (CGMA ratio), "
+        f"{of.cgma_flop_per_byte:.2f} per byte: "
+    )
+    if of.roofline.bound == "memory":
+        times = of.roofline.arithmetic_intensity / of.cgma_flop_per_byte
+        if times <= NEAR:
+            return f"{accesses}it loads and stores hardly more than must move."
+        return (
+            f"{accesses}{times:.1f} times the bytes that must move, unless caches serve the rest."
+        )
+    times = of.roofline.ridge_flop_per_byte / of.cgma_flop_per_byte
+    if times <= 1:
+        return f"{accesses}it would be no slower if every access went to memory."
+    return f"{accesses}{times:.1f} times too few for the peak, unless caches serve most of it."
+
+
+def loop(of: Explanation) -> str:
+    """What the inner loop consists of."""
+    if not (inner := of.inner_loop):
+        return ""
+    if inner.tensor:
+        tensor = counted(inner.tensor, "matrix instruction")
+        text = f"The inner loop has {tensor} among {inner.instructions:,}"
+    else:
+        text = (
+            f"{inner.multiply_adds:,} of the inner loop's {inner.instructions:,} instructions "
+            "are multiply-adds"
+        )
+        if loads := sum(inner.shared_loads.values()):
+            text += f", {inner.multiply_adds / loads:.1f} for each load from shared memory"
+    if of.issue_bound is not None and of.roofline and of.roofline.bound == "arithmetic":
+        at_most = f"at one instruction a clock and scheduler, at most {100 * of.issue_bound:.0f} %"
+        text += ": enough for the peak" if of.issue_bound >= FULL else f": {at_most} of the peak"
+        if of.roofline.peak_unit != "cores":
+            text += f" (that of the {of.roofline.peak_unit}, which it does not use)"
+    if inner.local_loads or inner.local_stores:
+        text += (
+            f". Each iteration reads local memory {inner.local_loads:,} times and writes it "
+            f"{inner.local_stores:,} times"
+        )
+    return text + "."
+
+
+def measured(of: Explanation) -> str:
+    """How far a measured time is from the bound."""
+    if of.measured_us is None or not of.roofline_share:
+        return ""
+    return (
+        f"Measured: {time(of.measured_us)}, {1 / of.roofline_share:.2f} times the bound: "
+        f"{100 * of.roofline_share:.1f} % of what the GPU could do."
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 block`, `16 blocks`, `2 full waves`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def time(time_us: float) -> str:
+    """In milliseconds; below 10 µs, where these would start with zeros, in microseconds."""
+    return f"{time_us:.3g} µs" if time_us < SHORT_US else f"{time_us / 1e3:.4g} ms"

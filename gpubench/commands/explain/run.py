@@ -3,67 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from gpubench.backends.cpu.backend import cpu_threads
-from gpubench.backends.cuda.compile import compile_instance, instance
-from gpubench.commands.explain.explanation import Explanation, explain, launches
+from gpubench.backends.cuda.compile import architectures, compile_instance, instance, nvrtc_version
+from gpubench.backends.cuda.devices import cuda_device
+from gpubench.commands.explain.explanation import Explanation, launches
 from gpubench.commands.explain.sass import INSTALL, disassemble, inner_loop, nvdisasm
-from gpubench.commands.explain.target import Target, find_target
 from gpubench.commands.explain.view import NotExplained, print_json, print_text
-from gpubench.errors import CompileError, UsageError
-from gpubench.hardware.architectures import capability
+from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
+from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
 from gpubench.model import OPERATIONS, CudaVariant, Device, Problem, Scope, Status, Tile
 from gpubench.options import read_sweep
-from gpubench.plan.descriptor import described_by
+from gpubench.plan.ranges import shown
 from gpubench.plan.registry import of_op, unknown, variants
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row, read
 from gpubench.view.progress import progress
 from gpubench.view.tables import console
 
-SIZE = "1024"
-
 
 def run_explain(
     variant: str,
+    options: dict[str, Any],
     *,
-    tile: str | None = None,
-    size: str | None = None,
-    dtype: str | None = None,
-    arch: str | None = None,
-    device: str | None = None,
-    op: str | None = None,
-    kernels: Path | None = None,
-    every: bool = False,
-    csv: Path | None = None,
-    measure: bool = False,
-    as_json: bool = False,
+    arch: str | None,
+    every: bool,
+    csv: Path | None,
+    measure: bool,
+    as_json: bool,
 ) -> int:
-    """Explain a variant, with the options as on the command line: 0, or 1 if a tile fails.
+    """Explain a variant, with `options` as those of a sweep: 0, or 1 if a tile fails.
 
-    Raises UsageError for what cannot be explained, DeviceUnavailableError for a GPU that was asked
-    for and is not there.
+    Raises UsageError, and DeviceUnavailableError for a GPU that was asked for and is not there.
     """
-    kernel = _find_kernel(variant, op, kernels)
-    options = {
-        "sizes": size or SIZE,
-        "tiles": tile,
-        "dtypes": dtype or kernel.dtypes[0],
-        "device": device,
-        "kernels": kernels,
-    }
+    kernel = _find_kernel(variant, options["op"], options["kernels"])
     sweep = _read_options(kernel, options, every=every)
-    ((m, n, k),), (element,) = sweep.sizes, sweep.dtypes
-    problem = Problem(op=kernel.op, m=m, n=n, k=k, dtype=element)
-    target = find_target(arch, sweep.device, measure=measure)
-    tiles, not_explained = _legal_tiles(sweep)
-    notes = [target.note] if target.note else []
+    ((m, n, k),), (dtype,) = sweep.sizes, sweep.dtypes
+    problem = Problem(op=kernel.op, m=m, n=n, k=k, dtype=dtype)
+    architecture, gpu, assumed = _find_target(arch, sweep.device, measure=measure)
+    reasons = {point.tile: why for point, why in plan(sweep, "cuda").items() if point.tile}
+    tiles = [tile for tile, why in reasons.items() if not why]
+    skipped = [NotExplained(str(t), Status.SKIPPED, why) for t, why in reasons.items() if why]
+    notes = [assumed] if assumed else []
     if nvdisasm() is None:
         notes.append(f"no nvdisasm found, so nothing about the inner loop: {INSTALL}")
     times_us: dict[str, float] = {}
@@ -71,22 +61,18 @@ def run_explain(
         raise UsageError("--csv and --measure: take the times from a file, or measure them")
     if csv or measure:
         sweep = replace(sweep, tiles=tuple(tiles))
-        rows = read(csv) if csv else _measure(target.device, sweep)
-        times_us, note = _times_us(rows, str(csv or "measured here"), sweep, target)
+        rows = read(csv) if csv else _measure(gpu, sweep)
+        times_us, note = _times_us(rows, str(csv or "measured here"), sweep, architecture, gpu)
         notes += [note] if note else []
 
-    explanations: list[Explanation] = []
-    answers = _explain_tiles(kernel, tiles, problem, target, times_us)
-    for legal_tile, answer in zip(tiles, answers, strict=True):
-        if isinstance(answer, CompileError):
-            not_explained.append(NotExplained(str(legal_tile), Status.ERROR, str(answer)))
-        else:
-            explanations += answer
+    answers = _explain_tiles(kernel, tiles, problem, architecture, gpu, times_us)
+    explanations = [answer for answer in answers if isinstance(answer, Explanation)]
+    failed = [answer for answer in answers if isinstance(answer, NotExplained)]
     if as_json:
-        print_json(explanations, not_explained, gpu_is_here=target.is_here)
+        print_json(explanations, skipped + failed, gpu_is_here=not assumed)
     else:
-        print_text(explanations, not_explained, notes, as_table=every)
-    return int(any(tile.status == Status.ERROR for tile in not_explained))
+        print_text(explanations, skipped + failed, notes, as_table=every)
+    return 1 if failed else 0
 
 
 def _find_kernel(name: str, op: str | None, kernels: Path | None) -> CudaVariant:
@@ -102,20 +88,19 @@ def _find_kernel(name: str, op: str | None, kernels: Path | None) -> CudaVariant
     kernel = known[name]
     if not isinstance(kernel, CudaVariant):
         kind = "runs on the CPU" if kernel.backend == "cpu" else "is a library routine"
-        sources = [other.name for other in known.values() if isinstance(other, CudaVariant)]
+        sources = [other for other, found in known.items() if isinstance(found, CudaVariant)]
         raise UsageError(
             f"'{name}' {kind}, and explain needs a CUDA source; it explains {', '.join(sources)}"
         )
     return kernel
 
 
-def _read_options(kernel: CudaVariant, options: Mapping[str, object], *, every: bool) -> Sweep:
-    """The options as a sweep of this kernel with one size, one dtype and the tiles to explain.
-
-    These are by default the kernel's own; at least one of them is legal.
-    """
+def _read_options(kernel: CudaVariant, options: dict[str, Any], *, every: bool) -> Sweep:
+    """The options as a sweep of this kernel: one size, one dtype, at least one legal tile."""
+    options["sizes"] = options["sizes"] or "1024"
+    options["dtypes"] = options["dtypes"] or kernel.dtypes[0]
     try:
-        sweep = read_sweep({**options, "op": kernel.op, "variants": kernel.name})
+        sweep = read_sweep(options | {"op": kernel.op, "variants": kernel.name})
     except UsageError as error:
         raise UsageError(re.sub("^--(size|tile|dtype)s:", r"--\1:", str(error))) from error
     for flag, values in (("--size", sweep.sizes), ("--dtype", sweep.dtypes)):
@@ -134,12 +119,49 @@ def _read_options(kernel: CudaVariant, options: Mapping[str, object], *, every: 
     return replace(sweep, tiles=sweep.tiles or kernel.tiles.default)
 
 
-def _legal_tiles(sweep: Sweep) -> tuple[list[Tile], list[NotExplained]]:
-    """The tiles that can run this problem, and why the others cannot, as a sweep decides it."""
-    reasons = {point.tile: reason for point, reason in plan(sweep, "cuda").items() if point.tile}
+def _find_target(arch: str | None, name: str, *, measure: bool) -> tuple[str, Device, str]:
+    """The architecture, the GPU whose figures count, and what was assumed of it.
+
+    It is this machine's GPU, of which nothing is assumed, or else an example of the architecture.
+    """
+    try:
+        known = architectures()
+    except CompileError as error:
+        raise UsageError(str(error)) from error
+    if arch is not None:
+        if name != "auto":
+            raise UsageError("--arch and --device: name an architecture, or a GPU of this machine")
+        if measure:
+            raise UsageError("--measure and --arch: kernels are measured on this machine's GPU")
+        if re.sub("[af]$", "", arch) not in known:
+            version = ".".join(map(str, nvrtc_version()))
+            raise UsageError(
+                f"--arch: '{shown(arch)}' is not an architecture that NVRTC {version} compiles "
+                f"for: {', '.join(known)}"
+            )
+        return arch, example(arch), _figures_of(example(arch))
+    if name.partition(":")[0] not in {"auto", "cuda"}:
+        raise UsageError("--device: explain is about GPUs; write cuda, or name an --arch")
+    try:
+        gpu = cuda_device(int(name.partition(":")[2] or 0))
+    except DeviceUnavailableError as error:
+        if name != "auto" or measure:
+            missing = str(error).partition(";")[0]  # the rest is about --device cpu
+            message = f"{missing}; --arch {DEFAULT} explains without a GPU"
+            raise DeviceUnavailableError(message) from error
+        gpu = example(DEFAULT)
+        assumed = f"no GPU here: {DEFAULT}, {_figures_of(gpu)}; --arch chooses another"
+        return DEFAULT, gpu, assumed
+    return "sm_{}{}".format(*gpu.compute_capability or (0, 0)), gpu, ""
+
+
+def _figures_of(device: Device) -> str:
+    if not device.name:
+        return "no GPU is listed for this architecture: no waves, and no roofline"
+    clock = f", {device.sm_clock_mhz:g} MHz" if device.sm_clock_mhz else ""
     return (
-        [tile for tile, reason in reasons.items() if not reason],
-        [NotExplained(str(t), Status.SKIPPED, reason) for t, reason in reasons.items() if reason],
+        f"figures of the {device.name}: {device.multiprocessors} multiprocessors{clock}, "
+        f"{device.memory_bandwidth_gbytes_per_s:g} GB/s"
     )
 
 
@@ -147,15 +169,15 @@ def _explain_tiles(
     kernel: CudaVariant,
     tiles: Sequence[Tile],
     problem: Problem,
-    target: Target,
+    architecture: str,
+    gpu: Device,
     times_us: dict[str, float],
-) -> list[list[Explanation] | CompileError]:
+) -> list[Explanation | NotExplained]:
     """Each tile's launches, or why one does not compile, in as many threads as there are CPUs."""
-    architecture = kernel.architecture(target.architecture)
+    architecture = kernel.architecture(architecture)
 
-    def explain_tile(tile: Tile) -> list[Explanation] | CompileError:
-        with described_by(kernel.path):
-            sequence = launches(kernel, tile, problem, target.device)
+    def explain_tile(tile: Tile) -> Sequence[Explanation | NotExplained]:
+        sequence = launches(kernel, tile, problem, gpu)
         explanations = []
         for step, launch in enumerate(sequence):
             expression = instance(kernel, tile, problem.dtype, launch.kernel)
@@ -164,29 +186,31 @@ def _explain_tiles(
                     kernel.source, expression, architecture, kernel.compile_options
                 )
             except CompileError as error:
-                return error
+                return [NotExplained(str(tile), Status.ERROR, str(error))]
             code = disassemble(compiled.cubin)
-            with described_by(kernel.path):
-                explanation = explain(
-                    kernel,
-                    tile,
-                    problem,
+            explanations.append(
+                Explanation(
+                    variant=kernel,
+                    tile=tile,
+                    problem=problem,
                     architecture=architecture,
-                    device=target.device,
+                    device=gpu,
                     resources=compiled.resources,
+                    launch=launch,
                     step=step,
+                    steps=len(sequence),
                     inner_loop=inner_loop(code, problem.dtype) if code else None,
-                    measured_us=times_us.get(str(tile)),
+                    measured_us=None if step else times_us.get(str(tile)),
                 )
-            explanations.append(explanation)
+            )
         return explanations
 
     if len(tiles) > 1:
-        line = f"compiling {len(tiles)} kernels for {architecture}"
-        console(stderr=True).print(line, markup=False)
+        console(stderr=True).print(f"compiling {len(tiles)} kernels for {architecture}")
     with ThreadPoolExecutor(cpu_threads()) as pool:
         # The slowest to compile, the largest tiles, tend to stand last: start there.
-        return list(pool.map(explain_tile, reversed(tiles)))[::-1]
+        answers = list(pool.map(explain_tile, reversed(tiles)))
+    return list(chain.from_iterable(reversed(answers)))
 
 
 def _measure(device: Device, sweep: Sweep) -> list[Row]:
@@ -198,31 +222,27 @@ def _measure(device: Device, sweep: Sweep) -> list[Row]:
 
 
 def _times_us(
-    rows: Sequence[Row], source: str, sweep: Sweep, target: Target
+    rows: Sequence[Row], source: str, sweep: Sweep, architecture: str, gpu: Device
 ) -> tuple[dict[str, float], str]:
     """Median times by tile, and a note if they are another GPU's than the bound."""
     tiles = {str(tile) for tile in sweep.tiles}
     ((m, n, k),), (variant,), (dtype,) = sweep.sizes, sweep.variants, sweep.dtypes
     wanted = (sweep.op, variant, dtype, m, n, k, Scope.KERNEL, Status.OK)
-    rows = [
-        row
-        for row in rows
-        if (row.op, row.variant, row.dtype, row.m, row.n, row.k, row.scope, row.status) == wanted
-        and row.tile in tiles
-    ]
+    facts = attrgetter("op", "variant", "dtype", "m", "n", "k", "scope", "status")
+    rows = [row for row in rows if facts(row) == wanted and row.tile in tiles]
     if not rows:
         some_tiles = ", ".join(sorted(tiles)[:3])
         raise UsageError(f"{source}: no time of {variant} {some_tiles} at {m}x{n}x{k} {dtype}")
-    explained = ".".join(map(str, capability(target.architecture)))
+    explained = ".".join(map(str, gpu.compute_capability or ()))
     for measured in {row.compute_capability for row in rows if row.compute_capability}:
         if measured != explained:
             raise UsageError(
                 f"{source}: measured on capability {measured}, and this explains "
-                f"{target.architecture}; add --arch sm_{measured.replace('.', '')}"
+                f"{architecture}; add --arch sm_{measured.replace('.', '')}"
             )
     # Of several times of a tile the first in the alphabet counts, so cold before hot.
     rows.sort(key=lambda row: (row.cache, row.timer), reverse=True)
-    gpu = rows[-1].device
-    note = f"times of {source} are of {gpu}, the bound is that of {target.device.name}"
+    measured_on = rows[-1].device
+    note = f"times of {source} are of {measured_on}, the bound is that of {gpu.name}"
     times_us = {row.tile: row.median_us for row in rows if row.median_us is not None}
-    return times_us, "" if gpu == target.device.name else note
+    return times_us, "" if measured_on == gpu.name else note

@@ -15,12 +15,12 @@ import subprocess
 import sysconfig
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-NVDISASM = "nvdisasm"
 INSTALL = "pip install 'gpubench[sass]'"
 TIMEOUT_S = 120
 
@@ -37,7 +37,7 @@ def nvdisasm() -> Path | None:
         *(Path(toolkit) / "bin" for toolkit in toolkits if toolkit),
         *sorted(wheels, reverse=True),  # cu13 before cuda_nvdisasm
     ]
-    found = (shutil.which(NVDISASM, path=path) for path in (None, *directories))
+    found = (shutil.which("nvdisasm", path=path) for path in (None, *directories))
     return next((Path(program) for program in found if program), None)
 
 
@@ -50,51 +50,34 @@ def disassemble(cubin: bytes) -> str | None:
         file.write(cubin)
         file.flush()
         try:
-            done = subprocess.run(  # noqa: S603 # NVIDIA's program, on a file of ours
-                [program, "-c", file.name],
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-                check=False,
+            return subprocess.check_output(  # noqa: S603 # NVIDIA's program, on a file of ours
+                [program, "-c", file.name], text=True, timeout=TIMEOUT_S, stderr=subprocess.DEVNULL
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except (OSError, subprocess.SubprocessError):
             return None
-    return done.stdout if done.returncode == 0 else None
 
 
-MULTIPLY_ADDS = {
-    "float32": {"FFMA": 1, "FFMA2": 2},
-    "float64": {"DFMA": 1},
-    "int32": {"IMAD": 1},
-}
+MULTIPLY_ADDS = {"float32": {"FFMA": 1, "FFMA2": 2}, "float64": {"DFMA": 1}, "int32": {"IMAD": 1}}
 """Multiply-adds a thread makes in one instruction, by element type."""
 
 TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA")
 """Tensor core instructions, of a warp or of a warpgroup."""
 
-ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")
-"""Copies from global to shared memory that bypass registers: `cp.async` and TMA."""
+ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")  # `cp.async` and TMA, which bypass registers
 
 _INSTRUCTION = re.compile(
     r"\s*/\*[0-9a-f]+\*/\s+\{?\s*(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
 )
-_LABEL = re.compile(r"(?P<label>\.L\w+):")
-_TARGET = re.compile(r"`\((?P<label>\.L\w+)\)")
+_LABEL = re.compile(r"(\.L\w+):")
+_TARGET = re.compile(r"`\((\.L\w+)\)")
 
 
-@dataclass(frozen=True)
-class Instruction:
-    """One machine instruction."""
+class Instruction(NamedTuple):
+    """One machine instruction: `LDS`, `LDS.128` with the opcode's modifiers, and its operands."""
 
+    name: str
     opcode: str
-    """With its modifiers: `LDS.128`."""
-
     operands: str
-
-    @property
-    def name(self) -> str:
-        """The opcode without modifiers."""
-        return self.opcode.partition(".")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,21 +86,13 @@ class InnerLoop:
 
     instructions: int
     multiply_adds: int
-    """FFMA for float32, DFMA for float64, IMAD for int32."""
-
     tensor: int
-    """Tensor core instructions."""
-
     shared_loads: dict[str, int]
-    """LDS by width in bits: `{"32": 16, "128": 4}`."""
+    """Loads and stores are counted by width in bits: `{"32": 16, "128": 4}`."""
 
     shared_stores: dict[str, int]
     global_loads: dict[str, int]
-    """LDG by width in bits."""
-
     async_copies: int
-    """`cp.async` and TMA."""
-
     local_loads: int
     """LDL: spilled registers, or arrays in local memory, read back."""
 
@@ -134,29 +109,44 @@ class InnerLoop:
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
     """The inner loop of a disassembled kernel; None if no loop multiplies and adds in `dtype`."""
-    loops = _loops(*_parse(disassembly))
-    best = max(loops, key=lambda loop: _work(loop, dtype), default=[])
-    return _count(best, dtype) if _work(best, dtype) else None
+
+    def work(loop: list[Instruction]) -> int:
+        # A tensor core instruction makes many multiply-adds, so any of those outweighs the rest.
+        return sum(_multiply_adds(i, dtype) + 1000 * (i.name in TENSOR) for i in loop)
+
+    loop = max(_loops(disassembly), key=work, default=[])
+    if not work(loop):
+        return None
+    names = Counter(instruction.name for instruction in loop)
+    return InnerLoop(
+        instructions=len(loop),
+        multiply_adds=sum(_multiply_adds(instruction, dtype) for instruction in loop),
+        tensor=sum(names[name] for name in TENSOR),
+        shared_loads=_widths(loop, "LDS"),
+        shared_stores=_widths(loop, "STS"),
+        global_loads=_widths(loop, "LDG"),
+        async_copies=sum(names[name] for name in ASYNC_COPIES),
+        local_loads=names["LDL"],
+        local_stores=names["STL"],
+        barriers=names["BAR"] + names["SYNCS"],
+        opcodes=dict(names.most_common()),
+    )
 
 
-def _parse(disassembly: str) -> tuple[list[Instruction], dict[str, int]]:
-    """The instructions in order, and for each label the index of the instruction that follows."""
+def _loops(disassembly: str) -> list[list[Instruction]]:
+    """For each loop, the instructions that belong to no loop within it."""
     instructions: list[Instruction] = []
-    labels: dict[str, int] = {}
+    labels: dict[str, int] = {}  # to the index of the instruction that follows
     for line in disassembly.splitlines():
         if label := _LABEL.match(line):
-            labels[label["label"]] = len(instructions)
+            labels[label[1]] = len(instructions)
         elif match := _INSTRUCTION.match(line):
-            instructions.append(Instruction(match["opcode"], match["operands"]))
-    return instructions, labels
-
-
-def _loops(instructions: Sequence[Instruction], labels: dict[str, int]) -> list[list[Instruction]]:
-    """For each loop, the instructions that belong to no loop within it."""
+            opcode, operands = match.groups()
+            instructions.append(Instruction(opcode.partition(".")[0], opcode, operands))
     ends: dict[int, int] = {}
     for index, instruction in enumerate(instructions):
         target = _TARGET.search(instruction.operands) if instruction.name == "BRA" else None
-        start = labels.get(target["label"], index + 1) if target else index + 1
+        start = labels.get(target[1], index + 1) if target else index + 1
         if start <= index:
             ends[start] = index  # of several branches to a label the last
     loops = []
@@ -171,37 +161,11 @@ def _loops(instructions: Sequence[Instruction], labels: dict[str, int]) -> list[
     return loops
 
 
-def _work(instructions: Iterable[Instruction], dtype: str) -> int:
-    """Multiply-adds; a tensor core instruction makes many, so any of those outweighs the rest."""
-    return sum(
-        _multiply_adds(instruction, dtype) + 1000 * (instruction.name in TENSOR)
-        for instruction in instructions
-    )
-
-
 def _multiply_adds(instruction: Instruction, dtype: str) -> int:
-    if instruction.name == "IMAD" and (
-        instruction.opcode != "IMAD" or "RZ" in instruction.operands
-    ):
+    name, opcode, operands = instruction
+    if name == "IMAD" and (opcode != "IMAD" or "RZ" in operands):
         return 0  # moves, shifts and addresses: IMAD.MOV, IMAD.WIDE, or nothing added
-    return MULTIPLY_ADDS[dtype].get(instruction.name, 0)
-
-
-def _count(instructions: Sequence[Instruction], dtype: str) -> InnerLoop:
-    names = Counter(instruction.name for instruction in instructions)
-    return InnerLoop(
-        instructions=len(instructions),
-        multiply_adds=sum(_multiply_adds(instruction, dtype) for instruction in instructions),
-        tensor=sum(names[name] for name in TENSOR),
-        shared_loads=_widths(instructions, "LDS"),
-        shared_stores=_widths(instructions, "STS"),
-        global_loads=_widths(instructions, "LDG"),
-        async_copies=sum(names[name] for name in ASYNC_COPIES),
-        local_loads=names["LDL"],
-        local_stores=names["STL"],
-        barriers=names["BAR"] + names["SYNCS"],
-        opcodes=dict(names.most_common()),
-    )
+    return MULTIPLY_ADDS.get(dtype, {}).get(name, 0)
 
 
 def _widths(instructions: Iterable[Instruction], name: str) -> dict[str, int]:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.explain.explanation import Explanation
-from gpubench.commands.explain.sass import InnerLoop
-from gpubench.commands.explain.sentences import counted, sentences, time
+from gpubench.commands.explain.explanation import Explanation, counted, sentences, time
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
 from gpubench.model import Status
 from gpubench.view.tables import console, milliseconds, number, table
 
-SHORT_TILE = 12
-"""Tiles of more characters leave a table one blank between its columns."""
+SHORT_TILE = 12  # longer tiles leave a table one blank between its columns
 
 Facts = Iterator[tuple[str, str]]
 
@@ -43,32 +40,29 @@ def print_text(
     """One tile as a page for each launch, several as a table."""
     screen, err = console(), console(stderr=True)
     for note in notes:
-        err.print(note, markup=False, soft_wrap=True)
+        err.print(note, soft_wrap=True)
     if len({explanation.tile for explanation in explanations}) == 1 and not as_table:
         for index, explanation in enumerate(explanations):
-            screen.print(*[""] * bool(index), page(explanation), sep="\n")
+            screen.print(*[""] * bool(index), _page(explanation), sep="\n")
     elif explanations:
         screen.print(tile_table(explanations))
-        err.print("--tile explains one of them in words", markup=False)
+        err.print("--tile explains one of them in words")
     for tile in not_explained:
-        screen.print(f"{tile.status}: {tile.tile}: {tile.reason}", markup=False, soft_wrap=True)
+        screen.print(f"{tile.status}: {tile.tile}: {tile.reason}", soft_wrap=True)
 
 
 def print_json(
-    explanations: Sequence[Explanation],
-    not_explained: Sequence[NotExplained],
-    *,
-    gpu_is_here: bool,
+    explanations: Sequence[Explanation], not_explained: Sequence[NotExplained], *, gpu_is_here: bool
 ) -> None:
     """One form, for one tile or several."""
     answer = {
-        "explanations": [as_json(found, gpu_is_here=gpu_is_here) for found in explanations],
-        "not_explained": [asdict(tile) for tile in not_explained],
+        "explanations": [_json(found, gpu_is_here=gpu_is_here) for found in explanations],
+        "not_explained": not_explained,
     }
-    print(json.dumps(answer, indent=2))
+    print(json.dumps(answer, indent=2, default=asdict))
 
 
-def page(of: Explanation) -> RenderableType:
+def _page(of: Explanation) -> RenderableType:
     """One launch: its figures by subject, then what they mean."""
     grid = table("", "", left=None)
     grid.show_header = False
@@ -78,8 +72,7 @@ def page(of: Explanation) -> RenderableType:
             grid.add_row("", "")
         for name, value in facts:
             grid.add_row(name, value)
-    words = Text(" ".join(sentences(of)))
-    return Group(_heading(of.label, of), Text(""), grid, Text(""), words)
+    return Group(_heading(of.label, of), "", grid, "", Text(" ".join(sentences(of))))
 
 
 def _heading(label: str, of: Explanation) -> Text:
@@ -91,8 +84,8 @@ def _compiled(of: Explanation) -> Facts:
     resources, dynamic = of.resources, of.launch.shared_bytes
     most = f" of {of.registers_allowed}" if of.registers_allowed else ""
     yield "registers", f"{resources.registers}{most} a thread"
-    spill_bytes = resources.spill_bytes
-    yield "spills", f"{spill_bytes:,} bytes stored a thread" if spill_bytes else "none"
+    spills = f"{resources.spill_bytes:,} bytes stored a thread"
+    yield "spills", spills if resources.spill_bytes else "none"
     if resources.local_bytes:
         yield "local memory", f"{resources.local_bytes:,} bytes a thread"
     parts = f" ({resources.shared_bytes:,} static, {dynamic:,} dynamic)" if dynamic else ""
@@ -103,14 +96,12 @@ def _compiled(of: Explanation) -> Facts:
 
 
 def _occupancy(of: Explanation) -> Facts:
-    state = of.occupancy
-    if state is None:
+    if not (state := of.occupancy):
         return
     yield "occupancy", f"{100 * state.fraction:.1f} %: {state.warps} of {state.max_warps} warps"
     yield "limited by", ", ".join(state.limited_by)
     yield "blocks resident", f"{state.blocks:,} a multiprocessor"
-    limits = (f"{name} {blocks:,}" for name, blocks in state.blocks_by.items())
-    yield "each limit alone", ", ".join(limits)
+    yield "each limit alone", ", ".join(f"{name} {n:,}" for name, n in state.blocks_by.items())
 
 
 def _grid(of: Explanation) -> Facts:
@@ -126,8 +117,7 @@ def _roofline(of: Explanation) -> Facts:
         return
     per_byte = f"{of.cgma_flop_per_byte:.2f} a byte"
     yield "CGMA ratio", f"{of.cgma:.2f} operations an element, {per_byte}"
-    roof = of.roofline
-    if roof is None:
+    if not (roof := of.roofline):
         return
     ridge = f"ridge {roof.ridge_flop_per_byte:.1f}"
     yield "arithmetic intensity", f"{roof.arithmetic_intensity:.1f} operations a byte, {ridge}"
@@ -144,8 +134,7 @@ def _roofline(of: Explanation) -> Facts:
 
 def _loop(of: Explanation) -> Facts:
     """Kinds of instruction that the loop does not have are left out, spills never."""
-    loop = of.inner_loop
-    if loop is None:
+    if not (loop := of.inner_loop):
         return
     yield "inner loop", f"{loop.instructions:,} instructions an iteration"
     yield "multiply-adds", f"{loop.multiply_adds:,} ({100 * loop.multiply_add_share:.0f} %)"
@@ -155,7 +144,7 @@ def _loop(of: Explanation) -> Facts:
         ("STS, shared stores", loop.shared_stores),
     ):
         if widths:
-            yield name, _widths(widths)
+            yield name, ", ".join(f"{count:,} of {bits} bits" for bits, count in widths.items())
     for name, count in (
         ("matrix instructions", loop.tensor),
         ("asynchronous copies", loop.async_copies),
@@ -166,11 +155,6 @@ def _loop(of: Explanation) -> Facts:
     yield "LDL, STL, local memory", f"{loop.local_loads:,} read, {loop.local_stores:,} written"
     most_frequent = list(loop.opcodes.items())[:5]
     yield "most frequent", ", ".join(f"{count:,} {name}" for name, count in most_frequent)
-
-
-def _widths(widths: Mapping[str, int]) -> str:
-    """`16 of 32 bits, 4 of 128 bits`."""
-    return ", ".join(f"{count:,} of {bits} bits" for bits, count in widths.items())
 
 
 def _times(extents: Sequence[int]) -> str:
@@ -188,7 +172,7 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
     "limited by": lambda of: _limits(of.occupancy),
     "waves": lambda of: number(of.waves.waves, 2) if of.waves else "",
     "CGMA": lambda of: number(of.cgma, 1),
-    "FMA %": lambda of: _multiply_adds(of.inner_loop),
+    "FMA %": lambda of: number(100 * of.inner_loop.multiply_add_share, 0) if of.inner_loop else "",
     "ms": lambda of: milliseconds(of.measured_us),
     "% of bound": lambda of: number(percent(of.roofline_share, 1), 0),
 }
@@ -199,18 +183,18 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     """One line a tile, in 80 columns; columns without any value are left out."""
     first = explanations[0]
     columns = {name: cell for name, cell in _COLUMNS.items() if any(map(cell, explanations))}
-    grid = table(*columns, left={"tile", "kernel", "limited by"})
+    headings = [name.replace(" ", "\n", 1) for name in columns]
+    grid = table(*headings, left={"tile", "kernel", "limited\nby"})
     long = any(len(str(explanation.tile)) > SHORT_TILE for explanation in explanations)
     grid.padding = (0, 0 if long else 1, 0, 0)
-    for column, name in zip(grid.columns, columns, strict=True):
-        column.header = name.replace(" ", "\n", 1)
+    for column in grid.columns:
         column.no_wrap = True
     for explanation in explanations:
         grid.add_row(*(cell(explanation) for cell in columns.values()))
     label = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
     roof = first.roofline
-    foot = [Text(""), Text(f"bound: {roof.bound}, {time(roof.bound_us)}")] if roof else []
-    return Group(_heading(label, first), Text(""), grid, *foot)
+    foot = ["", f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
+    return Group(_heading(label, first), "", grid, *foot)
 
 
 def _limits(state: Occupancy | None) -> str:
@@ -221,53 +205,36 @@ def _limits(state: Occupancy | None) -> str:
     return "+".join(short.get(name, name) for name in state.limited_by)
 
 
-def _multiply_adds(loop: InnerLoop | None) -> str:
-    return number(100 * loop.multiply_add_share, 0) if loop else ""
-
-
-def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
+def _json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
     """Everything known, with units in the names; null where it is not known."""
-    problem, device, loop = of.problem, of.device, of.inner_loop
+    device, loop = of.device, of.inner_loop
     return {
         "variant": of.variant.name,
-        "op": problem.op,
+        "op": of.problem.op,
         "tile": str(of.tile),
-        "dtype": problem.dtype,
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
-        "architecture": of.architecture,
-        "kernel": of.kernel,
+        **_attributes(of.problem, "dtype", "m", "n", "k"),
+        **_attributes(of, "architecture", "kernel"),
         "launch": of.step + 1,
         "launches": of.steps,
         "device": {
             "name": device.name or None,
             "is_here": gpu_is_here,
             "multiprocessors": device.multiprocessors or None,
-            "sm_clock_mhz": device.sm_clock_mhz,
-            "memory_bandwidth_gbytes_per_s": device.memory_bandwidth_gbytes_per_s,
+            **_attributes(device, "sm_clock_mhz", "memory_bandwidth_gbytes_per_s"),
         },
         "registers": of.resources.registers,
         "registers_allowed": of.registers_allowed,
-        "spill_bytes": of.resources.spill_bytes,
-        "local_bytes": of.resources.local_bytes,
+        **_attributes(of.resources, "spill_bytes", "local_bytes"),
         "static_shared_bytes": of.resources.shared_bytes,
         "dynamic_shared_bytes": of.launch.shared_bytes,
-        "threads_per_block": of.launch.threads_per_block,
-        "block": list(of.launch.block),
-        "grid": list(of.launch.grid),
-        "blocks": of.launch.blocks,
-        "accumulators": of.accumulators,
-        "occupancy": asdict(of.occupancy) if of.occupancy else None,
-        "waves": asdict(of.waves) if of.waves else None,
-        "cgma": of.cgma,
-        "cgma_flop_per_byte": of.cgma_flop_per_byte,
-        "roofline": asdict(of.roofline) if of.roofline else None,
-        "inner_loop": asdict(loop) | {"multiply_add_share": loop.multiply_add_share}
-        if loop
-        else None,
-        "issue_bound": of.issue_bound,
-        "measured_us": of.measured_us,
-        "roofline_share": of.roofline_share,
+        **_attributes(of.launch, "threads_per_block", "block", "grid", "blocks"),
+        **_attributes(of, "accumulators", "occupancy", "waves"),
+        **_attributes(of, "cgma", "cgma_flop_per_byte", "roofline"),
+        "inner_loop": loop and asdict(loop) | {"multiply_add_share": loop.multiply_add_share},
+        **_attributes(of, "issue_bound", "measured_us", "roofline_share"),
         "words": sentences(of),
     }
+
+
+def _attributes(of: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}

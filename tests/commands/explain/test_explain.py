@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from fakes import measured, point
 
 from gpubench.backends.cuda import compile as compile_module
 from gpubench.backends.cuda.compile import architectures, nvrtc_version
+from gpubench.commands.explain import explain
 from gpubench.commands.explain import run as module
-from gpubench.commands.explain import target as explain_target
-from gpubench.commands.explain.explanation import explain
-from gpubench.commands.explain.run import run_explain
+from gpubench.commands.explain.explanation import Explanation
 from gpubench.commands.explain.sass import inner_loop
 from gpubench.commands.explain.view import tile_table
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
@@ -40,21 +40,27 @@ def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "nvdisasm", lambda: Path("nvdisasm"))
     code = RECORDED.read_text(encoding="utf-8")
     monkeypatch.setattr(module, "disassemble", lambda _cubin: code)
-    monkeypatch.setattr(explain_target, "cuda_device", no_gpu)
+    monkeypatch.setattr(module, "cuda_device", no_gpu)
 
 
 def no_gpu(_index: int) -> None:
     raise DeviceUnavailableError("no driver is loaded: get one; --device cpu works without")
 
 
+def exit_code(variant: str, **asked: Any) -> int:
+    with pytest.raises(typer.Exit) as caught:
+        explain(variant, **asked)
+    return caught.value.exit_code
+
+
 def printed(capsys: pytest.CaptureFixture[str], variant: str, **asked: Any) -> tuple[str, str]:
     """Stdout and stderr of a command that succeeds."""
-    assert run_explain(variant, **asked) == 0
+    assert exit_code(variant, **asked) == 0
     return capsys.readouterr()
 
 
 def as_json(capsys: pytest.CaptureFixture[str], variant: str, **asked: Any) -> dict[str, Any]:
-    run_explain(variant, **asked, as_json=True)
+    exit_code(variant, **asked, as_json=True)
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer
 
@@ -93,7 +99,7 @@ def test_a_kernels_own_options_and_architecture_are_used(
 
 def refusal(variant: str, **asked: Any) -> str:
     with pytest.raises(GpubenchError) as caught:
-        run_explain(variant, **asked)
+        explain(variant, **asked)
     message = str(caught.value)
     assert caught.value.exit_code == 2
     assert len(message.splitlines()) == 1
@@ -153,7 +159,7 @@ def test_the_machines_gpu_is_the_default(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(H200, name="NVIDIA A100-PCIE", compute_capability=(8, 0), multiprocessors=108)
-    monkeypatch.setattr(explain_target, "cuda_device", lambda _index: here)
+    monkeypatch.setattr(module, "cuda_device", lambda _index: here)
     out, err = printed(capsys, "naive", tile="16")
     assert "on NVIDIA A100-PCIE (sm_80)" in out
     assert err == ""
@@ -220,20 +226,25 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
         return compile_instance(source, expression, *target)
 
     monkeypatch.setattr(module, "compile_instance", sometimes)
-    assert run_explain("naive", tile="8,16,32") == 1
+    assert exit_code("naive", tile="8,16,32") == 1
     out = capsys.readouterr().out
     assert "error: 16: error: cp.async needs sm_80" in out
     assert out.splitlines()[6].split()[0] == "32"
 
 
 @pytest.mark.slow
-def test_every_launch_of_a_variant_has_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_launch_of_a_variant_has_its_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     tile, other, *_ = map(str, KERNELS["atax_pair"].tiles.default)
     out, _ = printed(capsys, "atax_pair", tile=tile, size="512x256")
     for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
         assert piece in out
-    answer = as_json(capsys, "atax_pair", tile=tile, size="512x256")
+    at = point(KERNELS["atax_pair"], size=(512, 256, 1), tile=Tile.parse(tile))
+    write([replace(measured(100.0, at), compute_capability="9.0")], tmp_path / "a.csv")
+    answer = as_json(capsys, "atax_pair", tile=tile, size="512x256", csv=tmp_path / "a.csv")
     found = answer["explanations"]
+    assert [launch["measured_us"] for launch in found] == [100.0, None, None]
     assert [(launch["launch"], launch["launches"], launch["kernel"]) for launch in found] == [
         (1, 3, "atax_pair"),
         (2, 3, "atax_pair_t"),
@@ -245,12 +256,15 @@ def test_every_launch_of_a_variant_has_its_page(capsys: pytest.CaptureFixture[st
 
 
 def test_the_longest_tiles_fit_the_table_too(capsys: pytest.CaptureFixture[str]) -> None:
-    short = explain(
-        replace(KERNELS["shared_tile"], launch=lambda *_: Launch(grid=(512,), block=(256,))),
-        Tile((8,)),
-        Problem(op="gemm", m=1024, n=1024, k=1024, dtype="float32"),
+    short = Explanation(
+        variant=replace(KERNELS["shared_tile"], reuse=lambda _tile: (8, 8)),
+        tile=Tile((8,)),
+        problem=Problem(op="gemm", m=1024, n=1024, k=1024, dtype="float32"),
         architecture="sm_90",
         device=H200,
+        launch=Launch(grid=(512,), block=(256,)),
+        step=0,
+        steps=1,
         resources=Resources(registers=255, local_bytes=8, spill_bytes=8, shared_bytes=200_000),
         inner_loop=inner_loop(RECORDED.read_text(encoding="utf-8"), "float32"),
     )
@@ -344,7 +358,7 @@ def test_a_kernel_is_timed_here_if_asked(
 
     monkeypatch.setattr(module, "run", run)
     monkeypatch.setattr(module, "Worker", lambda device, _timer: nullcontext(device))
-    monkeypatch.setattr(explain_target, "cuda_device", lambda _index: H200)
+    monkeypatch.setattr(module, "cuda_device", lambda _index: H200)
     out, _ = printed(capsys, "shared_tile", tile="16", measure=True)
     assert "0.283 ms: 11.3 %" in out
     assert measured_sweeps == [("cuda:0", ("shared_tile",), (Tile((16,)),), ((1024, 1024, 1024),))]
@@ -372,6 +386,7 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("naive", {"dtype": "float32,float64"}, ("--dtype: one at a time",)),
         ("naive", {"size": "0"}, ("--size: '0' is out of range",)),
         ("naive", {"dtype": "int7"}, ("--dtype: unknown value 'int7'",)),
+        ("naive", {"dtype": "int8"}, ("--dtype: naive has no int8, only float32",)),
         ("naive", {"size": "70000000x1x1", "tile": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
         ("naive", {"arch": "sm_90ff"}, ("--arch", "sm_90")),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpubench.commands.explain.explanation import Explanation, accumulators, explain, launches
+from gpubench.commands.explain.explanation import Explanation, launches
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.architectures import example
 from gpubench.model import CudaVariant, Gpu, Launch, Problem, Resources, Tile, edges
@@ -46,21 +46,28 @@ def loop(instructions: int = 64, multiply_adds: int = 16, **facts: Any) -> Inner
 
 
 def explained(
-    name: str = "shared_tile",
+    kernel: str | CudaVariant = "shared_tile",
     tile: int = 16,
     *,
     of: Problem | None = None,
     architecture: str = "sm_90",
     resources: Resources = FITTING,
+    step: int = 0,
     **facts: Any,
 ) -> Explanation:
-    return explain(
-        KERNELS[name],
-        Tile((tile,)),
-        of or problem(),
+    variant = KERNELS[kernel] if isinstance(kernel, str) else kernel
+    device, of = example(architecture), of or problem()
+    sequence = launches(variant, Tile((tile,)), of, device)
+    return Explanation(
+        variant=variant,
+        tile=Tile((tile,)),
+        problem=of,
         architecture=architecture,
-        device=example(architecture),
+        device=device,
         resources=resources,
+        launch=sequence[step],
+        step=step,
+        steps=len(sequence),
         **facts,
     )
 
@@ -115,36 +122,30 @@ def test_the_elements_a_thread_computes_follow_from_the_grid() -> None:
         *(("naive", 16, 1), ("shared_tile", 32, 1), ("register_tile", 16, 256)),
         *(("register_tile", tile, tile * tile) for tile in (1, 3, 7, 63, 64)),
     ):
-        assert accumulators(KERNELS[name], Tile((tile,)), problem(3, 5, 7)) == elements
+        assert explained(name, tile, of=problem(3, 5, 7)).accumulators == elements
 
 
 def test_parts_of_k_along_the_grids_z_share_an_element() -> None:
     split = variant(
         lambda _tile, of: Launch(grid=(-(-of.n // 64), -(-of.m // 64), 4), block=(256,))
     )
-    assert accumulators(split, Tile((4,)), problem()) == 16
+    assert explained(split, 4).accumulators == 16
 
 
 def test_an_element_that_threads_share_belongs_to_none() -> None:
     warp_a_row = variant(lambda _tile, of: Launch(grid=(of.m, of.n), block=(24,)))
-    assert accumulators(warp_a_row, Tile((4,)), problem()) is None
+    assert explained(warp_a_row, 4).accumulators is None
 
 
 def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> None:
     add = Launch(grid=(8,), block=(64,), kernel="add")
     split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), next_launches=(add,)))
-    first, second = (
-        explain(
-            split, Tile((4,)), problem(), architecture="sm_90", device=example("sm_90"),
-            resources=FITTING, step=step, measured_us=100.0,
-        )
-        for step in (0, 1)
-    )  # fmt: skip
+    first, second = (explained(split, 4, step=step) for step in (0, 1))
     assert first.label == "fake 4 at 1024 float32, launch 1 of 2: fake"
     assert second.label == "fake 4 at 1024 float32, launch 2 of 2: add"
-    assert (second.launch, second.measured_us, second.roofline, second.cgma) == (add,) + (None,) * 3
+    assert second.launch == add
+    assert (second.accumulators, second.roofline, second.cgma) == (None,) * 3
     assert first.roofline
-    assert first.measured_us == 100.0
     assert second.waves
     assert second.waves.idle_multiprocessors == 124
 
@@ -164,7 +165,7 @@ def test_a_grid_is_specialized_for_the_gpu_that_is_explained() -> None:
 
 def test_a_grid_that_does_not_grow_with_c_says_nothing_of_a_thread() -> None:
     persistent = variant(lambda _tile, _problem: Launch(grid=(132,), block=(384,)))
-    assert accumulators(persistent, Tile((4,)), problem()) is None
+    assert explained(persistent, 4).accumulators is None
 
 
 def test_the_issue_bound_is_the_fraction_of_multiply_adds_where_each_takes_an_issue_slot() -> None:

@@ -62,6 +62,7 @@ def test_integer_multiply_adds_are_told_from_moves_and_addresses() -> None:
 
 def test_a_kernel_without_such_arithmetic_has_no_inner_loop() -> None:
     assert inner_loop(recorded("shared_tile-8-float32-sm_90"), "float64") is None
+    assert inner_loop(recorded("shared_tile-8-float32-sm_90"), "bfloat16") is None
     assert inner_loop("", "float32") is None
     assert inner_loop("no disassembly at all", "float32") is None
 

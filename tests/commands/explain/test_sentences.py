@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from test_explanation import SPILLING, explained, loop, problem
 
-from gpubench.commands.explain.sentences import (
+from gpubench.commands.explain.explanation import (
     bound,
     grid,
     measured,
@@ -17,7 +17,7 @@ from gpubench.commands.explain.sentences import (
     traffic,
     warps,
 )
-from gpubench.commands.explain.sentences import loop as loop_sentence
+from gpubench.commands.explain.explanation import loop as loop_sentence
 from gpubench.model import Resources
 
 
