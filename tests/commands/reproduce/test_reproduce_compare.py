@@ -9,7 +9,7 @@ import pytest
 from fakes import failed, measured, point, variant
 
 from gpubench.commands.reproduce.compare import Compared, side_by_side
-from gpubench.commands.reproduce.experiment_file import read_experiment
+from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.model import Scope, Status, Tile
 from gpubench.row import Row
 
