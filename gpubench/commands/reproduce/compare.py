@@ -51,9 +51,6 @@ class Compared:
 
     series: Series
     lines: tuple[Line, ...]
-    measured: Figures
-    """Of the first column."""
-
     judgements: tuple[Judgement, ...]
 
 
@@ -100,7 +97,6 @@ def side_by_side(experiment: Experiment, rows: Sequence[Row]) -> list[Compared]:
         Compared(
             series=series,
             lines=lines[series.name],
-            measured=measured[series.name],
             judgements=tuple(judged(series, rule) for rule in series.rules),
         )
         for series in experiment.series

@@ -8,7 +8,6 @@ states one such claim. Its judgement says what was seen on both sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, ClassVar, NamedTuple
@@ -219,33 +218,11 @@ def _factor(value: float) -> str:
     return f"×{value:.3g}" if value < 1000 else f"×{value:.0f}"  # noqa: PLR2004 # three digits
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """A rule with what was published and what was measured."""
+class Judgement(NamedTuple):
+    """Whether a rule holds for the measured figures; None if one is missing."""
 
-    rule: Rule
-    published: Observation
-    measured: Observation | None
-    """None: not judged, because a figure is missing."""
-
-    missing: str = ""
-    """Which figures are missing."""
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether the rule holds for the measured figures; None if that cannot be said."""
-        return self.measured.holds if self.measured else None
-
-    @property
-    def sentence(self) -> str:
-        """`shape differs: minimum at 4: measured at 8, published at 4`."""
-        if self.measured is None:
-            return f"shape not judged: {self.rule.statement}: {self.missing}"
-        verdict = "holds" if self.measured.holds else "differs"
-        return (
-            f"shape {verdict}: {self.rule.statement}: "
-            f"measured {self.measured.seen}, published {self.published.seen}"
-        )
+    holds: bool | None
+    sentence: str
 
 
 def judge(
@@ -262,10 +239,12 @@ def judge(
     """
     then = rule.judged(figure, published, slower[0])
     now = rule.judged(figure, measured, slower[1])
-    missing = [label for label in then if label not in now]
+    if missing := [label for label in then if label not in now]:
+        where = f" at {', '.join(missing)}" if measured else ""
+        return Judgement(None, f"shape not judged: {rule.statement}: nothing measured{where}")
+    holds, seen = rule.observe({label: now[label] for label in then})
     return Judgement(
-        rule=rule,
-        published=rule.observe(then),
-        measured=None if missing else rule.observe({label: now[label] for label in then}),
-        missing=f"nothing measured at {', '.join(missing)}" if measured else "nothing measured",
+        holds,
+        f"shape {'holds' if holds else 'differs'}: {rule.statement}: "
+        f"measured {seen}, published {rule.observe(then).seen}",
     )

@@ -80,8 +80,10 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
                 )
             done.append(ran)
             out.print(Text(f"\n{experiment.name}: {experiment.file.title}", "bold underline"))
-            out.print(*map(Text, opening(ran)), sep="\n")
-            out.print(*(grid.renderable(out.width) for grid in grids(ran, whole=False)), sep="")
+            for line in opening(ran):
+                out.print(Text(line))
+            for grid in grids(ran, whole=False):
+                out.print(grid.renderable(out.width))
             for line in closing(ran):
                 out.print(Text(f"\n{line}"))
             write_comparison(done, folder)
@@ -190,11 +192,8 @@ def with_pace(sweeps: list[Sweep], rounds: int | None, budget_s: float | None) -
     counts = [len(plan(sweep, sweep.device)) for sweep in sweeps]
     paced = []
     for sweep, count in zip(sweeps, counts, strict=True):
-        timing = sweep.timing
-        if rounds is not None:
-            timing = replace(timing, rounds=rounds)
-        if budget_s is not None:
-            timing = replace(timing, budget_s=budget_s * count / sum(counts))
+        part_s = budget_s * count / sum(counts) if budget_s else sweep.timing.budget_s
+        timing = replace(sweep.timing, rounds=rounds or sweep.timing.rounds, budget_s=part_s)
         paced.append(replace(sweep, timing=timing))
     return paced
 

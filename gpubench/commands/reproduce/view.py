@@ -85,7 +85,12 @@ def grids(ran: Reproduction, *, whole: bool) -> list[Grid]:
 
     Not `whole`: without what else was published about a figure, as a terminal is 80 wide.
     """
-    found = [_series(c, whole=whole) for c in ran.compared if c.series.published or c.measured]
+    found = [
+        _series(compared, whole=whole)
+        for compared in ran.compared
+        if compared.series.published
+        or any(line.figures[0].value is not None for line in compared.lines)
+    ]
     facts = [
         _dense(facts.title, facts.columns, [tuple(map(_fact, row)) for row in facts.rows])
         for facts in ran.experiment.file.facts

@@ -158,8 +158,9 @@ def test_figures_agree_with_themselves_and_with_themselves_scaled(
 ) -> None:
     at = data.draw(st.sampled_from(list(figures)[1:]))
     one = rule(kind, at, by=2)
-    found = judge(one, Figure.MS, figures, {label: 2 * f for label, f in figures.items()})
-    assert found.measured == found.published
+    scaled = {label: 2 * f for label, f in figures.items()}
+    assert one.observe(scaled) == one.observe(figures)
+    assert judge(one, Figure.MS, figures, scaled).holds == one.observe(figures).holds
 
 
 @given(FIGURES)
