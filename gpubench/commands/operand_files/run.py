@@ -36,8 +36,7 @@ from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import choose, unknown, variants
 from gpubench.view.tables import console
 
-OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_k)
-"""Of a matrix and a vector."""
+_OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]
 
 
 def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
@@ -66,8 +65,8 @@ def run(
     force: bool,
 ) -> int:
     """Compute from an operand file, and write the result if it is right; returns the exit code."""
-    if op not in OPS:
-        raise UsageError(f"--op: {unknown('operation', op, OPS)}")
+    if op not in _OPS:
+        raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
     tiles = parse_tiles(tile, "--tile") if tile else (None,)
     if len(tiles) != 1:
         raise UsageError(f"--tile: one tile, not {len(tiles)}")

@@ -27,8 +27,7 @@ class Measured:
 
     figure: Figure
     value: float | None
-    row: Row | None
-    """None: no sweep that ran has it."""
+    row: Row | None  # None: no sweep that ran has it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +35,8 @@ class Line:
     """A published figure, or the place of one, and the measured figures."""
 
     cell: Cell
-    figures: tuple[Measured, ...]
-    """One for each column of the series; the first is compared with the published one."""
-
-    ratio: float | None
-    """How many times as fast as published."""
-
+    figures: tuple[Measured, ...]  # one for each column; the first is compared with the published
+    ratio: float | None  # how many times as fast as published
     published_percent_of_peak: float | None
 
 
@@ -60,12 +55,9 @@ class Reproduction:
 
     experiment: Experiment
     rows: list[Row]
-    devices: tuple[Device, ...]
-    """That its sweeps ran on."""
-
+    devices: tuple[Device, ...]  # that its sweeps ran on
     interrupted: bool = False
-    no_gpu: str = ""
-    """Why its sweeps for a GPU did not run."""
+    no_gpu: str = ""  # why its sweeps for a GPU did not run
 
     @property
     def failed(self) -> bool:
@@ -74,33 +66,28 @@ class Reproduction:
 
     @cached_property
     def compared(self) -> list[Compared]:
-        """Its series beside the rows, judged."""
-        return side_by_side(self.experiment, self.rows)
+        """Every series of the experiment beside its rows, judged."""
+        published: dict[str, Figures] = {"": {}}
+        measured: dict[str, Figures] = {"": {}}
+        lines: dict[str, tuple[Line, ...]] = {}
+        for series in self.experiment.series:
+            found = tuple(_line(self.experiment, series, cell, self.rows) for cell in series.cells)
+            values = {line.cell.label: line.figures[0].value for line in found}
+            lines[series.name], published[series.name] = found, series.published
+            measured[series.name] = {at: value for at, value in values.items() if value is not None}
 
+        def judged(series: Series, rule: Rule) -> Judgement:
+            slower = (published[rule.slower], measured[rule.slower])
+            return judge(rule, series.figure, published[series.name], measured[series.name], slower)
 
-def side_by_side(experiment: Experiment, rows: Sequence[Row]) -> list[Compared]:
-    """Every series of an experiment beside its rows, judged."""
-    lines: dict[str, tuple[Line, ...]] = {}
-    published: dict[str, Figures] = {"": {}}
-    measured: dict[str, Figures] = {"": {}}
-    for series in experiment.series:
-        found = tuple(_line(experiment, series, cell, rows) for cell in series.cells)
-        values = {line.cell.label: line.figures[0].value for line in found}
-        lines[series.name], published[series.name] = found, series.published
-        measured[series.name] = {at: value for at, value in values.items() if value is not None}
-
-    def judged(series: Series, rule: Rule) -> Judgement:
-        slower = (published[rule.slower], measured[rule.slower])
-        return judge(rule, series.figure, published[series.name], measured[series.name], slower)
-
-    return [
-        Compared(
-            series=series,
-            lines=lines[series.name],
-            judgements=tuple(judged(series, rule) for rule in series.rules),
-        )
-        for series in experiment.series
-    ]
+        return [
+            Compared(
+                series=series,
+                lines=lines[series.name],
+                judgements=tuple(judged(series, rule) for rule in series.rules),
+            )
+            for series in self.experiment.series
+        ]
 
 
 def _line(experiment: Experiment, series: Series, cell: Cell, rows: Sequence[Row]) -> Line:

@@ -37,8 +37,7 @@ _IN_PACKAGE = Path(__file__).parents[2] / "configs"
 
 _MAX_DIGITS = 20  # of labels that are sorted as numbers; Python refuses to convert thousands
 
-BEST = "best"
-"""As `tile`: the fastest one."""
+BEST = "best"  # as `tile`: the fastest one
 
 _Selectable = Literal[
     "op", "variant", "backend", "tile", "dtype", "compute_mode", "size", "cache", "scope", "timer"
@@ -73,57 +72,39 @@ _Fact = int | Annotated[float, Meta(ge=-1e300, le=1e300)] | str
 _Where = dict[_Selectable, Label]
 
 
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class Cell(_Table, frozen=True, kw_only=True):
+class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[[series.cell]]`: one published figure, or a place for one that is measured only."""
 
     label: _Text
     where: _Where = {}
     published: _Positive | None = None
-    device: str = ""
-    """Name of a `[[device]]`; empty: the series'."""
-
-    facts: dict[str, _Fact] = {}
-    """What else was published about it, by heading."""
+    device: str = ""  # name of a `[[device]]`; empty: the series'
+    facts: dict[str, _Fact] = {}  # what else was published about it, by heading
 
 
-class Column(_Table, frozen=True, kw_only=True):
+class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[[series.beside]]`: a column of measured figures."""
 
     name: _Text
-    figure: Figure | None = None
-    """None: the series'."""
-
-    where: _Where = {}
-    """What it changes in the series' selection."""
-
-    over: _Where = {}
-    """For a speed-up: what it changes again to select the baseline."""
+    figure: Figure | None = None  # None: the series'
+    where: _Where = {}  # what it changes in the series' selection
+    over: _Where = {}  # for a speed-up: what it changes again to select the baseline
 
 
-class Series(_Table, frozen=True, kw_only=True):
+class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[[series]]`: figures published along an axis, and what is measured for comparison."""
 
     name: _Text
     figure: Figure
-    axis: _Text
-    """The heading of the labels; a key of a selection where `published` or `also` has labels."""
-
-    device: str = ""
-    """Name of the `[[device]]` that its figures were published for, where a cell names none."""
-
+    axis: _Text  # heading of the labels; where `published` or `also` has some, a selection's key
+    device: str = ""  # name of the `[[device]]` of its figures, where a cell names none
     where: _Where = {}
     over: _Where = {}
     published_at: dict[str, _Positive] = msgspec.field(name="published", default={})
     also: Labels = ()
     beside: tuple[Column, ...] = ()
     cell: tuple[Cell, ...] = ()
-    explain: tuple[str, ...] = ()
-    """Columns of the CSV that say why, of the first column's points."""
-
+    explain: tuple[str, ...] = ()  # columns of the CSV that say why, of the first column's points
     rules: tuple[AnyRule, ...] = ()
 
     def __post_init__(self) -> None:
@@ -183,7 +164,7 @@ class Series(_Table, frozen=True, kw_only=True):
         return {**self.selection(cell, column), **over} if over else None
 
 
-class FactTable(_Table, frozen=True, kw_only=True):
+class FactTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[[facts]]`: published facts that nothing is measured for."""
 
     title: _Text
@@ -196,7 +177,7 @@ class FactTable(_Table, frozen=True, kw_only=True):
             raise ValueError(f"rows must be lists of {len(self.columns)} texts or numbers")
 
 
-class ExperimentFile(_Table, frozen=True, kw_only=True):
+class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An experiment as its file has it."""
 
     title: _Text
@@ -216,8 +197,7 @@ class SweepConditions(msgspec.Struct, frozen=True, kw_only=True):
     when: Literal["always", "with-gpu", "without-gpu"] = "always"
     """On the CPU: only for comparison with a GPU's figures, or only in place of a GPU's."""
 
-    remember: bool = False
-    """Measured once on a machine, in a single round, and kept in the user's cache."""
+    remember: bool = False  # measured once on a machine, in one round; kept in the user's cache
 
     def __post_init__(self) -> None:
         """Refuse what is for the CPU alone."""
@@ -238,9 +218,7 @@ class Experiment:
 
     path: Path
     file: ExperimentFile
-    devices: Mapping[str, Mapping[str, _Fact]]
-    """That figures were published for: name → facts, by names in `DEVICE_FACTS`."""
-
+    devices: Mapping[str, Mapping[str, _Fact]]  # that figures were published for: name → facts
     sweeps: tuple[ExperimentSweep, ...]
 
     @property

@@ -59,8 +59,7 @@ class Observation(NamedTuple):
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="rule"):
     """A claim about the shape of a series: a table of TOML, whose `rule` names the class."""
 
-    words: ClassVar[str]
-    """The claim, with the fields in braces."""
+    words: ClassVar[str]  # the claim, with the fields in braces
 
     @property
     def labels(self) -> tuple[str, ...]:

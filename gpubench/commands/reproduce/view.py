@@ -32,8 +32,7 @@ class Grid:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    below: tuple[str, ...] = ()
-    """Lines under it: the verdicts."""
+    below: tuple[str, ...] = ()  # lines under it: the verdicts
 
     @property
     def numeric(self) -> bool:
