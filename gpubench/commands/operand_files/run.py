@@ -12,24 +12,11 @@ from rich.text import Text
 
 from gpubench.backends import Backend, backends, open_backend
 from gpubench.backends.cpu.backend import CpuBackend
-from gpubench.commands.operand_files.files import (
-    read_operands,
-    require_binary,
-    write_operands,
-    write_result,
-)
+from gpubench.commands.operand_files import files
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.measure.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.measure.verify import poison, relative_error, why_wrong
-from gpubench.model import (
-    OPERATIONS,
-    Cache,
-    Point,
-    Problem,
-    Scope,
-    Tile,
-    Variant,
-)
+from gpubench.model import OPERATIONS, Cache, Point, Problem, Scope, Tile, Variant
 from gpubench.options import read_sweep
 from gpubench.output import require_free
 from gpubench.plan.ranges import parse_sizes, parse_tiles
@@ -50,7 +37,7 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     free = CpuBackend().bytes_free()
     if problem.bytes > free:
         raise UsageError(f"--shape: {problem.bytes:,} bytes of operands, {free:,} are free")
-    write_operands(path, *make_inputs(problem, seed), overwrite=force)
+    files.write_operands(path, *make_inputs(problem, seed), overwrite=force)
     console().print(Text(f"{path}: A {m}x{n} and v, float32, seed {seed}"), soft_wrap=True)
 
 
@@ -73,14 +60,14 @@ def run(
     require_free(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
-    a, v = read_operands(path)
+    a, v = files.read_operands(path)
     problem = Problem(op=op, m=a.shape[0], n=a.shape[1], dtype=str(a.dtype))
     if v.shape != problem.input_shapes[1]:
         (wanted,) = problem.input_shapes[1]
         raise UsageError(
             f"{path}: v has {v.size} elements, and {op} of {problem.m}x{problem.n} takes {wanted}"
         )
-    require_binary(output, problem.dtype)
+    files.require_binary(output, problem.dtype)
     backend = open_backend(read_sweep({"device": device}).device)
     point = choose_point(backend.device.backend, problem, variant, tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
@@ -94,7 +81,7 @@ def run(
     if failure is not None:
         console(stderr=True).print(Text(f"gpubench: {name}: {failure}"), soft_wrap=True)
         return 1
-    write_result(output, result, overwrite=force)
+    files.write_result(output, result, overwrite=force)
     console().print(
         Text(f"{output}: {name}, relative error {error:.2g} (tolerance {limit:.2g})"),
         soft_wrap=True,

@@ -17,17 +17,9 @@ from pathlib import Path
 import platformdirs
 from rich.text import Text
 
+from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, find
-from gpubench.commands.reproduce.view import (
-    CSV_COLUMNS,
-    closing,
-    csv_lines,
-    grids,
-    markdown,
-    opening,
-    summary,
-)
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.measure.executor import Executor
 from gpubench.measure.result_file import ResultFile, partial_of
@@ -80,17 +72,17 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
                 )
             done.append(ran)
             out.print(Text(f"\n{experiment.name}: {experiment.file.title}", "bold underline"))
-            for line in opening(ran):
+            for line in view.opening(ran):
                 out.print(Text(line))
-            for grid in grids(ran, whole=False):
+            for grid in view.grids(ran, whole=False):
                 out.print(grid.renderable(out.width))
-            for line in closing(ran):
+            for line in view.closing(ran):
                 out.print(Text(f"\n{line}"))
             write_comparison(done, folder)
             if ran.interrupted:
                 break
 
-    out.print(Text("\n" + "\n".join(map(summary, done))))
+    out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if ran.interrupted:
         err.print("interrupted: what was measured is kept")
     out.print(Text(f"\n{folder / _SUMMARY}.md"), soft_wrap=True)
@@ -124,11 +116,11 @@ def require_free_folder(folder: Path, experiments: Sequence[Experiment], *, forc
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
     """The comparison so far, as markdown and as CSV. Raises UsageError if it cannot be written."""
     try:
-        (folder / f"{_SUMMARY}.md").write_text(markdown(done), encoding="utf-8")
+        (folder / f"{_SUMMARY}.md").write_text(view.markdown(done), encoding="utf-8")
         with (folder / f"{_SUMMARY}.csv").open("w", newline="", encoding="utf-8") as file:
-            lines = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+            lines = csv.DictWriter(file, view.CSV_COLUMNS, lineterminator="\n")
             lines.writeheader()
-            lines.writerows(csv_lines(done))
+            lines.writerows(view.csv_lines(done))
     except OSError as error:
         raise UsageError(f"--output: cannot write into {folder}: {error.strerror}") from error
 
