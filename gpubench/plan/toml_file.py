@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,22 +13,11 @@ from msgspec import inspect
 from gpubench.errors import UsageError
 from gpubench.plan.registry import unknown
 
-MAX_BYTES = 2**20
-"""A configuration is a page or two."""
-
-MAX_DOTS = 200
-"""In a line: the time that `tomllib` takes for a key grows with their square."""
-
-MAX_MESSAGE = 200
-"""Characters of a message from `tomllib` or msgspec."""
-
-MAX_DEPTH = 20
-"""Tables and lists within each other."""
-
-LARGEST = 2**63 - 1
-"""TOML's integers have 64 bits; Python reads longer ones and then refuses to print them."""
-
-Kind = TypeVar("Kind")
+MAX_BYTES = 2**20  # a configuration is a page or two
+_MAX_DOTS = 200  # in a key: the time that `tomllib` takes grows with their square
+_MAX_MESSAGE = 200  # characters of a message from `tomllib` or msgspec
+_MAX_DEPTH = 20  # tables and lists within each other
+_LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer ones
 
 NOT_BLANK = r"\S"
 """Pattern of a text that must not be blank."""
@@ -44,8 +32,9 @@ _WORDS = {
 }
 """msgspec's names for types, and TOML's."""
 
-_KEY = "key"
-"""The step of a path that leads to the keys of a table."""
+_KEY = "key"  # the step of a path that leads to the keys of a table
+
+Kind = TypeVar("Kind")
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
@@ -61,21 +50,21 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
     try:
         text = content.decode()
         # Before the value; in a table's heading, all.
-        if any(line.partition("=")[0].count(".") > MAX_DOTS for line in text.splitlines()):
-            raise UsageError(f"{at}{path}: a key has more than {MAX_DOTS} parts")
+        if any(line.partition("=")[0].count(".") > _MAX_DOTS for line in text.splitlines()):
+            raise UsageError(f"{at}{path}: a key has more than {_MAX_DOTS} parts")
         values = tomllib.loads(text)
     except RecursionError as error:
         raise UsageError(f"{at}{path} is nested too deeply") from error
     except ValueError as error:
-        raise UsageError(f"{at}{path} is not TOML: {str(error)[:MAX_MESSAGE]}") from error
-    _require_usable(values, f"{at}{path}", MAX_DEPTH)
+        raise UsageError(f"{at}{path} is not TOML: {str(error)[:_MAX_MESSAGE]}") from error
+    _require_usable(values, f"{at}{path}", _MAX_DEPTH)
     return values
 
 
 def _require_usable(value: object, where: str, depth: int) -> None:
     if depth == 0:
         raise UsageError(f"{where} is nested too deeply")
-    if isinstance(value, int) and abs(value) > LARGEST:
+    if isinstance(value, int) and abs(value) > _LARGEST:
         raise UsageError(f"{where}: an integer is beyond 64 bits")
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
@@ -107,13 +96,14 @@ def _explained(message: str, kind: type) -> str:
 def _in_words(what: str, kind: type, steps: list[str]) -> str:
     if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
         return f"'{missing[1]}' is missing"
+    names = _names(inspect.type_info(kind), steps)
     if field := re.fullmatch(r"Object contains unknown field `(.*)`", what, re.DOTALL):
-        return unknown("key", field[1], (name for name in _names(kind, steps) if name != field[1]))
+        return unknown("key", field[1], (name for name in names if name != field[1]))
     if value := re.fullmatch(r"Invalid (?:enum )?value '(.*)'", what, re.DOTALL):
-        return unknown("key" if steps[-1:] == [_KEY] else "value", value[1], _names(kind, steps))
+        return unknown("key" if steps[-1:] == [_KEY] else "value", value[1], names)
     what = re.sub(r"`([\w| ]+)`", lambda types: _type_in_words(types[1]), what)
     what = what.replace(f"matching regex {NOT_BLANK!r}", "that is not blank")
-    return " ".join(what.replace("Expected", "expected", 1).split())[:MAX_MESSAGE]
+    return " ".join(what.replace("Expected", "expected", 1).split())[:_MAX_MESSAGE]
 
 
 def _type_in_words(kind: str) -> str:
@@ -123,35 +113,28 @@ def _type_in_words(kind: str) -> str:
     return " or ".join(_WORDS.get(name, name) for name in names if name not in left_out)
 
 
-def _names(kind: type, steps: list[str]) -> list[str]:
-    """What msgspec knows at a place: the keys of a table, or the values of a choice."""
-    types = [inspect.type_info(kind)]
-    for step in steps:
-        types = [inner for outer in types for inner in _inside(outer, step)]
-    names: list[str] = []
-    for known in (alternative for type_ in types for alternative in _alternatives(type_)):
+def _names(known: inspect.Type, steps: list[str]) -> list[str]:
+    """What msgspec knows at a place: the keys of a table, or the values of a choice.
+
+    A step leads into a field, an item (`[3]`), a value (`[...]`) or the keys of a table.
+    """
+    if isinstance(known, inspect.UnionType):
+        found = [name for inner in known.types for name in _names(inner, steps)]
+        return list(dict.fromkeys(found))
+    if not steps:
         if isinstance(known, inspect.StructType):
-            names += [known.tag_field] if known.tag_field else []
-            names += [field.encode_name for field in known.fields]
-        elif isinstance(known, inspect.LiteralType):
-            names += map(str, known.values)
-        elif isinstance(known, inspect.EnumType):
-            names += [member.value for member in known.cls]
-    return list(dict.fromkeys(names))
-
-
-def _inside(outer: inspect.Type, step: str) -> Iterator[inspect.Type]:
-    """The types that a field, an item (`[3]`), a value (`[...]`) or a key of it may have."""
-    for known in _alternatives(outer):
-        if isinstance(known, inspect.StructType):
-            if step == known.tag_field:
-                yield inspect.LiteralType((str(known.tag),))
-            yield from (field.type for field in known.fields if field.encode_name == step)
-        elif isinstance(known, inspect.DictType):
-            yield known.key_type if step == _KEY else known.value_type
-        elif isinstance(known, inspect.ListType | inspect.VarTupleType):
-            yield known.item_type
-
-
-def _alternatives(known: inspect.Type) -> tuple[inspect.Type, ...]:
-    return known.types if isinstance(known, inspect.UnionType) else (known,)
+            tag = [known.tag_field] if known.tag_field else []
+            return tag + [field.encode_name for field in known.fields]
+        values = known.values if isinstance(known, inspect.LiteralType) else ()
+        return list(map(str, known.cls if isinstance(known, inspect.EnumType) else values))
+    step, *rest = steps
+    inner: inspect.Type | None = None
+    if isinstance(known, inspect.DictType):
+        inner = known.key_type if step == _KEY else known.value_type
+    elif isinstance(known, inspect.ListType | inspect.VarTupleType):
+        inner = known.item_type
+    elif isinstance(known, inspect.StructType):
+        if step == known.tag_field:
+            return [str(known.tag)]
+        inner = {field.encode_name: field.type for field in known.fields}.get(step)
+    return _names(inner, rest) if inner else []

@@ -21,7 +21,7 @@ from gpubench.commands.diff.expect import read_expected
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands
-from gpubench.commands.reproduce.experiment_file import read_experiment
+from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.measure.result_file import read_context
 from gpubench.model import OPERATIONS, Tile
 from gpubench.options import read_sweep

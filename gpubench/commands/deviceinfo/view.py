@@ -59,25 +59,22 @@ def device_json(devices: list[Device], missing: Mapping[str, str]) -> dict[str, 
 
 def as_tables(device: Device) -> RenderableType:
     """Properties, then peaks with their derivation."""
-    properties = table("property", "value", left=None)
-    for name, value in _properties(device):
-        properties.add_row(name, value)
-    tables = [properties, _peaks(device)] if device.compute_capability else [properties]
-    return Group(Text(f"\n{device.name} ({device_label(device)})", style="bold"), *tables)
-
-
-def _properties(device: Device) -> list[tuple[str, str]]:
-    properties: list[tuple[str, str]] = []
+    properties: dict[str, object] = {}
     if device.compute_capability:
-        properties += [
-            ("compute capability", ".".join(map(str, device.compute_capability))),
-            ("multiprocessors", str(device.multiprocessors)),
-            ("SM clock, MHz", number(device.sm_clock_mhz, 0)),
-            ("bandwidth, GB/s", number(device.memory_bandwidth_gbytes_per_s, 0)),
-            ("L2 cache, bytes", number(device.l2_bytes, 0)),
-        ]
-    named = device.facts | {f"version of {name}": v for name, v in device.versions.items()}
-    return properties + [(name.replace("_", " "), _plain(value)) for name, value in named.items()]
+        properties = {
+            "compute capability": ".".join(map(str, device.compute_capability)),
+            "multiprocessors": str(device.multiprocessors),
+            "SM clock, MHz": number(device.sm_clock_mhz, 0),
+            "bandwidth, GB/s": number(device.memory_bandwidth_gbytes_per_s, 0),
+            "L2 cache, bytes": device.l2_bytes,
+        }
+    properties |= device.facts
+    properties |= {f"version of {name}": value for name, value in device.versions.items()}
+    listing = table("property", "value", left=None)
+    for name, value in properties.items():
+        listing.add_row(name.replace("_", " "), _plain(value))
+    tables = [listing, _peaks(device)] if device.compute_capability else [listing]
+    return Group(Text(f"\n{device.name} ({device_label(device)})", style="bold"), *tables)
 
 
 def _plain(value: object) -> str:

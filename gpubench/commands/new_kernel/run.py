@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from itertools import dropwhile
 from pathlib import Path
 
 from gpubench.errors import UsageError
@@ -19,10 +20,7 @@ from gpubench.plan.registry import of_op, unknown
 from gpubench.plan.sweep import Sweep
 from gpubench.view.tables import console
 
-START = "naive"
-"""The plainest kernel, where the operation has one."""
-
-RESERVED = """
+_RESERVED = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
     class compl const const_cast constexpr continue decltype default delete do double dynamic_cast
     else enum explicit export extern false float for friend goto if inline int long mutable
@@ -33,7 +31,7 @@ RESERVED = """
 """
 """Keywords (ISO C++17, [lex.key]), which cannot name a kernel."""
 
-LESSON = """\
+_LESSON = """\
 // {name}: what it teaches, in a line.
 //
 // One change against `{start}`: what it is, and how it changes the memory accesses.
@@ -54,15 +52,15 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     known = of_op(op)
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name a kernel, which is {NAME_RULE}")
-    if name in RESERVED.split():
+    if name in _RESERVED.split():
         raise UsageError(f"'{name}' cannot name a kernel: it is a keyword of C++")
     if name in known:
         raise UsageError(f"gpubench has a variant '{name}' already; choose another name")
     start = _start(op, like)
     stem = folder / op / name
     texts = {
-        stem.with_suffix(".cu"): cuda_source(start, name),
-        stem.with_suffix(".py"): description(start, name),
+        stem.with_suffix(".cu"): _cuda_source(start, name),
+        stem.with_suffix(".py"): _description(start, name),
     }
     for path in texts:
         if path.exists() and not force:
@@ -74,8 +72,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     screen = console()
-    for path in texts:
-        screen.print(str(path), soft_wrap=True)
+    screen.print(*map(str, texts), sep="\n", soft_wrap=True)
     options = "" if op == Sweep().op else f" --op {op}"
     options += f" --kernels {shlex.quote(str(folder))}"
     screen.print(
@@ -87,18 +84,16 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
 
 
 def _start(op: str, like: str | None) -> CudaVariant:
-    """The kernel to copy: the one named, or else `START`, or the shortest of the operation."""
+    """The kernel to copy: the one named, or else `naive`, or the shortest of the operation."""
     kernels = {v.name: v for v in of_op(op).values() if isinstance(v, CudaVariant)}
     if like and like not in kernels:
         raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
-    if like and not is_whole(kernels[like]):
+    whole = [v for v in kernels.values() if v.name == (like or v.name) and is_whole(v)]
+    if like and not whole:
         raise UsageError(f"--like: {like} includes files beside it; start from one that does not")
-    if like:
-        return kernels[like]
-    whole = [kernel for kernel in kernels.values() if is_whole(kernel)]
     if not whole:
         raise UsageError(f"--op: {op} has no CUDA kernel to start from")
-    return min(whole, key=lambda kernel: (kernel.name != START, kernel.source.stat().st_size))
+    return min(whole, key=lambda kernel: (kernel.name != "naive", kernel.source.stat().st_size))
 
 
 def is_whole(variant: CudaVariant) -> bool:
@@ -106,16 +101,14 @@ def is_whole(variant: CudaVariant) -> bool:
     return not re.search(r'^\s*#\s*include\s*"', variant.source.read_text("utf-8"), re.MULTILINE)
 
 
-def cuda_source(start: CudaVariant, name: str) -> str:
+def _cuda_source(start: CudaVariant, name: str) -> str:
     """The CUDA C++ of `start` as `name`, under a lesson to fill in."""
     lines = start.source.read_text(encoding="utf-8").splitlines(keepends=True)
-    first = next(n for n, line in enumerate(lines) if not line.startswith("//"))  # of the code
-    return LESSON.format(name=name, start=start.name) + _renamed(
-        "".join(lines[first:]), start, name
-    )
+    code = "".join(dropwhile(lambda line: line.startswith("//"), lines))
+    return _LESSON.format(name=name, start=start.name) + _renamed(code, start, name)
 
 
-def description(start: CudaVariant, name: str) -> str:
+def _description(start: CudaVariant, name: str) -> str:
     """The description of `start` as that of `name`, which follows it, with its idea to fill in."""
     text = _renamed(start.path.read_text(encoding="utf-8"), start, name)
     tree = ast.parse(text)

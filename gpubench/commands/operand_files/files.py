@@ -21,13 +21,13 @@ from gpubench.model import CORE_DTYPES
 from gpubench.output import require_free, write_whole
 from gpubench.plan.ranges import shown
 
-HEADER = struct.Struct("<II8x")
-ITEM = np.dtype("<f4")
+_HEADER = struct.Struct("<II8x")
+_ITEM = np.dtype("<f4")
 
-MAX_INFLATED = 1032
+_MAX_INFLATED = 1032
 """Bytes that one byte of a deflated stream can become (RFC 1951: 258 bytes from two bits)."""
 
-LARGEST = 2**31 - 1
+_LARGEST = 2**31 - 1
 """Kernels take M and N as 32-bit integers."""
 
 
@@ -43,7 +43,12 @@ def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise UsageError(f"{path} {problem}")
         a, v = _read_npz(path) if path.suffix == ".npz" else _read_binary(path)
         for name, array in (("A", a), ("v", v)):
-            _require_finite(path, name, array)
+            finite = np.isfinite(array)
+            if not finite.all():
+                at = tuple(map(int, np.unravel_index(finite.argmin(), array.shape)))
+                raise UsageError(
+                    f"{path}: {name}{list(at)} is {array[at]}; operands must be finite"
+                )
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
@@ -56,18 +61,8 @@ def write_operands(path: Path, a: np.ndarray, v: np.ndarray, *, overwrite: bool)
 
     Raises UsageError if the file exists or cannot be written; then what was there stays.
     """
-    require_free(path, overwrite=overwrite)
-    if path.suffix == ".npz":
-        write_whole(path, lambda file: np.savez(file, A=a, v=v))
-        return
-
-    def write(file: IO[bytes]) -> None:
-        rows, columns = a.shape
-        file.write(HEADER.pack(columns, rows))
-        for array in (a, v):
-            file.write(np.ascontiguousarray(array, ITEM).data)
-
-    write_whole(path, write)
+    rows, columns = a.shape
+    _write(path, _HEADER.pack(columns, rows), {"A": a, "v": v}, overwrite=overwrite)
 
 
 def write_result(path: Path, result: np.ndarray, *, overwrite: bool) -> None:
@@ -76,11 +71,20 @@ def write_result(path: Path, result: np.ndarray, *, overwrite: bool) -> None:
     Raises UsageError as `write_operands` does, and for a binary file of another dtype than float32.
     """
     require_binary(path, str(result.dtype))
+    _write(path, b"", {"result": result}, overwrite=overwrite)
+
+
+def _write(path: Path, head: bytes, arrays: dict[str, np.ndarray], *, overwrite: bool) -> None:
+    def write(file: IO[bytes]) -> None:
+        if path.suffix == ".npz":
+            np.savez(file, **arrays)  # type: ignore[arg-type] # none is its option allow_pickle
+            return
+        file.write(head)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array, _ITEM).data)
+
     require_free(path, overwrite=overwrite)
-    if path.suffix == ".npz":
-        write_whole(path, lambda file: np.savez(file, result=result))
-    else:
-        write_whole(path, lambda file: file.write(result.astype(ITEM).data))
+    write_whole(path, write)
 
 
 def require_binary(path: Path, dtype: str) -> None:
@@ -92,19 +96,19 @@ def require_binary(path: Path, dtype: str) -> None:
 def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     size = path.stat().st_size
     with path.open("rb") as file:
-        head = file.read(HEADER.size)
-    if len(head) < HEADER.size:
+        head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size:
         raise UsageError(f"{path}: {size} bytes are not an operand file: the header alone has 16")
-    columns, rows = HEADER.unpack(head)
+    columns, rows = _HEADER.unpack(head)
     _require_extents(path, rows, columns)
-    expected = HEADER.size + ITEM.itemsize * (rows * columns + columns)
+    expected = _HEADER.size + _ITEM.itemsize * (rows * columns + columns)
     if size != expected:
         raise UsageError(
             f"{path}: {size:,} bytes, but {rows}x{columns} elements of A and {columns} of v "
             f"take {expected:,}: it is {'truncated' if size < expected else 'too long'}"
         )
     _require_memory(path, size)
-    values = np.fromfile(path, ITEM, offset=HEADER.size).astype(np.float32, copy=False)
+    values = np.fromfile(path, _ITEM, offset=_HEADER.size).astype(np.float32, copy=False)
     if values.size != rows * columns + columns:
         raise UsageError(f"{path}: its size changed while it was read")
     return values[:-columns].reshape(rows, columns), values[-columns:]
@@ -146,7 +150,7 @@ def _require_members(path: Path) -> None:
         # zipfile bounds the output of deflate, and not that of bzip2 or LZMA.
         if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise UsageError(f"{path}: '{name}' is compressed by another method than deflate")
-        if info.file_size > MAX_INFLATED * path.stat().st_size:
+        if info.file_size > _MAX_INFLATED * path.stat().st_size:
             raise UsageError(f"{path}: '{name}' claims more bytes than the file can hold")
     _require_memory(path, members["A.npy"].file_size + members["v.npy"].file_size)
 
@@ -159,12 +163,5 @@ def _require_memory(path: Path, needed: int) -> None:
 
 def _require_extents(path: Path, rows: int, columns: int) -> None:
     for extent, what in ((rows, "rows"), (columns, "columns")):
-        if not 1 <= extent <= LARGEST:
-            raise UsageError(f"{path}: A has {extent} {what}; there must be 1 to {LARGEST}")
-
-
-def _require_finite(path: Path, name: str, array: np.ndarray) -> None:
-    finite = np.isfinite(array)
-    if not finite.all():
-        at = tuple(int(index) for index in np.unravel_index(finite.argmin(), array.shape))
-        raise UsageError(f"{path}: {name}{list(at)} is {array[at]}; operands must be finite")
+        if not 1 <= extent <= _LARGEST:
+            raise UsageError(f"{path}: A has {extent} {what}; there must be 1 to {_LARGEST}")

@@ -12,32 +12,18 @@ from rich.text import Text
 
 from gpubench.backends import Backend, backends, open_backend
 from gpubench.backends.cpu.backend import CpuBackend
-from gpubench.commands.operand_files.files import (
-    read_operands,
-    require_binary,
-    write_operands,
-    write_result,
-)
+from gpubench.commands.operand_files import files
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.measure.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.measure.verify import poison, relative_error, why_wrong
-from gpubench.model import (
-    OPERATIONS,
-    Cache,
-    Point,
-    Problem,
-    Scope,
-    Tile,
-    Variant,
-)
+from gpubench.model import OPERATIONS, Cache, Point, Problem, Scope, Tile, Variant
 from gpubench.options import read_sweep
 from gpubench.output import require_free
 from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import choose, unknown, variants
 from gpubench.view.tables import console
 
-OPS = tuple(name for name, operation in OPERATIONS.items() if not operation.has_k)
-"""Of a matrix and a vector."""
+_OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]
 
 
 def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
@@ -51,7 +37,7 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     free = CpuBackend().bytes_free()
     if problem.bytes > free:
         raise UsageError(f"--shape: {problem.bytes:,} bytes of operands, {free:,} are free")
-    write_operands(path, *make_inputs(problem, seed), overwrite=force)
+    files.write_operands(path, *make_inputs(problem, seed), overwrite=force)
     console().print(Text(f"{path}: A {m}x{n} and v, float32, seed {seed}"), soft_wrap=True)
 
 
@@ -66,22 +52,22 @@ def run(
     force: bool,
 ) -> int:
     """Compute from an operand file, and write the result if it is right; returns the exit code."""
-    if op not in OPS:
-        raise UsageError(f"--op: {unknown('operation', op, OPS)}")
+    if op not in _OPS:
+        raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
     tiles = parse_tiles(tile, "--tile") if tile else (None,)
     if len(tiles) != 1:
         raise UsageError(f"--tile: one tile, not {len(tiles)}")
     require_free(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
-    a, v = read_operands(path)
+    a, v = files.read_operands(path)
     problem = Problem(op=op, m=a.shape[0], n=a.shape[1], dtype=str(a.dtype))
     if v.shape != problem.input_shapes[1]:
         (wanted,) = problem.input_shapes[1]
         raise UsageError(
             f"{path}: v has {v.size} elements, and {op} of {problem.m}x{problem.n} takes {wanted}"
         )
-    require_binary(output, problem.dtype)
+    files.require_binary(output, problem.dtype)
     backend = open_backend(read_sweep({"device": device}).device)
     point = choose_point(backend.device.backend, problem, variant, tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
@@ -95,7 +81,7 @@ def run(
     if failure is not None:
         console(stderr=True).print(Text(f"gpubench: {name}: {failure}"), soft_wrap=True)
         return 1
-    write_result(output, result, overwrite=force)
+    files.write_result(output, result, overwrite=force)
     console().print(
         Text(f"{output}: {name}, relative error {error:.2g} (tolerance {limit:.2g})"),
         soft_wrap=True,

@@ -14,7 +14,7 @@ app = typer.Typer()
 
 def _experiments(incomplete: str) -> list[str]:
     """Published experiments that come with gpubench, and TOML files of the user's."""
-    from gpubench.commands.reproduce.experiment_file import shipped
+    from gpubench.commands.reproduce.experiment import shipped
 
     return [
         *completion.words(*shipped())(incomplete),

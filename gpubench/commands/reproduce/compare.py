@@ -15,7 +15,7 @@ from gpubench.commands.reproduce.experiment import (
     Series,
     matches,
 )
-from gpubench.commands.reproduce.rules import Figure, Figures, Judgement, judge
+from gpubench.commands.reproduce.rules import Figure, Figures, Judgement, Rule, judge
 from gpubench.hardware.metrics import percent
 from gpubench.model import Device, Status
 from gpubench.row import Row
@@ -27,8 +27,7 @@ class Measured:
 
     figure: Figure
     value: float | None
-    row: Row | None
-    """None: no sweep that ran has it."""
+    row: Row | None  # None: no sweep that ran has it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +35,9 @@ class Line:
     """A published figure, or the place of one, and the measured figures."""
 
     cell: Cell
-    figures: tuple[Measured, ...]
-    """One for each column of the series."""
-
-    ratio: float | None
-    """How many times as fast as published."""
-
-    published_device: str
+    figures: tuple[Measured, ...]  # one for each column; the first is compared with the published
+    ratio: float | None  # how many times as fast as published
     published_percent_of_peak: float | None
-
-    @property
-    def first(self) -> Measured:
-        """What is compared with the published figure."""
-        return self.figures[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +46,6 @@ class Compared:
 
     series: Series
     lines: tuple[Line, ...]
-    measured: Figures
-    """Of the first column."""
-
     judgements: tuple[Judgement, ...]
 
 
@@ -69,12 +55,9 @@ class Reproduction:
 
     experiment: Experiment
     rows: list[Row]
-    devices: tuple[Device, ...]
-    """That its sweeps ran on."""
-
+    devices: tuple[Device, ...]  # that its sweeps ran on
     interrupted: bool = False
-    no_gpu: str = ""
-    """Why its sweeps for a GPU did not run."""
+    no_gpu: str = ""  # why its sweeps for a GPU did not run
 
     @property
     def failed(self) -> bool:
@@ -83,40 +66,28 @@ class Reproduction:
 
     @cached_property
     def compared(self) -> list[Compared]:
-        """Its series beside the rows, judged."""
-        return side_by_side(self.experiment, self.rows)
+        """Every series of the experiment beside its rows, judged."""
+        published: dict[str, Figures] = {"": {}}
+        measured: dict[str, Figures] = {"": {}}
+        lines: dict[str, tuple[Line, ...]] = {}
+        for series in self.experiment.series:
+            found = tuple(_line(self.experiment, series, cell, self.rows) for cell in series.cells)
+            values = {line.cell.label: line.figures[0].value for line in found}
+            lines[series.name], published[series.name] = found, series.published
+            measured[series.name] = {at: value for at, value in values.items() if value is not None}
 
+        def judged(series: Series, rule: Rule) -> Judgement:
+            slower = (published[rule.slower], measured[rule.slower])
+            return judge(rule, series.figure, published[series.name], measured[series.name], slower)
 
-def side_by_side(experiment: Experiment, rows: Sequence[Row]) -> list[Compared]:
-    """Every series of an experiment beside its rows, judged."""
-    lines: dict[str, tuple[Line, ...]] = {}
-    measured: dict[str, dict[str, float]] = {}
-    for series in experiment.series:
-        found = tuple(_line(experiment, series, cell, rows) for cell in series.cells)
-        values = {line.cell.label: line.first.value for line in found}
-        lines[series.name] = found
-        measured[series.name] = {
-            label: value for label, value in values.items() if value is not None
-        }
-    published = {series.name: series.published for series in experiment.series}
-    return [
-        Compared(
-            series=series,
-            lines=lines[series.name],
-            measured=measured[series.name],
-            judgements=tuple(
-                judge(
-                    rule,
-                    series.figure,
-                    series.published,
-                    measured[series.name],
-                    (published.get(rule.slower, {}), measured.get(rule.slower, {})),
-                )
-                for rule in series.rules
-            ),
-        )
-        for series in experiment.series
-    ]
+        return [
+            Compared(
+                series=series,
+                lines=lines[series.name],
+                judgements=tuple(judged(series, rule) for rule in series.rules),
+            )
+            for series in self.experiment.series
+        ]
 
 
 def _line(experiment: Experiment, series: Series, cell: Cell, rows: Sequence[Row]) -> Line:
@@ -134,7 +105,6 @@ def _line(experiment: Experiment, series: Series, cell: Cell, rows: Sequence[Row
         cell=cell,
         figures=tuple(figures),
         ratio=ratio,
-        published_device=series.device_of(cell),
         published_percent_of_peak=_published_percent(experiment, series, cell),
     )
 
@@ -152,11 +122,10 @@ def _pick(wanted: Selection, rows: Sequence[Row]) -> Row | None:
 def _value(figure: Figure, row: Row | None, over: Row | None) -> float | None:
     if row is None or row.median_us is None:
         return None
-    if figure == Figure.MS:
-        return row.median_us / 1e3
     if figure == Figure.SPEEDUP:
         return over.median_us / row.median_us if over and over.median_us else None
-    return row.gflops if figure == Figure.GFLOPS else row.gbytes_per_s
+    rates = {Figure.GFLOPS: row.gflops, Figure.GBYTES_PER_S: row.gbytes_per_s}
+    return rates.get(figure, row.median_us / 1e3)
 
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:

@@ -7,11 +7,10 @@ states one such claim. Its judgement says what was seen on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 
@@ -22,8 +21,8 @@ Figures = Mapping[str, float]
 
 Label = int | str
 Labels = tuple[Label, ...] | Label
-SomeLabels = Annotated[tuple[Label, ...], msgspec.Meta(min_length=1)] | Label
-Factor = Annotated[float, msgspec.Meta(ge=1, le=1e300)]
+_SomeLabels = Annotated[tuple[Label, ...], msgspec.Meta(min_length=1)] | Label
+_Factor = Annotated[float, msgspec.Meta(ge=1, le=1e300)]
 
 
 def texts(labels: Labels) -> tuple[str, ...]:
@@ -34,17 +33,10 @@ def texts(labels: Labels) -> tuple[str, ...]:
 class Figure(StrEnum):
     """What the figures of a series are."""
 
-    MS = "ms"
-    """Milliseconds a launch."""
-
-    GFLOPS = "gflops"
-    """10⁹ operations a second."""
-
-    GBYTES_PER_S = "gbytes_per_s"
-    """10⁹ bytes a second, each operand moved once."""
-
-    SPEEDUP = "speedup"
-    """Time of a baseline over the time."""
+    MS = "ms"  # milliseconds a launch
+    GFLOPS = "gflops"  # 10⁹ operations a second
+    GBYTES_PER_S = "gbytes_per_s"  # 10⁹ bytes a second, each operand moved once
+    SPEEDUP = "speedup"  # time of a baseline over the time
 
     @property
     def heading(self) -> str:
@@ -57,8 +49,7 @@ class Figure(StrEnum):
         return reference / figure if self == Figure.MS else figure / reference
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observation:
+class Observation(NamedTuple):
     """Whether a rule holds for some figures, and what was seen."""
 
     holds: bool
@@ -68,8 +59,7 @@ class Observation:
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="rule"):
     """A claim about the shape of a series: a table of TOML, whose `rule` names the class."""
 
-    words: ClassVar[str]
-    """The claim, with the fields in braces."""
+    words: ClassVar[str]  # the claim, with the fields in braces
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -87,17 +77,18 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="r
         fields = msgspec.structs.asdict(self) | {"at": " or ".join(self.labels)}
         return self.words.format(**fields)
 
-    def observe(self, figure: Figure, figures: Figures, slower: Figures) -> Observation:
-        """What one side's figures say; its labels must be among them.
+    def judged(self, figure: Figure, figures: Figures, slower: Figures) -> Figures:
+        """What `observe` looks at: the figures, or how many times as fast as those of `slower`."""
+        if not self.slower:
+            return figures
+        return {
+            label: figure.times_as_fast(figures[label], slower[label])
+            for label in figures
+            if label in slower
+        }
 
-        `slower` has the figures of the series that it compares with.
-        """
-        if self.slower:
-            figures = {
-                label: figure.times_as_fast(figures[label], slower[label])
-                for label in figures
-                if label in slower
-            }
+    def observe(self, figures: Figures) -> Observation:
+        """What one side's judged figures say; the rule's labels must be among them."""
         return self._observe(figures)
 
     def _observe(self, figures: Figures) -> Observation:
@@ -108,27 +99,30 @@ class MinimumAt(Rule, frozen=True, tag="minimum-at"):
     """The smallest figure is at one of the labels `at`."""
 
     words = "minimum at {at}"
-    at: SomeLabels
+    at: _SomeLabels
 
     def _observe(self, figures: Figures) -> Observation:
         lowest = min(figures, key=figures.__getitem__)
-        return Observation(holds=lowest in self.labels, seen=f"at {lowest}")
+        return Observation(lowest in self.labels, f"at {lowest}")
 
 
 class MaximumAt(Rule, frozen=True, tag="maximum-at"):
     """The largest figure is at one of the labels `at`."""
 
     words = "maximum at {at}"
-    at: SomeLabels
+    at: _SomeLabels
 
     def _observe(self, figures: Figures) -> Observation:
         highest = max(figures, key=figures.__getitem__)
-        return Observation(holds=highest in self.labels, seen=f"at {highest}")
+        return Observation(highest in self.labels, f"at {highest}")
 
 
 class _AtLabel(Rule, frozen=True):
     at: Label
-    by: Factor = 1.0
+    by: _Factor = 1.0
+
+    def _index(self, figures: Figures) -> int:
+        return list(figures).index(str(self.at))
 
 
 class FallsUntil(_AtLabel, frozen=True, tag="falls-until"):
@@ -137,12 +131,11 @@ class FallsUntil(_AtLabel, frozen=True, tag="falls-until"):
     words = "falls ×{by:g} or more until {at}"
 
     def _observe(self, figures: Figures) -> Observation:
-        labels = list(figures)
-        labels = labels[: labels.index(str(self.at)) + 1]
-        if rising := _first_step(labels, figures, falling=False):
-            return Observation(holds=False, seen=f"rising {rising}")
-        fall = figures[labels[0]] / figures[labels[-1]]
-        return Observation(holds=fall >= self.by, seen=_factor(fall))
+        steps = list(figures.items())[: self._index(figures) + 1]
+        if rising := _first_step("rising", steps):
+            return Observation(False, rising)
+        fall = steps[0][1] / steps[-1][1]
+        return Observation(fall >= self.by, _factor(fall))
 
 
 class RisesFrom(_AtLabel, frozen=True, tag="rises-from"):
@@ -151,12 +144,9 @@ class RisesFrom(_AtLabel, frozen=True, tag="rises-from"):
     words = "rises ×{by:g} or more at each step from {at} on"
 
     def _observe(self, figures: Figures) -> Observation:
-        labels = list(figures)
-        steps = {
-            label: figures[label] / figures[before]
-            for before, label in pairwise(labels[labels.index(str(self.at)) - 1 :])
-        }
-        return Observation(holds=min(steps.values()) >= self.by, seen=_least(steps))
+        labels = list(figures)[self._index(figures) - 1 :]
+        steps = {label: figures[label] / figures[before] for before, label in pairwise(labels)}
+        return Observation(min(steps.values()) >= self.by, _least(steps))
 
 
 class FlatFrom(_AtLabel, frozen=True, tag="flat-from"):
@@ -165,9 +155,9 @@ class FlatFrom(_AtLabel, frozen=True, tag="flat-from"):
     words = "within ×{by:g} from {at} on"
 
     def _observe(self, figures: Figures) -> Observation:
-        flat = list(figures.values())[list(figures).index(str(self.at)) :]
+        flat = list(figures.values())[self._index(figures) :]
         spread = max(flat) / min(flat)
-        return Observation(holds=spread <= self.by, seen=_factor(spread))
+        return Observation(spread <= self.by, _factor(spread))
 
 
 class Rising(Rule, frozen=True, tag="rising"):
@@ -176,8 +166,8 @@ class Rising(Rule, frozen=True, tag="rising"):
     words = "rises throughout"
 
     def _observe(self, figures: Figures) -> Observation:
-        falling = _first_step(list(figures), figures, falling=True)
-        return Observation(holds=not falling, seen=f"falling {falling}" if falling else "rising")
+        falling = _first_step("falling", figures.items())
+        return Observation(not falling, falling or "rising")
 
 
 class Falling(Rule, frozen=True, tag="falling"):
@@ -186,15 +176,15 @@ class Falling(Rule, frozen=True, tag="falling"):
     words = "falls throughout"
 
     def _observe(self, figures: Figures) -> Observation:
-        rising = _first_step(list(figures), figures, falling=False)
-        return Observation(holds=not rising, seen=f"rising {rising}" if rising else "falling")
+        rising = _first_step("rising", figures.items())
+        return Observation(not rising, rising or "falling")
 
 
 class FasterThan(Rule, frozen=True, tag="faster-than"):
     """At every label that both have, `by` times as fast as the series `than` or more."""
 
     than: Annotated[str, msgspec.Meta(pattern=NOT_BLANK)]
-    by: Factor = 1.0
+    by: _Factor = 1.0
 
     @property
     def statement(self) -> str:
@@ -203,17 +193,17 @@ class FasterThan(Rule, frozen=True, tag="faster-than"):
 
     def _observe(self, figures: Figures) -> Observation:  # how many times as fast, by label
         least = min(figures.values())
-        return Observation(holds=least > 1 and least >= self.by, seen=_least(figures))
+        return Observation(least > 1 and least >= self.by, _least(figures))
 
 
 AnyRule = MinimumAt | MaximumAt | FallsUntil | RisesFrom | FlatFrom | Rising | Falling | FasterThan
 
 
-def _first_step(labels: Sequence[str], figures: Figures, *, falling: bool) -> str:
-    """`from 8 to 16`: where the figures first fall, or else rise, or stay; empty if nowhere."""
-    for before, label in pairwise(labels):
-        if figures[label] == figures[before] or (figures[label] < figures[before]) == falling:
-            return f"from {before} to {label}"
+def _first_step(direction: str, figures: Iterable[tuple[str, float]]) -> str:
+    """`falling from 8 to 16`: the first step in that direction, or one that stays; else empty."""
+    for (before, old), (label, new) in pairwise(figures):
+        if new == old or (new < old) == (direction == "falling"):
+            return f"{direction} from {before} to {label}"
     return ""
 
 
@@ -227,33 +217,11 @@ def _factor(value: float) -> str:
     return f"×{value:.3g}" if value < 1000 else f"×{value:.0f}"  # noqa: PLR2004 # three digits
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """A rule with what was published and what was measured."""
+class Judgement(NamedTuple):
+    """Whether a rule holds for the measured figures; None if one is missing."""
 
-    rule: Rule
-    published: Observation
-    measured: Observation | None
-    """None: not judged, because a figure is missing."""
-
-    missing: str = ""
-    """Which figures are missing."""
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether the rule holds for the measured figures; None if that cannot be said."""
-        return self.measured.holds if self.measured else None
-
-    @property
-    def sentence(self) -> str:
-        """`shape differs: minimum at 4: measured at 8, published at 4`."""
-        if self.measured is None:
-            return f"shape not judged: {self.rule.statement}: {self.missing}"
-        verdict = "holds" if self.measured.holds else "differs"
-        return (
-            f"shape {verdict}: {self.rule.statement}: "
-            f"measured {self.measured.seen}, published {self.published.seen}"
-        )
+    holds: bool | None
+    sentence: str
 
 
 def judge(
@@ -268,15 +236,14 @@ def judge(
     `slower` has the published and the measured figures of the series `rule.slower`. The rule must
     fit the published figures.
     """
-    labels = [label for label in published if not rule.slower or label in slower[0]]
-    sides = (measured, slower[1]) if rule.slower else (measured,)
-    missing = [label for label in labels if not all(label in side for side in sides)]
-    ours = None
-    if not missing:
-        ours = rule.observe(figure, {label: measured[label] for label in labels}, slower[1])
+    then = rule.judged(figure, published, slower[0])
+    now = rule.judged(figure, measured, slower[1])
+    if missing := [label for label in then if label not in now]:
+        where = f" at {', '.join(missing)}" if measured else ""
+        return Judgement(None, f"shape not judged: {rule.statement}: nothing measured{where}")
+    holds, seen = rule.observe({label: now[label] for label in then})
     return Judgement(
-        rule=rule,
-        published=rule.observe(figure, published, slower[0]),
-        measured=ours,
-        missing=f"nothing measured at {', '.join(missing)}" if measured else "nothing measured",
+        holds,
+        f"shape {'holds' if holds else 'differs'}: {rule.statement}: "
+        f"measured {seen}, published {rule.observe(then).seen}",
     )

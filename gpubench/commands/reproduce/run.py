@@ -1,39 +1,40 @@
-"""`gpubench reproduce`: runs the experiments and shows published beside measured."""
+"""`gpubench reproduce`: runs the experiments and shows published beside measured.
+
+An experiment's sweeps run one after the other, and their rows are kept together. Slow loops on the
+CPU are measured once on a machine: their rows are kept in the user's cache.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 
+import platformdirs
 from rich.text import Text
 
+from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import Reproduction
-from gpubench.commands.reproduce.experiment import Experiment
-from gpubench.commands.reproduce.experiment_file import find
-from gpubench.commands.reproduce.measure import LoopCache, Pace, reproduce
-from gpubench.commands.reproduce.view import (
-    CSV_COLUMNS,
-    closing,
-    csv_lines,
-    grids,
-    markdown,
-    opening,
-    summary,
-)
+from gpubench.commands.reproduce.experiment import Experiment, find
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.measure.executor import Executor
-from gpubench.measure.session import default_place
+from gpubench.measure.result_file import ResultFile, partial_of
+from gpubench.measure.rows import row as row_of
+from gpubench.measure.session import Watcher, default_place, run, source_hash
 from gpubench.measure.worker import Worker
-from gpubench.model import Timer
+from gpubench.model import Device, Measurement, Point, Status, Timer
 from gpubench.options import read_sweep
 from gpubench.output import require_free
+from gpubench.plan.sweep import Sweep, plan
+from gpubench.row import Row, read, write
 from gpubench.view.progress import progress
 from gpubench.view.tables import console, table
 
-SUMMARY = "reproduce"
-"""Stem of the files with the comparison of all experiments."""
+_SUMMARY = "reproduce"  # stem of the files with the comparison of all experiments
 
 
 def list_experiments(names: Sequence[str]) -> None:
@@ -49,17 +50,13 @@ def list_experiments(names: Sequence[str]) -> None:
 def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, force: bool) -> int:
     """`gpubench reproduce`: the exit code."""
     asked = read_sweep(options)
-    pace = Pace(
-        rounds=asked.timing.rounds if options.get("rounds") else None,
-        budget_s=asked.timing.budget_s,
-    )
     experiments = find(names)
-    err, out, cache = console(stderr=True), console(), LoopCache.of_user()
+    err, out = console(stderr=True), console()
     done: list[Reproduction] = []
     with ExitStack() as workers:
         executors, no_gpu = _executors(asked.device, workers)
         first = next(iter(executors.values())).device
-        folder = asked.output or default_place(first.name, SUMMARY)
+        folder = asked.output or default_place(first.name, _SUMMARY)
         require_free_folder(folder, experiments, force=force)
         for experiment in experiments:
             with progress() as watcher:
@@ -68,23 +65,28 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
                     executors,
                     watcher,
                     folder,
-                    pace,
-                    lambda line: err.print(line, markup=False, soft_wrap=True),
-                    cache,
-                    no_gpu,
+                    lambda line: err.print(line, soft_wrap=True),
+                    rounds=asked.timing.rounds if options.get("rounds") else None,
+                    budget_s=asked.timing.budget_s,
+                    no_gpu=no_gpu,
                 )
             done.append(ran)
-            _show(ran)
+            out.print(Text(f"\n{experiment.name}: {experiment.file.title}", "bold underline"))
+            for line in view.opening(ran):
+                out.print(Text(line))
+            for grid in view.grids(ran, whole=False):
+                out.print(grid.renderable(out.width))
+            for line in view.closing(ran):
+                out.print(Text(f"\n{line}"))
             write_comparison(done, folder)
             if ran.interrupted:
                 break
 
-    out.print(Text("\n" + "\n".join(map(summary, done))))
-    interrupted = done[-1].interrupted
-    if interrupted:
+    out.print(Text("\n" + "\n".join(map(view.summary, done))))
+    if ran.interrupted:
         err.print("interrupted: what was measured is kept")
-    out.print(Text(f"\n{folder / SUMMARY}.md"), soft_wrap=True)
-    return INTERRUPTED if interrupted else int(any(ran.failed for ran in done))
+    out.print(Text(f"\n{folder / _SUMMARY}.md"), soft_wrap=True)
+    return INTERRUPTED if ran.interrupted else int(any(ran.failed for ran in done))
 
 
 def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], str]:
@@ -107,28 +109,142 @@ def require_free_folder(folder: Path, experiments: Sequence[Experiment], *, forc
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--output: cannot make the folder {folder}: {error.strerror}") from error
-    for name in (f"{SUMMARY}.md", f"{SUMMARY}.csv", *(f"{e.name}.csv" for e in experiments)):
+    for name in (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{e.name}.csv" for e in experiments)):
         require_free(folder / name, overwrite=force)
-
-
-def _show(ran: Reproduction) -> None:
-    experiment, out = ran.experiment, console()
-    out.print(Text(f"\n{experiment.name}: {experiment.file.title}", style="bold underline"))
-    for line in opening(ran):
-        out.print(Text(line))
-    for grid in grids(ran, whole=False):
-        out.print(grid.renderable(out.width))
-    for line in closing(ran):
-        out.print(Text(f"\n{line}"))
 
 
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
     """The comparison so far, as markdown and as CSV. Raises UsageError if it cannot be written."""
     try:
-        (folder / f"{SUMMARY}.md").write_text(markdown(done), encoding="utf-8")
-        with (folder / f"{SUMMARY}.csv").open("w", newline="", encoding="utf-8") as file:
-            lines = csv.writer(file, lineterminator="\n")
-            lines.writerow(CSV_COLUMNS)
-            lines.writerows(csv_lines(done))
+        (folder / f"{_SUMMARY}.md").write_text(view.markdown(done), encoding="utf-8")
+        with (folder / f"{_SUMMARY}.csv").open("w", newline="", encoding="utf-8") as file:
+            lines = csv.DictWriter(file, view.CSV_COLUMNS, lineterminator="\n")
+            lines.writeheader()
+            lines.writerows(view.csv_lines(done))
     except OSError as error:
         raise UsageError(f"--output: cannot write into {folder}: {error.strerror}") from error
+
+
+def reproduce(
+    experiment: Experiment,
+    executors: Mapping[str, Executor],
+    watcher: Watcher,
+    folder: Path,
+    tell: Callable[[str], None],
+    cache: LoopCache | None = None,
+    *,
+    rounds: int | None = None,
+    budget_s: float | None = None,
+    no_gpu: str = "",
+) -> Reproduction:
+    """Run the sweeps that these can, `cuda` and `cpu` or `cpu` alone.
+
+    Rows go to `folder/NAME.csv`; while it runs, each sweep's to a file of its own. Ctrl-C ends it
+    early and keeps what was measured. `tell` is given a line before each sweep. The budget is wall
+    time for all points together; without it and without rounds, it is as the experiment says.
+    """
+    todo = experiment.sweeps_for(gpu="cuda" in executors)
+    paced = with_pace([sweep for sweep, _ in todo], rounds, budget_s)
+    rows: list[Row] = []
+    interrupted = False
+    files = [folder / f"{experiment.name}.sweep-{number + 1}.csv" for number in range(len(todo))]
+    for number, ((wanted, conditions), sweep, path) in enumerate(
+        zip(todo, paced, files, strict=True), 1
+    ):
+        executor, file = executors[sweep.device], ResultFile(path, overwrite=True)
+        names = ", ".join(sweep.variants) or "all variants"
+        tell(
+            f"{experiment.name}, sweep {number} of {len(todo)}: "
+            f"{names} ({sweep.op}, {', '.join(sweep.dtypes)})"
+        )
+        if conditions.remember:
+            cache = cache or LoopCache()
+            measured, interrupted = _run_once(wanted, executor, watcher, file, tell, cache)
+        else:
+            outcome = run(sweep, executor, watcher, file)
+            measured, interrupted = outcome.rows, outcome.interrupted
+        rows += measured
+        if interrupted:
+            break
+    write(rows, folder / f"{experiment.name}.csv")
+    for path in files:
+        path.unlink(missing_ok=True)
+        partial_of(path).unlink(missing_ok=True)
+    return Reproduction(
+        experiment=experiment,
+        rows=rows,
+        devices=tuple(executors[name].device for name in dict.fromkeys(s.device for s in paced)),
+        interrupted=interrupted,
+        no_gpu=no_gpu,
+    )
+
+
+def with_pace(sweeps: list[Sweep], rounds: int | None, budget_s: float | None) -> list[Sweep]:
+    """The sweeps with the rounds asked for, and each with its points' part of the budget."""
+    counts = [len(plan(sweep, sweep.device)) for sweep in sweeps]
+    paced = []
+    for sweep, count in zip(sweeps, counts, strict=True):
+        part_s = budget_s * count / sum(counts) if budget_s else sweep.timing.budget_s
+        timing = replace(sweep.timing, rounds=rounds or sweep.timing.rounds, budget_s=part_s)
+        paced.append(replace(sweep, timing=timing))
+    return paced
+
+
+def _run_once(
+    sweep: Sweep,
+    executor: Executor,
+    watcher: Watcher,
+    file: ResultFile,
+    tell: Callable[[str], None],
+    cache: LoopCache,
+) -> tuple[list[Row], bool]:
+    """The rows of a sweep that is measured once on a machine, and whether it was interrupted.
+
+    A launch may take half a minute, so it is timed once, by the launch that is verified.
+    """
+    points = [point for point, reason in plan(sweep, sweep.device).items() if not reason]
+    known = {point: row for point in points if (row := cache.recall(point, executor.device))}
+    if len(known) == len(points):
+        tell(f"measured on this machine before; kept in {cache.folder}")
+        return list(known.values()), False
+    tell(f"slow loops, half a minute each at worst; measured once, then kept in {cache.folder}")
+    once = replace(sweep, timing=replace(sweep.timing, rounds=1, few_samples=1))
+    outcome = run(once, executor, watcher, file, wanted=lambda point: point not in known)
+    for row in outcome.rows:
+        cache.remember(row, executor.device)
+    return [*known.values(), *outcome.rows], outcome.interrupted
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopCache:
+    """Rows of slow loops, a file a row, by default in the user's cache.
+
+    A row is found again by the CPU's name and number of cores, everything that identifies the
+    point, the hash of the variant's source, and the version of Numba, which compiled it.
+    """
+
+    folder: Path = field(
+        default_factory=lambda: Path(platformdirs.user_cache_dir("gpubench")) / "loops"
+    )
+    numba: str = field(default_factory=lambda: version("numba"))
+
+    def recall(self, point: Point, device: Device) -> Row | None:
+        """The row that an earlier run measured for this point, or None."""
+        skipped = Measurement(point=point, status=Status.SKIPPED)
+        blank = row_of(skipped, device, source_hash(point.variant))
+        try:
+            (kept,) = read(self._file(blank, device))
+        except (UsageError, ValueError):  # not there, of an older schema, or damaged
+            return None
+        return kept if kept.key == blank.key else None
+
+    def remember(self, row: Row, device: Device) -> None:
+        """Keep a row that is right. A cache that cannot be written costs time, nothing else."""
+        if row.status == Status.OK:
+            with suppress(OSError, UsageError):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write([row], self._file(row, device))
+
+    def _file(self, row: Row, device: Device) -> Path:
+        key = (device.name, device.multiprocessors, *row.key, row.source_hash, self.numba)
+        return self.folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.csv"

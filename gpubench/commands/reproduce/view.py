@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.reproduce.compare import Compared, Line, Measured, Reproduction
+from gpubench.commands.reproduce.compare import Compared, Measured, Reproduction
 from gpubench.commands.reproduce.experiment import DEVICE_FACTS
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
 from gpubench.view.tables import number, table
 
-GAP = 2
-"""Blanks between a terminal's columns."""
+_GAP = 2  # blanks between a terminal's columns
 
-FACTS_OF_ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
+_OF_ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
 
 CSV_COLUMNS = (
     *("experiment", "series", "label", "column", "figure", "published", "published_device"),
-    *("measured", "ratio", "published_percent_of_peak", "percent_of_peak"),
-    *(*FACTS_OF_ROW, "shape"),
+    *("measured", "ratio", "published_percent_of_peak", "percent_of_peak", *_OF_ROW, "shape"),
 )
 
 
@@ -34,8 +32,7 @@ class Grid:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    below: tuple[str, ...] = ()
-    """Lines under it: the verdicts."""
+    below: tuple[str, ...] = ()  # lines under it: the verdicts
 
     @property
     def numeric(self) -> bool:
@@ -64,7 +61,7 @@ class Grid:
         widths = [max(map(len, column)) for column in texts]
         longest_words = [max(map(len, " ".join(column).split()), default=0) for column in texts]
         slack = [width - word for width, word in zip(widths, longest_words, strict=True)]
-        while sum(widths) + GAP * (len(widths) - 1) > available and any(slack):
+        while sum(widths) + _GAP * (len(widths) - 1) > available and any(slack):
             widest = slack.index(max(slack))
             widths[widest] -= 1
             slack[widest] -= 1
@@ -74,17 +71,11 @@ class Grid:
     def markdown(self) -> str:
         """A pipe table with its title and the lines below it."""
         right = "---:" if self.numeric else "---"
-        lines = [self.columns, ("---", *(right for _ in self.columns[1:])), *self.rows]
+        grid = [self.columns, ("---", *(right for _ in self.columns[1:])), *self.rows]
+        lines = [[cell.replace("|", "\\|") for cell in cells] for cells in grid]
+        below = ["", *(f"- {line}" for line in self.below)] if self.below else []
         return "\n".join(
-            [
-                f"**{self.title}**",
-                "",
-                *(
-                    "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-                    for line in lines
-                ),
-                *(["", *(f"- {line}" for line in self.below)] if self.below else []),
-            ]
+            [f"**{self.title}**", "", *(f"| {' | '.join(cells)} |" for cells in lines), *below]
         )
 
 
@@ -93,13 +84,17 @@ def grids(ran: Reproduction, *, whole: bool) -> list[Grid]:
 
     Not `whole`: without what else was published about a figure, as a terminal is 80 wide.
     """
-    found = [_series(c, whole=whole) for c in ran.compared if c.series.published or c.measured]
-    if ran.experiment.devices:
-        found.append(_devices(ran))
-    for facts in ran.experiment.file.facts:
-        rows = [tuple(map(_fact, row)) for row in facts.rows]
-        found.append(_dense(facts.title, facts.columns, rows))
-    return found
+    found = [
+        _series(compared, whole=whole)
+        for compared in ran.compared
+        if compared.series.published
+        or any(line.figures[0].value is not None for line in compared.lines)
+    ]
+    facts = [
+        _dense(facts.title, facts.columns, [tuple(map(_fact, row)) for row in facts.rows])
+        for facts in ran.experiment.file.facts
+    ]
+    return [*found, *([_devices(ran)] if ran.experiment.devices else []), *facts]
 
 
 def _dense(
@@ -123,25 +118,21 @@ def _series(compared: Compared, *, whole: bool) -> Grid:
         *("% of peak then", "% of peak now", *(column.name for column in series.beside)),
         *(name.replace("_", " ") for name in series.explain),
     )
+    is_rate = series.figure == Figure.GFLOPS
     rows = []
     for line in compared.lines:
-        row = line.first.row
-        is_rate = series.figure == Figure.GFLOPS
+        measured, *beside = line.figures
+        row = measured.row
         cells = [line.cell.label, *(_fact(line.cell.facts.get(name)) for name in facts)]
-        cells += [_fact(line.cell.published), _outcome(line), digits(line.ratio)]
+        failed = str(row.status) if row and row.status != Status.OK else ""
+        cells += [_fact(line.cell.published), failed or _figure(measured), digits(line.ratio)]
         cells += [number(line.published_percent_of_peak, 1)]
         cells += [number(row.percent_of_peak, 1) if row and is_rate else ""]
-        cells += map(_figure, line.figures[1:])
+        cells += map(_figure, beside)
         cells += [_fact_now(getattr(row, name)) if row else "" for name in series.explain]
         rows.append(cells)
     verdicts = [judgement.sentence for judgement in compared.judgements]
     return _dense(f"{series.name} ({series.figure.heading})", columns, rows, verdicts)
-
-
-def _outcome(line: Line) -> str:
-    """The measured figure, or how its point ended."""
-    row = line.first.row
-    return str(row.status) if row and row.status != Status.OK else _figure(line.first)
 
 
 def _devices(ran: Reproduction) -> Grid:
@@ -163,15 +154,15 @@ def _devices(ran: Reproduction) -> Grid:
 
 def _of_device(name: str, device: Device) -> object:
     """A fact of `DEVICE_FACTS` about a device of today."""
-    if name == "compute_capability":
-        return ".".join(map(str, device.compute_capability or ()))
-    if name in {"multiprocessors", "l2_bytes"}:
-        return getattr(device, name)
-    if name == "global_memory_mib":
-        return device.facts.get("global_memory_bytes", 0) // 2**20
     if name.startswith("peak_"):
         return (peak_gflops(device, name.split("_")[1]) or 0) / 1e3
-    return device.facts.get(name)
+    facts = device.facts | {
+        "compute_capability": ".".join(map(str, device.compute_capability or ())),
+        "multiprocessors": device.multiprocessors,
+        "l2_bytes": device.l2_bytes,
+        "global_memory_mib": device.facts.get("global_memory_bytes", 0) // 2**20,
+    }
+    return facts.get(name)
 
 
 def _figure(measured: Measured) -> str:
@@ -210,9 +201,9 @@ def opening(ran: Reproduction) -> list[str]:
     ]
     left_out = dict.fromkeys(
         variant
-        for sweep in ran.experiment.sweeps
-        if sweep.sweep.device == "cuda"
-        for variant in sweep.sweep.variants or ("every variant",)
+        for sweep, _ in ran.experiment.sweeps
+        if sweep.device == "cuda"
+        for variant in sweep.variants or ("every variant",)
     )
     if ran.no_gpu and left_out:
         lines.append(f"left out, as it needs an NVIDIA GPU: {', '.join(left_out)} ({ran.no_gpu})")
@@ -256,25 +247,30 @@ def markdown(done: Sequence[Reproduction]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def csv_lines(done: Sequence[Reproduction]) -> list[list[object]]:
-    """One line for each measured column of each label of each series."""
-    lines: list[list[object]] = []
+def csv_lines(done: Sequence[Reproduction]) -> Iterator[dict[str, object]]:
+    """One line for each measured column of each label of each series, by `CSV_COLUMNS`."""
     for ran in done:
         for compared in ran.compared:
-            shape = "; ".join(judgement.sentence for judgement in compared.judgements)
+            series = compared.series
             for line in compared.lines:
-                for column, measured in zip(compared.series.columns, line.figures, strict=True):
+                published = {
+                    "published": line.cell.published,
+                    "published_device": series.device_of(line.cell),
+                    "ratio": line.ratio,
+                    "published_percent_of_peak": line.published_percent_of_peak,
+                    "shape": "; ".join(judgement.sentence for judgement in compared.judgements),
+                }
+                for column, measured in zip(series.columns, line.figures, strict=True):
                     row = measured.row
-                    first = measured is line.first
-                    cells = [
-                        *(ran.experiment.name, compared.series.name, line.cell.label, column.name),
-                        *(measured.figure, line.cell.published if first else None),
-                        *(line.published_device if first else None, measured.value),
-                        line.ratio if first else None,
-                        line.published_percent_of_peak if first else None,
-                        row.percent_of_peak if row else None,
-                        *(getattr(row, fact) if row else None for fact in FACTS_OF_ROW),
-                        shape if first else None,
-                    ]
-                    lines.append(["" if cell is None else cell for cell in cells])
-    return lines
+                    yield {
+                        "experiment": ran.experiment.name,
+                        "series": series.name,
+                        "label": line.cell.label,
+                        "column": column.name,
+                        "figure": measured.figure,
+                        "measured": measured.value,
+                        **({name: getattr(row, name) for name in _OF_ROW} if row else {}),
+                        "percent_of_peak": row.percent_of_peak if row else None,
+                        **published,
+                    }
+                    published = {}  # they stand in the line of the first column

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from rich.table import Table
 from rich.text import Text
 
 from gpubench.errors import DeviceUnavailableError
-from gpubench.measure.session import Watcher, run
+from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
 from gpubench.model import Timer
 from gpubench.options import read_sweep
@@ -29,18 +30,12 @@ CHECKS = (
     {"variants": "naive", "tiles": "32", "sizes": "64,512"},
 )
 
-MAX_DEVIATION_US = 0.3
-"""A gap this close to the median of all gaps counts as equal to it."""
-
-MAX_DEVIATION_OF_TIME = 0.01
-"""For long kernels, clocks drift between the two measurements: 1 % of the time is allowed."""
-
-MAX_GAP_US = 4.0
-"""A larger median gap means that the stream ran dry between launches."""
+MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
+MAX_DEVIATION_OF_TIME = 0.01  # for long kernels, as clocks drift between the two measurements
+MAX_GAP_US = 4.0  # a larger median gap means that the stream ran dry between launches
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gap:
+class Gap(NamedTuple):
     """The times of one kernel by both timers."""
 
     label: str
@@ -53,8 +48,7 @@ class Gap:
         return self.events_us - self.cupti_us
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether a machine's times can be trusted, in a sentence."""
 
     trusted: bool
@@ -62,53 +56,42 @@ class Verdict:
 
 
 def run_selfcheck(device: str) -> int:
-    """Print the gaps and the verdict: 0 if this machine's times can be trusted, else 1."""
+    """Print the gaps and the verdict: 0 if this machine's times can be trusted, else 1.
+
+    Raises DeviceUnavailableError without a GPU or without CUPTI.
+    """
+    rows: list[Row] = []
     try:
-        with progress() as watcher:
-            rows = selfcheck_rows(device, watcher)
+        device = read_sweep({"device": device}).device
+        with progress() as watcher, Worker(device, Timer.CUPTI) as worker:
+            for options in CHECKS:
+                sweep = read_sweep({**options, "device": device, "cache": "hot"})
+                for timer in (Timer.EVENTS, Timer.CUPTI):
+                    rows += run(replace(sweep, timer=timer), worker, watcher).rows
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(f"selfcheck compares two timers of a GPU: {error}") from error
     gaps = launch_gaps((row.label, row.timer, row.median_us) for row in rows if row.median_us)
     verdict = judge_gaps(gaps)
     screen = console()
     screen.print(gap_table(gaps))
-    screen.print(f"\n{verdict.sentence}", markup=False, soft_wrap=True)
+    screen.print(f"\n{verdict.sentence}", soft_wrap=True)
     return 0 if verdict.trusted else 1
-
-
-def selfcheck_rows(device: str, watcher: Watcher) -> list[Row]:
-    """Rows of every check by both timers, operands hot.
-
-    Raises DeviceUnavailableError without a GPU or without CUPTI.
-    """
-    rows: list[Row] = []
-    device = read_sweep({"device": device}).device
-    with Worker(device, Timer.CUPTI) as worker:
-        for options in CHECKS:
-            sweep = read_sweep({**options, "device": device, "cache": "hot"})
-            for timer in (Timer.EVENTS, Timer.CUPTI):
-                rows += run(replace(sweep, timer=timer), worker, watcher).rows
-    return rows
 
 
 def launch_gaps(times: Iterable[tuple[str, str, float]]) -> list[Gap]:
     """Kernels that were timed by both timers, shortest first, from (label, timer, µs)."""
-    by_label: dict[str, dict[str, float]] = {}
-    for label, timer, time_us in times:
-        by_label.setdefault(label, {})[timer] = time_us
+    times_us = {(label, timer): time_us for label, timer, time_us in times}
     gaps = [
-        Gap(label=label, events_us=times_us["events"], cupti_us=times_us["cupti"])
-        for label, times_us in by_label.items()
-        if times_us.keys() >= {"events", "cupti"}
+        Gap(label, times_us[label, Timer.EVENTS], execution_us)
+        for (label, timer), execution_us in times_us.items()
+        if timer == Timer.CUPTI and (label, Timer.EVENTS) in times_us
     ]
     return sorted(gaps, key=lambda gap: gap.cupti_us)
 
 
 def deviating(gaps: Sequence[Gap]) -> list[Gap]:
     """Gaps further from the median than the two limits allow."""
-    if not gaps:
-        return []
-    median = statistics.median(gap.gap_us for gap in gaps)
+    median = statistics.median(gap.gap_us for gap in gaps) if gaps else 0.0
     return [
         gap
         for gap in gaps
@@ -119,19 +102,18 @@ def deviating(gaps: Sequence[Gap]) -> list[Gap]:
 def judge_gaps(gaps: Sequence[Gap]) -> Verdict:
     """Trust times whose launch gap is short and the same for all kernels."""
     if not gaps:
-        return Verdict(trusted=False, sentence="No kernel was measured by both timers.")
+        return Verdict(False, "No kernel was measured by both timers.")
     median = statistics.median(gap.gap_us for gap in gaps)
     distrust = f"Do not trust times here: the launch gap is {median:.2f} µs, "
     if not 0 <= median <= MAX_GAP_US:
         usual = f"where 0 to {MAX_GAP_US:g} µs are usual; the stream runs dry between launches."
-        return Verdict(trusted=False, sentence=distrust + usual)
+        return Verdict(False, distrust + usual)
     if unequal := deviating(gaps):
         listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)
-        sentence = f"{distrust}but {listed}; is another program using the GPU?"
-        return Verdict(trusted=False, sentence=sentence)
+        return Verdict(False, f"{distrust}but {listed}; is another program using the GPU?")
     return Verdict(
-        trusted=True,
-        sentence=f"This machine's times can be trusted: both timers agree but for a launch gap of "
+        True,
+        f"This machine's times can be trusted: both timers agree but for a launch gap of "
         f"{median:.2f} µs, the same for every kernel.",
     )
 

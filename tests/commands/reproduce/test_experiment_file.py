@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.commands.reproduce.experiment import When
-from gpubench.commands.reproduce.experiment_file import find, read_experiment, shipped
+from gpubench.commands.reproduce.experiment import find, read_experiment, shipped
 from gpubench.commands.reproduce.rules import FallsUntil, Figure
 from gpubench.errors import UsageError
 from gpubench.model import Fill
@@ -89,8 +88,8 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     assert first.sweep.operands == Fill.INDEX
     assert first.sweep.sizes == ((64, 64, 64), (8, 8, 16))
     assert first.sweep.timing.rounds == 1
-    assert (first.when, first.remember) == (When.ALWAYS, False)
-    assert (second.when, second.remember) == (When.WITH_GPU, True)
+    assert (first.conditions.when, first.conditions.remember) == ("always", False)
+    assert (second.conditions.when, second.conditions.remember) == ("with-gpu", True)
     assert third.sweep.device == "cuda"
     tiles, rates = experiment.series
     assert tiles.published == {"4": 3.5, "16": 1}

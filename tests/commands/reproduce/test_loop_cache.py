@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes import CPU, failed, measured, point, variant
 
-from gpubench.commands.reproduce.measure import LoopCache
+from gpubench.commands.reproduce.run import LoopCache
 from gpubench.model import Status
 
 LOOP = variant(name="cpu_naive")
@@ -74,4 +74,4 @@ def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path: Path) -> None:
 
 def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert LoopCache.of_user().folder == tmp_path / "gpubench" / "loops"
+    assert LoopCache().folder == tmp_path / "gpubench" / "loops"

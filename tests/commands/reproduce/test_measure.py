@@ -11,8 +11,8 @@ from fakes import CPU, Event, FakeBackend, FakeKernel, FakeOperands
 
 from gpubench import row as table
 from gpubench.commands.reproduce.compare import Reproduction
-from gpubench.commands.reproduce.experiment_file import read_experiment
-from gpubench.commands.reproduce.measure import LoopCache, Pace, reproduce, with_pace
+from gpubench.commands.reproduce.experiment import read_experiment
+from gpubench.commands.reproduce.run import LoopCache, reproduce, with_pace
 from gpubench.measure.executor import InProcess
 from gpubench.measure.session import Watcher
 from gpubench.model import Device, Point
@@ -62,7 +62,14 @@ class FakeGpu(FakeBackend):
         )
 
 
-def ran(folder: Path, *, gpu: bool = False, pace: Pace | None = None, **backends: Any) -> Any:
+def ran(
+    folder: Path,
+    *,
+    gpu: bool = False,
+    rounds: int | None = None,
+    budget_s: float | None = None,
+    **backends: Any,
+) -> Any:
     path = folder / "mine.toml"
     path.write_text(TEXT)
     out = folder / "out"
@@ -71,8 +78,10 @@ def ran(folder: Path, *, gpu: bool = False, pace: Pace | None = None, **backends
     given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
     executors = {name: InProcess(backend) for name, backend in given.items()}
     done = reproduce(
-        *(read_experiment(path), executors, Watcher(), out, pace or Pace(), messages.append),
+        *(read_experiment(path), executors, Watcher(), out, messages.append),
         LoopCache(folder=folder / "loops", numba="1.0"),
+        rounds=rounds,
+        budget_s=budget_s,
     )
     return done, messages, given
 
@@ -167,7 +176,7 @@ def test_a_slow_loop_is_launched_once(tmp_path: Path) -> None:
 
 
 def test_rounds_and_budget_are_passed_on(tmp_path: Path) -> None:
-    done, _, _ = ran(tmp_path, pace=Pace(rounds=2, budget_s=60))
+    done, _, _ = ran(tmp_path, rounds=2, budget_s=60)
     rounds = {one.variant: one.rounds for one in done.rows}
     assert rounds == {"cpu_blas": 2, "cpu_blas_parallel": 2, "cpu_naive": 1, "cpu_tile": 2}
 
@@ -175,7 +184,7 @@ def test_rounds_and_budget_are_passed_on(tmp_path: Path) -> None:
 def test_a_budget_is_divided_by_points(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(TEXT)
     todo = read_experiment(tmp_path / "mine.toml").sweeps_for(gpu=False)
-    paced = with_pace([wanted.sweep for wanted in todo], Pace(budget_s=70))
+    paced = with_pace([sweep for sweep, _ in todo], None, 70)
     budgets = [(sweep.variants[0], sweep.timing.budget_s) for sweep in paced]
     assert budgets == [("cpu_blas", 40), ("cpu_naive", 20), ("cpu_tile", 10)]
 

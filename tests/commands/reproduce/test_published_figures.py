@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpubench.commands.reproduce.experiment import Experiment, Series
-from gpubench.commands.reproduce.experiment_file import points_of, read_experiment, shipped
+from gpubench.commands.reproduce.experiment import Experiment, Series, read_experiment, shipped
 from gpubench.commands.reproduce.rules import (
     FallsUntil,
     FasterThan,
@@ -258,7 +257,7 @@ def test_no_measured_figure_stands_in_two_files() -> None:
 def held(series: Series, published: dict[str, dict[str, float]]) -> dict[type[Rule], bool]:
     return {
         type(rule): rule.observe(
-            series.figure, series.published, published.get(rule.slower, {})
+            rule.judged(series.figure, series.published, published.get(rule.slower, {}))
         ).holds
         for rule in series.rules
     }
@@ -295,7 +294,7 @@ def test_the_p100_products_operands_are_indices_that_wrap() -> None:
 def test_the_staged_kernels_run_with_the_published_parameters() -> None:
     """128 threads and 14 blocks of the vector: their only tile where none is asked for."""
     experiment = read_experiment(shipped()["titan-atax"])
-    points = [p for p in points_of(experiment) if p.variant.name.endswith("_staged")]
+    points = [p for p in experiment.points() if p.variant.name.endswith("_staged")]
     assert {p.variant.op for p in points} == {"gemv", "gemv_t", "atax"}
     assert {str(p.tile) for p in points} == {"128x14"}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fakes import failed, measured, point, variant
 
-from gpubench.commands.reproduce.compare import Compared, side_by_side
-from gpubench.commands.reproduce.experiment_file import read_experiment
+from gpubench.commands.reproduce.compare import Compared, Reproduction
+from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.model import Scope, Status, Tile
 from gpubench.row import Row
 
@@ -85,7 +85,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compared(folder: Path, rows: list[Row]) -> list[Compared]:
     (folder / "mine.toml").write_text(TEXT)
-    return side_by_side(read_experiment(folder / "mine.toml"), rows)
+    experiment = read_experiment(folder / "mine.toml")
+    return Reproduction(experiment=experiment, rows=rows, devices=()).compared
 
 
 def test_each_figure_is_that_of_its_row(folder: Path) -> None:

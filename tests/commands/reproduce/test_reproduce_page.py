@@ -6,8 +6,12 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from gpubench.commands.reproduce.experiment import DEVICE_FACTS, SELECTABLE
-from gpubench.commands.reproduce.experiment_file import read_experiment, shipped
+from gpubench.commands.reproduce.experiment import (
+    DEVICE_FACTS,
+    SELECTABLE,
+    read_experiment,
+    shipped,
+)
 from gpubench.commands.reproduce.rules import AnyRule
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reproduce.md").read_text(encoding="utf-8")

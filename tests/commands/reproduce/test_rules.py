@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Rule, dict[str, float], bool, str]] = {
 
 def test_a_rule_looks_at_figures_and_says_what_it_saw() -> None:
     for case, (claim, figures, holds, seen) in CASES.items():
-        found = claim.observe(Figure.MS, figures, {})
+        found = claim.observe(figures)
         assert (found.holds, found.seen) == (holds, seen), case
 
 
@@ -88,8 +88,8 @@ def test_faster_means_less_time_or_a_higher_rate() -> None:
         (Figure.GFLOPS, 2.0, 1.0),
         (Figure.SPEEDUP, 2.0, 1.0),
     ):
-        holds = faster.observe(figure, {"a": fast}, {"a": slow})
-        differs = faster.observe(figure, {"a": slow}, {"a": fast})
+        holds = faster.observe(faster.judged(figure, {"a": fast}, {"a": slow}))
+        differs = faster.observe(faster.judged(figure, {"a": slow}, {"a": fast}))
         assert (holds.holds, holds.seen) == (True, "×2 at a")
         assert (differs.holds, differs.seen) == (False, "×0.5 at a")
 
@@ -97,12 +97,13 @@ def test_faster_means_less_time_or_a_higher_rate() -> None:
 def test_faster_looks_at_the_worst_of_the_labels_that_both_have() -> None:
     faster = rule("faster-than", than="it", by=2)
     ours, theirs = {"a": 6.0, "b": 3.0, "c": 0.1}, {"a": 1.0, "b": 2.0, "d": 9.0}
-    found = faster.observe(Figure.GFLOPS, ours, theirs)
+    found = faster.observe(faster.judged(Figure.GFLOPS, ours, theirs))
     assert (found.holds, found.seen) == (False, "×1.5 at b, the least")
 
 
 def test_equals_are_not_faster() -> None:
-    assert not rule("faster-than", than="it").observe(Figure.MS, {"a": 1}, {"a": 1}).holds
+    faster = rule("faster-than", than="it")
+    assert not faster.observe(faster.judged(Figure.MS, {"a": 1}, {"a": 1})).holds
 
 
 def test_a_shape_that_holds_says_so_with_both_sides() -> None:
@@ -157,16 +158,13 @@ def test_figures_agree_with_themselves_and_with_themselves_scaled(
 ) -> None:
     at = data.draw(st.sampled_from(list(figures)[1:]))
     one = rule(kind, at, by=2)
-    found = judge(one, Figure.MS, figures, {label: 2 * f for label, f in figures.items()})
-    assert found.measured == found.published
+    scaled = {label: 2 * f for label, f in figures.items()}
+    assert one.observe(scaled) == one.observe(figures)
+    assert judge(one, Figure.MS, figures, scaled).holds == one.observe(figures).holds
 
 
 @given(FIGURES)
 def test_no_minimum_is_ever_above_another_figure(figures: dict[str, float]) -> None:
-    holding = [
-        label
-        for label in figures
-        if rule("minimum-at", label).observe(Figure.MS, figures, {}).holds
-    ]
+    holding = [label for label in figures if rule("minimum-at", label).observe(figures).holds]
     assert len(holding) == 1
     assert all(figures[holding[0]] <= figure for figure in figures.values())

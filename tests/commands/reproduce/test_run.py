@@ -10,7 +10,7 @@ import pytest
 from test_view import GPU, as_if_run
 
 from gpubench.commands.reproduce.compare import Reproduction
-from gpubench.commands.reproduce.experiment_file import read_experiment, shipped
+from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.run import require_free_folder, write_comparison
 from gpubench.commands.reproduce.view import CSV_COLUMNS, markdown, summary
 from gpubench.errors import UsageError

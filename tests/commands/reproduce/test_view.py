@@ -11,8 +11,7 @@ from msgspec import structs
 from rich.console import Console
 
 from gpubench.commands.reproduce.compare import Reproduction
-from gpubench.commands.reproduce.experiment import Experiment
-from gpubench.commands.reproduce.experiment_file import points_of, read_experiment, shipped
+from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
 from gpubench.commands.reproduce.view import Grid, closing, digits, grids
 from gpubench.measure.rows import row
 from gpubench.model import CudaVariant, Device, Measurement, Point, Resources, Scope, Status
@@ -64,7 +63,7 @@ def measured_row(point: Point) -> Row:
 def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
     """What a run would leave, without one."""
     sweeps = experiment.sweeps_for(gpu=gpu)
-    points = points_of(replace(experiment, sweeps=tuple(sweeps)))
+    points = replace(experiment, sweeps=tuple(sweeps)).points()
     return Reproduction(
         experiment=experiment,
         rows=[measured_row(point) for point in points],
