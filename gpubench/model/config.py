@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, product
 from typing import Any
@@ -13,19 +13,21 @@ from typing import Any
 Value = int | str
 """A parameter's value: a number, or text such as `2x1`."""
 
+Names = tuple[str, ...]
+
 MARKS = {"stages": "s", "splits": "k"}
 """Parameters written with a letter, `/s3` and `/k4`. A value of 1 is left out."""
 
 BLOCK, THREAD = ("BM", "BN", "BK"), ("TM", "TN")
-"""Names of the numbers in a text, where no space names them."""
+"""Names of the numbers in a text, where no space names them; one number alone is an `edge`."""
 
+_NUMBER = r"0*[1-9]\d{0,8}"
 _TEXT = re.compile(
-    r"(?P<block>\d+(x\d+){0,2})(/(?P<thread>\d+x\d+))?(/s(?P<stages>\d+))?(/k(?P<splits>\d+))?"
-    r"(?P<named>(/[a-z]\w*=\w+)*)",
+    rf"(?P<block>{_NUMBER}(x{_NUMBER}){{0,2}})(/(?P<thread>{_NUMBER}x{_NUMBER}))?"
+    rf"(/s(?P<stages>{_NUMBER}))?(/k(?P<splits>{_NUMBER}))?"
+    r"(?P<named>(/[a-z][a-z0-9_]{0,19}=[a-z0-9_]{1,20})*)",
     re.ASCII,
 )
-_NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
-_VALUE = re.compile(r"(?!\d+$)[a-z0-9_]+", re.ASCII)
 
 FEW = 3
 """So many values are listed one by one; more may be shown as a range."""
@@ -42,7 +44,7 @@ class Config(Mapping[str, Any]):
     __slots__ = ("_block", "_thread", "_values")
 
     def __init__(
-        self, values: Mapping[str, Value], block: tuple[str, ...], thread: tuple[str, ...] = ()
+        self, values: Iterable[tuple[str, Value]], block: Names, thread: Names = ()
     ) -> None:
         self._values, self._block, self._thread = dict(values), block, thread
 
@@ -74,11 +76,9 @@ class Config(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Config({self})"
 
-    @property
-    def positional(self) -> dict[str, int]:
-        """The parameters that are written without their name."""
-        placed = (*self._block, *self._thread, *MARKS)
-        return {name: self[name] for name in placed if name in self}
+    def numbers(self, *names: str) -> tuple[int, ...]:
+        """The values of so many parameters: `bm, bn = config.numbers("BM", "BN")`."""
+        return tuple(self[name] for name in names)
 
     @property
     def arguments(self) -> str:
@@ -87,19 +87,17 @@ class Config(Mapping[str, Any]):
         return ", ".join(values)
 
     @classmethod
-    def parse(
-        cls, text: str, block: tuple[str, ...] = (), thread: tuple[str, ...] = THREAD
-    ) -> Config:
+    def parse(cls, text: str, block: Names = (), thread: Names = THREAD) -> Config:
         """Read what `str(config)` wrote; ValueError for anything else.
 
-        `block` and `thread` name the numbers; a block of another length gets the usual names.
+        `block` and `thread` name the numbers; a block of another length has the usual names.
         """
         match = _TEXT.fullmatch(text)
         if not match:
             raise ValueError(f"'{text}' is not a tile; write 16, 128x128x8/8x8/s3 or 16/name=value")
         numbers = match["block"].split("x")
         if len(block) != len(numbers):
-            block = BLOCK[: len(numbers)]
+            block = BLOCK[: len(numbers)] if len(numbers) > 1 else ("edge",)
         pairs: list[tuple[str, str]] = list(zip(block, numbers, strict=True))
         if match["thread"]:
             pairs += zip(thread, match["thread"].split("x"), strict=True)
@@ -110,7 +108,7 @@ class Config(Mapping[str, Any]):
         values = {name: int(value) if value.isdecimal() else value for name, value in pairs}
         if len(values) < len(pairs):
             raise ValueError(f"'{text}' gives a parameter twice")
-        return cls(values, block, thread)
+        return cls(values.items(), block, thread)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,10 +119,10 @@ class Space:
     """Each parameter's name and values, a range or a tuple, in the order in which the kernel's
     template takes them."""
 
-    block: tuple[str, ...]
+    block: Names
     """The parameters written first, `128x128x8`: one to three."""
 
-    thread: tuple[str, ...] = ()
+    thread: Names = ()
     """The two parameters written after the block, `/8x8`. `stages` and `splits` are written `/s3`
     and `/k4`, all others by their names, `/cluster=2x1`."""
 
@@ -138,21 +136,14 @@ class Space:
     """Why a value is not on its axis, where there is more to say than which values are."""
 
     def __post_init__(self) -> None:
-        placed = (*self.block, *self.thread, *MARKS)
-        if not 1 <= len(self.block) <= len(BLOCK) or len(self.thread) not in {0, len(THREAD)}:
-            raise ValueError("block names one to three axes, and thread two or none")
-        for name in (*self.block, *self.thread):
-            if name not in self.axes:
-                raise ValueError(f"axes has no '{name}'")
-        for name, values in self.axes.items():
-            if not values:
-                raise ValueError(f"axis '{name}' has no values")
-            if name not in placed and not _NAME.fullmatch(name):
-                raise ValueError(f"axis '{name}' is written by its name, of a-z, 0-9 and _")
-            texts = () if isinstance(values, range) else (v for v in values if isinstance(v, str))
-            for text in texts:
-                if name in placed or not _VALUE.fullmatch(text):
-                    raise ValueError(f"axis '{name}': '{text}' is not a number or lower-case text")
+        for place in (0, -1):
+            values = [(name, axis[place]) for name, axis in self.axes.items() if axis]
+            config = Config(values, self.block, self.thread)
+            if len(config) < len(self.axes) or config != self._parsed(str(config)):
+                raise ValueError(
+                    f"'{config}' cannot be read as {', '.join(self.axes)}: block names one to "
+                    "three axes, thread two or none; other names and texts are lower-case"
+                )
 
     def __iter__(self) -> Iterator[Config]:
         return self._legal(self.axes)
@@ -178,8 +169,12 @@ class Space:
             drawn = rng.randrange(place, combinations)
             index = swapped.get(drawn, drawn)
             swapped[drawn] = swapped.pop(place, place)
-            config = self._at(index)
-            if self.constraint is None or self.constraint(config) is None:
+            values = []
+            for name, axis in self.axes.items():
+                index, step = divmod(index, len(axis))
+                values.append((name, axis[step]))
+            config = Config(values, self.block, self.thread)
+            if self._together(config) is None:
                 found.append(config)
         return tuple(found)
 
@@ -191,47 +186,45 @@ class Space:
         says what is wrong. Where only `/s` and `/k` are left out, they are 1.
         """
         given = self._parsed(text)
-        if not given.keys() < self.axes.keys():
-            return given  # nothing is left out, or there is something that no axis has
+        if not set(self.block) <= given.keys() < self.axes.keys():
+            return given  # nothing is left out, or it is of another form
         narrowed = {
             name: [value for value in values if value == given.get(name, value)]
             for name, values in self.axes.items()
         }
-        candidates = chain(map(self._parsed, self.default), self._legal(narrowed))
+        candidates = chain(self.defaults, self._legal(narrowed))
         return next((config for config in candidates if given.items() <= config.items()), given)
+
+    @property
+    def defaults(self) -> tuple[Config, ...]:
+        """What is swept when the user names no tiles."""
+        return tuple(map(self._parsed, self.default))
 
     def why_not(self, config: Config) -> str | None:
         """Why a configuration is not legal, or None if it is."""
-        if config.keys() - self.axes.keys():
+        if not set(self.block) <= config.keys() <= self.axes.keys():
             numbers = "x".join(self.block) if len(self.block) > 1 else f"a single {self.block[0]}"
             return f"takes {numbers}, such as {self.default[0]}, not {config}"
         for name, values in self.axes.items():
-            if config.get(name) not in values:
-                known = _listed(values, " or ")
-                return self.outside or f"takes {name} {known}, not {config.get(name, 'none')}"
-        return self.constraint(config) if self.constraint else None
+            if config.get(name, values[0]) not in values:
+                return self.outside or f"takes {name} {_listed(values, ' or ')}, not {config[name]}"
+        whole = ((name, config.get(name, values[0])) for name, values in self.axes.items())
+        return self._together(Config(whole, self.block, self.thread))
 
     @property
     def summary(self) -> str:
         """The values of each axis, in words."""
         listed = {name: _listed(values, ", ") for name, values in self.axes.items()}
-        if len(listed) == 1:
-            return next(iter(listed.values()))
-        return "; ".join(f"{name} {values}" for name, values in listed.items())
+        return "; ".join(f"{name} {of}".removeprefix("edge ") for name, of in listed.items())
 
     def _legal(self, axes: Mapping[str, Sequence[Value]]) -> Iterator[Config]:
         for values in product(*axes.values()):
-            config = Config(dict(zip(axes, values, strict=True)), self.block, self.thread)
-            if self.constraint is None or self.constraint(config) is None:
+            config = Config(zip(axes, values, strict=True), self.block, self.thread)
+            if self._together(config) is None:
                 yield config
 
-    def _at(self, index: int) -> Config:
-        """The combination of that index among all, legal or not."""
-        values = {}
-        for name, axis in self.axes.items():
-            index, place = divmod(index, len(axis))
-            values[name] = axis[place]
-        return Config(values, self.block, self.thread)
+    def _together(self, config: Config) -> str | None:
+        return self.constraint(config) if self.constraint else None
 
     def _parsed(self, text: str) -> Config:
         """What a text gives, in the order of the axes; `/s` and `/k` of 1 if all else is given."""
@@ -240,7 +233,7 @@ class Space:
         values = {**given, **dict.fromkeys(left_out, 1)} if left_out <= MARKS.keys() else given
         if values.keys() - self.axes.keys():
             return given
-        ordered = {name: values[name] for name in self.axes if name in values}
+        ordered = ((name, values[name]) for name in self.axes if name in values)
         return Config(ordered, self.block, self.thread)
 
 

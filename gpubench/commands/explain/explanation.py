@@ -18,7 +18,7 @@ from gpubench.hardware.occupancy import (
 )
 from gpubench.hardware.peaks import CORES, find_peak
 from gpubench.hardware.roofline import Roofline, roofline
-from gpubench.model import ITEM_BYTES, CudaVariant, Device, Gpu, Launch, Problem, Resources, Tile
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Gpu, Launch, Problem, Resources
 
 PROBE_EXTENT = 2**28
 """M and N of a result so large that a grid's rounding up is negligible."""
@@ -40,7 +40,7 @@ class Explanation:
     """
 
     variant: CudaVariant
-    tile: Tile
+    tile: Config
     problem: Problem
     architecture: str
     device: Device
@@ -103,7 +103,7 @@ class Explanation:
 
 
 def launches(
-    variant: CudaVariant, tile: Tile, problem: Problem, device: Device
+    variant: CudaVariant, tile: Config, problem: Problem, device: Device
 ) -> tuple[Launch, ...]:
     """The launches that compute a problem, specialized for the device where it is known."""
     limits = LIMITS.get(device.compute_capability) if device.compute_capability else None
@@ -117,7 +117,7 @@ def launches(
 
 def explain(
     variant: CudaVariant,
-    tile: Tile,
+    tile: Config,
     problem: Problem,
     *,
     architecture: str,
@@ -159,7 +159,7 @@ def explain(
     )
 
 
-def accumulators(variant: CudaVariant, tile: Tile, problem: Problem) -> int | None:
+def accumulators(variant: CudaVariant, tile: Config, problem: Problem) -> int | None:
     """Elements of the result that one thread computes, from the grid for a huge result.
 
     Assumes that the grid's x and y run over the result, and its z over parts of K. None where the

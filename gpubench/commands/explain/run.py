@@ -18,7 +18,7 @@ from gpubench.errors import CompileError, UsageError
 from gpubench.hardware.architectures import capability
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
-from gpubench.model import OPERATIONS, CudaVariant, Device, Problem, Scope, Status, Tile
+from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Problem, Scope, Status
 from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import of_op, unknown, variants
@@ -70,7 +70,7 @@ def run_explain(
     if csv and measure:
         raise UsageError("--csv and --measure: take the times from a file, or measure them")
     if csv or measure:
-        sweep = replace(sweep, tiles=tuple(tiles))
+        sweep = replace(sweep, tiles=tuple(map(str, tiles)))
         rows = read(csv) if csv else _measure(target.device, sweep)
         times_us, note = _times_us(rows, str(csv or "measured here"), sweep, target)
         notes += [note] if note else []
@@ -127,14 +127,14 @@ def _read_options(kernel: CudaVariant, options: Mapping[str, object], *, every: 
     if every:
         if sweep.tiles:
             raise UsageError("--all and --tile: name tiles, or ask for all of them")
-        return replace(sweep, tiles=kernel.tiles.legal)
-    refusals = [kernel.tiles.refuse(tile) for tile in sweep.tiles]
+        return replace(sweep, tiles=tuple(map(str, kernel.tiles)))
+    refusals = [kernel.tiles.why_not(kernel.tiles.read(tile)) for tile in sweep.tiles]
     if refusals and all(refusals):
         raise UsageError(f"--tile: {kernel.name} {refusals[0]}")
     return replace(sweep, tiles=sweep.tiles or kernel.tiles.default)
 
 
-def _legal_tiles(sweep: Sweep) -> tuple[list[Tile], list[NotExplained]]:
+def _legal_tiles(sweep: Sweep) -> tuple[list[Config], list[NotExplained]]:
     """The tiles that can run this problem, and why the others cannot, as a sweep decides it."""
     reasons = {point.tile: reason for point, reason in plan(sweep, "cuda").items() if point.tile}
     return (
@@ -145,7 +145,7 @@ def _legal_tiles(sweep: Sweep) -> tuple[list[Tile], list[NotExplained]]:
 
 def _explain_tiles(
     kernel: CudaVariant,
-    tiles: Sequence[Tile],
+    tiles: Sequence[Config],
     problem: Problem,
     target: Target,
     times_us: dict[str, float],
@@ -153,7 +153,7 @@ def _explain_tiles(
     """Each tile's launches, or why one does not compile, in as many threads as there are CPUs."""
     architecture = kernel.architecture(target.architecture)
 
-    def explain_tile(tile: Tile) -> list[Explanation] | CompileError:
+    def explain_tile(tile: Config) -> list[Explanation] | CompileError:
         with described_by(kernel.path):
             sequence = launches(kernel, tile, problem, target.device)
         explanations = []

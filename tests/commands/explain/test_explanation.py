@@ -12,7 +12,7 @@ import pytest
 from gpubench.commands.explain.explanation import Explanation, accumulators, explain, launches
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.architectures import example
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Resources, Tile, edges
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, Resources, edges
 from gpubench.plan.registry import variants
 
 KERNELS = {kernel.name: kernel for kernel in variants() if isinstance(kernel, CudaVariant)}
@@ -56,7 +56,7 @@ def explained(
 ) -> Explanation:
     return explain(
         KERNELS[name],
-        Tile((tile,)),
+        Config.parse(str(tile)),
         of or problem(),
         architecture=architecture,
         device=example(architecture),
@@ -65,7 +65,7 @@ def explained(
     )
 
 
-def variant(launch: Callable[[Tile, Problem], Launch]) -> CudaVariant:
+def variant(launch: Callable[[Config, Problem], Launch]) -> CudaVariant:
     return CudaVariant(
         idea="a fake",
         tiles=edges(1, 8, because="of a test"),
@@ -115,19 +115,19 @@ def test_the_elements_a_thread_computes_follow_from_the_grid() -> None:
         *(("naive", 16, 1), ("shared_tile", 32, 1), ("register_tile", 16, 256)),
         *(("register_tile", tile, tile * tile) for tile in (1, 3, 7, 63, 64)),
     ):
-        assert accumulators(KERNELS[name], Tile((tile,)), problem(3, 5, 7)) == elements
+        assert accumulators(KERNELS[name], Config.parse(str(tile)), problem(3, 5, 7)) == elements
 
 
 def test_parts_of_k_along_the_grids_z_share_an_element() -> None:
     split = variant(
         lambda _tile, of: Launch(grid=(-(-of.n // 64), -(-of.m // 64), 4), block=(256,))
     )
-    assert accumulators(split, Tile((4,)), problem()) == 16
+    assert accumulators(split, Config.parse("4"), problem()) == 16
 
 
 def test_an_element_that_threads_share_belongs_to_none() -> None:
     warp_a_row = variant(lambda _tile, of: Launch(grid=(of.m, of.n), block=(24,)))
-    assert accumulators(warp_a_row, Tile((4,)), problem()) is None
+    assert accumulators(warp_a_row, Config.parse("4"), problem()) is None
 
 
 def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> None:
@@ -135,7 +135,7 @@ def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> No
     split = variant(lambda _tile, _of: Launch(grid=(64, 64, 4), block=(256,), next_launches=(add,)))
     first, second = (
         explain(
-            split, Tile((4,)), problem(), architecture="sm_90", device=example("sm_90"),
+            split, Config.parse("4"), problem(), architecture="sm_90", device=example("sm_90"),
             resources=FITTING, step=step, measured_us=100.0,
         )
         for step in (0, 1)
@@ -150,21 +150,21 @@ def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> No
 
 
 def test_a_grid_is_specialized_for_the_gpu_that_is_explained() -> None:
-    def specialize(launch: Launch, _tile: Tile, _problem: Problem, gpu: Gpu) -> Launch:
+    def specialize(launch: Launch, _tile: Config, _problem: Problem, gpu: Gpu) -> Launch:
         return replace(launch, grid=(gpu.multiprocessors * gpu.threads_per_multiprocessor // 256,))
 
     specialized = replace(
         variant(lambda _tile, _of: Launch(grid=(1,), block=(256,))), specialize=specialize
     )
-    (launch,) = launches(specialized, Tile((4,)), problem(), example("sm_90"))
+    (launch,) = launches(specialized, Config.parse("4"), problem(), example("sm_90"))
     assert launch.blocks == 132 * 8
-    (launch,) = launches(specialized, Tile((4,)), problem(), example("sm_88"))
+    (launch,) = launches(specialized, Config.parse("4"), problem(), example("sm_88"))
     assert launch.blocks == 1
 
 
 def test_a_grid_that_does_not_grow_with_c_says_nothing_of_a_thread() -> None:
     persistent = variant(lambda _tile, _problem: Launch(grid=(132,), block=(384,)))
-    assert accumulators(persistent, Tile((4,)), problem()) is None
+    assert accumulators(persistent, Config.parse("4"), problem()) is None
 
 
 def test_the_issue_bound_is_the_fraction_of_multiply_adds_where_each_takes_an_issue_slot() -> None:
