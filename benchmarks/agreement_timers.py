@@ -91,7 +91,7 @@ class Bench:
     def call(self, case: Case) -> Call:
         """The case's launch, warmed up."""
         from gpubench.measure.operands import make_inputs
-        from gpubench.model import Cache, Point, Problem, Scope, Tile, Timer
+        from gpubench.model import Cache, Point, Problem, Scope, Timer
         from gpubench.plan.registry import choose
 
         n = case.size
@@ -104,7 +104,7 @@ class Bench:
         (variant,) = choose("gemm", "cuda", [case.variant])
         point = Point(
             variant=variant,
-            tile=Tile.parse(case.tile) if case.tile else None,
+            tile=variant.tiles.read(case.tile) if case.tile else None,
             problem=problem,
             cache=Cache.HOT,
             scope=Scope.KERNEL,

@@ -31,7 +31,7 @@ from gpubench.backends.cuda.launching import allow_shared_memory, load_function
 from gpubench.commands.explain.explanation import launches
 from gpubench.errors import CompileError
 from gpubench.hardware.occupancy import occupancy
-from gpubench.model import OPERATIONS, CudaVariant, Device, Launch, Problem, Tile
+from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Problem
 from gpubench.plan.registry import variants
 
 PROBLEM = {"m": 1024, "n": 1024, "k": 1024}
@@ -42,7 +42,7 @@ class Case:
     """One launch."""
 
     variant: CudaVariant
-    tile: Tile
+    tile: Config
     dtype: str
     launch: Launch
 
@@ -64,8 +64,8 @@ def cases(device: Device, largest_edge: int) -> list[Case]:
             problem = Problem(op=variant.op, dtype=dtype, **extents)
             found += [
                 Case(variant, tile, dtype, launch)
-                for tile in variant.tiles.legal
-                if len(tile.block) > 1 or tile.edge <= largest_edge
+                for tile in variant.tiles
+                if tile.get("edge", 0) <= largest_edge
                 if variant.refuse(tile, problem) is None
                 for launch in launches(variant, tile, problem, device)
             ]

@@ -19,7 +19,7 @@ from pathlib import Path
 from gpubench.cli import main as gpubench
 from gpubench.commands.compare_cublas.ladder import steps
 from gpubench.hardware.occupancy import Occupancy, occupancy
-from gpubench.model import CudaVariant, Problem, Resources, Status, Tile
+from gpubench.model import CudaVariant, Problem, Resources, Status
 from gpubench.plan.registry import choose
 from gpubench.row import Row, read
 from gpubench.view.tables import best_of, milliseconds
@@ -90,7 +90,7 @@ def occupancy_of(row: Row) -> Occupancy | None:
     if not isinstance(variant, CudaVariant):
         return None
     problem = Problem(op=row.op, m=row.m, n=row.n, k=row.k, dtype=row.dtype)
-    launch = variant.launch(Tile.parse(row.tile), problem).main
+    launch = variant.launch(variant.tiles.read(row.tile), problem).main
     resources = Resources(
         registers=row.registers,
         local_bytes=row.local_bytes or 0,

@@ -40,7 +40,9 @@ def main() -> int:
     )
     by_kernel: dict[tuple[str, str], list] = {}
     for point, reason in plan(sweep, "cuda").items():
-        if reason is None and (point.variant.name != "register_tile" or point.tile.edge <= SMALL):
+        if reason is None and (
+            point.variant.name != "register_tile" or point.tile["edge"] <= SMALL
+        ):
             by_kernel.setdefault((point.variant.name, str(point.tile)), []).append(point)
     points = [point for kernel in by_kernel.values() for point in kernel]
     backend.compile(points, lambda _built: None)

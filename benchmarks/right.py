@@ -19,7 +19,7 @@ from collections import Counter
 from gpubench.backends import open_backend
 from gpubench.measure.executor import InProcess
 from gpubench.measure.session import Watcher, run
-from gpubench.model import OPERATIONS, Tile, Timing, Variant
+from gpubench.model import OPERATIONS, Timing, Variant
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
@@ -54,10 +54,10 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
     return [Sweep(op=op, sizes=sizes, dtypes=(dtype,), timing=QUICK)]
 
 
-def _quick_to_compile(variant: Variant) -> tuple[Tile, ...]:
+def _quick_to_compile(variant: Variant) -> tuple[str, ...]:
     """The legal tiles that compile in seconds."""
-    legal = variant.tiles.legal if variant.tiles else ()
-    return tuple(tile for tile in legal if len(tile.block) > 1 or tile.edge <= LARGEST_EDGE)
+    legal = variant.tiles or ()
+    return tuple(str(tile) for tile in legal if tile.get("edge", 0) <= LARGEST_EDGE)
 
 
 def report(rows: list[Row]) -> None:

@@ -16,7 +16,7 @@ import sys
 from gpubench.backends.cuda.backend import CudaBackend
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.measure.operands import make_inputs
-from gpubench.model import Cache, Point, Problem, Scope, Tile, Timer
+from gpubench.model import Cache, Config, Point, Problem, Scope, Timer
 from gpubench.plan.registry import choose
 
 LAUNCHES, SAMPLES, REPEATS = 32, 20, 10
@@ -42,7 +42,7 @@ def main() -> int:
     kernel = backend.bind(
         Point(
             variant=variant,
-            tile=Tile((16,)),
+            tile=Config.parse("16"),
             problem=problem,
             cache=Cache.HOT,
             scope=Scope.KERNEL,

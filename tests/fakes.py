@@ -15,6 +15,7 @@ from gpubench.measure.session import source_hash
 from gpubench.model import (
     Cache,
     CallVariant,
+    Config,
     Device,
     Health,
     Measurement,
@@ -23,7 +24,6 @@ from gpubench.model import (
     Scope,
     Series,
     Status,
-    Tile,
     Timer,
     Variant,
 )
@@ -65,7 +65,7 @@ def point(
     *,
     size: tuple[int, int, int] = (64, 48, 32),
     dtype: str = "float32",
-    tile: Tile | None = None,
+    tile: Config | None = None,
     cache: Cache = Cache.COLD,
     scope: Scope = Scope.KERNEL,
     timer: Timer = Timer.HOST,

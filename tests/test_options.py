@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Scope, Tile, Timer
+from gpubench.model import Cache, Scope, Timer
 from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep
 
@@ -59,7 +59,7 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
     )
     assert sweep.variants == ("cpu_tile", "cpu_blas")
     assert sweep.sizes == ((64, 64, 64), (32, 16, 8))
-    assert sweep.tiles == (Tile((4,)), Tile((5,)), Tile((6,)))
+    assert sweep.tiles == ("4", "5", "6")
     assert sweep.dtypes == ("float32", "int32")
     assert (sweep.device, sweep.output, sweep.seed) == ("cuda:1", Path("some.csv"), 7)
     assert sweep.kernels == Path("mine")
@@ -78,7 +78,7 @@ def test_flags_win_over_toml_and_toml_over_defaults(toml: Any) -> None:
     config = toml('sizes = "8"\ntiles = "4"\nrounds = 5\n')
     sweep = read_sweep({"sizes": "16", "tiles": None, "seed": None}, config)
     assert sweep.sizes == ((16, 16, 16),)
-    assert sweep.tiles == (Tile((4,)),)
+    assert sweep.tiles == ("4",)
     assert sweep.timing.rounds == 5
     assert sweep.seed == Sweep().seed
 
@@ -92,7 +92,7 @@ def test_toml_takes_lists_and_numbers(toml: Any) -> None:
         ),
     )
     assert sweep.sizes == ((64, 64, 64), (8, 4, 2), (1, 1, 1), (2, 2, 2))
-    assert sweep.tiles == (Tile((16,)),)
+    assert sweep.tiles == ("16",)
     assert (sweep.variants, sweep.dtypes) == (("cpu_tile",), ("int32",))
     assert (sweep.seed, sweep.timing.launch_limit_s, sweep.timing.precision) == (3, 0.5, 0.01)
 

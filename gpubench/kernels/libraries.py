@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpubench.model import CallVariant, Tile
+from gpubench.model import CallVariant, Config
 
-Build = Callable[[Tile | None, str], Callable[..., None]]
+Build = Callable[[Config | None, str], Callable[..., None]]
 """Tile and dtype give the function of operands and output."""
 
 
 def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64")) -> CallVariant:
     """Call cuBLAS for an operation: the baseline of the GPU's variants."""
 
-    def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
+    def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
         from gpubench.backends.cuda import cublas as routines
 
         function: Callable[..., None] = getattr(routines, op)(dtype)
@@ -51,7 +51,7 @@ def cpu_loop(
     `zero` is the dtype's.
     """
 
-    def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
+    def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
         import numba
         import numpy as np
 

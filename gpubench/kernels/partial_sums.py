@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubench.model import ITEM_BYTES, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 SUM_COLUMNS = 32
 SUM_GROUPS = 16
@@ -19,12 +19,12 @@ def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
     )
 
 
-def slab_launch(tile: Tile, problem: Problem, kernel: str, sum_kernel: str) -> Launch:
+def slab_launch(tile: Config, problem: Problem, kernel: str, sum_kernel: str) -> Launch:
     """Sums of columns over slabs of rows, 16 bytes a thread, and then of the slabs' parts.
 
     The tile is threads × rows a slab × unroll. The parts are the workspace.
     """
-    threads, rows, _ = tile.block
+    threads, rows = tile.numbers("threads", "rows_per_slab")
     item = ITEM_BYTES[problem.dtype]
     across, slabs = -(-problem.n // (threads * 16 // item)), -(-problem.m // rows)
     return Launch(

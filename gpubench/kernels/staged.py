@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import Gpu, Tile
+from gpubench.model import Config, Gpu
 
 MAX_SHARED = 6144
 """Elements of up to 8 bytes in 48 KB of shared memory."""
@@ -24,9 +24,9 @@ def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
     return divisor if 2 * divisor >= resident else -(-outputs // outputs_per_block)
 
 
-def refuse(tile: Tile) -> str | None:
+def refuse(tile: Config) -> str | None:
     """Shared memory holds a part of x, and a sum per thread."""
-    threads, vec_blocks = tile.block
+    threads, vec_blocks = tile.numbers("threads", "vec_blocks")
     if threads * (vec_blocks + 1) > MAX_SHARED:
         return f"takes up to {MAX_SHARED // threads - 1} vec_blocks with {threads} threads: 48 KB"
     return None

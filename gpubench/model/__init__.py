@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpubench.model.config import Config, Space, edges
 from gpubench.model.measurement import Device, Health, Measurement, Resources, Series
 from gpubench.model.operation import OPERATIONS, Operation, Shape
 from gpubench.model.point import (
@@ -17,7 +18,6 @@ from gpubench.model.point import (
 )
 from gpubench.model.precision import CORE_DTYPES, DTYPES, ITEM_BYTES, PRECISIONS, Precision
 from gpubench.model.problem import Problem
-from gpubench.model.tile import Tile, TileSpace, edges
 from gpubench.model.timing import Timing
 from gpubench.model.variant import CallVariant, CudaVariant, Gpu, Launch, TensorMap, Variant
 
@@ -30,6 +30,7 @@ __all__ = [
     "ROW_MAJOR",
     "Cache",
     "CallVariant",
+    "Config",
     "CudaVariant",
     "Device",
     "Fill",
@@ -46,11 +47,10 @@ __all__ = [
     "Scope",
     "Series",
     "Shape",
+    "Space",
     "State",
     "Status",
     "TensorMap",
-    "Tile",
-    "TileSpace",
     "Timer",
     "Timing",
     "Variant",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpubench.model.config import Config
 from gpubench.model.problem import Problem
-from gpubench.model.tile import Tile
 from gpubench.model.variant import Variant
 
 
@@ -88,7 +88,7 @@ class Point:
     """One thing to measure."""
 
     variant: Variant
-    tile: Tile | None
+    tile: Config | None
     problem: Problem
     operands: Fill = Fill.UNIFORM
     cache: Cache

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpubench.model.config import Config, Space
 from gpubench.model.precision import CORE_DTYPES
 from gpubench.model.problem import Problem
 from gpubench.model.sources import whole_source
-from gpubench.model.tile import Tile, TileSpace
 
 MAX_GRID_Y = 65_535
 """CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
@@ -116,7 +116,7 @@ class Variant:
     """What it teaches, in a line."""
 
     dtypes: tuple[str, ...] = CORE_DTYPES
-    tiles: TileSpace | None = None
+    tiles: Space | None = None
     """None: the variant has no tile to choose."""
 
     baseline: str
@@ -138,7 +138,7 @@ class Variant:
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
     """Why it cannot take a problem with a legal tile (None without tiles to choose), or None."""
 
-    reuse: Callable[[Tile], tuple[int, int]] | None = None
+    reuse: Callable[[Config], tuple[int, int]] | None = None
     """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
     where R elements of a vector share a load of the other; None: not known."""
 
@@ -166,7 +166,7 @@ class Variant:
         return (self.path,)
 
     def why_not(
-        self, tile: Tile | None, problem: Problem, capability: tuple[int, int] | None = None
+        self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
         """Why it cannot compute a problem with a tile, or None.
 
@@ -177,7 +177,7 @@ class Variant:
             return f"needs compute capability {needs}, and this GPU has {has}"
         if problem.dtype not in self.dtypes:
             return f"has no {problem.dtype}, only {', '.join(self.dtypes)}"
-        if tile is not None and self.tiles is not None and (reason := self.tiles.refuse(tile)):
+        if tile is not None and self.tiles is not None and (reason := self.tiles.why_not(tile)):
             return reason
         return self.refuse(tile, problem)
 
@@ -191,12 +191,12 @@ class CudaVariant(Variant):
     `Scalar* workspace` after the output, and its further int arguments come last.
     """
 
-    launch: Callable[[Tile, Problem], Launch]
-    specialize: Callable[[Launch, Tile, Problem, Gpu], Launch] | None = None
+    launch: Callable[[Config, Problem], Launch]
+    specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None
     """The launch fitted to a GPU, for grids that follow the device; None: `launch` suits any."""
 
-    tiles: TileSpace = field()
-    reuse: Callable[[Tile], tuple[int, int]] = field()
+    tiles: Space = field()
+    reuse: Callable[[Config], tuple[int, int]] = field()
     """As of every variant, and always known."""
 
     compile_options: tuple[str, ...] = ()
@@ -223,7 +223,7 @@ class CudaVariant(Variant):
         return (self.path, *whole_source(self.source))
 
     def why_not(
-        self, tile: Tile | None, problem: Problem, capability: tuple[int, int] | None = None
+        self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
         """Those of every variant; another architecture; a grid beyond what the driver takes."""
         if reason := super().why_not(tile, problem, capability):
@@ -240,7 +240,7 @@ class CudaVariant(Variant):
         """An architecture such as `sm_90` with the suffix it needs."""
         return name if name[-1].isalpha() else name + self.architecture_suffix
 
-    def launch_on(self, gpu: Gpu, tile: Tile, problem: Problem) -> Launch:
+    def launch_on(self, gpu: Gpu, tile: Config, problem: Problem) -> Launch:
         """The launch on a GPU."""
         launch = self.launch(tile, problem)
         return self.specialize(launch, tile, problem, gpu) if self.specialize else launch
@@ -253,7 +253,7 @@ class CallVariant(Variant):
     runs_on: str
     """The backend, such as `cuda` or `cpu`."""
 
-    build: Callable[[Tile | None, str], Callable[..., None]]
+    build: Callable[[Config | None, str], Callable[..., None]]
     """Tile and dtype give the function (inputs…, output) that computes into the output."""
 
     threads: int = 0

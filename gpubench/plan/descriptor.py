@@ -17,7 +17,7 @@ from types import CodeType
 
 from gpubench.backends import backends
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, CallVariant, CudaVariant, TileSpace, Variant
+from gpubench.model import DTYPES, CallVariant, CudaVariant, Space, Variant
 from gpubench.plan.ranges import shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
@@ -125,11 +125,15 @@ def _checked(described: object, path: Path) -> Variant:
         and set(described.dtypes) <= set(DTYPES),
         "baseline is the name of a variant, or ''": isinstance(described.baseline, str),
         f"runs_on is {' or '.join(known)}": described.backend in known,
-        "tiles is a TileSpace, such as edges(1, 32, because='…')": isinstance(tiles, TileSpace)
+        "tiles is a Space, such as edges(1, 32, because='…')": isinstance(tiles, Space)
         or (tiles is None and "tiles" not in required),
-        "tiles.default names tiles that tiles.refuse takes": not isinstance(tiles, TileSpace)
-        or (tiles.default and not any(map(tiles.refuse, tiles.default))),
     }
+    if isinstance(tiles, Space):
+        rules["tiles.default names legal tiles, such as ('16',)"] = (
+            isinstance(tiles.default, tuple)
+            and tiles.default
+            and not any(map(tiles.why_not, tiles.defaults))
+        )
     rules |= {
         f"{name} is a function of {of}": callable(getattr(described, name))
         for name, of in FUNCTIONS.items()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, Tile
+from gpubench.model import OPERATIONS, Config
 
 LARGEST = 2**31 - 1
 """Kernels take M, N and K as 32-bit integers."""
@@ -52,23 +52,18 @@ def parse_sizes(
     return _items(text, one, flag, expects)
 
 
-def parse_tiles(text: str, flag: str = "--tiles") -> tuple[Tile, ...]:
-    """Tiles: edges (`16`, `1..32`) and block tiles (`128x128x8/8x8/s3`)."""
+def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
+    """Tiles as a space reads them: edges (`16`, `1..32`), and others (`128x128x8/8x8/s3`)."""
     expects = "a tile is 16, 1..32, 1..64:x2, 128x128x8 or 128x128x8/8x8/s3"
 
-    def one(item: str) -> Iterator[Tile]:
-        if "x" in item and ".." not in item:
-            if len(item) > SHOWN:  # before any of its numbers is converted
-                raise UsageError(f"{flag}: '{shown(item)}' is not understood; {expects}")
+    def one(item: str) -> Iterator[str]:
+        if ("x" in item or "/" in item) and ".." not in item:
             try:
-                tile = Tile.parse(item)
+                yield str(Config.parse(item))
             except ValueError:
                 raise UsageError(f"{flag}: '{shown(item)}' is not understood; {expects}") from None
-            for number in (*tile.block, *tile.thread, tile.stages, tile.splits):
-                _bounded(str(number), item, flag, expects)
-            yield tile
         else:
-            yield from (Tile((edge,)) for edge in _span(item, flag, expects))
+            yield from map(str, _span(item, flag, expects))
 
     return _items(text, one, flag, expects)
 

@@ -10,12 +10,11 @@ from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import (
     Cache,
+    Config,
     Fill,
     Point,
     Problem,
     Scope,
-    Tile,
-    TileSpace,
     Timer,
     Timing,
     Variant,
@@ -37,8 +36,8 @@ class Sweep:
     sizes: tuple[tuple[int, int, int], ...] = ((1024, 1024, 1024),)
     """(M, N, K); K is 1 for operations without it."""
 
-    tiles: tuple[Tile, ...] = ()
-    """Empty: each variant's own default tiles."""
+    tiles: tuple[str, ...] = ()
+    """As users write them; each variant's space reads them. Empty: its own default tiles."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
@@ -72,19 +71,14 @@ def plan(
         # Nobody asked for these by name, so what they lack needs no message.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
     _require_legal_tile(sweep.tiles, variants)
-    count = sum(
-        len(sweep.sizes)
-        * len(sweep.dtypes)
-        * len(sweep.caches)
-        * len(sweep.scopes)
-        * len(_tiles(v, sweep.tiles))
-        for v in variants
-    )
+    tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
+    per_tile = len(sweep.sizes) * len(sweep.dtypes) * len(sweep.caches) * len(sweep.scopes)
+    count = per_tile * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
     planned = {}
-    for point in _points(sweep, backend, variants):
+    for point in _points(sweep, backend, tiles):
         variant, problem = point.variant, point.problem
         if sweep.variants or problem.dtype in variant.dtypes:
             with described_by(variant.path):
@@ -97,13 +91,15 @@ def plan(
     return planned
 
 
-def _points(sweep: Sweep, backend: str, variants: Iterable[Variant]) -> Iterator[Point]:
+def _points(
+    sweep: Sweep, backend: str, tiles: Mapping[Variant, tuple[Config | None, ...]]
+) -> Iterator[Point]:
     timer = backends()[backend].timer(sweep.timer)
     for dtype in sweep.dtypes:
         for m, n, k in sweep.sizes:
             problem = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
-            for variant in variants:
-                for tile in _tiles(variant, sweep.tiles):
+            for variant, of_variant in tiles.items():
+                for tile in of_variant:
                     for scope in sweep.scopes:
                         for cache in _caches(sweep, scope):
                             yield Point(
@@ -122,30 +118,30 @@ def _caches(sweep: Sweep, scope: Scope) -> tuple[Cache, ...]:
     return (Cache.COLD,) if scope == Scope.END_TO_END else sweep.caches
 
 
-def _tiles(variant: Variant, asked: tuple[Tile, ...]) -> tuple[Tile | None, ...]:
+def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...]:
     """What a variant runs at: the tiles asked for, as far as they are of its kind, or its own.
 
     Edges (`16`) and block tiles (`128x128x8`) are different kinds: `--tiles 1..32` chooses among
     edges and says nothing about block tiles.
     """
-    if variant.tiles is None:
+    space = variant.tiles
+    if space is None:
         return (None,)
-    return _of_kind(variant.tiles, asked) or variant.tiles.default
+    of_its_kind = [
+        tile for tile in asked if tile.partition("/")[0].count("x") + 1 == len(space.block)
+    ]
+    with described_by(variant.path):
+        return tuple(dict.fromkeys(map(space.read, of_its_kind))) or space.defaults
 
 
-def _of_kind(space: TileSpace, asked: Iterable[Tile]) -> tuple[Tile, ...]:
-    """The tiles of a space's kind, completed, repeats dropped."""
-    same = (space.complete(tile) for tile in asked if len(tile.block) == space.kind)
-    return tuple(dict.fromkeys(same))
-
-
-def _require_legal_tile(asked: tuple[Tile, ...], variants: Iterable[Variant]) -> None:
+def _require_legal_tile(asked: tuple[str, ...], variants: Iterable[Variant]) -> None:
     reasons = []
     for variant in variants:
-        if variant.tiles is None:
+        space = variant.tiles
+        if space is None:
             continue
         with described_by(variant.path):
-            refusals = [variant.tiles.refuse(variant.tiles.complete(tile)) for tile in asked]
+            refusals = [space.why_not(space.read(text)) for text in asked]
         if None in refusals or not refusals:
             return
         reasons.append(f"{variant.name} {refusals[0]}")

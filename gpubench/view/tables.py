@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubench.backends import blas_name
-from gpubench.model import OPERATIONS, Status, Tile
+from gpubench.model import OPERATIONS, Status
 from gpubench.row import Row
 
 PIPED_WIDTH = 160
@@ -47,7 +48,7 @@ def tile_table(rows: Sequence[Row]) -> Table:
     }
     cells = {(row.tile, row.variant): row for row in tiled}
     grid = table("tile", *(f"{variant}, ms" for variant in variants))
-    for tile in sorted({row.tile for row in tiled}, key=Tile.parse):
+    for tile in sorted({row.tile for row in tiled}, key=_tile_order):
         grid.add_row(
             tile,
             *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
@@ -58,7 +59,7 @@ def tile_table(rows: Sequence[Row]) -> Table:
 def tile_list(rows: Sequence[Row]) -> Table:
     """Milliseconds by variant and tile: tiles of several numbers are each variant's own."""
     grid = table("variant", "tile", "ms", left={"variant", "tile"})
-    by_variant = sorted(rows, key=lambda row: (row.variant, Tile.parse(row.tile)))
+    by_variant = sorted(rows, key=lambda row: (row.variant, _tile_order(row.tile)))
     for variant, group in groupby(by_variant, key=lambda row: row.variant):
         of_variant = list(group)
         best = best_of(of_variant)
@@ -131,7 +132,7 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
         for row in rows
         if row.variant == best.variant and row.tile != best.tile and _tied(row, best)
     ]
-    return [tile for tile in (best.tile, *sorted(ties, key=Tile.parse)) if tile]
+    return [tile for tile in (best.tile, *sorted(ties, key=_tile_order)) if tile]
 
 
 def milliseconds(time_us: float | None) -> str:
@@ -203,6 +204,12 @@ def spans(tiles: Sequence[str]) -> str:
     return ", ".join(
         group[0] if len(group) == 1 else f"{group[0]}..{group[-1]}" for group in groups
     )
+
+
+def _tile_order(tile: str) -> tuple[object, ...]:
+    """By the numbers of a tile, one after the other, whatever a file has there."""
+    numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
+    return [(len(number), number) for number in numbers], tile
 
 
 def table(*columns: str, left: Iterable[str] | None = ()) -> Table:

@@ -22,7 +22,7 @@ from gpubench.backends.cpu.backend import (
 from gpubench.errors import CompileError, LaunchError
 from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.measure.verify import poison, relative_error, why_wrong
-from gpubench.model import PRECISIONS, Cache, CallVariant, Point, Scope, Tile
+from gpubench.model import PRECISIONS, Cache, CallVariant, Config, Point, Scope
 from gpubench.plan.registry import variants
 
 TILES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 48, 49, 64)
@@ -121,7 +121,9 @@ def test_one_instance_of_each_variant_is_right_at_any_size(backend: CpuBackend, 
 
 def assert_right(backend: CpuBackend, name: str, edge: int | None, dtype: str) -> None:
     for size in SHAPES:
-        point = on_cpu(ON_CPU[name], size=size, dtype=dtype, tile=Tile((edge,)) if edge else None)
+        point = on_cpu(
+            ON_CPU[name], size=size, dtype=dtype, tile=Config.parse(str(edge)) if edge else None
+        )
         operands = load(backend, point)
         poison(operands.output)
         backend.run(backend.bind(point, operands))
@@ -130,7 +132,7 @@ def assert_right(backend: CpuBackend, name: str, edge: int | None, dtype: str) -
 
 
 def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) -> None:
-    for name, tile in (("cpu_tile", Tile((8,))), ("cpu_naive", None), ("cpu_blas", None)):
+    for name, tile in (("cpu_tile", Config.parse("8")), ("cpu_naive", None), ("cpu_blas", None)):
         point = on_cpu(ON_CPU[name], size=(20, 12, 8), tile=tile)
         operands = load(backend, point)
         poison(operands.output)
@@ -143,15 +145,15 @@ def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) ->
 @pytest.mark.slow  # Numba compiles in parallel mode
 def test_the_parallel_variant_is_compiled_apart_from_the_serial_one() -> None:
     # Numba's cache on disk ignores `parallel=`: whichever came first would serve for both.
-    tile, names = Tile((6,)), ("cpu_tile", "cpu_tile_parallel")
+    tile, names = Config.parse("6"), ("cpu_tile", "cpu_tile_parallel")
     compiled = [ON_CPU[name].build(tile, "float32") for name in names]
     assert [sum(function.stats.cache_hits.values()) for function in compiled] == [0, 0]
 
 
 @pytest.mark.slow
 def test_a_second_build_comes_from_the_cache_on_disk() -> None:
-    ON_CPU["cpu_tile"].build(Tile((6,)), "float64")
-    again = ON_CPU["cpu_tile"].build(Tile((6,)), "float64")
+    ON_CPU["cpu_tile"].build(Config.parse("6"), "float64")
+    again = ON_CPU["cpu_tile"].build(Config.parse("6"), "float64")
     assert sum(again.stats.cache_hits.values()) == 1
 
 
@@ -159,7 +161,7 @@ def test_a_second_build_comes_from_the_cache_on_disk() -> None:
 def test_every_tile_is_an_instance_of_its_own() -> None:
     # A wrong label would find the other tile's code.
     for edge in (10, 11):
-        function = ON_CPU["cpu_tile"].build(Tile((edge,)), "float32")
+        function = ON_CPU["cpu_tile"].build(Config.parse(str(edge)), "float32")
         assert sum(function.stats.cache_hits.values()) == 0
 
 
@@ -273,7 +275,7 @@ def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:
 
 
 def test_a_kernel_that_does_not_build_is_a_compile_error(backend: CpuBackend) -> None:
-    def build(_tile: Tile | None, _dtype: str) -> Callable[..., None]:
+    def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
         raise ValueError("first line\nsecond line")
 
     point = on_cpu(fakes.variant(name="unbuildable", build=build))

@@ -72,7 +72,7 @@ def test_explain_gives_the_shared_memory_that_the_page_gives(added: Path) -> Non
 def test_the_kernel_of_the_page_compiles_at_every_tile_and_fits(added: Path) -> None:
     kernel = load(added / "gpubench/kernels/gemm/transposed_tile.py", "gemm")
     assert isinstance(kernel, CudaVariant)
-    for tile in kernel.tiles.default:
+    for tile in kernel.tiles.defaults:
         name = instance(kernel, tile, "float32")
         resources = compile_instance(kernel.source, name, "sm_90").resources
         assert resources.spill_bytes == 0

@@ -23,7 +23,7 @@ from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.measure.result_file import read_context
-from gpubench.model import OPERATIONS, Tile
+from gpubench.model import OPERATIONS, Config
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_sizes, parse_tiles
 
@@ -68,13 +68,12 @@ def sizes(data: bytes, folder: Path) -> None:
 def tiles(data: bytes, folder: Path) -> None:
     text = as_argument(data)
     for tile in call_within_contract(lambda: parse_tiles(text), folder) or ():
-        assert Tile.parse(str(tile)) == tile
-        assert all(1 <= number <= LARGEST for number in tile.numbers)
+        assert str(Config.parse(tile)) == tile
     try:
-        tile = call_within_contract(lambda: Tile.parse(text), folder)
+        tile = call_within_contract(lambda: Config.parse(text), folder)
     except ValueError:
         return
-    assert str(tile.parse(str(tile))) == str(tile)
+    assert Config.parse(str(tile)) == tile
 
 
 # ---- TOML
@@ -155,7 +154,7 @@ upper = "100%"
 
 @functools.cache
 def _rows() -> tuple[table.Row, ...]:
-    ok = [measured(10.0 + edge, point(tile=Tile((edge,)))) for edge in (8, 16)]
+    ok = [measured(10.0 + edge, point(tile=Config.parse(str(edge)))) for edge in (8, 16)]
     rounds = replace(ok[0], tile="4", rounds=3, round_medians_us="9.5;10.0;10.5")
     return (*ok, rounds, replace(ok[1], tile="32", status="wrong", reason="off", median_us=None))
 

@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 from on_cpu import Case, operands
 
-from gpubench.model import CudaVariant, Problem, Tile
+from gpubench.model import Config, CudaVariant, Problem
 
 MAX_TILES = 16
 """Of a larger space of tiles with several numbers: its defaults, and so many evenly from it all."""
@@ -56,31 +56,31 @@ def expected(problem: Problem) -> np.ndarray:
     return result.astype(problem.dtype)
 
 
-def tiles_to_run(variant: CudaVariant) -> tuple[Tile, ...]:
+def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:
     """Every legal tile; of many with several numbers the defaults, the ends, and evenly between."""
     assert variant.tiles
-    legal = variant.tiles.legal
-    if len(legal) <= MAX_TILES or all(len(tile.numbers) == 1 for tile in legal):
+    legal = tuple(variant.tiles)
+    if len(legal) <= MAX_TILES or len(variant.tiles.axes) == 1:
         return legal
-    return tuple(dict.fromkeys((*variant.tiles.default, *evenly(legal, MAX_TILES))))
+    return tuple(dict.fromkeys((*variant.tiles.defaults, *evenly(legal, MAX_TILES))))
 
 
-def tiles_to_race(variant: CudaVariant) -> tuple[Tile, ...]:
+def tiles_to_race(variant: CudaVariant) -> tuple[Config, ...]:
     """A few tiles with small blocks, from the smallest to the largest of them."""
     assert variant.tiles
-    by_threads = sorted(variant.tiles.legal, key=lambda tile: threads(variant, tile))
+    by_threads = sorted(variant.tiles, key=lambda tile: threads(variant, tile))
     small = [tile for tile in by_threads if threads(variant, tile) <= RACE_THREADS]
     return evenly(small or by_threads[:1], RACE_TILES)
 
 
-def evenly(tiles: Sequence[Tile], most: int) -> tuple[Tile, ...]:
+def evenly(tiles: Sequence[Config], most: int) -> tuple[Config, ...]:
     """At most so many of them, first and last among them."""
     if len(tiles) <= most:
         return tuple(tiles)
     return tuple(tiles[round(i * (len(tiles) - 1) / (most - 1))] for i in range(most))
 
 
-def threads(variant: CudaVariant, tile: Tile) -> int:
+def threads(variant: CudaVariant, tile: Config) -> int:
     """Threads of a block at this tile."""
     problem = Problem(op=variant.op, m=1, n=1, k=1, dtype=variant.dtypes[0])
     return variant.launch(tile, problem).threads_per_block
@@ -101,7 +101,7 @@ def race_cases(variant: CudaVariant) -> list[Case]:
     return cases(variant, tiles_to_race(variant), variant.dtypes[0])
 
 
-def cases(variant: CudaVariant, tiles: Sequence[Tile], dtype: str) -> list[Case]:
+def cases(variant: CudaVariant, tiles: Sequence[Config], dtype: str) -> list[Case]:
     """The tiles at the sizes where kernels go wrong."""
     found = []
     for tile in tiles:
@@ -111,7 +111,7 @@ def cases(variant: CudaVariant, tiles: Sequence[Tile], dtype: str) -> list[Case]
     return found
 
 
-def problems(variant: CudaVariant, tile: Tile, dtype: str) -> list[Problem]:
+def problems(variant: CudaVariant, tile: Config, dtype: str) -> list[Problem]:
     """One element; more than a block covers, odd and round; less, and prime; tall; wide.
 
     Where the variant refuses a size, its extents are changed to the nearest that it takes.
@@ -123,7 +123,7 @@ def problems(variant: CudaVariant, tile: Tile, dtype: str) -> list[Problem]:
     has_k = problem(1, 1, 1).operation.has_k
     m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))
     n_tile = covered(variant, tile, lambda n: problem(1, n, 1))
-    k_tile = tile.block[2] if len(tile.block) == 3 else min(tile.block[0], 32)
+    k_tile = tile["BK"] if "BK" in tile else min(next(iter(tile.values())), 32)
     sizes = [
         (1, 1, 1),
         (m_tile + 1, n_tile + 1, k_tile + 1),
@@ -142,7 +142,7 @@ def problems(variant: CudaVariant, tile: Tile, dtype: str) -> list[Problem]:
     return list(taken.values())
 
 
-def affordable(variant: CudaVariant, tile: Tile, problem: Problem) -> Problem:
+def affordable(variant: CudaVariant, tile: Config, problem: Problem) -> Problem:
     """The problem, where there is no K with N halved, odd or round as it was, while it is long."""
 
     def too_much() -> bool:
@@ -156,7 +156,7 @@ def affordable(variant: CudaVariant, tile: Tile, problem: Problem) -> Problem:
     return problem
 
 
-def nearest(variant: CudaVariant, tile: Tile, wanted: Problem) -> Problem | None:
+def nearest(variant: CudaVariant, tile: Config, wanted: Problem) -> Problem | None:
     """The problem, or where the variant refuses it one with all extents rounded, up or down."""
     for by in (rounded_up, rounded_down):
         for step in (1, 2, 4, 8, 16, 32, 64, 128):
@@ -177,7 +177,7 @@ def rounded_down(extent: int, step: int) -> int:
     return max(1, extent // step * step)
 
 
-def covered(variant: CudaVariant, tile: Tile, problem: Callable[[int], Problem]) -> int:
+def covered(variant: CudaVariant, tile: Config, problem: Callable[[int], Problem]) -> int:
     """The largest extent, up to `WIDEST`, for which there is no second block."""
 
     def more_blocks(extent: int) -> bool:

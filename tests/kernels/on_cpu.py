@@ -20,7 +20,7 @@ import numpy as np
 
 from gpubench.backends.cuda.compile import instance
 from gpubench.measure.verify import poison
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 
 SHIM = Path(__file__).parent / "shim"
 
@@ -85,7 +85,7 @@ class Case:
     """A variant at one tile and problem."""
 
     variant: CudaVariant
-    tile: Tile
+    tile: Config
     problem: Problem
     gpu: Gpu = ONE_MULTIPROCESSOR
 

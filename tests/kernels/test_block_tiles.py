@@ -9,7 +9,7 @@ from gpubench.kernels.block_tiles import (
     threads_of,
     whole_warps,
 )
-from gpubench.model import Tile
+from gpubench.model import Config
 
 SPACE = blocks(
     rows=(64, 128),
@@ -19,35 +19,37 @@ SPACE = blocks(
     stages=(2, 3),
     splits=(1, 2),
     default=("128x128x8/8x8/s3",),
-    together=lambda tile: "too odd" if tile.splits == 2 and tile.stages == 2 else None,
+    together=lambda tile: "too odd" if tile["splits"] == 2 and tile["stages"] == 2 else None,
 )
 
 
 def test_legal_are_all_combinations_that_go_together() -> None:
-    assert len(SPACE.legal) == len(set(SPACE.legal)) == 2 * 2 * 2 * 3
-    assert not any(map(SPACE.refuse, SPACE.legal))
-    assert set(SPACE.default) <= set(SPACE.legal)
+    legal = list(SPACE)
+    assert len(legal) == len(set(legal)) == SPACE.count() == 2 * 2 * 2 * 3
+    assert not any(map(SPACE.why_not, legal))
+    assert set(SPACE.defaults) <= set(legal)
 
 
 def test_a_space_says_in_words_what_its_numbers_may_be() -> None:
     assert SPACE.summary == (
-        "BM 64, 128; BN 64, 128; BK 8; thread tile 4x4, 8x8; stages 2, 3; splits of K 1, 2"
+        "BM 64, 128; BN 64, 128; BK 8; TM 4, 8; TN 4, 8; stages 2, 3; splits 1, 2"
     )
 
 
 def test_a_refusal_names_the_number_and_what_would_be_right() -> None:
     for tile, reason in (
-        ("16", "takes a block tile such as 128x128x8/8x8/s3, not 16"),
+        ("16", "takes BMxBNxBK, such as 128x128x8/8x8/s3, not 16"),
         ("96x128x8/8x8/s3", "takes BM 64 or 128, not 96"),
         ("128x96x8/8x8/s3", "takes BN 64 or 128, not 96"),
         ("128x128x7/8x8/s3", "takes BK 8, not 7"),
-        ("128x128x8/16x8/s3", "takes a thread tile 4x4 or 8x8, not 16x8"),
-        ("128x128x8", "takes a thread tile 4x4 or 8x8, not none"),
+        ("128x128x8/16x8/s3", "takes TM 4 or 8, not 16"),
+        ("128x128x8/4x8/s3", "takes a thread tile 4x4 or 8x8, not 4x8"),
+        ("128x128x9", "takes BK 8, not 9"),
         ("128x128x8/8x8", "takes stages 2 or 3, not 1"),
-        ("128x128x8/8x8/s3/k5", "takes splits of K 1 or 2, not 5"),
+        ("128x128x8/8x8/s3/k5", "takes splits 1 or 2, not 5"),
         ("128x128x8/8x8/s2/k2", "too odd"),
     ):
-        assert SPACE.refuse(Tile.parse(tile)) == reason
+        assert SPACE.why_not(SPACE.read(tile)) == reason
 
 
 def test_a_block_alone_means_its_default_or_first_tile() -> None:
@@ -58,20 +60,20 @@ def test_a_block_alone_means_its_default_or_first_tile() -> None:
         ("64x64x64", "64x64x64"),  # nothing like it: refused as it stands
         ("16", "16"),
     ):
-        assert str(SPACE.complete(Tile.parse(asked))) == meant
+        assert str(SPACE.read(asked)) == meant
 
 
 def test_threads_follow_from_block_and_thread_tile() -> None:
-    assert threads_of(Tile.parse("128x64x8/8x4")) == 256
-    assert rows_and_columns(Tile.parse("128x64x8/8x4")) == (128, 64)
+    assert threads_of(Config.parse("128x64x8/8x4")) == 256
+    assert rows_and_columns(Config.parse("128x64x8/8x4")) == (128, 64)
 
 
 def test_a_block_has_at_most_1024_threads_and_whole_elements() -> None:
-    assert at_most_1024_threads(Tile.parse("64x64x8/2x2")) is None
-    assert "2048 threads" in str(at_most_1024_threads(Tile.parse("64x64x8/2x1")))
-    assert "does not divide" in str(at_most_1024_threads(Tile.parse("64x64x8/24x1")))
+    assert at_most_1024_threads(Config.parse("64x64x8/2x2")) is None
+    assert "2048 threads" in str(at_most_1024_threads(Config.parse("64x64x8/2x1")))
+    assert "does not divide" in str(at_most_1024_threads(Config.parse("64x64x8/24x1")))
 
 
 def test_warps_of_4_by_8_threads_tile_the_block() -> None:
-    assert whole_warps(Tile.parse("64x64x8/16x8")) is None
-    assert "covers 64x128" in str(whole_warps(Tile.parse("64x64x8/16x16")))
+    assert whole_warps(Config.parse("64x64x8/16x8")) is None
+    assert "covers 64x128" in str(whole_warps(Config.parse("64x64x8/16x16")))

@@ -11,7 +11,7 @@ from newcomer import blocks
 from on_cpu import Sanitizer, run_on_cpu
 
 from gpubench.commands.new_kernel.run import write_pair
-from gpubench.model import CudaVariant, Tile
+from gpubench.model import Config, CudaVariant
 from gpubench.plan.registry import load
 
 TILES = {Sanitizer.ADDRESS: (1, 3, 8, 16), Sanitizer.THREAD: (2, 4)}
@@ -37,7 +37,7 @@ def test_a_kernel_from_the_pages_is_right_and_clean(
     variant = load(written / f"{name}.py", "gemm")
     assert isinstance(variant, CudaVariant)
     for sanitizer, edges in TILES.items():
-        of_variant = cases(variant, [Tile((edge,)) for edge in edges], "float32")
+        of_variant = cases(variant, [Config.parse(str(edge)) for edge in edges], "float32")
         outputs = run_on_cpu(of_variant, sanitizer, tmp_path / "built" / sanitizer.name)
         assert len(outputs) == len(of_variant) >= 3 * len(edges)
         for case, output in zip(of_variant, outputs, strict=True):
@@ -49,7 +49,7 @@ def test_a_barrier_left_out_of_the_page_would_be_seen(written: Path, tmp_path: P
     variant = load(written / "transposed_tile.py", "gemm")
     assert isinstance(variant, CudaVariant)
     text = variant.source.read_text(encoding="utf-8").replace("__syncthreads();", "", 1)
-    of_variant = cases(variant, [Tile((4,))], "float32")
+    of_variant = cases(variant, [Config.parse("4")], "float32")
     outputs = run_on_cpu(of_variant, Sanitizer.ADDRESS, tmp_path / "built" / "program", text)
     assert any(
         not np.array_equal(output, expected(case.problem))

@@ -26,7 +26,7 @@ from cases import (
 )
 from on_cpu import Case, Sanitizer, run_on_cpu
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import KERNELS, variants
 
 CANNOT_RUN: dict[str, str] = {}
@@ -120,15 +120,15 @@ def test_nothing_is_listed_that_is_no_kernel() -> None:
 def test_every_tile_of_one_number_is_run_and_sixteen_of_the_others() -> None:
     for variant in RUN:
         assert variant.tiles
-        tiles, legal = tiles_to_run(variant), variant.tiles.legal
-        assert set(variant.tiles.default) <= set(tiles) <= set(legal), variant.name
+        tiles, legal = tiles_to_run(variant), tuple(variant.tiles)
+        assert set(variant.tiles.defaults) <= set(tiles) <= set(legal), variant.name
         assert len(tiles) >= min(len(legal), 16), variant.name
-        if all(len(tile.numbers) == 1 for tile in legal):
+        if len(variant.tiles.axes) == 1:
             assert tiles == legal, variant.name
 
 
 def shared_tile_problems(edge: int) -> set[tuple[int, int, int]]:
-    found = problems(ON_GPU["gemm", "shared_tile"], Tile((edge,)), "float32")
+    found = problems(ON_GPU["gemm", "shared_tile"], Config.parse(str(edge)), "float32")
     return {(problem.m, problem.n, problem.k) for problem in found}
 
 
@@ -145,7 +145,7 @@ def test_sizes_are_odd_in_every_way() -> None:
 
 def test_sizes_go_by_what_a_block_covers_and_not_by_the_number_on_the_tile() -> None:
     register_tile = ON_GPU["gemm", "register_tile"]
-    found = {problem.m for problem in problems(register_tile, Tile((4,)), "float32")}
+    found = {problem.m for problem in problems(register_tile, Config.parse("4"), "float32")}
     assert found == {1, 33, 48, 31}
 
 
@@ -155,12 +155,12 @@ def test_what_a_block_covers_is_found_from_the_grid() -> None:
 
     never = replace(ON_GPU["gemm", "naive"], launch=lambda _t, _p: Launch(grid=(7,), block=(1,)))
     for edge in (1, 5, 32):
-        assert covered(ON_GPU["gemm", "shared_tile"], Tile((edge,)), of_rows) == edge
-        assert covered(never, Tile((edge,)), of_rows) == 1024
+        assert covered(ON_GPU["gemm", "shared_tile"], Config.parse(str(edge)), of_rows) == edge
+        assert covered(never, Config.parse(str(edge)), of_rows) == 1024
 
 
 def refusing(why: Callable[[Problem], bool]) -> CudaVariant:
-    def refuse(_tile: Tile, problem: Problem) -> str | None:
+    def refuse(_tile: Config, problem: Problem) -> str | None:
         return "a test" if why(problem) else None
 
     return replace(ON_GPU["gemm", "naive"], refuse=refuse)
@@ -169,10 +169,10 @@ def refusing(why: Callable[[Problem], bool]) -> CudaVariant:
 def test_a_size_that_is_refused_is_rounded_to_one_that_is_not() -> None:
     wanted = Problem(op="gemm", m=17, n=9, k=5, dtype="float32")
     aligned = refusing(lambda p: (p.m | p.n | p.k) % 4 != 0)
-    assert nearest(aligned, Tile((1,)), wanted) == replace(wanted, m=20, n=12, k=8)
+    assert nearest(aligned, Config.parse("1"), wanted) == replace(wanted, m=20, n=12, k=8)
     small = refusing(lambda p: p.m > 16)
-    assert nearest(small, Tile((1,)), wanted) == replace(wanted, m=16, n=8, k=4)
-    assert nearest(refusing(lambda _p: True), Tile((1,)), wanted) is None
+    assert nearest(small, Config.parse("1"), wanted) == replace(wanted, m=16, n=8, k=4)
+    assert nearest(refusing(lambda _p: True), Config.parse("1"), wanted) is None
 
 
 def test_a_kernel_that_refuses_everything_is_not_passed_over() -> None:

@@ -15,7 +15,7 @@ from cases import expected
 from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu
 
 from gpubench.kernels.block_tiles import tiles_of_c
-from gpubench.model import CudaVariant, Gpu, Problem, Tile
+from gpubench.model import CudaVariant, Gpu, Problem
 from gpubench.plan.registry import choose
 
 THREE = Gpu(multiprocessors=3, threads_per_multiprocessor=2048)
@@ -41,7 +41,7 @@ def variant() -> CudaVariant:
 def case(tile: str, dtype: str = "float32") -> Case:
     m, n, k = SHARED[tile]
     problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
-    return Case(variant=variant(), tile=Tile.parse(tile), problem=problem, gpu=THREE)
+    return Case(variant=variant(), tile=variant().tiles.read(tile), problem=problem, gpu=THREE)
 
 
 def test_the_cases_are_ones_where_blocks_share_tiles() -> None:
@@ -49,7 +49,7 @@ def test_the_cases_are_ones_where_blocks_share_tiles() -> None:
         shared = case(tile)
         (streamed,) = shared.launch.main.int_arguments
         assert streamed <= tiles_of_c(shared.tile, shared.problem)
-        steps = -(-shared.problem.k // shared.tile.block[2])
+        steps = -(-shared.problem.k // shared.tile["BK"])
         blocks = shared.launch.main.blocks
         # A range that begins amid a tile shares it with the range before.
         assert any(streamed * steps * number // blocks % steps for number in range(blocks)), tile

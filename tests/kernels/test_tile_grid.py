@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import Tile
 
 GRID = tile_grid(
     {"threads": (32, 64, 128), "unroll": range(1, 5), "depth": (1, 3, 7)},
     default=("32x1x3", "64x4x7"),
-    refuse=lambda tile: "is too much" if tile.block[1] * tile.block[2] > 12 else None,
+    refuse=lambda tile: "is too much" if tile["unroll"] * tile["depth"] > 12 else None,
 )
 
 
 def test_a_grid_holds_every_combination_that_is_not_refused() -> None:
-    assert len(GRID.legal) == 3 * (4 + 4 + 1)
-    assert GRID.default == (Tile((32, 1, 3)), Tile((64, 4, 7)))
-    assert GRID.summary == "threads 32..128:x2, unroll 1..4, depth 1, 3, 7"
+    assert GRID.count() == 3 * (4 + 4 + 1)
+    assert GRID.defaults == (GRID.read("32x1x3"), GRID.read("64x4x7"))
+    assert GRID.summary == "threads 32, 64, 128; unroll 1..4; depth 1, 3, 7"
 
 
 def test_a_tile_is_refused_with_what_would_be_right() -> None:
@@ -24,12 +23,12 @@ def test_a_tile_is_refused_with_what_would_be_right() -> None:
         ("32", "takes threadsxunrollxdepth, such as 32x1x3, not 32"),
         ("32x1x3/8x8", "takes threadsxunrollxdepth"),
         ("32x1x3/s2", "takes threadsxunrollxdepth"),
-        ("48x1x3", "takes threads of 32..128:x2, not 48"),
-        ("32x5x3", "takes unroll of 1..4, not 5"),
-        ("32x1x2", "takes depth of 1, 3, 7, not 2"),
+        ("48x1x3", "takes threads 32 or 64 or 128, not 48"),
+        ("32x5x3", "takes unroll 1..4, not 5"),
+        ("32x1x2", "takes depth 1 or 3 or 7, not 2"),
         ("32x4x7", "is too much"),
     ):
-        refusal = GRID.refuse(Tile.parse(tile))
+        refusal = GRID.why_not(GRID.read(tile))
         assert refusal == reason or (reason and refusal and refusal.startswith(reason)), tile
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.kernels.staged import staged_blocks
-from gpubench.model import ITEM_BYTES, OPERATIONS, CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, OPERATIONS, Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.plan.registry import variants
 
 H200 = Gpu(multiprocessors=132, threads_per_multiprocessor=2048)
@@ -29,16 +29,16 @@ OTHERS = {"float64": "sm_80", "int32": "sm_75"}
 
 extents = st.integers(1, 200_000)
 
-Key = tuple[str, Tile, str, str, str]
+Key = tuple[str, Config, str, str, str]
 
 
 def problem(one: CudaVariant, m: int = 1000, n: int = 1000, dtype: str = "float32") -> Problem:
     return Problem(op=one.op, m=m, n=n, dtype=dtype)
 
 
-def tiles_of(one: CudaVariant) -> tuple[Tile, ...]:
+def tiles_of(one: CudaVariant) -> tuple[Config, ...]:
     assert one.tiles
-    return one.tiles.default
+    return one.tiles.defaults
 
 
 def keys() -> list[Key]:
@@ -113,14 +113,14 @@ def test_the_source_declares_what_the_launch_passes() -> None:
 def test_no_label_lies_every_legal_tile_changes_launch_or_instance() -> None:
     for name, variant in OF_VECTORS.items():
         assert variant.tiles
-        legal = variant.tiles.legal
+        legal = list(variant.tiles)
         runs = {
             (variant.launch(tile, problem(variant)), instance(variant, tile, "float32"))
             for tile in legal
         }
         assert len(runs) == len(legal) > 5, name
-        assert all(variant.tiles.refuse(tile) is None for tile in legal), name
-        assert set(variant.tiles.default) <= set(legal), name
+        assert all(variant.tiles.why_not(tile) is None for tile in legal), name
+        assert set(variant.tiles.defaults) <= set(legal), name
 
 
 # ---- every row and column has its thread
@@ -130,8 +130,8 @@ def test_no_label_lies_every_legal_tile_changes_launch_or_instance() -> None:
 def test_rows_are_covered_by_blocks_none_of_them_idle(name: str, m: int, n: int) -> None:
     one = OF_VECTORS[name]
     for tile in tiles_of(one):
-        threads, rows = (*tile.block, 1)[:2]
-        covered = threads if name == "gemv_thread" else threads // 32 * rows
+        threads, rows = tile["threads"], tile.get("rows_per_warp")
+        covered = threads // 32 * rows if rows else threads
         blocks = one.launch(tile, problem(one, m, n)).blocks
         assert (blocks - 1) * covered < m <= blocks * covered
 
@@ -144,7 +144,7 @@ def test_slabs_cover_the_matrix_and_their_parts_fit_into_the_workspace(
     for name in ("gemv_t_vectorized", "atax_pair"):
         one = OF_VECTORS[name]
         for tile in tiles_of(one):
-            threads, rows, _ = tile.block
+            threads, rows = tile.numbers("threads", "rows_per_slab")
             launch = one.launch(tile, problem(one, m, n, dtype))
             slabs = next(part for part in launch.sequence if part.kernel != "atax_pair")
             if name == "atax_pair":
@@ -180,7 +180,8 @@ def test_the_fused_pass_has_as_many_parts_as_blocks_and_no_more_than_fit(
 
 def test_a_row_that_no_block_can_hold_is_refused_with_the_reason() -> None:
     one = OF_VECTORS["atax_fused"]
-    tile = Tile((512, 8, 2))
+    assert one.tiles
+    tile = one.tiles.read("512x8x2")
     assert one.refuse(tile, problem(one, 5, 16_384)) is None
     assert "up to 16384 elements" in (one.refuse(tile, problem(one, 5, 16_385)) or "")
     assert "up to 8192 elements" in (one.refuse(tile, problem(one, 5, 8193, "float64")) or "")
@@ -212,7 +213,8 @@ def test_shares_leave_no_block_idle_and_no_row_out(rows: int, threads: int, gpu:
 
 def test_both_halves_of_the_published_pair_are_fitted() -> None:
     one = OF_VECTORS["atax_staged"]
-    launch = one.launch_on(TITAN_RTX, Tile((128, 14)), problem(one, 16_384, 1152))
+    assert one.tiles
+    launch = one.launch_on(TITAN_RTX, one.tiles.read("128x14"), problem(one, 16_384, 1152))
     (second,) = launch.next_launches
     assert (launch.grid, second.grid) == ((512,), (576,))
     assert launch.workspace_bytes == 4 * 16_384

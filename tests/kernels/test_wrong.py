@@ -22,11 +22,11 @@ import pytest
 from cases import cases, expected
 from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
 
-from gpubench.model import CudaVariant, Tile
+from gpubench.model import Config, CudaVariant
 from gpubench.plan.registry import descriptors, load
 
 FOLDER = Path(__file__).parent.parent / "wrong"
-TILE = Tile((4,))
+TILE = Config.parse("4")
 MARK = re.compile(r"^(?P<indent> *).*// right: ?(?P<code>.*)$", re.MULTILINE)
 
 

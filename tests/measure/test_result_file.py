@@ -12,7 +12,7 @@ from fakes import measured, measurement, point, variant
 
 from gpubench.errors import UsageError
 from gpubench.measure.result_file import ResultFile
-from gpubench.model import Health, Launch, Measurement, Resources, Status, Tile
+from gpubench.model import Config, Health, Launch, Measurement, Resources, Status
 from gpubench.row import read
 
 CONTEXT = {"gpubench": "1", "options": {"sizes": "8"}, "sources": {"naive": "abc"}}
@@ -76,7 +76,7 @@ def test_samples_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_measurement_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
-    tiled = point(variant(name="tiled"), tile=Tile((16,)))
+    tiled = point(variant(name="tiled"), tile=Config.parse("16"))
     health = Health(sm_mhz=1980.0, temperature_c=50.0, throttle=("power cap",))
     whole = replace(
         measurement(3.5, tiled),

@@ -11,6 +11,7 @@ from fakes import CPU, FAKE, measured, measurement, point, series, variant
 from gpubench.measure.rows import build_rows, row
 from gpubench.model import (
     Cache,
+    Config,
     CudaVariant,
     Device,
     Health,
@@ -20,7 +21,6 @@ from gpubench.model import (
     Resources,
     Series,
     Status,
-    Tile,
     edges,
 )
 from gpubench.row import Row
@@ -38,8 +38,8 @@ H200 = Device(
 TILED = CudaVariant(
     idea="a fake",
     tiles=edges(1, 32, because="of a test"),
-    launch=lambda tile, _problem: Launch(grid=(2, 3), block=(tile.edge, tile.edge)),
-    reuse=lambda tile: (tile.edge, tile.edge),
+    launch=lambda tile, _problem: Launch(grid=(2, 3), block=(tile["edge"], tile["edge"])),
+    reuse=lambda tile: (tile["edge"], tile["edge"]),
     name="tiled",
     op="gemm",
     path=FAKE.path,
@@ -49,7 +49,9 @@ TILED = CudaVariant(
 def on_gpu(**facts: Any) -> Measurement:
     return Measurement(
         **{
-            "point": point(TILED, size=(1024, 1024, 1024), tile=Tile((16,)), cache=Cache.HOT),
+            "point": point(
+                TILED, size=(1024, 1024, 1024), tile=Config.parse("16"), cache=Cache.HOT
+            ),
             "status": Status.OK,
             "series": series(100.0),
             "resources": Resources(registers=32, local_bytes=0, spill_bytes=0, shared_bytes=2048),

@@ -18,7 +18,7 @@ from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import MAX_FAULTS, Worker
-from gpubench.model import Point, Status, Tile, Timer, Timing
+from gpubench.model import Config, Point, Status, Timer, Timing
 from gpubench.plan.registry import load
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
@@ -32,23 +32,23 @@ from gpubench.model import edges
 
 def build(tile, dtype):
     def call(a, b, c):
-        if tile.edge == 2:
+        if tile["edge"] == 2:
             ctypes.string_at(0)
-        if tile.edge == 3:
+        if tile["edge"] == 3:
             time.sleep(60)
-        if tile.edge == 4:
+        if tile["edge"] == 4:
             os._exit(7)
-        if tile.edge == 5:
+        if tile["edge"] == 5:
             raise ValueError("an assertion failed\\nin line 2")
-        if tile.edge == 6:
+        if tile["edge"] == 6:
             print("a kernel prints")
             os.write(2, b"and complains")
         np.matmul(a, b, out=c)
-        if tile.edge == 7:
+        if tile["edge"] == 7:
             c[-1, -1] += 1
-        if tile.edge == 8 and len(a) == 8:  # not in the launches on few rows, which come first
+        if tile["edge"] == 8 and len(a) == 8:  # not in the launches on few rows, which come first
             a[:] = 0  # right itself, it spoils the operands of those that come after it
-        if tile.edge == 20:
+        if tile["edge"] == 20:
             a[:] = 0
     return call
 
@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def at(folder: Path, edge: int, name: str = "faulty") -> Point:
-    return point(load(folder / f"{name}.py", "gemm"), size=(8, 8, 8), tile=Tile((edge,)))
+    return point(load(folder / f"{name}.py", "gemm"), size=(8, 8, 8), tile=Config.parse(str(edge)))
 
 
 @pytest.fixture
@@ -200,14 +200,14 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from gpubench.measure.worker import Worker
 from gpubench.model import Fill, Timer
-from gpubench.model import Tile
+from gpubench.model import Config
 from gpubench.plan.registry import load
 from gpubench.model import Timing
 from fakes import point
 with Worker("cpu", Timer.EVENTS) as worker:
     worker.begin(Timing(rounds=1), 1)
     print("ready", flush=True)
-    worker.measure(point(load(Path({path!r}), "gemm"), tile=Tile((3,))))
+    worker.measure(point(load(Path({path!r}), "gemm"), tile=Config.parse("3")))
 """
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile, edges
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 
 
 def test_a_product_makes_two_operations_for_each_of_its_multiply_adds() -> None:
@@ -24,21 +21,6 @@ def test_bytes_count_each_operand_and_the_result_once() -> None:
 def test_a_square_size_prints_as_one_number() -> None:
     assert Problem(op="gemm", m=8, n=8, k=8, dtype="int32").size == "8"
     assert Problem(op="gemm", m=8, n=8, k=9, dtype="int32").size == "8x8x9"
-
-
-@given(st.integers(1, 64), st.integers(0, 64), st.integers(1, 200))
-def test_an_edge_is_refused_exactly_when_it_is_not_legal(low: int, extra: int, edge: int) -> None:
-    space = edges(low, low + extra, because="of a test")
-    refusal = space.refuse(Tile((edge,)))
-    assert (refusal is None) == (Tile((edge,)) in space.legal)
-    assert refusal is None or "of a test" in refusal
-    assert set(space.default) <= set(space.legal)
-
-
-def test_edges_take_no_block_tiles() -> None:
-    space = edges(1, 32, because="of a test")
-    for text in ("16x16", "16/8x8", "16/s2"):
-        assert "single edge" in (space.refuse(Tile.parse(text)) or "")
 
 
 def test_a_launch_counts_its_blocks_and_threads() -> None:
@@ -80,5 +62,5 @@ def test_a_launch_is_fitted_to_a_gpu_where_the_variant_says_how() -> None:
             launch, grid=(gpu.multiprocessors,)
         ),
     )
-    assert plain.launch_on(gpu, Tile((1,)), problem).grid == (1000,)
-    assert fitted.launch_on(gpu, Tile((1,)), problem).grid == (3,)
+    assert plain.launch_on(gpu, Config.parse("1"), problem).grid == (1000,)
+    assert fitted.launch_on(gpu, Config.parse("1"), problem).grid == (3,)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import CudaVariant, Tile
+from gpubench.model import CudaVariant
 from gpubench.plan.descriptor import described_by, is_name
 from gpubench.plan.registry import KERNELS, load
 from gpubench.plan.sweep import Sweep, plan
@@ -23,6 +23,12 @@ VARIANT = CudaVariant(
     reuse=lambda tile: (1, 1),
 )
 """
+
+
+def with_default(default: str) -> str:
+    space = f"Space(axes={{'edge': range(1, 5)}}, block=('edge',), default={default})"
+    edges = 'edges(1, 4, because="of a test")'
+    return GOOD.replace("import edges", "import Space").replace(edges, space)
 
 
 @pytest.fixture
@@ -126,9 +132,13 @@ def test_every_name_of_ours_is_one() -> None:
         (GOOD.replace("lambda tile: (1, 1)", "(1, 1)"), ": VARIANT: reuse is a function"),
         (GOOD.replace("launch=lambda", "launch=None and (lambda").replace("),\n    re", ")),\n re"),
          ": VARIANT: launch is a function"),
-        (GOOD.replace('edges(1, 4, because="of a test")', "16"), ": VARIANT: tiles is a TileSpace"),
-        (GOOD.replace('edges(1, 4, because="of a test")', "None"), ": VARIANT: tiles is a Tile"),
-        (GOOD.replace("edges(1, 4", "edges(65, 70"), ": VARIANT: tiles.default names tiles"),
+        (GOOD.replace('edges(1, 4, because="of a test")', "16"), ": VARIANT: tiles is a Space"),
+        (GOOD.replace('edges(1, 4, because="of a test")', "None"), ": VARIANT: tiles is a Space"),
+        (with_default("('5',)"), ": VARIANT: tiles.default names legal tiles"),
+        (with_default("'1'"), ": VARIANT: tiles.default names legal tiles"),
+        (with_default("()"), ": VARIANT: tiles.default names legal tiles"),
+        (with_default("('1..4',)"), ": ValueError: '1..4' is not a tile"),
+        (with_default("('1',)").replace("'edge': r", "'Edge': r"), ", line 7: ValueError: "),
     ],
 )  # fmt: skip
 def test_a_broken_description_is_one_line_with_file_and_problem(
@@ -165,9 +175,10 @@ def test_a_description_without_its_cuda_source_is_refused(path: Path) -> None:
     [
         GOOD.replace("grid=(1,)", "grid=(1 // (problem.n - 8),)"),
         GOOD.replace("Launch(grid=(1,), block=(1,))", "None"),
-        GOOD.replace("import ", "import Tile, TileSpace, ").replace(
+        GOOD.replace("import ", "import Space, ").replace(
             'edges(1, 4, because="of a test")',
-            "TileSpace(refuse=lambda t: 1 // (t.edge - 3) * '', default=(Tile((1,)),), legal=())",
+            "Space(axes={'edge': range(1, 5)}, block=('edge',), default=('1',), "
+            "constraint=lambda tile: 1 // (tile['edge'] - 3) * '' or None)",
         ),
     ],
     ids=["launch raises", "launch gives nothing", "refuse raises"],
@@ -176,9 +187,7 @@ def test_a_function_of_a_description_that_fails_in_planning_is_named(
     path: Path, broken: str
 ) -> None:
     path.write_text(broken)
-    sweep = Sweep(
-        variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),), tiles=(Tile((2,)), Tile((3,)))
-    )
+    sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),), tiles=("2", "3"))
     with pytest.raises(UsageError, match=r"mine\.py.*: (ZeroDivision|Attribute)Error: ") as caught:
         plan(sweep, "cuda")
     assert len(str(caught.value).splitlines()) == 1

@@ -90,9 +90,9 @@ def test_a_variant_is_held_against_a_blas_with_as_many_threads(variant: Variant)
 @pytest.mark.parametrize("variant", ALL, ids=label)
 def test_every_default_tile_is_legal_and_every_legal_tile_is_taken(variant: Variant) -> None:
     if variant.tiles:
-        assert variant.tiles.default
-        assert set(variant.tiles.default) <= set(variant.tiles.legal)
-        assert not any(map(variant.tiles.refuse, variant.tiles.legal))
+        assert variant.tiles.defaults
+        assert set(variant.tiles.defaults) <= set(variant.tiles)
+        assert not any(map(variant.tiles.why_not, variant.tiles))
 
 
 def test_without_names_a_sweep_takes_the_default_variants_of_its_backend() -> None:

@@ -9,7 +9,7 @@ import pytest
 from fakes import variant
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Tile, Timer
+from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Timer
 from gpubench.model.variant import MAX_GRID_Y
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep, plan
@@ -19,8 +19,8 @@ def square(*extents: int) -> tuple[tuple[int, int, int], ...]:
     return tuple((extent, extent, extent) for extent in extents)
 
 
-def edges(*numbers: int) -> tuple[Tile, ...]:
-    return tuple(Tile((number,)) for number in numbers)
+def edges(*numbers: int) -> tuple[str, ...]:
+    return tuple(map(str, numbers))
 
 
 def planned(backend: str, **asked: Any) -> dict[tuple[str, str, str, str], str | None]:
@@ -149,10 +149,6 @@ def test_the_cpu_is_timed_by_the_hosts_clock() -> None:
     assert (on_cpu.timer, on_gpu.timer) == (Timer.HOST, Timer.CUPTI)
 
 
-def blocks(*texts: str) -> tuple[Tile, ...]:
-    return tuple(map(Tile.parse, texts))
-
-
 def test_edges_choose_among_edges_and_leave_block_tiles_their_own() -> None:
     points = planned(
         "cuda", variants=("shared_tile", "vectorized"), tiles=edges(8, 16), sizes=square(64)
@@ -166,7 +162,10 @@ def test_block_tiles_choose_among_block_tiles_and_leave_edges_their_own() -> Non
     points = planned(
         "cuda",
         variants=("shared_tile", "vectorized"),
-        tiles=blocks("64x64x16/4x4", "96x96x8/8x8"),
+        tiles=(
+            "64x64x16/4x4",
+            "96x96x8/8x8",
+        ),
         sizes=square(64),
     )
     assert [tile for name, tile, _, _ in points if name == "shared_tile"] == [
@@ -180,15 +179,20 @@ def test_a_block_without_its_thread_tile_is_completed() -> None:
     points = planned(
         "cuda",
         variants=("vectorized",),
-        tiles=blocks("128x128x8", "128x128x8/8x8"),
+        tiles=(
+            "128x128x8",
+            "128x128x8/8x8",
+        ),
         sizes=square(64),
     )
     assert list(points) == [("vectorized", "128x128x8/8x8", "64", "float32")]
 
 
 def test_tiles_of_no_named_variants_kind_are_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="shared_tile takes a single edge, not 128x128x8"):
-        plan(Sweep(variants=("shared_tile",), tiles=blocks("128x128x8")), "cuda")
+    with pytest.raises(UsageError, match="takes a single edge, such as 1, not 128x128x8"):
+        plan(Sweep(variants=("shared_tile",), tiles=("128x128x8",)), "cuda")
+    with pytest.raises(UsageError, match="vectorized takes BMxBNxBK, such as 128x128x8/8x8, not 6"):
+        plan(Sweep(variants=("vectorized",), tiles=("64x64",)), "cuda")
 
 
 def test_a_gpu_without_what_a_kernel_needs_skips_it_with_the_reason() -> None:
@@ -206,7 +210,7 @@ def test_a_kernel_for_one_architecture_is_skipped_on_others() -> None:
     naive = of_op("gemm")["naive"]
     assert isinstance(naive, CudaVariant)
     only = replace(naive, capability=(9, 0), architecture_suffix="a")
-    problem, tile = Problem(op="gemm", m=8, n=8, k=8, dtype="float32"), Tile((8,))
+    problem, tile = Problem(op="gemm", m=8, n=8, k=8, dtype="float32"), naive.tiles.read("8")
     reasons = [only.why_not(tile, problem, of_gpu) for of_gpu in (None, (9, 0), (8, 6), (10, 0))]
     assert reasons == [
         *(None, None),

@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeBackend, measurement, point, variant
 from rich.console import Console
 
-from gpubench.model import Device, Health, Measurement, Status, Tile
+from gpubench.model import Config, Device, Health, Measurement, Status
 from gpubench.plan.schedule import Visit
 from gpubench.view import progress as module
 from gpubench.view.progress import LiveProgress, PlainProgress, duration, heading, progress
@@ -114,7 +114,7 @@ def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
     with watcher:
         watcher.planned(FakeBackend(), 3, 3)
         watcher.measured(measurement(30.0, point(variant(name="slow"))))
-        watcher.measured(measurement(10.0, point(variant(name="quick"), tile=Tile((8,)))))
+        watcher.measured(measurement(10.0, point(variant(name="quick"), tile=Config.parse("8"))))
         state = Health(sm_mhz=1979.6, temperature_c=44.0)
         watcher.measured(replace(measurement(20.0), after=state))
     lines = screen.getvalue()
@@ -129,7 +129,7 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
     with watcher:
         watcher.planned(FakeBackend(), 999, 8991)
         long = variant(name="a_kernel_with_quite_a_long_name_of_its_own")
-        at = point(long, tile=Tile.parse("128x128x8/8x8/s3"))
+        at = point(long, tile=Config.parse("128x128x8/8x8/s3"))
         watcher.measuring(Visit(point=at, name="round 9/9", left_s=3725.0))
         watcher.measured(measurement(10.0, point(long)))
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")

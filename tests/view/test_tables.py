@@ -10,7 +10,7 @@ import pytest
 from fakes import failed, measured, point, variant
 from rich.console import Console, RenderableType
 
-from gpubench.model import Cache, Point, Scope, Status, Tile, edges
+from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.row import Row
 from gpubench.view.tables import (
     PIPED_WIDTH,
@@ -42,7 +42,7 @@ def lines_of(shown: RenderableType) -> list[list[str]]:
 
 
 def at(tile: int | None, of: Any = TILED, **facts: Any) -> Point:
-    return point(of, tile=Tile((tile,)) if tile else None, **facts)
+    return point(of, tile=Config.parse(str(tile)) if tile else None, **facts)
 
 
 def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED) -> Row:

@@ -1,11 +1,11 @@
 """The naive product, which leaves out the last product of each sum at EDGE 16."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import Config, CudaVariant, Launch, Problem, edges
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """EDGE×EDGE threads; the grid's x runs over columns, its y over rows."""
-    edge = tile.edge
+    edge = tile["edge"]
     return Launch(grid=(-(-problem.n // edge), -(-problem.m // edge)), block=(edge, edge))
 
 

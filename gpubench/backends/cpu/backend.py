@@ -27,6 +27,7 @@ from gpubench.backends.rotation import (
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.model import (
     CallVariant,
+    Config,
     Device,
     Health,
     Launch,
@@ -34,7 +35,6 @@ from gpubench.model import (
     Problem,
     Resources,
     Scope,
-    Tile,
 )
 
 UNKNOWN_CACHE_BYTES = 32 * 2**20
@@ -84,7 +84,7 @@ class CpuBackend:
         self._clock_ns = clock_ns
         self._blas = threadpoolctl.ThreadpoolController()
         self._threads = 0
-        self._built: dict[tuple[str, str, Tile | None, str], Callable[..., None] | str] = {}
+        self._built: dict[tuple[str, str, Config | None, str], Callable[..., None] | str] = {}
         self._flush_buffer: np.ndarray | None = None
 
     def warm_up(self) -> None:
@@ -265,7 +265,7 @@ def _end_to_end(call: Callable[..., None], *arrays: np.ndarray) -> None:
     output[...] = result
 
 
-def _instance(point: Point) -> tuple[str, str, Tile | None, str]:
+def _instance(point: Point) -> tuple[str, str, Config | None, str]:
     return point.variant.op, point.variant.name, point.tile, point.problem.dtype
 
 

@@ -18,7 +18,7 @@ import msgspec
 import platformdirs
 
 from gpubench.errors import CompileError, first_line
-from gpubench.model import CudaVariant, Resources, Tile
+from gpubench.model import Config, CudaVariant, Resources
 from gpubench.model.sources import whole_source
 
 SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
@@ -38,13 +38,12 @@ class Compiled:
     resources: Resources
 
 
-def instance(variant: CudaVariant, tile: Tile, dtype: str, kernel: str = "") -> str:
+def instance(variant: CudaVariant, tile: Config, dtype: str, kernel: str = "") -> str:
     """The template instance as C++ writes it: `shared_tile<float, 16>`.
 
     `kernel` names another template of the variant's source.
     """
-    numbers = "".join(f", {number}" for number in tile.numbers)
-    return f"{kernel or variant.name}<{SCALARS[dtype]}{numbers}>"
+    return f"{kernel or variant.name}<{SCALARS[dtype]}, {tile.arguments}>"
 
 
 def compile_instance(

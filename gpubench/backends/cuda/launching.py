@@ -20,6 +20,7 @@ from gpubench.backends.cuda.driver import encode_tensor_map, launch_config
 from gpubench.errors import CompileError, LaunchError
 from gpubench.model import (
     CallVariant,
+    Config,
     CudaVariant,
     Device,
     Gpu,
@@ -27,7 +28,6 @@ from gpubench.model import (
     Point,
     Problem,
     Resources,
-    Tile,
 )
 
 MAX_LOADED = 32
@@ -203,7 +203,7 @@ def _run_all(launches: Sequence[Callable[[], None]]) -> None:
         launch()
 
 
-def _cuda_parts(point: Point) -> tuple[CudaVariant, Tile]:
+def _cuda_parts(point: Point) -> tuple[CudaVariant, Config]:
     """The point's variant and tile, which a CUDA variant always has."""
     if not isinstance(point.variant, CudaVariant) or point.tile is None:
         raise TypeError(f"{point.label} is not a CUDA source with a tile")

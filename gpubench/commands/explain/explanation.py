@@ -19,7 +19,7 @@ from gpubench.hardware.occupancy import (
     waves,
 )
 from gpubench.hardware.peaks import CORES, find_peak
-from gpubench.model import ITEM_BYTES, CudaVariant, Device, Gpu, Launch, Problem, Resources, Tile
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Gpu, Launch, Problem, Resources
 from gpubench.plan.descriptor import described_by
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that a grid's rounding up is negligible
@@ -45,7 +45,7 @@ class Explanation:
     """
 
     variant: CudaVariant
-    tile: Tile
+    tile: Config
     problem: Problem
     architecture: str
     device: Device
@@ -154,7 +154,7 @@ class Explanation:
 
 
 def launches(
-    variant: CudaVariant, tile: Tile, problem: Problem, device: Device
+    variant: CudaVariant, tile: Config, problem: Problem, device: Device
 ) -> tuple[Launch, ...]:
     """The launches that compute a problem, specialized for the device where it is known."""
     limits = LIMITS.get(device.compute_capability or (0, 0))

@@ -21,7 +21,7 @@ from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
-from gpubench.model import OPERATIONS, CudaVariant, Device, Problem, Scope, Status, Tile
+from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Problem, Scope, Status
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import of_op, unknown, variants
@@ -60,7 +60,7 @@ def run_explain(
     if csv and measure:
         raise UsageError("--csv and --measure: take the times from a file, or measure them")
     if csv or measure:
-        sweep = replace(sweep, tiles=tuple(tiles))
+        sweep = replace(sweep, tiles=tuple(map(str, tiles)))
         rows = read(csv) if csv else _measure(gpu, sweep)
         times_us, note = _times_us(rows, str(csv or "measured here"), sweep, architecture, gpu)
         notes += [note] if note else []
@@ -112,11 +112,11 @@ def _read_options(kernel: CudaVariant, options: dict[str, Any], *, every: bool) 
     if every:
         if sweep.tiles:
             raise UsageError("--all and --tile: name tiles, or ask for all of them")
-        return replace(sweep, tiles=kernel.tiles.legal)
-    refusals = [kernel.tiles.refuse(tile) for tile in sweep.tiles]
+        return replace(sweep, tiles=tuple(map(str, kernel.tiles)))
+    refusals = [kernel.tiles.why_not(kernel.tiles.read(tile)) for tile in sweep.tiles]
     if refusals and all(refusals):
         raise UsageError(f"--tile: {kernel.name} {refusals[0]}")
-    return replace(sweep, tiles=sweep.tiles or kernel.tiles.default)
+    return replace(sweep, tiles=sweep.tiles or tuple(map(str, kernel.tiles.defaults)))
 
 
 def _find_target(arch: str | None, name: str, *, measure: bool) -> tuple[str, Device, str]:
@@ -167,7 +167,7 @@ def _figures_of(device: Device) -> str:
 
 def _explain_tiles(
     kernel: CudaVariant,
-    tiles: Sequence[Tile],
+    tiles: Sequence[Config],
     problem: Problem,
     architecture: str,
     gpu: Device,
@@ -176,7 +176,7 @@ def _explain_tiles(
     """Each tile's launches, or why one does not compile, in as many threads as there are CPUs."""
     architecture = kernel.architecture(architecture)
 
-    def explain_tile(tile: Tile) -> Sequence[Explanation | NotExplained]:
+    def explain_tile(tile: Config) -> Sequence[Explanation | NotExplained]:
         sequence = launches(kernel, tile, problem, gpu)
         explanations = []
         for step, launch in enumerate(sequence):
@@ -225,7 +225,7 @@ def _times_us(
     rows: Sequence[Row], source: str, sweep: Sweep, architecture: str, gpu: Device
 ) -> tuple[dict[str, float], str]:
     """Median times by tile, and a note if they are another GPU's than the bound."""
-    tiles = {str(tile) for tile in sweep.tiles}
+    tiles = set(sweep.tiles)
     ((m, n, k),), (variant,), (dtype,) = sweep.sizes, sweep.variants, sweep.dtypes
     wanted = (sweep.op, variant, dtype, m, n, k, Scope.KERNEL, Status.OK)
     facts = attrgetter("op", "variant", "dtype", "m", "n", "k", "scope", "status")

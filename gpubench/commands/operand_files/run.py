@@ -16,7 +16,7 @@ from gpubench.commands.operand_files import files
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.measure.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.measure.verify import poison, relative_error, why_wrong
-from gpubench.model import OPERATIONS, Cache, Point, Problem, Scope, Tile, Variant
+from gpubench.model import OPERATIONS, Cache, Config, Point, Problem, Scope, Variant
 from gpubench.options import read_sweep
 from gpubench.output import require_free
 from gpubench.plan.ranges import parse_sizes, parse_tiles
@@ -89,7 +89,7 @@ def run(
     return 0
 
 
-def choose_point(backend: str, problem: Problem, name: str | None, tile: Tile | None) -> Point:
+def choose_point(backend: str, problem: Problem, name: str | None, tile: str | None) -> Point:
     """The variant named, or the backend's BLAS, with the tile given, or the first that fits.
 
     Raises UsageError if the variant cannot take the tile or the problem.
@@ -141,12 +141,13 @@ def _usual_variant(backend: str, problem: Problem) -> Variant:
     return min(candidates, key=lambda v: (v.baseline != v.name, getattr(v, "threads", 0) != 0))
 
 
-def _fitting_tile(variant: Variant, asked: Tile | None, problem: Problem) -> Tile | None:
-    if variant.tiles is None:
+def _fitting_tile(variant: Variant, asked: str | None, problem: Problem) -> Config | None:
+    space = variant.tiles
+    if space is None:
         if asked:
             raise UsageError(f"--tile: {variant.name} has no tile to choose")
         return None
-    for tile in (asked,) if asked else variant.tiles.default:
+    for tile in (space.read(asked),) if asked else space.defaults:
         reason = variant.why_not(tile, problem)
         if reason is None:
             return tile

@@ -9,7 +9,7 @@ from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
 from gpubench.plan.registry import of_op, unknown, variants
 from gpubench.plan.sweep import Sweep
-from gpubench.view.tables import console, spans, table
+from gpubench.view.tables import console, table
 
 
 def print_variants(op: str | None, backend: str | None, kernels: Path | None = None) -> None:
@@ -22,13 +22,12 @@ def print_variants(op: str | None, backend: str | None, kernels: Path | None = N
     shown = [variant for variant in found if variant.backend == (backend or variant.backend)]
     listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
     for variant in shown:
-        tiles = variant.tiles
         listing.add_row(
             variant.op,
             variant.name,
             variant.backend,
             ", ".join(variant.dtypes),
-            (tiles.summary or spans([str(tile) for tile in tiles.legal])) if tiles else "",
+            variant.tiles.summary if variant.tiles else "",
             variant.idea,
         )
     console().print(listing)

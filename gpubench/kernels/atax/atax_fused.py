@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gpubench.kernels.partial_sums import sum_launch
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
 
 MULTIPROCESSOR_REGISTERS = 65_536
 MULTIPROCESSOR_SHARED_BYTES = 227 * 1024
@@ -14,33 +14,33 @@ OTHER_REGISTERS = 32
 """Of a thread, besides those that hold a row and sums: addresses, counters."""
 
 
-def held_registers(tile: Tile) -> int:
+def held_registers(tile: Config) -> int:
     """Registers of a thread that hold rows and sums: four for 16 bytes."""
-    _, vectors, depth = tile.block
+    vectors, depth = tile.numbers("vectors", "depth")
     return 4 * vectors * (depth + 1)
 
 
-def refuse_tile(tile: Tile) -> str | None:
+def refuse_tile(tile: Config) -> str | None:
     """What a thread holds must fit into its registers."""
-    threads = tile.block[0]
+    threads = tile["threads"]
     most = min(255, MULTIPROCESSOR_REGISTERS // threads) - OTHER_REGISTERS // 2
     if held_registers(tile) > most:
         return f"holds {held_registers(tile)} registers a thread: {threads} threads have {most}"
     return None
 
 
-def refuse(tile: Tile, problem: Problem) -> str | None:
+def refuse(tile: Config, problem: Problem) -> str | None:
     """A block holds a whole row."""
-    threads, vectors, _ = tile.block
+    threads, vectors = tile.numbers("threads", "vectors")
     longest = threads * vectors * 16 // ITEM_BYTES[problem.dtype]
     if problem.n > longest:
         return f"holds rows of up to {longest} elements, not {problem.n}: take more threads"
     return None
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """A block a row: `specialize` makes them fewer."""
-    threads, vectors, _ = tile.block
+    threads, vectors = tile.numbers("threads", "vectors")
     return Launch(
         grid=(problem.m,),
         block=(threads,),
@@ -52,9 +52,9 @@ def launch(tile: Tile, problem: Problem) -> Launch:
     )
 
 
-def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
     """As many blocks as the GPU holds at once: each writes its sums once."""
-    threads = tile.block[0]
+    threads = tile["threads"]
     resident = min(
         MULTIPROCESSOR_REGISTERS // (threads * (held_registers(tile) + OTHER_REGISTERS)),
         MULTIPROCESSOR_SHARED_BYTES // (launch.shared_bytes + 2048),

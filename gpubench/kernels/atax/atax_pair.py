@@ -2,16 +2,16 @@
 
 from gpubench.kernels.partial_sums import slab_launch
 from gpubench.kernels.tile_grid import SLAB_ROWS, THREADS, tile_grid
-from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """A block a row; then the columns by slabs, and the sum of their parts."""
     slabs = slab_launch(tile, problem, "atax_pair_t", "atax_pair_sum")
     b_bytes = -(-problem.m * ITEM_BYTES[problem.dtype] // 16) * 16
     return Launch(
         grid=(problem.m,),
-        block=(tile.block[0],),
+        block=(tile["threads"],),
         workspace_bytes=b_bytes + slabs.workspace_bytes,
         next_launches=slabs.sequence,
     )
@@ -20,7 +20,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 VARIANT = CudaVariant(
     idea="gemv_block, then gemv_t_vectorized: A is read twice",
     tiles=tile_grid(
-        {"threads": THREADS, "rows a slab": SLAB_ROWS, "unroll": range(1, 9)},
+        {"threads": THREADS, "rows_per_slab": SLAB_ROWS, "unroll": range(1, 9)},
         default=("256x64x4", "128x128x8", "128x512x8", "256x256x8"),
     ),
     launch=launch,

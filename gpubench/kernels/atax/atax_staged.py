@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from gpubench.kernels.staged import STAGED_TILES, staged_blocks
-from gpubench.model import ITEM_BYTES, CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """One block a row, then one a column: `specialize` makes them fewer."""
     first = Launch(
         grid=(problem.m,),
-        block=(tile.block[0],),
+        block=(tile["threads"],),
         workspace_bytes=problem.m * ITEM_BYTES[problem.dtype],
     )
     return replace(
@@ -18,9 +18,9 @@ def launch(tile: Tile, problem: Problem) -> Launch:
     )
 
 
-def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
     """Each block computes equally many consecutive rows, then columns."""
-    threads = tile.block[0]
+    threads = tile["threads"]
     (second,) = launch.next_launches
     return replace(
         launch,

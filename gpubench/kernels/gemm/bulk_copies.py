@@ -9,7 +9,7 @@ from gpubench.kernels.block_tiles import (
     tiles_of_c,
     warps_that_fit,
 )
-from gpubench.model import CudaVariant, Launch, Problem, TensorMap, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem, TensorMap
 
 BYTES = 4
 """Of an element: float32 and int32."""
@@ -21,14 +21,14 @@ B, WORKSPACE = 1, 3
 """Positions among the kernel's arrays."""
 
 
-def shared_bytes(tile: Tile) -> int:
+def shared_bytes(tile: Config) -> int:
     """Dynamic shared memory: the stages, which are also the scratch through which results leave."""
-    bm, bn, bk = tile.block
-    return BYTES * tile.stages * bk * (bm + bn)
+    bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
+    return BYTES * stages * bk * (bm + bn)
 
 
 def pack_and_multiply(
-    tile: Tile,
+    tile: Config,
     problem: Problem,
     product: Launch,
     *,
@@ -40,7 +40,7 @@ def pack_and_multiply(
     The product gets its tensor map of B. The workspace holds A's panels and the copy of B, with so
     many elements before and after them.
     """
-    bm, bn, bk = tile.block
+    bm, bn, bk = tile.numbers("BM", "BN", "BK")
     m, n, k = problem.m, problem.n, problem.k
     tiles_of_a = -(-m // bm) * -(-k // bk)
     rows_of_b = k if n % 4 else 0
@@ -61,7 +61,7 @@ def pack_and_multiply(
     )
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """Packing; then the product, with a block per tile of C."""
     product = Launch(
         grid=(tiles_of_c(tile, problem),),

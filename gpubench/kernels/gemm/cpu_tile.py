@@ -9,7 +9,7 @@ compiler keeps rows of the accumulator in vector registers.
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant, Tile, edges
+from gpubench.model import CallVariant, Config, edges
 
 VECTOR = 8
 """Rows of scratch are padded to whole vectors: float32 lanes of AVX."""
@@ -24,14 +24,14 @@ UNROLL_UP_TO = 48
 0.8 s at 64) and a row of C is updated for each k instead."""
 
 
-def build(tile: Tile | None, dtype: str, *, parallel: bool = False) -> Callable[..., None]:
+def build(tile: Config | None, dtype: str, *, parallel: bool = False) -> Callable[..., None]:
     """The product compiled for this edge, over columns of blocks; in parallel if asked."""
     import numba
     import numpy as np
 
     # Unsigned indices spare the test for negative ones; in Numba they must not meet signed ones.
     unsigned = np.uintp
-    edge = tile.edge if tile else 1
+    edge = tile["edge"] if tile else 1
     padded = max(PAD_TO, -(-edge // VECTOR) * VECTOR) if edge >= PAD_FROM else edge
     one, t, width = unsigned(1), unsigned(edge), unsigned(padded)
     unrolled = edge <= UNROLL_UP_TO

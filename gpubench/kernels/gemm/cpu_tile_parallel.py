@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from gpubench.kernels.gemm import cpu_tile
-from gpubench.model import CallVariant, Tile
+from gpubench.model import CallVariant, Config
 
 
-def build(tile: Tile | None, dtype: str) -> Callable[..., None]:
+def build(tile: Config | None, dtype: str) -> Callable[..., None]:
     """`cpu_tile` with its outer loop shared out over threads."""
     return cpu_tile.build(tile, dtype, parallel=True)
 

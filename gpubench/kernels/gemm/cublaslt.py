@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant, Tile
+from gpubench.model import CallVariant, Config
 
 
-def build(_tile: Tile | None, dtype: str) -> Callable[..., None]:
+def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
     """`cublasLtMatmul` in full precision, its algorithm measured at the first call of a shape."""
     from gpubench.backends.cuda.cublaslt import gemm
 

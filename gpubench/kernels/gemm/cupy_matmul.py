@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant, Tile
+from gpubench.model import CallVariant, Config
 
 
-def build(_tile: Tile | None, _dtype: str) -> Callable[..., None]:
+def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
     """`cupy.matmul`, which for integers launches a kernel of CuPy's."""
     from gpubench.backends.cuda.cublas import cupy_matmul
 

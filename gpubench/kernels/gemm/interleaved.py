@@ -9,10 +9,10 @@ from gpubench.kernels.block_tiles import (
     rows_and_columns,
     warps_that_fit,
 )
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """One block per tile of C, by a kernel of its own for unaligned rows of B."""
     return replace(rasterized(tile, problem), kernel="unaligned" if problem.n % 4 else "")
 

@@ -1,11 +1,11 @@
 """One thread per element; a warp walks down a column of C."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import Config, CudaVariant, Launch, Problem, edges
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """EDGE×EDGE threads; the grid's x runs over rows, its y over columns."""
-    edge = tile.edge
+    edge = tile["edge"]
     return Launch(grid=(-(-problem.m // edge), -(-problem.n // edge)), block=(edge, edge))
 
 

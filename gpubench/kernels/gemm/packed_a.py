@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from gpubench.kernels.block_tiles import padded_stages_bytes, rasterized
 from gpubench.kernels.gemm import register_banks
-from gpubench.model import ITEM_BYTES, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """Packing, with a block per tile of A; then the product, with a block per tile of C."""
-    bm, _, bk = tile.block
+    bm, bk = tile.numbers("BM", "BK")
     tiles_of_a = -(-problem.m // bm) * -(-problem.k // bk)
     product = rasterized(tile, problem)
     return Launch(

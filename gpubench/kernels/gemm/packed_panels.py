@@ -9,7 +9,7 @@ from gpubench.kernels.block_tiles import (
     warps_that_fit,
 )
 from gpubench.kernels.gemm.bulk_copies import BYTES, STATIC, pack_and_multiply
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 
 FLAGS = 1024
 """Elements of the workspace before the panels, as in the source: a flag per block."""
@@ -21,50 +21,49 @@ MAX_MULTIPROCESSORS = 256
 """At least as many as any GPU has."""
 
 
-def shared_bytes(tile: Tile) -> int:
+def shared_bytes(tile: Config) -> int:
     """Dynamic shared memory: the stages, and the scratch through which results leave.
 
     Small tiles ask for more than they need, so that a multiprocessor holds two blocks and not
     three: where some held three, all others would wait for those.
     """
-    bm, bn, bk = tile.block
-    _, tn = tile.thread
+    bm, bn, bk, tn, stages = tile.numbers("BM", "BN", "BK", "TN", "stages")
     scratch = threads_of(tile) // 32 * (16 * 8 * tn + 4)
-    needed = BYTES * (tile.stages * bk * (bm + bn) + scratch)
+    needed = BYTES * (stages * bk * (bm + bn) + scratch)
     return max(needed, MAX_SHARED_BYTES // 3) if resident(tile) > 1 else needed
 
 
-def resident(tile: Tile) -> int:
+def resident(tile: Config) -> int:
     """Blocks per multiprocessor."""
-    return 2 if tile.block[:2] == (64, 64) else 1
+    return 2 if tile.numbers("BM", "BN") == (64, 64) else 1
 
 
-def refuse(tile: Tile, problem: Problem) -> str | None:
+def refuse(tile: Config, problem: Problem) -> str | None:
     """Splits change nothing where there are more tiles than the GPU holds blocks."""
     tiles = tiles_of_c(tile, problem)
     at_most = resident(tile) * MAX_MULTIPROCESSORS
-    if tile.splits > 1 and tiles > at_most:
+    if tile["splits"] > 1 and tiles > at_most:
         return f"splits are for up to {at_most} tiles of C, and {problem.size} has {tiles}"
     return None
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """Packing, then the product with a block per tile of C, or several with splits."""
     return launches(tile, problem, resident_blocks=FLAGS)
 
 
-def specialize(_: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(_: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
     """As many blocks as the GPU holds at once, where there are more tiles than that."""
     return launches(tile, problem, resident_blocks=resident(tile) * gpu.multiprocessors)
 
 
-def launches(tile: Tile, problem: Problem, resident_blocks: int) -> Launch:
+def launches(tile: Config, problem: Problem, resident_blocks: int) -> Launch:
     """Packing, and the product by at most so many blocks, started early."""
-    bm, bn, bk = tile.block
+    bm, bn, bk = tile.numbers("BM", "BN", "BK")
     blocks, streamed = stream_k(
         tiles=tiles_of_c(tile, problem),
         steps=-(-problem.k // bk),
-        splits=tile.splits,
+        splits=tile["splits"],
         resident_blocks=min(resident_blocks, FLAGS),
     )
     product = Launch(
@@ -97,9 +96,9 @@ def stream_k(*, tiles: int, steps: int, splits: int, resident_blocks: int) -> tu
     return resident_blocks, resident_blocks + left_over if left_over else 0
 
 
-def together(tile: Tile) -> str | None:
+def together(tile: Config) -> str | None:
     """One of the shapes, of whole warps, and with room for its stages."""
-    if tile.block[:2] + tile.thread not in SHAPES:
+    if tile.numbers("BM", "BN", "TM", "TN") not in SHAPES:
         return f"{tile}: takes 128x256 with 16x8 a thread, 128x128 or 64x64 with 8x8"
     return warps_that_fit(lambda tile: shared_bytes(tile) + STATIC)(tile)
 

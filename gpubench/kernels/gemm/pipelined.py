@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_columns, warps_that_fit
-from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 
-def shared_bytes(tile: Tile, dtype: str = "float64") -> int:
+def shared_bytes(tile: Config, dtype: str = "float64") -> int:
     """Dynamic shared memory: all stages, each row of A's padded by one vector of 16 bytes."""
-    bm, bn, bk = tile.block
-    return tile.stages * bk * ((bm + bn) * ITEM_BYTES[dtype] + 16)
+    bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
+    return stages * bk * ((bm + bn) * ITEM_BYTES[dtype] + 16)
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """One block per tile of C, with shared memory for all stages."""
     return replace(block_per_tile(tile, problem), shared_bytes=shared_bytes(tile, problem.dtype))
 

@@ -10,20 +10,20 @@ from gpubench.kernels.block_tiles import (
     tiles_of_c,
     warps_that_fit,
 )
-from gpubench.model import ITEM_BYTES, CudaVariant, Launch, Problem, Tile
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 MAX_SUM_BLOCKS = 1024
 """Blocks of the second launch: several per multiprocessor of any GPU."""
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """SPLITS blocks per tile of C, each into a matrix of the workspace; then their sum."""
     elements = problem.m * problem.n
     return replace(
         rasterized(tile, problem),
         kernel="splitk_unaligned" if problem.n % 4 else "",
-        grid=(tile.splits * tiles_of_c(tile, problem),),
-        workspace_bytes=ITEM_BYTES[problem.dtype] * tile.splits * elements,
+        grid=(tile["splits"] * tiles_of_c(tile, problem),),
+        workspace_bytes=ITEM_BYTES[problem.dtype] * tile["splits"] * elements,
         next_launches=(
             Launch(kernel="add_up", grid=(min(MAX_SUM_BLOCKS, -(-elements // 256)),), block=(256,)),
         ),

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from gpubench.kernels.libraries import numpy_blas
-from gpubench.model import Tile
+from gpubench.model import Config
 
 
-def build(_tile: Tile | None, _dtype: str) -> Callable[..., None]:
+def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
     """`numpy.matmul` of matrix and vector, into the output."""
     import numpy as np
 

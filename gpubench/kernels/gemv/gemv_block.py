@@ -1,12 +1,12 @@
 """One block per row of A, by loads of 16 bytes."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """As many blocks as rows."""
-    return Launch(grid=(problem.m,), block=(tile.block[0],))
+    return Launch(grid=(problem.m,), block=(tile["threads"],))
 
 
 VARIANT = CudaVariant(

@@ -1,21 +1,21 @@
 """One warp per ROWS rows of A, by loads of 16 bytes, UNROLL of them in flight for each row."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem
 
 MAX_IN_FLIGHT = 16
 """Loads of 16 bytes a thread, rows × unroll: each holds four registers."""
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """A warp for every ROWS rows."""
-    threads, rows, _ = tile.block
+    threads, rows = tile.numbers("threads", "rows_per_warp")
     return Launch(grid=(-(-problem.m // (threads // 32 * rows)),), block=(threads,))
 
 
-def refuse(tile: Tile) -> str | None:
+def refuse(tile: Config) -> str | None:
     """Too many loads in flight would spill."""
-    threads, rows, unroll = tile.block
+    threads, rows, unroll = tile.numbers("threads", "rows_per_warp", "unroll")
     most = min(MAX_IN_FLIGHT, 8192 // threads)
     if rows * unroll > most:
         return f"takes up to {most} loads in flight with {threads} threads: more would spill"
@@ -25,10 +25,10 @@ def refuse(tile: Tile) -> str | None:
 VARIANT = CudaVariant(
     idea="gemv_warp with loads of 16 bytes, several in flight",
     tiles=tile_grid(
-        {"threads": THREADS, "rows a warp": range(1, 9), "unroll": range(1, 9)},
+        {"threads": THREADS, "rows_per_warp": range(1, 9), "unroll": range(1, 9)},
         default=("64x1x4", "128x1x4", "128x1x8", "128x2x4", "256x1x4", "256x2x2", "256x2x4"),
         refuse=refuse,
     ),
     launch=launch,
-    reuse=lambda tile: (tile.block[1], 1),
+    reuse=lambda tile: (tile["rows_per_warp"], 1),
 )

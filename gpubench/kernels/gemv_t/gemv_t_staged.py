@@ -3,17 +3,17 @@
 from dataclasses import replace
 
 from gpubench.kernels.staged import STAGED_TILES, staged_blocks
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """One block a column: `specialize` makes them fewer."""
-    return Launch(grid=(problem.n,), block=(tile.block[0],))
+    return Launch(grid=(problem.n,), block=(tile["threads"],))
 
 
-def specialize(launch: Launch, tile: Tile, problem: Problem, gpu: Gpu) -> Launch:
+def specialize(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
     """Each block computes equally many consecutive columns."""
-    return replace(launch, grid=(staged_blocks(problem.n, tile.block[0], gpu),))
+    return replace(launch, grid=(staged_blocks(problem.n, tile["threads"], gpu),))
 
 
 VARIANT = CudaVariant(

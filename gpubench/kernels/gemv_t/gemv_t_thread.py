@@ -1,12 +1,12 @@
 """One thread per column of A."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """As many threads as columns."""
-    return Launch(grid=(-(-problem.n // tile.edge),), block=(tile.edge,))
+    return Launch(grid=(-(-problem.n // tile["threads"]),), block=(tile["threads"],))
 
 
 VARIANT = CudaVariant(

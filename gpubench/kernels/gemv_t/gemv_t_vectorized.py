@@ -2,10 +2,10 @@
 
 from gpubench.kernels.partial_sums import slab_launch
 from gpubench.kernels.tile_grid import SLAB_ROWS, THREADS, tile_grid
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """A block for each slab and piece of columns; then the sum of the slabs' parts."""
     return slab_launch(tile, problem, "", "gemv_t_vectorized_sum")
 
@@ -13,7 +13,7 @@ def launch(tile: Tile, problem: Problem) -> Launch:
 VARIANT = CudaVariant(
     idea="16 bytes of columns a thread, rows cut into slabs: parallel however tall A is",
     tiles=tile_grid(
-        {"threads": THREADS, "rows a slab": SLAB_ROWS, "unroll": range(1, 9)},
+        {"threads": THREADS, "rows_per_slab": SLAB_ROWS, "unroll": range(1, 9)},
         default=("256x32x8", "128x64x8", "128x128x8", "128x256x8", "128x512x8", "256x1024x8"),
     ),
     launch=launch,

@@ -21,7 +21,7 @@ from gpubench.backends.cuda.compile import (
     parse_resources,
 )
 from gpubench.errors import CompileError
-from gpubench.model import CORE_DTYPES, ITEM_BYTES, CudaVariant, Problem, Resources, Tile
+from gpubench.model import CORE_DTYPES, ITEM_BYTES, Config, CudaVariant, Problem, Resources
 from gpubench.plan.registry import variants
 
 ON_GPU = {
@@ -30,7 +30,7 @@ ON_GPU = {
     if isinstance(kernel, CudaVariant)
     and kernel.op == "gemm"
     and kernel.tiles
-    and kernel.tiles.kind == 1
+    and len(kernel.tiles.block) == 1
 }
 """Products whose tile is one number; test_compile_blocks.py has those of block tiles."""
 
@@ -45,17 +45,15 @@ FITS, SPILLS = 13, 16
 """Tiles of register_tile up to which accumulators fit into a thread's 255 registers, and from which
 they cannot (16 × 16 is 256). Between, it is the compiler's art."""
 
-Key = tuple[str, Tile, str, str]
+Key = tuple[str, Config, str, str]
 
 
-def hopper_tiles(kernel: CudaVariant) -> list[Tile]:
-    return [
-        t for t in kernel.tiles.legal if max(t.block) <= LARGEST_OF_ALL or t == Tile((SAMPLED,))
-    ]
+def hopper_tiles(kernel: CudaVariant) -> list[Config]:
+    return [tile for tile in kernel.tiles if tile["edge"] in {*range(LARGEST_OF_ALL + 1), SAMPLED}]
 
 
-def spread_tiles(kernel: CudaVariant) -> list[Tile]:
-    return [tile for tile in kernel.tiles.legal if not set(tile.block) - set(SPREAD)]
+def spread_tiles(kernel: CudaVariant) -> list[Config]:
+    return [tile for tile in kernel.tiles if tile["edge"] in SPREAD]
 
 
 def hopper_keys() -> list[Key]:
@@ -114,9 +112,9 @@ def test_only_large_register_tiles_spill(compiled: dict[Key, Compiled]) -> None:
     for key in hopper_keys():
         name, tile, _, _ = key
         resources = compiled[key].resources
-        if name != "register_tile" or tile.edge <= FITS:
+        if name != "register_tile" or tile["edge"] <= FITS:
             assert (resources.spill_bytes, resources.local_bytes) == (0, 0), key
-        elif tile.edge >= SPILLS:
+        elif tile["edge"] >= SPILLS:
             assert resources.spill_bytes > 0, key
             assert resources.local_bytes > 0, key
 
@@ -127,7 +125,7 @@ def test_shared_memory_is_two_tiles_for_shared_tile_and_none_elsewhere(
 ) -> None:
     for key, kernel in compiled.items():
         name, tile, dtype, _ = key
-        expected = 2 * tile.edge**2 * ITEM_BYTES[dtype] if name == "shared_tile" else 0
+        expected = 2 * tile["edge"] ** 2 * ITEM_BYTES[dtype] if name == "shared_tile" else 0
         assert kernel.resources.shared_bytes == expected, key
 
 
@@ -136,10 +134,10 @@ def launch_of(key: Key) -> Any:
     return ON_GPU[name].launch(tile, Problem(op="gemm", m=333, n=444, k=55, dtype=dtype))
 
 
-def covered(name: str, tile: Tile) -> tuple[int, int]:
+def covered(name: str, tile: Config) -> tuple[int, int]:
     """Rows and columns of C that a block computes."""
     threads = ON_GPU[name].launch(tile, problem(1000, 1000)).block
-    return {"register_tile": (8 * tile.edge, 8 * tile.edge)}.get(name, threads[::-1])
+    return {"register_tile": (8 * tile["edge"], 8 * tile["edge"])}.get(name, threads[::-1])
 
 
 def problem(m: int, n: int) -> Problem:
@@ -150,9 +148,9 @@ def test_no_label_lies_every_tile_changes_launch_or_instance() -> None:
     for kernel in ON_GPU.values():
         runs = {
             (kernel.launch(tile, problem(1000, 777)), instance(kernel, tile, "float32"))
-            for tile in kernel.tiles.legal
+            for tile in kernel.tiles
         }
-        assert len(runs) == len(kernel.tiles.legal), kernel.name
+        assert len(runs) == len(list(kernel.tiles)), kernel.name
 
 
 @pytest.mark.slow
@@ -165,7 +163,7 @@ def test_every_tile_compiles_to_code_of_its_own(compiled: dict[Key, Compiled]) -
 @pytest.mark.parametrize("name", ON_GPU)
 def test_blocks_cover_the_result_and_none_is_idle(name: str) -> None:
     kernel = ON_GPU[name]
-    for tile in kernel.tiles.legal:
+    for tile in kernel.tiles:
         rows, columns = covered(name, tile)
         for m, n in ((1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)):
             x, y = kernel.launch(tile, problem(m, n)).grid
@@ -176,8 +174,8 @@ def test_blocks_cover_the_result_and_none_is_idle(name: str) -> None:
 
 def test_instances_are_written_as_cplusplus_writes_them() -> None:
     shared_tile = ON_GPU["shared_tile"]
-    assert instance(shared_tile, Tile((16,)), "float32") == "shared_tile<float, 16>"
-    assert instance(shared_tile, Tile((128, 64, 8), (8, 4), 3), "int32") == (
+    assert instance(shared_tile, Config.parse("16"), "float32") == "shared_tile<float, 16>"
+    assert instance(shared_tile, Config.parse("128x64x8/8x4/s3"), "int32") == (
         "shared_tile<int, 128, 64, 8, 8, 4, 3>"
     )
     assert set(SCALARS) == set(CORE_DTYPES)

@@ -11,7 +11,7 @@ import pytest
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.kernels.block_tiles import MAX_SHARED_BYTES, tiles_of_c
 from gpubench.kernels.gemm.packed_panels import stream_k
-from gpubench.model import CudaVariant, Launch, Problem, Tile
+from gpubench.model import Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import variants
 
 BLOCKS = {
@@ -20,30 +20,30 @@ BLOCKS = {
     if isinstance(kernel, CudaVariant)
     and kernel.op == "gemm"
     and kernel.tiles
-    and kernel.tiles.kind == 3
+    and len(kernel.tiles.block) == 3
 }
 
 AMPERE, HOPPER = "sm_80", "sm_90"
 
-Key = tuple[str, Tile, str, str, str]
+Key = tuple[str, Config, str, str, str]
 """Variant, tile, dtype, architecture, kernel (empty: the variant's own)."""
 
 
-def legal(variant: CudaVariant) -> tuple[Tile, ...]:
+def legal(variant: CudaVariant) -> tuple[Config, ...]:
     assert variant.tiles
-    return variant.tiles.legal
+    return tuple(variant.tiles)
 
 
-def default(variant: CudaVariant) -> tuple[Tile, ...]:
+def default(variant: CudaVariant) -> tuple[Config, ...]:
     assert variant.tiles
-    return variant.tiles.default
+    return variant.tiles.defaults
 
 
 def problem(m: int, n: int, k: int, dtype: str = "float32") -> Problem:
     return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
 
 
-def launches(variant: CudaVariant, tile: Tile, dtype: str) -> dict[str, Launch]:
+def launches(variant: CudaVariant, tile: Config, dtype: str) -> dict[str, Launch]:
     """By kernel: aligned and unaligned rows of B may have kernels of their own."""
     problems = (problem(333, n, 155, dtype) for n in (443, 444))
     return {
@@ -65,9 +65,9 @@ def keys() -> list[Key]:
     return list(found)
 
 
-def has_code_of_its_own(name: str, tile: Tile) -> bool:
+def has_code_of_its_own(name: str, tile: Config) -> bool:
     """Whether a tile's code differs from that of the same tile without splits."""
-    return name != "packed_panels" or tile.splits == 1
+    return name != "packed_panels" or tile["splits"] == 1
 
 
 def test_splits_change_the_launch_of_packed_panels_and_not_its_code() -> None:
@@ -117,15 +117,15 @@ def test_blocks_cover_the_result_and_none_is_idle() -> None:
         for tile in legal(variant):
             for m, n in ((1, 1), (7, 1000), (1000, 7), (97, 101), (256, 512)):
                 at = problem(m, n, 8)
-                splits = tile.splits
+                splits = tile.get("splits", 1)
                 if name == "packed_panels":  # a block has at least one step
-                    splits = min(splits, -(-8 // tile.block[2]))
+                    splits = min(splits, -(-8 // tile["BK"]))
                 blocks = variant.launch(tile, at).main.blocks
                 assert blocks == splits * tiles_of_c(tile, at), (name, tile, m, n)
 
 
 def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
-    tile = Tile.parse("128x256x64/16x8/s2/k4")
+    tile = Config.parse("128x256x64/16x8/s2/k4")
     launch = BLOCKS["packed_panels"].launch(tile, problem(130, 10, 65))
     flags_and_panels = 1024 + 2 * 2 * 128 * 64
     rows_of_b = 65 * 12  # ten columns are no multiple of 16 bytes
@@ -139,15 +139,18 @@ def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
 
 
 def test_splits_are_refused_where_they_would_change_nothing() -> None:
-    variant, tile = BLOCKS["packed_panels"], Tile.parse("128x256x64/16x8/s2/k4")
+    variant = BLOCKS["packed_panels"]
+    assert variant.tiles
+    tile, whole = map(variant.tiles.read, ("128x256x64/16x8/s2/k4", "128x256x64/16x8/s2"))
     assert variant.refuse(tile, problem(2048, 2048, 64)) is None
     reason = "splits are for up to 256 tiles of C, and 4096 has 512"
     assert variant.refuse(tile, problem(4096, 4096, 4096)) == reason
-    assert variant.refuse(Tile.parse("128x256x64/16x8/s2"), problem(4096, 4096, 4096)) is None
+    assert variant.refuse(whole, problem(4096, 4096, 4096)) is None
 
 
 def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
-    launch = BLOCKS["packed_panels"].launch(Tile.parse("128x256x64/16x8/s2"), problem(999, 999, 99))
+    variant = BLOCKS["packed_panels"]
+    launch = variant.launch(default(variant)[0], problem(999, 999, 99))
     assert launch.kernel == "pack"
     assert launch.main is launch.next_launches[0]
     assert launch.main.shared_bytes == 4 * (2 * 64 * (128 + 256) + 8 * (16 * 64 + 4))

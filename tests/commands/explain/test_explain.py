@@ -22,7 +22,7 @@ from gpubench.commands.explain.view import tile_table
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
 from gpubench.hardware.architectures import example
 from gpubench.measure.session import Outcome
-from gpubench.model import Cache, CudaVariant, Launch, Problem, Resources, Tile
+from gpubench.model import Cache, Config, CudaVariant, Launch, Problem, Resources
 from gpubench.plan.registry import variants
 from gpubench.row import Row, write
 from gpubench.view.tables import console
@@ -107,7 +107,7 @@ def refusal(variant: str, **asked: Any) -> str:
 
 
 def row(tile: int, median_us: float, **facts: Any) -> Row:
-    at = point(KERNELS["shared_tile"], size=(1024, 1024, 1024), tile=Tile((tile,)))
+    at = point(KERNELS["shared_tile"], size=(1024, 1024, 1024), tile=Config.parse(str(tile)))
     known = {"device": "NVIDIA H200", "compute_capability": "9.0"}
     return replace(measured(median_us, at), **(known | facts))
 
@@ -194,7 +194,7 @@ def test_without_a_tile_the_variants_default_tiles_are_listed(
 ) -> None:
     answer = as_json(capsys, "naive")
     tiles = [found["tile"] for found in answer["explanations"]]
-    assert tiles == [str(tile) for tile in KERNELS["naive"].tiles.default]
+    assert tiles == [str(tile) for tile in KERNELS["naive"].tiles.defaults]
 
 
 @pytest.mark.slow
@@ -236,11 +236,11 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
 def test_every_launch_of_a_variant_has_its_page(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    tile, other, *_ = map(str, KERNELS["atax_pair"].tiles.default)
+    tile, other, *_ = map(str, KERNELS["atax_pair"].tiles.defaults)
     out, _ = printed(capsys, "atax_pair", tile=tile, size="512x256")
     for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
         assert piece in out
-    at = point(KERNELS["atax_pair"], size=(512, 256, 1), tile=Tile.parse(tile))
+    at = point(KERNELS["atax_pair"], size=(512, 256, 1), tile=Config.parse(tile))
     write([replace(measured(100.0, at), compute_capability="9.0")], tmp_path / "a.csv")
     answer = as_json(capsys, "atax_pair", tile=tile, size="512x256", csv=tmp_path / "a.csv")
     found = answer["explanations"]
@@ -258,7 +258,7 @@ def test_every_launch_of_a_variant_has_its_page(
 def test_the_longest_tiles_fit_the_table_too(capsys: pytest.CaptureFixture[str]) -> None:
     short = Explanation(
         variant=replace(KERNELS["shared_tile"], reuse=lambda _tile: (8, 8)),
-        tile=Tile((8,)),
+        tile=Config.parse("8"),
         problem=Problem(op="gemm", m=1024, n=1024, k=1024, dtype="float32"),
         architecture="sm_90",
         device=H200,
@@ -268,7 +268,7 @@ def test_the_longest_tiles_fit_the_table_too(capsys: pytest.CaptureFixture[str])
         resources=Resources(registers=255, local_bytes=8, spill_bytes=8, shared_bytes=200_000),
         inner_loop=inner_loop(RECORDED.read_text(encoding="utf-8"), "float32"),
     )
-    long = replace(short, tile=Tile((128, 256, 16), (16, 16), 3))
+    long = replace(short, tile=Config.parse("128x256x16/16x16/s3"))
     console().print(tile_table([long, long]))
     out = capsys.readouterr().out
     assert "128x256x16/16x16/s3" in out
@@ -285,7 +285,7 @@ def test_a_users_own_kernel_is_explained(
     out, _ = printed(capsys, "mine", tile="16", kernels=tmp_path)
     assert "mine 16 at 1024 float32" in out
     (tmp_path / "mine.py").write_text(
-        (tmp_path / "mine.py").read_text(encoding="utf-8").replace("edge = tile.edge", "1 / 0")
+        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('edge = tile["edge"]', "1 / 0")
     )
     assert "mine.py, line" in refusal("mine", tile="16", kernels=tmp_path)
 
@@ -361,7 +361,7 @@ def test_a_kernel_is_timed_here_if_asked(
     monkeypatch.setattr(module, "cuda_device", lambda _index: H200)
     out, _ = printed(capsys, "shared_tile", tile="16", measure=True)
     assert "0.283 ms: 11.3 %" in out
-    assert measured_sweeps == [("cuda:0", ("shared_tile",), (Tile((16,)),), ((1024, 1024, 1024),))]
+    assert measured_sweeps == [("cuda:0", ("shared_tile",), ("16",), ((1024, 1024, 1024),))]
 
 
 # ---- refusals

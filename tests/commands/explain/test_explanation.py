@@ -12,7 +12,7 @@ import pytest
 from gpubench.commands.explain.explanation import Explanation, launches
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.architectures import example
-from gpubench.model import CudaVariant, Gpu, Launch, Problem, Resources, Tile, edges
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, Resources, edges
 from gpubench.plan.registry import variants
 
 KERNELS = {kernel.name: kernel for kernel in variants() if isinstance(kernel, CudaVariant)}
@@ -57,10 +57,10 @@ def explained(
 ) -> Explanation:
     variant = KERNELS[kernel] if isinstance(kernel, str) else kernel
     device, of = example(architecture), of or problem()
-    sequence = launches(variant, Tile((tile,)), of, device)
+    sequence = launches(variant, Config.parse(str(tile)), of, device)
     return Explanation(
         variant=variant,
-        tile=Tile((tile,)),
+        tile=Config.parse(str(tile)),
         problem=of,
         architecture=architecture,
         device=device,
@@ -72,7 +72,7 @@ def explained(
     )
 
 
-def variant(launch: Callable[[Tile, Problem], Launch]) -> CudaVariant:
+def variant(launch: Callable[[Config, Problem], Launch]) -> CudaVariant:
     return CudaVariant(
         idea="a fake",
         tiles=edges(1, 8, because="of a test"),
@@ -151,15 +151,15 @@ def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> No
 
 
 def test_a_grid_is_specialized_for_the_gpu_that_is_explained() -> None:
-    def specialize(launch: Launch, _tile: Tile, _problem: Problem, gpu: Gpu) -> Launch:
+    def specialize(launch: Launch, _tile: Config, _problem: Problem, gpu: Gpu) -> Launch:
         return replace(launch, grid=(gpu.multiprocessors * gpu.threads_per_multiprocessor // 256,))
 
     specialized = replace(
         variant(lambda _tile, _of: Launch(grid=(1,), block=(256,))), specialize=specialize
     )
-    (launch,) = launches(specialized, Tile((4,)), problem(), example("sm_90"))
+    (launch,) = launches(specialized, Config.parse("4"), problem(), example("sm_90"))
     assert launch.blocks == 132 * 8
-    (launch,) = launches(specialized, Tile((4,)), problem(), example("sm_88"))
+    (launch,) = launches(specialized, Config.parse("4"), problem(), example("sm_88"))
     assert launch.blocks == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from gpubench.backends.cuda.compile import compile_instance, instance
 from gpubench.commands.new_kernel.run import is_whole, write_pair
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, CudaVariant, Problem, Tile
+from gpubench.model import OPERATIONS, Config, CudaVariant, Problem
 from gpubench.plan.registry import choose, of_op, variants
 
 SOURCES = [variant for variant in variants() if isinstance(variant, CudaVariant)]
@@ -47,13 +47,13 @@ def test_the_pair_is_the_plainest_kernel_under_the_new_name(tmp_path: Path) -> N
     assert code_of(mine) == code_of(naive)
     assert mine.path.read_text().count("naive") == 1
     assert mine.after == "naive"
-    tile = Tile((16,))
+    tile = Config.parse("16")
     assert mine.launch(tile, PROBLEM) == naive.launch(tile, PROBLEM)
 
 
 def test_the_pair_compiles_without_a_gpu(tmp_path: Path) -> None:
     mine = written(tmp_path)
-    compiled = compile_instance(mine.source, instance(mine, Tile((16,)), "float32"), "sm_90")
+    compiled = compile_instance(mine.source, instance(mine, Config.parse("16"), "float32"), "sm_90")
     assert "mine" in compiled.symbol
 
 
@@ -76,7 +76,7 @@ def test_every_kernel_that_includes_no_file_beside_it_may_be_the_start(tmp_path:
         mine = of_op(start.op, folder)["mine"]
         assert isinstance(mine, CudaVariant)
         assert code_of(mine) == code_of(start)
-        assert (mine.dtypes, mine.tiles.default) == (start.dtypes, start.tiles.default)
+        assert (mine.dtypes, mine.tiles.defaults) == (start.dtypes, start.tiles.defaults)
         assert (mine.after, mine.idea) == (start.name, "what mine teaches, in a line")
 
 

@@ -10,7 +10,7 @@ from fakes import failed, measured, point, variant
 
 from gpubench.commands.reproduce.compare import Compared, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
-from gpubench.model import Scope, Status, Tile
+from gpubench.model import Config, Scope, Status
 from gpubench.row import Row
 
 TEXT = """
@@ -67,7 +67,7 @@ TILE, LOOP = variant(name="cpu_tile"), variant(name="cpu_naive")
 
 
 def tiled(edge: int, time_us: float, scope: Scope = Scope.KERNEL) -> Row:
-    of = point(TILE, size=(64, 64, 64), tile=Tile((edge,)), scope=scope)
+    of = point(TILE, size=(64, 64, 64), tile=Config.parse(str(edge)), scope=scope)
     return measured(time_us, of)
 
 
@@ -128,7 +128,7 @@ def test_what_was_not_measured_stays_empty_and_unjudged(folder: Path) -> None:
 
 
 def test_a_point_that_failed_has_a_row_and_no_figure(folder: Path) -> None:
-    of = point(TILE, size=(64, 64, 64), tile=Tile((8,)), scope=Scope.END_TO_END)
+    of = point(TILE, size=(64, 64, 64), tile=Config.parse("8"), scope=Scope.END_TO_END)
     wrong = failed(Status.WRONG, "off by one", of)
     times, rates = compared(folder, [ROWS[0], wrong])
     figure = times.lines[1].figures[0]
@@ -137,6 +137,8 @@ def test_a_point_that_failed_has_a_row_and_no_figure(folder: Path) -> None:
 
 
 def test_the_best_tile_is_the_fastest_that_was_right(folder: Path) -> None:
-    wrong = replace(failed(Status.ERROR, "crash", point(TILE, size=(64, 64, 64), tile=Tile((4,)))))
+    wrong = replace(
+        failed(Status.ERROR, "crash", point(TILE, size=(64, 64, 64), tile=Config.parse("4")))
+    )
     _, rates = compared(folder, [wrong, ROWS[5], ROWS[4]])
     assert rates.lines[0].figures[0].row == ROWS[5]

@@ -1,11 +1,11 @@
 """Wrong on purpose: a warp an element, whose upper lanes take another shuffle."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import Config, CudaVariant, Launch, Problem, edges
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """A warp an element, EDGE rows a block."""
-    edge = tile.edge
+    edge = tile["edge"]
     return Launch(grid=(problem.n, -(-problem.m // edge)), block=(32, edge))
 
 

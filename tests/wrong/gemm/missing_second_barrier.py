@@ -1,11 +1,11 @@
 """Wrong on purpose: shared_tile without the barrier between using tiles and loading the next."""
 
-from gpubench.model import CudaVariant, Launch, Problem, Tile, edges
+from gpubench.model import Config, CudaVariant, Launch, Problem, edges
 
 
-def launch(tile: Tile, problem: Problem) -> Launch:
+def launch(tile: Config, problem: Problem) -> Launch:
     """EDGE×EDGE threads, one element of C each."""
-    edge = tile.edge
+    edge = tile["edge"]
     return Launch(grid=(-(-problem.n // edge), -(-problem.m // edge)), block=(edge, edge))
 
 
