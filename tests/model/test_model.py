@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
+from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, edges
 
 
 def test_a_product_makes_two_operations_for_each_of_its_multiply_adds() -> None:

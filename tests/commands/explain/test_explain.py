@@ -241,7 +241,8 @@ def test_every_launch_of_a_variant_has_its_page(
     for piece in ("launch 1 of 3: atax_pair on", "launch 2 of 3: atax_pair_t on", "atax_pair_sum"):
         assert piece in out
     at = point(KERNELS["atax_pair"], size=(512, 256, 1), tile=Config.parse(tile))
-    write([replace(measured(100.0, at), compute_capability="9.0")], tmp_path / "a.csv")
+    row_of_pair = replace(measured(100.0, at), op="atax", compute_capability="9.0")
+    write([row_of_pair], tmp_path / "a.csv")
     answer = as_json(capsys, "atax_pair", tile=tile, size="512x256", csv=tmp_path / "a.csv")
     found = answer["explanations"]
     assert [launch["measured_us"] for launch in found] == [100.0, None, None]
