@@ -28,8 +28,9 @@ OBJECTS_FROM_FILES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 
 IMPORTERS = {"importlib", "importlib.util", "importlib.machinery", "runpy", "imp"}
 
-IMPORTS_BY_PATH = {PACKAGE / "plan" / "descriptor.py"}
-"""Where the description of a kernel is run, which the help of `--kernels` says."""
+IMPORTS_BY_NAME = {PACKAGE / "plan" / "descriptor.py", PACKAGE / "backends" / "__init__.py"}
+"""Where the description of a kernel is run, which the help of `--kernels` says; and where backends
+are found by their folders inside the package."""
 
 
 def findings(path: Path, text: str) -> set[str]:
@@ -48,7 +49,7 @@ def findings(path: Path, text: str) -> set[str]:
         else:
             modules = set()
         found |= {module.partition(".")[0] for module in modules} & OBJECTS_FROM_FILES
-        if modules & IMPORTERS and path not in IMPORTS_BY_PATH:
+        if modules & IMPORTERS and path not in IMPORTS_BY_NAME:
             found.add("importlib")
         if isinstance(node, ast.Call):
             found |= findings_in_call(node)
