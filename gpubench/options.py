@@ -161,8 +161,8 @@ OPTIONS = {
         ),
         Option(
             name="tiles",
-            help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8. Default: each variant's "
-            "own.",
+            help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
+            "/name=value. Default: each variant's own.",
             read=lambda flag, text: parse_tiles(text, flag),
             metavar="LIST",
         ),

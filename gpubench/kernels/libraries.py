@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpubench.model import CallVariant, Config
+from gpubench.model import CallVariant, Config, Problem
 
 Build = Callable[[Config | None, str], Callable[..., None]]
 """Tile and dtype give the function of operands and output."""
+
+
+def refuse_ragged_int8(_tile: Config | None, problem: Problem) -> str | None:
+    """cuBLAS multiplies int8 matrices whose rows are whole words of 4 bytes (`cublasGemmEx`)."""
+    if problem.dtype == "int8" and (problem.n % 4 or problem.k % 4):
+        return f"takes int8 with N and K divisible by 4, not {problem.n} and {problem.k}"
+    return None
 
 
 def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64")) -> CallVariant:
@@ -25,6 +32,7 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
         dtypes=dtypes,
         runs_on="cuda",
         build=build,
+        refuse=refuse_ragged_int8,
         baseline="cublas",
     )
 

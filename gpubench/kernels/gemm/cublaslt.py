@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from gpubench.kernels.libraries import refuse_ragged_int8
 from gpubench.model import CallVariant, Config
 
 
@@ -17,6 +18,7 @@ VARIANT = CallVariant(
     dtypes=("float32", "float64", "tf32", "float16", "bfloat16", "int8"),
     runs_on="cuda",
     build=build,
+    refuse=refuse_ragged_int8,
     baseline="cublas",
     tunes="cublas",
     default=False,
