@@ -12,7 +12,7 @@ Build = Callable[[Config | None, str], Callable[..., None]]
 
 
 def refuse_ragged_int8(_tile: Config | None, problem: Problem) -> str | None:
-    """cuBLAS multiplies int8 matrices whose rows are whole words of 4 bytes (`cublasGemmEx`)."""
+    """Rows of int8 must be whole words of 4 bytes (`cublasGemmEx`)."""
     if problem.dtype == "int8" and (problem.n % 4 or problem.k % 4):
         return f"takes int8 with N and K divisible by 4, not {problem.n} and {problem.k}"
     return None
