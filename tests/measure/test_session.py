@@ -31,7 +31,7 @@ from gpubench.model import (
 )
 from gpubench.plan import sweep as plan
 from gpubench.plan.registry import variants
-from gpubench.plan.schedule import Visit
+from gpubench.plan.schedule import Known, Visit
 from gpubench.plan.sweep import Sweep
 
 SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
@@ -392,3 +392,33 @@ def test_a_copy_is_measured_once_where_memory_sets_the_pace(
         assert [one.percent_of_copy for one in rows] == pytest.approx(shares)
     else:
         assert [one.percent_of_copy for one in rows] == [None, None]
+
+
+class Race:
+    """A schedule from outside the package: it drops every point that is not the fastest so far."""
+
+    visits = 3
+
+    def __init__(self, points: list[Point]) -> None:
+        self._left = list(points)
+
+    def next(self, known: Known) -> Visit | None:
+        times = {
+            point: taken[0].series.median_us
+            for point, taken in known.items()
+            if taken and taken[0].series
+        }
+        if self._left:
+            return Visit(point=self._left.pop(0), name="first look")
+        best = min(times, key=lambda point: times[point])
+        return Visit(point=best, name="once more") if len(known[best]) == 1 else None
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_another_schedule_measures_what_it_wants() -> None:
+    diary = Diary()
+    backend = FakeBackend(10.0)
+    outcome = run(asked(), InProcess(backend), diary, schedule=Race)
+    assert [name for name, _ in diary.visits] == ["first look"] * 3 + ["once more"]
+    assert diary.totals == (3, 3)
+    assert sorted(row.rounds or 0 for row in outcome.rows) == [1, 1, 2]
