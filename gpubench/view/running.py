@@ -29,6 +29,8 @@ def measure(sweep: Sweep, *, resume: bool, force: bool) -> Outcome:
 def started_with(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     """The options that a sweep was started with. Raises UsageError where those given now differ."""
     started: dict[str, str] = read_context(path)["options"] | {"output": str(path)}
+    if "samples" in given:  # where they are kept changes nothing in the sweep
+        started["samples"] = given["samples"]
     for name, text in given.items():
         if started.get(name) != text:
             was = f"'{started[name]}'" if name in started else "not given"

@@ -56,7 +56,7 @@ def keys() -> list[Key]:
             for dtype, architecture in OTHERS.items()
             for launch in one.launch(first, problem(one)).sequence
         ]
-    return sorted(found)
+    return sorted(found, key=str)
 
 
 @cache

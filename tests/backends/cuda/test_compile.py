@@ -80,10 +80,14 @@ def build(key: Key) -> Compiled:
     return compile_instance(kernel.source, instance(kernel, tile, dtype), architecture)
 
 
+def _numbers(key: Key) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", str(key[1]))]
+
+
 @pytest.fixture(scope="module")
 def compiled() -> dict[Key, Compiled]:
     """All instances at once, in as many threads as there are CPUs, the slowest first."""
-    keys = sorted({*hopper_keys(), *spread_keys()}, key=lambda key: key[1], reverse=True)
+    keys = sorted({*hopper_keys(), *spread_keys()}, key=_numbers, reverse=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(keys, pool.map(build, keys), strict=True))
 
