@@ -72,6 +72,7 @@ def test_the_search_for_commands_finds_them() -> None:
     assert [command.split() for command in block.commands] == [["a", "--b", "c"]]
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
     newcomer = Newcomer(tmp_path)
     for command in ("false", "nowhere", ".venv/bin/gpubench sweep --sizes 0"):

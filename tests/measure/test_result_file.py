@@ -197,6 +197,7 @@ def test_a_resumed_file_has_the_rows_it_had(tmp_path: Path) -> None:
     assert resumed(tmp_path) == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_a_line_cut_anywhere_is_dropped_and_no_other(tmp_path: Path) -> None:
     partial = started(tmp_path, 1.0, 2.0)
     whole = partial.read_bytes()

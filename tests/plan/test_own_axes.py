@@ -103,6 +103,7 @@ def test_its_parameters_are_the_arguments_of_its_template(mine: CudaVariant) -> 
     assert compile_instance(mine.source, name, "sm_90").resources.registers
 
 
+@pytest.mark.slow
 def test_its_hundred_thousand_tiles_are_counted_and_sampled_at_once(mine: CudaVariant) -> None:
     space = mine.tiles
     assert isinstance(space, Space)

@@ -272,6 +272,7 @@ def test_a_time_that_is_not_positive_is_exit_2_naming_the_column(file: Write, ru
         assert "round_medians_us" in err
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_that_of_the_process(file: Write) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
     done = subprocess.run(
@@ -473,6 +474,7 @@ def many(count: int, factor: float) -> list[Row]:
     ]
 
 
+@pytest.mark.slow
 def test_markdown_fits_a_comment_however_many_points_moved(file: Write, run: Run) -> None:
     out = run(
         file("base.csv", many(300, 1.0)), file("new.csv", many(300, 1.1)), "--format", "markdown"

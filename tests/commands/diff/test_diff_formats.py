@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ def test_what_xml_cannot_hold_is_a_question_mark() -> None:
     assert _xml("a\x00b\x0bc\ud800d\ufffee <&>") == "a?b?c?d?e <&>"
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_any_text_is_one_short_line_of_a_table_in_markdown(text: str) -> None:
     shown = _escaped(text)

@@ -23,6 +23,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_plot_writes_a_picture_and_says_its_name_alone(tmp_path: Path) -> None:
     done = run(tmp_path, "plot", str(SWEEP), "--kind", "blas", "-o", "ladder.png")
     assert (done.returncode, done.stdout) == (0, "ladder.png\n"), done.stderr
@@ -36,6 +37,7 @@ def test_report_writes_a_page_and_says_its_name_alone(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text().endswith("</html>\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

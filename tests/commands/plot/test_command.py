@@ -18,6 +18,7 @@ def plot(*files: Path, **flags: Any) -> None:
     run_plot(files, **flags)
 
 
+@pytest.mark.slow
 def test_a_picture_is_named_after_file_and_kind_and_says_what_it_is_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -30,6 +31,7 @@ def test_a_picture_is_named_after_file_and_kind_and_says_what_it_is_from(
     assert "gemm 2048 float32" not in drawn
 
 
+@pytest.mark.slow
 def test_an_existing_picture_needs_force(tmp_path: Path) -> None:
     path = tmp_path / "mine.svg"
     path.write_text("mine")

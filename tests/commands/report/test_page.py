@@ -112,6 +112,7 @@ def test_what_screen_readers_need_is_there(h200: str) -> None:
     assert len(outline.all("label")) == fields
 
 
+@pytest.mark.slow
 def test_markup_from_a_file_is_text() -> None:
     rows = [
         replace(row, variant=ATTACK, device=ATTACK, library=ATTACK, driver=ATTACK)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from fakes import CPU, Event, FakeBackend, FakeKernel, FakeOperands
 
 from gpubench import row as table
@@ -95,6 +96,7 @@ BLAS += [("cpu_blas_parallel", "16")]
 LOOPS = [("cpu_naive", "8"), ("cpu_naive", "16")]
 
 
+@pytest.mark.slow
 def test_without_a_gpu_the_cpus_sweeps_run_and_what_stands_in_for_it(tmp_path: Path) -> None:
     done, messages, _ = ran(tmp_path)
     assert variants_of(done) == [*BLAS, *LOOPS, ("cpu_tile", "8")]

@@ -72,6 +72,7 @@ def shown_ticks(axes: Axes) -> list[Text]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [files, crowd])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_label_lies_over_another_or_over_the_edge(
@@ -98,6 +99,7 @@ def test_no_label_lies_over_another_or_over_the_edge(
     assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_drawn_in_every_theme(kind: str) -> None:
     for theme in Theme:

@@ -111,6 +111,7 @@ def test_a_label_too_long_for_a_line_goes_on_in_the_next() -> None:
 # ---- writing
 
 
+@pytest.mark.slow
 def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
     of = source(*curve("naive", (8, 4, 6)), *curve("shared_tile", (9, 3, 2)))
     for kind in FORMATS:
@@ -122,6 +123,7 @@ def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path
         assert sorted(paths[0].parent.iterdir()) == paths
 
 
+@pytest.mark.slow
 def test_a_matplotlibrc_of_the_user_changes_no_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
