@@ -31,3 +31,17 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.delenv("COLUMNS", raising=False)
         patch.delenv("FORCE_COLOR", raising=False)
         yield folder
+
+
+LONGEST = ("test_kernels.py", "test_compile_blocks.py", "test_cpu.py", "test_first_steps.py")
+"""Files of tests that take a minute or more."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-xdist give out files in the order below, not by how many tests they have."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest files first, so that none is still running when all others are done."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
