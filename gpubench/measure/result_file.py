@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -72,6 +73,8 @@ class ResultFile:
         settings or other points.
         """
         try:
+            if self._samples:
+                self._samples.parent.mkdir(parents=True, exist_ok=True)
             if self._resume:
                 return self._continue(context, {point.key: point for point in points})
             self._start(context)
@@ -141,7 +144,7 @@ class ResultFile:
             self._file.close()
             write(rows, self.path)
             if complete and self._samples:
-                self.partial.replace(self._samples)
+                shutil.move(self.partial, self._samples)  # which may be on another disk
             elif complete:
                 self.partial.unlink()
         except OSError as error:

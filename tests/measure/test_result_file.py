@@ -64,12 +64,12 @@ def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path)
 
 
 def test_samples_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
-    samples = tmp_path / "samples.jsonl"
+    samples = tmp_path / "kept" / "samples.jsonl"
     file = ResultFile(tmp_path / "a.csv", samples=samples)
     file.open(CONTEXT, [POINT])
     file.add(measurement(1.0, POINT))
     file.finish([measured(1.0)], complete=True)
-    assert files_in(tmp_path) == ["a.csv", "samples.jsonl"]
+    assert files_in(tmp_path) == ["a.csv", "kept"]
     assert kept(samples) == [1.0]
     with pytest.raises(UsageError, match=r"--samples: .* exists"):
         ResultFile(tmp_path / "b.csv", samples=samples).open(CONTEXT, [POINT])
