@@ -72,14 +72,16 @@ class ResultFile:
         Raises UsageError if the file exists, cannot be written, or was started with other
         settings or other points.
         """
+        path = self._samples or self.path
         try:
-            if self._samples:
-                self._samples.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path = self.path
             if self._resume:
                 return self._continue(context, {point.key: point for point in points})
             self._start(context)
         except OSError as error:
-            raise UsageError(f"--output: cannot write {self.path}: {error.strerror}") from error
+            flag = "--output" if path == self.path else "--samples"
+            raise UsageError(f"{flag}: cannot write {path}: {error.strerror}") from error
         return []
 
     def _start(self, context: Context) -> None:
