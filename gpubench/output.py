@@ -30,6 +30,14 @@ def require_free(path: Path, *, overwrite: bool, flag: str = "--output") -> None
         raise UsageError(f"{flag}: cannot write {path}: {reason}") from error
 
 
+def make_directory(directory: Path, flag: str = "--output") -> None:
+    """Make a directory where it is missing. Raises UsageError if that fails."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{flag}: cannot make the folder {directory}: {error.strerror}") from error
+
+
 def write_whole(path: Path, write: Callable[[IO[bytes]], object], flag: str = "--output") -> None:
     """Write a whole file, or leave what was there: a temporary file takes its place at the end.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.model import Measurement, Point, PointKey
-from gpubench.output import require_free
+from gpubench.output import make_directory, require_free
 from gpubench.plan.ranges import shown
 from gpubench.row import Row, write
 
@@ -72,22 +72,19 @@ class ResultFile:
         Raises UsageError if the file exists, cannot be written, or was started with other
         settings or other points.
         """
-        path = self._samples or self.path
+        if self._samples:
+            require_free(self._samples, overwrite=self._overwrite, flag="--samples")
+            make_directory(self._samples.parent, "--samples")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path = self.path
             if self._resume:
                 return self._continue(context, {point.key: point for point in points})
             self._start(context)
         except OSError as error:
-            flag = "--output" if path == self.path else "--samples"
-            raise UsageError(f"{flag}: cannot write {path}: {error.strerror}") from error
+            raise UsageError(f"--output: cannot write {self.path}: {error.strerror}") from error
         return []
 
     def _start(self, context: Context) -> None:
         require_free(self.path, overwrite=self._overwrite)
-        if self._samples:
-            require_free(self._samples, overwrite=self._overwrite, flag="--samples")
         if self.partial.exists() and not self._overwrite:
             hint = f"--resume {self.path} continues it, --force starts anew"
             raise UsageError(f"--output: {self.partial} exists; {hint}")

@@ -11,10 +11,10 @@ from random import Random
 from unittest.mock import patch
 
 # Loaded here, as they load four times slower while memory is traced.
-import jinja2  # noqa: F401
-import matplotlib.pyplot as plt  # noqa: F401
-import pandas as pd  # noqa: F401
-import scipy.stats  # noqa: F401
+import jinja2  # noqa: F401 # loaded, not used
+import matplotlib.pyplot as plt  # noqa: F401 # loaded, not used
+import pandas as pd  # noqa: F401 # loaded, not used
+import scipy.stats  # noqa: F401 # loaded, not used
 import typer
 from contract import BrokenContractError, call_within_contract, checked_message, contents
 from stub import nothing_measured

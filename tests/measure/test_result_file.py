@@ -261,3 +261,12 @@ def test_a_file_that_is_refused_is_not_held_open(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line"):
         again.open(CONTEXT, [POINT])
     assert again._file is None
+
+
+def test_samples_that_exist_are_not_overwritten_by_a_continued_sweep(tmp_path: Path) -> None:
+    started(tmp_path, 1.0)
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text("precious")
+    with pytest.raises(UsageError, match=r"--samples: .* exists"):
+        ResultFile(tmp_path / "a.csv", resume=True, samples=samples).open(CONTEXT, [POINT])
+    assert samples.read_text() == "precious"

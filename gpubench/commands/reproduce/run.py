@@ -28,7 +28,7 @@ from gpubench.measure.session import Watcher, default_place, run, source_hash
 from gpubench.measure.worker import Worker
 from gpubench.model import Device, Measurement, Point, Status, Timer
 from gpubench.options import read_sweep
-from gpubench.output import require_free
+from gpubench.output import make_directory, require_free
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row, read, write
 from gpubench.view.progress import progress
@@ -105,10 +105,7 @@ def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], st
 
 def require_free_folder(folder: Path, experiments: Sequence[Experiment], *, force: bool) -> None:
     """Make the folder. Raises UsageError if it cannot be, or holds what would be overwritten."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output: cannot make the folder {folder}: {error.strerror}") from error
+    make_directory(folder)
     for name in (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{e.name}.csv" for e in experiments)):
         require_free(folder / name, overwrite=force)
 
