@@ -153,7 +153,7 @@ def backends() -> dict[str, BackendEntry]:
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.auto_order)}
 
 
-def find_devices(name: str) -> tuple[list[Device], dict[str, str]]:
+def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:
     """The devices that `--device` names, and which backends have none for `auto`, each with why.
 
     Raises DeviceUnavailableError where a backend was asked for by name.
@@ -162,13 +162,25 @@ def find_devices(name: str) -> tuple[list[Device], dict[str, str]]:
         backend, _, number = name.partition(":")
         return backends()[backend].devices(int(number) if number else None), {}
     devices: list[Device] = []
-    missing: dict[str, str] = {}
+    missing: dict[str, DeviceUnavailableError] = {}
     for entry in backends().values():
         try:
             devices += entry.devices(None)
         except DeviceUnavailableError as error:
-            missing[entry.name] = str(error)
+            missing[entry.name] = error
     return devices, missing
+
+
+def passed_over(name: str) -> tuple[str, ...]:
+    """Why `auto` does not take a device that seems to be there, a line a backend."""
+    if name != AUTO:
+        return ()
+    missing = find_devices(name)[1]
+    return tuple(
+        f"{backend} is not used: {error}"
+        for backend, error in missing.items()
+        if not error.expected
+    )
 
 
 def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:

@@ -74,7 +74,7 @@ class LiveProgress(Watcher):
 
     def planned(self, executor: Executor, points: int, visits: int) -> None:
         """Name the device and start the bar."""
-        for line in (heading(executor, points, visits), *executor.notices):
+        for line in (*executor.notices, heading(executor, points, visits)):
             self._console.print(line, markup=False)
         self._best.clear()
         if self._task is not None:
@@ -126,7 +126,7 @@ class PlainProgress(Watcher):
     def planned(self, executor: Executor, points: int, visits: int) -> None:
         """Name the device."""
         self._done, self._total = 0, visits
-        for line in (heading(executor, points, visits), *executor.notices):
+        for line in (*executor.notices, heading(executor, points, visits)):
             self._line(line)
 
     def compiled(self, built: int) -> None:
