@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from typing import Any
 
 import gpubench
 from gpubench.measure.executor import Executor
@@ -19,6 +23,9 @@ from gpubench.model import OPERATIONS, Device, Measurement, Point, Status, Varia
 from gpubench.plan.schedule import Rounds, Schedule, Visit
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
+
+GIT_LIMIT_S = 10
+"""For git to answer; a repository on a slow disk is no reason to wait."""
 
 
 class Watcher:
@@ -121,7 +128,9 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     finally:  # whatever ended it: what was measured is kept
-        rows = build_rows(known, device, hashes, copy_gbytes_per_s)
+        built = build_rows(known, device, hashes, copy_gbytes_per_s)
+        recorded = _recorded(sweep)
+        rows = [replace(row, **recorded) for row in built]
         if file:
             file.finish(rows, complete=complete)
     return Outcome(
@@ -149,6 +158,50 @@ def _context(sweep: Sweep, device: Device, hashes: Mapping[Variant, str]) -> Con
         "versions": device.versions,
         "sources": {variant.name: digest for variant, digest in hashes.items()},
     }
+
+
+def _recorded(sweep: Sweep) -> dict[str, Any]:
+    """The columns that say how the rows can be measured again."""
+    flags = (f"--{name.replace('_', '-')} {text}" for name, text in sweep.options.items())
+    digest, commit = package_version()
+    return {
+        "tree_hash": digest,
+        "commit": commit,
+        "options": " ".join(flags) or None,
+        "seed": sweep.seed,
+        "host": platform.node() or None,
+    }
+
+
+@cache
+def package_version() -> tuple[str, str | None]:
+    """12 digits that change with any file of this package, and its git commit, where it has one.
+
+    A commit ends with `+` if files of the package differ from it.
+    """
+    folder = Path(gpubench.__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
+    if not (folder.parent / ".git").exists():
+        return digest.hexdigest()[:12], None
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    changed = _git(folder, "status", "--porcelain", "--", ".")
+    return digest.hexdigest()[:12], f"{commit}{'+' if changed else ''}" if commit else None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; nothing where it is missing or refuses."""
+    try:
+        return subprocess.check_output(  # noqa: S603 # arguments of ours
+            ["git", "-C", str(folder), *arguments],  # noqa: S607 # the user's git
+            text=True,
+            stderr=subprocess.DEVNULL,
+            timeout=GIT_LIMIT_S,
+        ).strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def default_output(sweep: Sweep, device: str) -> Path:

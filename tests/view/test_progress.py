@@ -57,8 +57,8 @@ def test_plain_progress_says_what_runs_and_every_failure(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "Fake CPU (CPU): 2 points, 3 rounds",
         "clocks stay empty: [no] NVML",
+        "Fake CPU (CPU): 2 points, 3 rounds",
         "compiling: 1 kernels",
         "[1/6] fake at 64x48x32 float32: 0.0100 ms; 1:05 left",
         f"wrong: fake at 64x48x32 float32: {REASON}",
