@@ -748,3 +748,14 @@ def test_the_first_line_says_why_a_gpu_that_seems_to_be_there_is_not_used(tmp_pa
     first_line = without_cupy.err.splitlines()[0]
     assert first_line.startswith("cuda is not used: CuPy is not installed: pip install '")
     assert "[cuda13]'" in first_line
+
+
+def test_a_sweep_without_one_timed_point_is_a_failure(tmp_path: Path) -> None:
+    done = run(
+        tmp_path, "sweep", "--variants", "cpu_naive", "--sizes", "512", "--launch-limit", "0.001",
+        "--device", "cpu", "-o", "a.csv",
+    )  # fmt: skip
+    assert done.code == 1
+    assert "no point was timed" in done.err
+    assert "skipped: cpu_naive: estimated" in done.out
+    assert done.files == ["a.csv"]

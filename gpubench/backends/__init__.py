@@ -130,6 +130,10 @@ class BackendEntry:
     blas: str
     """What tables call its BLAS: `cuBLAS`."""
 
+    quick_size: int = 512
+    """M, N and K of a sweep without `--sizes`: its default variants take less than half a minute
+    there, and differ enough to see."""
+
     numbers: Callable[[], list[int]] | None = None
     """The numbers of its devices, for completion, so without loading anything; None: it has one."""
 

@@ -56,9 +56,9 @@ class Outcome:
     """Wall time by phase."""
 
     @property
-    def device_s(self) -> float:
-        """Device time of all samples."""
-        return sum(row.device_s or 0.0 for row in self.rows)
+    def timed(self) -> bool:
+        """Whether any point has a time."""
+        return any(row.status == Status.OK for row in self.rows)
 
     @property
     def failed(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from gpubench.model import Measurement, Point, Status, Timing
 
@@ -21,6 +22,9 @@ class Visit:
     point: Point
     name: str = ""
     """Which visit it is, for the progress display: `round 2/3`."""
+
+    visits_left: int = 0
+    """Visits that are still to come, this one among them."""
 
     left_s: float = 0.0
     """Seconds until the last visit is expected to be done; 0 while nothing is known."""
@@ -76,18 +80,21 @@ class Rounds:
 
     def _all_visits(self, known: Known) -> Iterator[Visit]:
         rounds = self._timing.rounds
-        forecast = Forecast(self._points, rounds, self._timing.budget_s)
+        forecast = Forecast(
+            {point: point.problem for point in self._points}, rounds, self._timing.budget_s
+        )
         remaining = list(self._points)
         for number in range(1, rounds + 1):
             self._order.shuffle(remaining)
             fresh = number > 1
             for point in tuple(remaining):
-                cost_s = 0.0
+                cost_s = None
                 if len(known[point]) < number:
                     started = self._clock()
                     yield Visit(
                         point=point,
                         name=f"round {number}/{rounds}" if rounds > 1 else "",
+                        visits_left=forecast.visits_left,
                         left_s=forecast.left_s,
                         fresh=fresh,
                         wall_limit_s=forecast.share_s,
@@ -100,30 +107,50 @@ class Rounds:
                     remaining.remove(point)
 
 
-class Forecast:
-    """Learns what each point costs as it is visited, once a round.
+Item = TypeVar("Item", bound=Hashable)
 
-    A point not visited yet is expected to cost the mean of the others' first visits.
+
+class Forecast(Generic[Item]):
+    """Learns what each item (a point) costs as it is visited, once a round.
+
+    An item not visited yet is expected to cost the mean of the first visits of its group (points of
+    a size cost alike), or of all while its group has none.
     """
 
     def __init__(
-        self, points: Iterable[Hashable], rounds: int, budget_s: float | None = None
+        self,
+        groups: Mapping[Item, Hashable],
+        rounds: int,
+        budget_s: float | None = None,
     ) -> None:
-        self._visits_left = dict.fromkeys(points, rounds)
-        self._cost_s: dict[Hashable, float] = {}
+        self._groups = groups
+        self._visits_left = dict.fromkeys(groups, rounds)
+        self._cost_s: dict[Item, float] = {}
+        self._known_s = 0.0
+        """Of the visits left to points in `_cost_s`."""
+
+        self._unknown_visits: Counter[Hashable] = Counter()
+        """Visits left to the other points, by group."""
+
+        for group in groups.values():
+            self._unknown_visits[group] += rounds
+        self._first_s: defaultdict[Hashable, float] = defaultdict(float)
+        self._firsts: Counter[Hashable] = Counter()
         self._budget_s = budget_s
         self._spent_s = 0.0
-        self._first_visits_s = 0.0
-        self._known_s = 0.0
-        self._unknown_visits = self._all_visits = rounds * len(self._visits_left)
+        self.visits_left = rounds * len(groups)
+        """Visits that are still to come."""
 
     @property
     def left_s(self) -> float:
         """Seconds until the last visit is done; 0 while nothing is known."""
         if not self._cost_s:
             return 0.0
-        mean_s = self._first_visits_s / len(self._cost_s)
-        return self._known_s + self._unknown_visits * mean_s
+        mean_s = sum(self._first_s.values()) / self._firsts.total()
+        return self._known_s + sum(
+            visits * (self._first_s[group] / self._firsts[group] if self._firsts[group] else mean_s)
+            for group, visits in self._unknown_visits.items()
+        )
 
     @property
     def share_s(self) -> float | None:
@@ -133,21 +160,28 @@ class Forecast:
         """
         if self._budget_s is None:
             return None
-        return max(0.0, self._budget_s - self._spent_s) / max(1, self._all_visits)
+        return max(0.0, self._budget_s - self._spent_s) / max(1, self.visits_left)
 
-    def visited(self, point: Hashable, seconds: float, *, again: bool) -> None:
-        """Record a visit; without `again` the point's later rounds are dropped."""
-        visits = self._visits_left[point]
-        if point in self._cost_s:
-            self._known_s -= visits * self._cost_s[point]
+    def visited(self, item: Item, seconds: float | None, *, again: bool) -> None:
+        """Record a visit, None for one of an earlier run; without `again` it is the item's last."""
+        self._count(item, -1)
+        if seconds is not None:
+            if item not in self._cost_s:
+                self._first_s[self._groups[item]] += seconds
+                self._firsts[self._groups[item]] += 1
+            self._cost_s[item] = seconds
+            self._spent_s += seconds
+        self._visits_left[item] = self._visits_left[item] - 1 if again else 0
+        self._count(item, 1)
+
+    def _count(self, item: Item, sign: int) -> None:
+        """Take the visits left to an item out of the totals, or put them back in."""
+        visits = sign * self._visits_left[item]
+        self.visits_left += visits
+        if item in self._cost_s:
+            self._known_s += visits * self._cost_s[item]
         else:
-            self._unknown_visits -= visits
-            self._first_visits_s += seconds
-        self._cost_s[point] = seconds
-        self._visits_left[point] = visits - 1 if again else 0
-        self._all_visits -= visits - self._visits_left[point]
-        self._known_s += self._visits_left[point] * seconds
-        self._spent_s += seconds
+            self._unknown_visits[self._groups[item]] += visits
 
 
 def sampling_s(timing: Timing, launch_s: float = 0.0) -> tuple[float, float]:

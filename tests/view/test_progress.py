@@ -13,7 +13,7 @@ from rich.console import Console
 from gpubench.model import Config, Device, Health, Measurement, Status
 from gpubench.plan.schedule import Visit
 from gpubench.view import progress as module
-from gpubench.view.progress import LiveProgress, PlainProgress, duration, heading, progress
+from gpubench.view.progress import LiveProgress, PlainProgress, heading, progress, times
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_plain_progress_says_what_runs_and_every_failure(
         "clocks stay empty: [no] NVML",
         "Fake CPU (CPU): 2 points, 3 rounds",
         "compiling: 1 kernels",
-        "[1/6] fake at 64x48x32 float32: 0.0100 ms; 1:05 left",
+        "[1/6] fake at 64x48x32 float32: 10.00 µs; 0:00 elapsed, 1:05 left",
         f"wrong: fake at 64x48x32 float32: {REASON}",
     ]
 
@@ -102,9 +102,8 @@ def test_a_heading_says_what_runs_where() -> None:
 
 
 def test_the_time_left_is_in_minutes_and_seconds() -> None:
-    assert duration(0.0) == ""
-    assert duration(5.2) == "0:05 left"
-    assert duration(3725.0) == "62:05 left"
+    assert times(5.2, 0.0) == "0:05 elapsed"
+    assert times(61.0, 3725.0) == "1:01 elapsed, 62:05 left"
 
 
 def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
@@ -118,7 +117,7 @@ def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
         state = Health(sm_mhz=1979.6, temperature_c=44.0)
         watcher.measured(replace(measurement(20.0), after=state))
     lines = screen.getvalue()
-    assert "fastest at 64x48x32 float32: quick 8, 0.0100 ms, 1980 MHz, 44 °C" in lines
+    assert "fastest at 64x48x32 float32: quick 8, 10.00 µs, 1980 MHz, 44 °C" in lines
 
 
 def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,5 +132,5 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
         watcher.measuring(Visit(point=at, name="round 9/9", left_s=3725.0))
         watcher.measured(measurement(10.0, point(long)))
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")
-    assert "62:05 left" in lines
+    assert "0:00 elapsed, 62:05 left" in lines
     assert max(map(len, lines.splitlines())) <= 80

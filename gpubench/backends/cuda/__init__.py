@@ -32,6 +32,7 @@ BACKEND = BackendEntry(
     auto_order=0,
     timers=(Timer.EVENTS, Timer.CUPTI),
     blas="cuBLAS",
+    quick_size=1024,
     numbers=_numbers,
     devices=_devices,
     open=_open,
