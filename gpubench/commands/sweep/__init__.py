@@ -42,6 +42,6 @@ def sweep(
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
         screen.print(drawn)
     code = conclude(outcome)
-    if not any((*options.values(), config)):
+    if config is None and not options.get("sizes"):
         console(stderr=True).print("for more: gpubench sweep --sizes 1024,2048 --tiles 1..32")
     raise typer.Exit(code)
