@@ -115,6 +115,20 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Typical costs on a backend, as measured: what a forecast rests on before anything was run."""
+
+    start_s: float = 1.0
+    """To start a measuring process, which each round does, and to warm up."""
+
+    compile_s: float = 1.0
+    """To compile a kernel, on all cores together."""
+
+    gflops: Callable[[Device], float | None] = lambda _device: None
+    """The rate of a kernel whose rate nobody knows; None where the device's peak is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendEntry:
     """What a backend declares."""
 
@@ -129,6 +143,9 @@ class BackendEntry:
 
     blas: str
     """What tables call its BLAS: `cuBLAS`."""
+
+    cost: Cost = Cost()
+    """What a sweep costs beside its samples, to foresee how long it takes."""
 
     quick_size: int = 512
     """M, N and K of a sweep without `--sizes`: its default variants take less than half a minute

@@ -20,7 +20,7 @@ from gpubench.measure.executor import Executor
 from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import build_rows
 from gpubench.model import OPERATIONS, Device, Measurement, Point, Status, Variant
-from gpubench.plan.schedule import Rounds, Schedule, Visit
+from gpubench.plan.schedule import Estimate, Rounds, Schedule, Visit, estimate
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
 
@@ -31,8 +31,8 @@ GIT_LIMIT_S = 10
 class Watcher:
     """Shows how far a sweep is; this one shows nothing."""
 
-    def planned(self, executor: Executor, points: int, visits: int) -> None:
-        """Before compiling: there are so many points, and at most so many visits."""
+    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
+        """Before compiling: points that can run, visits at most, and what is left to do."""
 
     def compiled(self, built: int) -> None:
         """So many kernels are built."""
@@ -110,10 +110,10 @@ def run(
         for point, reason in planned.items():
             if reason is not None and not known[point]:
                 keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
-        watcher.planned(executor, len(points), visits.visits)
-        executor.compile(
-            [point for point in points if _unfinished(known[point], sweep)], watcher.compiled
-        )
+        unfinished = [point for point in points if _unfinished(known[point], sweep)]
+        foreseen = estimate(unfinished, device, sweep.timing)
+        watcher.planned(executor, len(points), visits.visits, foreseen)
+        executor.compile(unfinished, watcher.compiled)
         executor.warm_up()
         if OPERATIONS[sweep.op].bandwidth_bound:
             copy_gbytes_per_s = executor.copy_gbytes_per_s()

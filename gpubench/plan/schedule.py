@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from gpubench.model import Measurement, Point, Status, Timing
+from gpubench.backends import backends
+from gpubench.hardware.peaks import peak_gflops
+from gpubench.model import Device, Measurement, Point, Status, Timing
+
+VISIT_S = 0.02
+"""To bind and warm up a kernel before its samples are taken."""
 
 Known = Mapping[Point, Sequence[Measurement]]
 """What came of each point so far, oldest first. It grows while a sweep runs."""
@@ -65,6 +71,7 @@ class Rounds:
         self._timing = timing
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
         self._clock = clock
+        self._began_s = clock()
         self._visits: Iterator[Visit] | None = None
 
     @property
@@ -78,11 +85,20 @@ class Rounds:
             self._visits = self._all_visits(known)
         return next(self._visits, None)
 
+    def _share_s(self, visits_left: int) -> float | None:
+        """Wall time that the next visit may take of the budget; None without a budget.
+
+        What is left of it is shared equally among the visits left, so what one saves the others
+        get, and what compiling took is shared by all.
+        """
+        budget_s = self._timing.budget_s
+        if budget_s is None:
+            return None
+        return max(0.0, budget_s - (self._clock() - self._began_s)) / visits_left
+
     def _all_visits(self, known: Known) -> Iterator[Visit]:
         rounds = self._timing.rounds
-        forecast = Forecast(
-            {point: point.problem for point in self._points}, rounds, self._timing.budget_s
-        )
+        forecast = Forecast({point: point.problem for point in self._points}, rounds)
         remaining = list(self._points)
         for number in range(1, rounds + 1):
             self._order.shuffle(remaining)
@@ -97,7 +113,7 @@ class Rounds:
                         visits_left=forecast.visits_left,
                         left_s=forecast.left_s,
                         fresh=fresh,
-                        wall_limit_s=forecast.share_s,
+                        wall_limit_s=self._share_s(forecast.visits_left),
                     )
                     cost_s = self._clock() - started
                     fresh = False
@@ -121,7 +137,6 @@ class Forecast(Generic[Item]):
         self,
         groups: Mapping[Item, Hashable],
         rounds: int,
-        budget_s: float | None = None,
     ) -> None:
         self._groups = groups
         self._visits_left = dict.fromkeys(groups, rounds)
@@ -136,8 +151,6 @@ class Forecast(Generic[Item]):
             self._unknown_visits[group] += rounds
         self._first_s: defaultdict[Hashable, float] = defaultdict(float)
         self._firsts: Counter[Hashable] = Counter()
-        self._budget_s = budget_s
-        self._spent_s = 0.0
         self.visits_left = rounds * len(groups)
         """Visits that are still to come."""
 
@@ -152,16 +165,6 @@ class Forecast(Generic[Item]):
             for group, visits in self._unknown_visits.items()
         )
 
-    @property
-    def share_s(self) -> float | None:
-        """Seconds the next visit may take of the budget; None without a budget.
-
-        What is left is shared equally among the visits left, so what one saves the others get.
-        """
-        if self._budget_s is None:
-            return None
-        return max(0.0, self._budget_s - self._spent_s) / max(1, self.visits_left)
-
     def visited(self, item: Item, seconds: float | None, *, again: bool) -> None:
         """Record a visit, None for one of an earlier run; without `again` it is the item's last."""
         self._count(item, -1)
@@ -170,7 +173,6 @@ class Forecast(Generic[Item]):
                 self._first_s[self._groups[item]] += seconds
                 self._firsts[self._groups[item]] += 1
             self._cost_s[item] = seconds
-            self._spent_s += seconds
         self._visits_left[item] = self._visits_left[item] - 1 if again else 0
         self._count(item, 1)
 
@@ -184,14 +186,57 @@ class Forecast(Generic[Item]):
             self._unknown_visits[self._groups[item]] += visits
 
 
-def sampling_s(timing: Timing, launch_s: float = 0.0) -> tuple[float, float]:
-    """Seconds that the samples of one visit take, at the least and at the most, by the policy.
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """How long a sweep takes, before anything of it was run."""
 
-    `launch_s` is what a launch takes at the least, as far as that is known. At the most: a round's
-    part of the wall time, unless its fewest samples take longer.
-    """
+    kernels: int
+    """To compile, as far as none is kept from an earlier sweep."""
+
+    least_s: float
+    """Each point's fewest samples, and what it takes to get there."""
+
+    expected_s: float
+    """With launches of a typical rate; with a budget, the budget if that can be met."""
+
+    budget_s: float | None
+
+    def __str__(self) -> str:
+        """`6 kernels to compile, about 0:20`, and a budget that cannot be met."""
+        text = f"{self.kernels} kernels to compile, about {minutes(self.expected_s)}"
+        if self.budget_s is not None and self.budget_s < self.least_s:
+            text += f"; --budget {self.budget_s:g} cannot be met"
+        return text
+
+
+def minutes(seconds: float) -> str:
+    """`1:05`, rounded up."""
+    whole, rest = divmod(math.ceil(seconds), 60)
+    return f"{whole}:{rest:02}"
+
+
+def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estimate:
+    """Foresee a sweep from the policy and from typical costs (`Cost`)."""
+    cost = backends()[device.backend].cost
+    kernels = len({(point.variant, point.tile, point.problem.dtype) for point in points})
+    fixed_s = timing.rounds * cost.start_s + kernels * cost.compile_s
+    least_s = expected_s = fixed_s + timing.rounds * len(points) * VISIT_S
+    typical_gflops = cost.gflops(device)
+    for point in points:
+        gflop = point.problem.flops / 1e9
+        peak = peak_gflops(device, point.problem.dtype)
+        least_s += timing.rounds * sampling_s(timing, gflop / peak if peak else 0.0)
+        typical_s = min(gflop / typical_gflops if typical_gflops else 0.0, timing.launch_limit_s)
+        expected_s += timing.rounds * sampling_s(timing, typical_s)
+    if timing.budget_s is not None:
+        expected_s = max(least_s, min(expected_s, timing.budget_s))
+    return Estimate(
+        kernels=kernels, least_s=least_s, expected_s=expected_s, budget_s=timing.budget_s
+    )
+
+
+def sampling_s(timing: Timing, launch_s: float) -> float:
+    """Seconds that the samples of one visit take by the policy, at so many seconds a launch."""
     if launch_s > timing.slow_launch_s:
-        least = timing.round_few_samples * launch_s
-    else:
-        least = max(timing.round_device_s, timing.round_samples * launch_s)
-    return least, max(least, timing.round_wall_s)
+        return timing.round_few_samples * launch_s
+    return max(timing.round_device_s, timing.round_samples * launch_s)

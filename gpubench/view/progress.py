@@ -17,7 +17,7 @@ from gpubench.backends import device_label
 from gpubench.measure.executor import Executor
 from gpubench.measure.session import Watcher
 from gpubench.model import Health, Measurement, Point, Status
-from gpubench.plan.schedule import Visit
+from gpubench.plan.schedule import Estimate, Visit, minutes
 from gpubench.view.tables import console, time_text
 
 PLAIN_EVERY_S = 5.0
@@ -73,9 +73,9 @@ class LiveProgress(Watcher):
     ) -> None:
         self._live.stop()
 
-    def planned(self, executor: Executor, points: int, visits: int) -> None:
+    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
         """Name the device and start the bar."""
-        for line in (*executor.notices, heading(executor, points, visits)):
+        for line in (*executor.notices, heading(executor, points, visits, foreseen)):
             self._console.print(line, markup=False)
         self._best.clear()
         if self._task is not None:
@@ -129,10 +129,10 @@ class PlainProgress(Watcher):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def planned(self, executor: Executor, points: int, visits: int) -> None:
+    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
         """Name the device."""
         self._done, self._total = 0, visits
-        for line in (*executor.notices, heading(executor, points, visits)):
+        for line in (*executor.notices, heading(executor, points, visits, foreseen)):
             self._line(line)
 
     def compiled(self, built: int) -> None:
@@ -172,8 +172,8 @@ def progress() -> LiveProgress | PlainProgress:
 
 def times(elapsed_s: float, left_s: float) -> str:
     """`0:12 elapsed, 1:05 left`; without what is left while it is not known."""
-    elapsed, left = (f"{int(s) // 60}:{int(s) % 60:02}" for s in (elapsed_s, left_s))
-    return f"{elapsed} elapsed, {left} left" if left_s else f"{elapsed} elapsed"
+    left = f", {minutes(left_s)} left" if left_s else ""
+    return f"{minutes(math.floor(elapsed_s))} elapsed{left}"
 
 
 def found(best: Point, best_us: float, health: Health) -> str:
@@ -188,11 +188,11 @@ def found(best: Point, best_us: float, health: Health) -> str:
     return ", ".join(parts)
 
 
-def heading(executor: Executor, points: int, visits: int) -> str:
-    """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds`."""
+def heading(executor: Executor, points: int, visits: int, foreseen: Estimate) -> str:
+    """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds; 85 kernels …, about 1:05`."""
     device = executor.device
-    times = f", {visits // points} rounds" if points and visits > points else ""
-    return f"{device.name} ({device_label(device)}): {points} points{times}"
+    rounds = f", {visits // points} rounds" if points and visits > points else ""
+    return f"{device.name} ({device_label(device)}): {points} points{rounds}; {foreseen}"
 
 
 def _time(timed: tuple[float, Point]) -> float:

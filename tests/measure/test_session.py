@@ -47,7 +47,7 @@ class Diary:
         self.totals = (0, 0)
         self._file = file
 
-    def planned(self, _executor: Executor, points: int, visits: int) -> None:
+    def planned(self, _executor: Executor, points: int, visits: int, _foreseen: object) -> None:
         self.totals = (points, visits)
 
     def compiled(self, built: int) -> None:
