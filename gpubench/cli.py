@@ -23,6 +23,7 @@ from gpubench.commands import (
     report,
     reproduce,
     selfcheck,
+    show,
     sweep,
     variants,
 )
@@ -45,7 +46,7 @@ app = typer.Typer(
 # As `--help` lists them: measure, look, know the machine and the kernels, single runs.
 for command in (
     *(sweep, compare_cublas, reproduce),
-    *(diff, explain, plot, report),
+    *(show, diff, explain, plot, report),
     *(deviceinfo, selfcheck, variants, new_kernel),
     operand_files,
 ):

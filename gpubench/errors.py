@@ -1,5 +1,14 @@
 """What can go wrong, as far as a user must know. `cli.main` is the one place that catches it."""
 
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+DISTRIBUTION = "gpubench-kernels"
+"""What installers know this package as: `gpubench` is another project's name there."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
 
@@ -15,7 +24,14 @@ class UsageError(GpubenchError):
 
 
 class DeviceUnavailableError(GpubenchError):
-    """The device asked for is not there: what is missing and how to get it."""
+    """The device asked for is not there: what is missing and how to get it.
+
+    `expected`: nothing suggests that the machine has such a device, so no one need be told.
+    """
+
+    def __init__(self, message: str, *, expected: bool = False) -> None:
+        super().__init__(message)
+        self.expected = expected
 
 
 class DeviceBusyError(GpubenchError):
@@ -32,6 +48,23 @@ class LaunchError(Exception):
 
 class DoesNotFitError(Exception):
     """A point needs more memory than is free. The point becomes a `skipped` row."""
+
+
+def install_command(extra: str) -> str:
+    """What adds an extra to this copy: in a checkout `pip install '.[cuda13]'`.
+
+    A copy from a folder names that folder (PEP 610), every other one the distribution.
+    """
+    folder = Path(__file__).parents[1]
+    try:
+        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {}
+    if "dir_info" in origin:
+        folder = Path(origin["url"].removeprefix("file://"))
+    if not (folder / "pyproject.toml").is_file():
+        return f"pip install '{DISTRIBUTION}[{extra}]'"
+    return f"pip install '{'.' if folder == Path.cwd() else folder}[{extra}]'"
 
 
 def first_line(error: Exception) -> str:

@@ -319,8 +319,6 @@ def read_sweep(
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
         sweep_fields["sizes"] = parse_sizes(sweep_fields["sizes"], op)
-    elif not OPERATIONS[op].has_k:
-        sweep_fields["sizes"] = tuple((m, n, 1) for m, n, _ in defaults.sizes)
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )

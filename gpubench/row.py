@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, PointKey
+from gpubench.model import OPERATIONS, PointKey, Timing
 from gpubench.output import write_whole
 
 if TYPE_CHECKING:
@@ -124,6 +124,13 @@ class Row:
     library: str | None = _column("context", "BLAS that percent_of_blas refers to")
     source_hash: str | None = _column("context", "of the variant's files and libraries")
     gpubench: str | None = _column("context", "version of gpubench")
+    tree_hash: str | None = _column("context", "of all files of the package that measured")
+    commit: str | None = _column(
+        "context", "git commit of that package, + if its files had changed; empty if not in git"
+    )
+    options: str | None = _column("context", "what the sweep was started with, as flags")
+    seed: int | None = _column("context", "seed of the operands and of the order")
+    host: str | None = _column("context", "name of the machine")
     started_utc: str | None = _column("context", "when the point's first round started")
 
     def __post_init__(self) -> None:
@@ -146,6 +153,21 @@ class Row:
     def label(self) -> str:
         """What a person calls the point: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
+
+    @property
+    def half_interval(self) -> float | None:
+        """How far the interval of the median reaches to its farther end, as a fraction of it."""
+        if not self.median_us or self.ci_low_us is None or self.ci_high_us is None:
+            return None
+        half_us = max(self.ci_high_us - self.median_us, self.median_us - self.ci_low_us)
+        return half_us / self.median_us
+
+    @property
+    def missed_precision(self) -> bool:
+        """Whether the interval is wider than `--precision` asked."""
+        asked = re.search(r"--precision ([\d.]+)%", self.options or "")
+        precision = float(asked[1]) / 100 if asked else Timing().precision
+        return self.half_interval is not None and self.half_interval > precision
 
     @property
     def size(self) -> str:

@@ -723,3 +723,39 @@ def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("gpubench: 'cublas' is a library routine")
     assert len(done.err.splitlines()) == 1
+
+
+def test_the_first_line_says_why_a_gpu_that_seems_to_be_there_is_not_used(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    sweep = ("sweep", "--variants", "cpu_blas", "--sizes", "16", "--rounds", "1")
+    path = os.pathsep.join((str(packages), os.environ["PYTHONPATH"]))
+
+    (packages / "cupy").mkdir(parents=True)
+    (packages / "cupy/__init__.py").write_text("raise ImportError('no driver, so not loaded')")
+    without_driver = run(tmp_path, *sweep, "-o", "a.csv", PYTHONPATH=path)
+    assert without_driver.code == 0
+    assert without_driver.err.startswith(
+        "cuda is not used: CuPy is installed, but no NVIDIA driver is loaded"
+    )
+
+    (packages / "cupy/__init__.py").unlink()
+    (packages / "cupy").rmdir()
+    (packages / "sitecustomize.py").write_text(
+        "from gpubench.backends.cuda import devices; devices.DRIVER_FILES = ('/',)"
+    )
+    without_cupy = run(tmp_path, *sweep, "-o", "b.csv", PYTHONPATH=path)
+    assert without_cupy.code == 0
+    first_line = without_cupy.err.splitlines()[0]
+    assert first_line.startswith("cuda is not used: CuPy is not installed: pip install '")
+    assert "[cuda13]'" in first_line
+
+
+def test_a_sweep_without_one_timed_point_is_a_failure(tmp_path: Path) -> None:
+    done = run(
+        tmp_path, "sweep", "--variants", "cpu_naive", "--sizes", "512", "--launch-limit", "0.001",
+        "--device", "cpu", "-o", "a.csv",
+    )  # fmt: skip
+    assert done.code == 1
+    assert "no point was timed" in done.err
+    assert "skipped: cpu_naive: estimated" in done.out
+    assert done.files == ["a.csv"]

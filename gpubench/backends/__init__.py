@@ -115,6 +115,20 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Typical costs on a backend, as measured: what a forecast rests on before anything was run."""
+
+    start_s: float = 1.0
+    """To start a measuring process, which each round does, and to warm up."""
+
+    compile_s: float = 1.0
+    """To compile a kernel, on all cores together."""
+
+    gflops: Callable[[Device], float | None] = lambda _device: None
+    """The rate of a kernel whose rate nobody knows; None where the device's peak is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackendEntry:
     """What a backend declares."""
 
@@ -129,6 +143,13 @@ class BackendEntry:
 
     blas: str
     """What tables call its BLAS: `cuBLAS`."""
+
+    cost: Cost = Cost()
+    """What a sweep costs beside its samples, to foresee how long it takes."""
+
+    quick_size: int = 512
+    """M, N and K of a sweep without `--sizes`: its default variants take less than half a minute
+    there, and differ enough to see."""
 
     numbers: Callable[[], list[int]] | None = None
     """The numbers of its devices, for completion, so without loading anything; None: it has one."""
@@ -153,7 +174,7 @@ def backends() -> dict[str, BackendEntry]:
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.auto_order)}
 
 
-def find_devices(name: str) -> tuple[list[Device], dict[str, str]]:
+def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:
     """The devices that `--device` names, and which backends have none for `auto`, each with why.
 
     Raises DeviceUnavailableError where a backend was asked for by name.
@@ -162,13 +183,25 @@ def find_devices(name: str) -> tuple[list[Device], dict[str, str]]:
         backend, _, number = name.partition(":")
         return backends()[backend].devices(int(number) if number else None), {}
     devices: list[Device] = []
-    missing: dict[str, str] = {}
+    missing: dict[str, DeviceUnavailableError] = {}
     for entry in backends().values():
         try:
             devices += entry.devices(None)
         except DeviceUnavailableError as error:
-            missing[entry.name] = str(error)
+            missing[entry.name] = error
     return devices, missing
+
+
+def passed_over(name: str) -> tuple[str, ...]:
+    """Why `auto` does not take a device that seems to be there, a line a backend."""
+    if name != AUTO:
+        return ()
+    missing = find_devices(name)[1]
+    return tuple(
+        f"{backend} is not used: {error}"
+        for backend, error in missing.items()
+        if not error.expected
+    )
 
 
 def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:

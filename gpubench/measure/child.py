@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from gpubench.backends import open_backend
+from gpubench.backends import open_backend, passed_over
 from gpubench.errors import GpubenchError
 from gpubench.measure.executor import InProcess
 from gpubench.model import Device, Measurement, Status, Timer
@@ -65,7 +65,8 @@ def serve(descriptor: int, device: str, timer: str) -> None:
         except GpubenchError as error:
             pipe.send(Raised(error=error))
             return
-        pipe.send(Opened(device=executor.device, notices=executor.notices))
+        notices = (*passed_over(device), *executor.notices)
+        pipe.send(Opened(device=executor.device, notices=notices))
         while True:
             try:
                 name, arguments = pipe.recv()

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from typing import Any
 
 import gpubench
 from gpubench.measure.executor import Executor
 from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import build_rows
 from gpubench.model import OPERATIONS, Device, Measurement, Point, Status, Variant
-from gpubench.plan.schedule import Rounds, Schedule, Visit
+from gpubench.plan.schedule import Estimate, Rounds, Schedule, Visit, estimate
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
+
+GIT_LIMIT_S = 10
+"""For git to answer; a repository on a slow disk is no reason to wait."""
 
 
 class Watcher:
     """Shows how far a sweep is; this one shows nothing."""
 
-    def planned(self, executor: Executor, points: int, visits: int) -> None:
-        """Before compiling: there are so many points, and at most so many visits."""
+    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
+        """Before compiling: points that can run, visits at most, and what is left to do."""
 
     def compiled(self, built: int) -> None:
         """So many kernels are built."""
@@ -49,9 +56,9 @@ class Outcome:
     """Wall time by phase."""
 
     @property
-    def device_s(self) -> float:
-        """Device time of all samples."""
-        return sum(row.device_s or 0.0 for row in self.rows)
+    def timed(self) -> bool:
+        """Whether any point has a time."""
+        return any(row.status == Status.OK for row in self.rows)
 
     @property
     def failed(self) -> bool:
@@ -103,10 +110,10 @@ def run(
         for point, reason in planned.items():
             if reason is not None and not known[point]:
                 keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
-        watcher.planned(executor, len(points), visits.visits)
-        executor.compile(
-            [point for point in points if _unfinished(known[point], sweep)], watcher.compiled
-        )
+        unfinished = [point for point in points if _unfinished(known[point], sweep)]
+        foreseen = estimate(unfinished, device, sweep.timing)
+        watcher.planned(executor, len(points), visits.visits, foreseen)
+        executor.compile(unfinished, watcher.compiled)
         executor.warm_up()
         if OPERATIONS[sweep.op].bandwidth_bound:
             copy_gbytes_per_s = executor.copy_gbytes_per_s()
@@ -121,7 +128,9 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     finally:  # whatever ended it: what was measured is kept
-        rows = build_rows(known, device, hashes, copy_gbytes_per_s)
+        built = build_rows(known, device, hashes, copy_gbytes_per_s)
+        recorded = _recorded(sweep)
+        rows = [replace(row, **recorded) for row in built]
         if file:
             file.finish(rows, complete=complete)
     return Outcome(
@@ -149,6 +158,50 @@ def _context(sweep: Sweep, device: Device, hashes: Mapping[Variant, str]) -> Con
         "versions": device.versions,
         "sources": {variant.name: digest for variant, digest in hashes.items()},
     }
+
+
+def _recorded(sweep: Sweep) -> dict[str, Any]:
+    """The columns that say how the rows can be measured again."""
+    flags = (f"--{name.replace('_', '-')} {text}" for name, text in sweep.options.items())
+    digest, commit = package_version()
+    return {
+        "tree_hash": digest,
+        "commit": commit,
+        "options": " ".join(flags) or None,
+        "seed": sweep.seed,
+        "host": platform.node() or None,
+    }
+
+
+@cache
+def package_version() -> tuple[str, str | None]:
+    """12 digits that change with any file of this package, and its git commit, where it has one.
+
+    A commit ends with `+` if files of the package differ from it.
+    """
+    folder = Path(gpubench.__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
+    if not (folder.parent / ".git").exists():
+        return digest.hexdigest()[:12], None
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    changed = _git(folder, "status", "--porcelain", "--", ".")
+    return digest.hexdigest()[:12], f"{commit}{'+' if changed else ''}" if commit else None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; nothing where it is missing or refuses."""
+    try:
+        return subprocess.check_output(  # noqa: S603 # arguments of ours
+            ["git", "-C", str(folder), *arguments],  # noqa: S607 # the user's git
+            text=True,
+            stderr=subprocess.DEVNULL,
+            timeout=GIT_LIMIT_S,
+        ).strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def default_output(sweep: Sweep, device: str) -> Path:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from gpubench.model import Measurement, Point, Status, Timing
+from gpubench.backends import backends
+from gpubench.hardware.peaks import peak_gflops
+from gpubench.model import Device, Measurement, Point, Status, Timing
+
+VISIT_S = 0.02
+"""To bind and warm up a kernel before its samples are taken."""
 
 Known = Mapping[Point, Sequence[Measurement]]
 """What came of each point so far, oldest first. It grows while a sweep runs."""
@@ -21,6 +28,9 @@ class Visit:
     point: Point
     name: str = ""
     """Which visit it is, for the progress display: `round 2/3`."""
+
+    visits_left: int = 0
+    """Visits that are still to come, this one among them."""
 
     left_s: float = 0.0
     """Seconds until the last visit is expected to be done; 0 while nothing is known."""
@@ -61,6 +71,7 @@ class Rounds:
         self._timing = timing
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
         self._clock = clock
+        self._began_s = clock()
         self._visits: Iterator[Visit] | None = None
 
     @property
@@ -74,23 +85,35 @@ class Rounds:
             self._visits = self._all_visits(known)
         return next(self._visits, None)
 
+    def _share_s(self, visits_left: int) -> float | None:
+        """Wall time that the next visit may take of the budget; None without a budget.
+
+        What is left of it is shared equally among the visits left, so what one saves the others
+        get, and what compiling took is shared by all.
+        """
+        budget_s = self._timing.budget_s
+        if budget_s is None:
+            return None
+        return max(0.0, budget_s - (self._clock() - self._began_s)) / visits_left
+
     def _all_visits(self, known: Known) -> Iterator[Visit]:
         rounds = self._timing.rounds
-        forecast = Forecast(self._points, rounds, self._timing.budget_s)
+        forecast = Forecast({point: point.problem for point in self._points}, rounds)
         remaining = list(self._points)
         for number in range(1, rounds + 1):
             self._order.shuffle(remaining)
             fresh = number > 1
             for point in tuple(remaining):
-                cost_s = 0.0
+                cost_s = None
                 if len(known[point]) < number:
                     started = self._clock()
                     yield Visit(
                         point=point,
                         name=f"round {number}/{rounds}" if rounds > 1 else "",
+                        visits_left=forecast.visits_left,
                         left_s=forecast.left_s,
                         fresh=fresh,
-                        wall_limit_s=forecast.share_s,
+                        wall_limit_s=self._share_s(forecast.visits_left),
                     )
                     cost_s = self._clock() - started
                     fresh = False
@@ -100,64 +123,120 @@ class Rounds:
                     remaining.remove(point)
 
 
-class Forecast:
-    """Learns what each point costs as it is visited, once a round.
+Item = TypeVar("Item", bound=Hashable)
 
-    A point not visited yet is expected to cost the mean of the others' first visits.
+
+class Forecast(Generic[Item]):
+    """Learns what each item (a point) costs as it is visited, once a round.
+
+    An item not visited yet is expected to cost the mean of the first visits of its group (points of
+    a size cost alike), or of all while its group has none.
     """
 
     def __init__(
-        self, points: Iterable[Hashable], rounds: int, budget_s: float | None = None
+        self,
+        groups: Mapping[Item, Hashable],
+        rounds: int,
     ) -> None:
-        self._visits_left = dict.fromkeys(points, rounds)
-        self._cost_s: dict[Hashable, float] = {}
-        self._budget_s = budget_s
-        self._spent_s = 0.0
-        self._first_visits_s = 0.0
+        self._groups = groups
+        self._visits_left = dict.fromkeys(groups, rounds)
+        self._cost_s: dict[Item, float] = {}
         self._known_s = 0.0
-        self._unknown_visits = self._all_visits = rounds * len(self._visits_left)
+        """Of the visits left to points in `_cost_s`."""
+
+        self._unknown_visits: Counter[Hashable] = Counter()
+        """Visits left to the other points, by group."""
+
+        for group in groups.values():
+            self._unknown_visits[group] += rounds
+        self._first_s: defaultdict[Hashable, float] = defaultdict(float)
+        self._firsts: Counter[Hashable] = Counter()
+        self.visits_left = rounds * len(groups)
+        """Visits that are still to come."""
 
     @property
     def left_s(self) -> float:
         """Seconds until the last visit is done; 0 while nothing is known."""
         if not self._cost_s:
             return 0.0
-        mean_s = self._first_visits_s / len(self._cost_s)
-        return self._known_s + self._unknown_visits * mean_s
+        mean_s = sum(self._first_s.values()) / self._firsts.total()
+        return self._known_s + sum(
+            visits * (self._first_s[group] / self._firsts[group] if self._firsts[group] else mean_s)
+            for group, visits in self._unknown_visits.items()
+        )
 
-    @property
-    def share_s(self) -> float | None:
-        """Seconds the next visit may take of the budget; None without a budget.
+    def visited(self, item: Item, seconds: float | None, *, again: bool) -> None:
+        """Record a visit, None for one of an earlier run; without `again` it is the item's last."""
+        self._count(item, -1)
+        if seconds is not None:
+            if item not in self._cost_s:
+                self._first_s[self._groups[item]] += seconds
+                self._firsts[self._groups[item]] += 1
+            self._cost_s[item] = seconds
+        self._visits_left[item] = self._visits_left[item] - 1 if again else 0
+        self._count(item, 1)
 
-        What is left is shared equally among the visits left, so what one saves the others get.
-        """
-        if self._budget_s is None:
-            return None
-        return max(0.0, self._budget_s - self._spent_s) / max(1, self._all_visits)
-
-    def visited(self, point: Hashable, seconds: float, *, again: bool) -> None:
-        """Record a visit; without `again` the point's later rounds are dropped."""
-        visits = self._visits_left[point]
-        if point in self._cost_s:
-            self._known_s -= visits * self._cost_s[point]
+    def _count(self, item: Item, sign: int) -> None:
+        """Take the visits left to an item out of the totals, or put them back in."""
+        visits = sign * self._visits_left[item]
+        self.visits_left += visits
+        if item in self._cost_s:
+            self._known_s += visits * self._cost_s[item]
         else:
-            self._unknown_visits -= visits
-            self._first_visits_s += seconds
-        self._cost_s[point] = seconds
-        self._visits_left[point] = visits - 1 if again else 0
-        self._all_visits -= visits - self._visits_left[point]
-        self._known_s += self._visits_left[point] * seconds
-        self._spent_s += seconds
+            self._unknown_visits[self._groups[item]] += visits
 
 
-def sampling_s(timing: Timing, launch_s: float = 0.0) -> tuple[float, float]:
-    """Seconds that the samples of one visit take, at the least and at the most, by the policy.
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """How long a sweep takes, before anything of it was run."""
 
-    `launch_s` is what a launch takes at the least, as far as that is known. At the most: a round's
-    part of the wall time, unless its fewest samples take longer.
-    """
+    kernels: int
+    """To compile, as far as none is kept from an earlier sweep."""
+
+    least_s: float
+    """Each point's fewest samples, and what it takes to get there."""
+
+    expected_s: float
+    """With launches of a typical rate; with a budget, the budget if that can be met."""
+
+    budget_s: float | None
+
+    def __str__(self) -> str:
+        """`6 kernels to compile, about 0:20`, and a budget that cannot be met."""
+        text = f"{self.kernels} kernels to compile, about {minutes(self.expected_s)}"
+        if self.budget_s is not None and self.budget_s < self.least_s:
+            text += f"; --budget {self.budget_s:g} cannot be met"
+        return text
+
+
+def minutes(seconds: float) -> str:
+    """`1:05`, rounded up."""
+    whole, rest = divmod(math.ceil(seconds), 60)
+    return f"{whole}:{rest:02}"
+
+
+def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estimate:
+    """Foresee a sweep from the policy and from typical costs (`Cost`)."""
+    cost = backends()[device.backend].cost
+    kernels = len({(point.variant, point.tile, point.problem.dtype) for point in points})
+    fixed_s = timing.rounds * cost.start_s + kernels * cost.compile_s
+    least_s = expected_s = fixed_s + timing.rounds * len(points) * VISIT_S
+    typical_gflops = cost.gflops(device)
+    for point in points:
+        gflop = point.problem.flops / 1e9
+        peak = peak_gflops(device, point.problem.dtype)
+        least_s += timing.rounds * sampling_s(timing, gflop / peak if peak else 0.0)
+        typical_s = min(gflop / typical_gflops if typical_gflops else 0.0, timing.launch_limit_s)
+        expected_s += timing.rounds * sampling_s(timing, typical_s)
+    if timing.budget_s is not None:
+        expected_s = max(least_s, min(expected_s, timing.budget_s))
+    return Estimate(
+        kernels=kernels, least_s=least_s, expected_s=expected_s, budget_s=timing.budget_s
+    )
+
+
+def sampling_s(timing: Timing, launch_s: float) -> float:
+    """Seconds that the samples of one visit take by the policy, at so many seconds a launch."""
     if launch_s > timing.slow_launch_s:
-        least = timing.round_few_samples * launch_s
-    else:
-        least = max(timing.round_device_s, timing.round_samples * launch_s)
-    return least, max(least, timing.round_wall_s)
+        return timing.round_few_samples * launch_s
+    return max(timing.round_device_s, timing.round_samples * launch_s)

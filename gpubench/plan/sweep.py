@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import (
+    OPERATIONS,
     Cache,
     Config,
     Fill,
@@ -33,8 +34,8 @@ class Sweep:
     variants: tuple[str, ...] = ()
     """Empty: every default variant of the op on the device."""
 
-    sizes: tuple[tuple[int, int, int], ...] = ((1024, 1024, 1024),)
-    """(M, N, K); K is 1 for operations without it."""
+    sizes: tuple[tuple[int, int, int], ...] = ()
+    """(M, N, K); K is 1 for operations without it. Empty: the backend's `quick_size`."""
 
     tiles: tuple[str, ...] = ()
     """As users write them; each variant's space reads them. Empty: its own default tiles."""
@@ -66,6 +67,9 @@ def plan(
     `capability` is the GPU's compute capability; None leaves it open. Raises UsageError when
     nothing at all could run.
     """
+    if not sweep.sizes:
+        n = backends()[backend].quick_size
+        sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     if not sweep.variants:
         # Nobody asked for these by name, so what they lack needs no message.

@@ -17,8 +17,8 @@ from gpubench.backends import device_label
 from gpubench.measure.executor import Executor
 from gpubench.measure.session import Watcher
 from gpubench.model import Health, Measurement, Point, Status
-from gpubench.plan.schedule import Visit
-from gpubench.view.tables import console, milliseconds
+from gpubench.plan.schedule import Estimate, Visit, minutes
+from gpubench.view.tables import console, time_text
 
 PLAIN_EVERY_S = 5.0
 """Between plain lines, so that a log stays readable."""
@@ -44,7 +44,7 @@ class LiveProgress(Watcher):
             TextColumn(
                 "{task.fields[left]}",
                 markup=False,
-                table_column=Column(no_wrap=True, min_width=len("12:34 left")),
+                table_column=Column(no_wrap=True, min_width=len("12:34 elapsed, 12:34 left")),
             ),
             TextColumn("{task.description}", markup=False, table_column=rest),
             console=self._console,
@@ -58,6 +58,7 @@ class LiveProgress(Watcher):
             refresh_per_second=REFRESHES_PER_S,
         )
         self._task: TaskID | None = None
+        self._started = time.monotonic()
         self._best: dict[tuple[object, ...], tuple[float, Point]] = {}
 
     def __enter__(self) -> Self:
@@ -72,9 +73,9 @@ class LiveProgress(Watcher):
     ) -> None:
         self._live.stop()
 
-    def planned(self, executor: Executor, points: int, visits: int) -> None:
+    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
         """Name the device and start the bar."""
-        for line in (heading(executor, points, visits), *executor.notices):
+        for line in (*executor.notices, heading(executor, points, visits, foreseen)):
             self._console.print(line, markup=False)
         self._best.clear()
         if self._task is not None:
@@ -87,7 +88,11 @@ class LiveProgress(Watcher):
 
     def measuring(self, visit: Visit) -> None:
         """Name the point and the time left."""
-        self._describe(f"{visit.name} {visit.point.label}".strip(), duration(visit.left_s))
+        if self._task is not None and visit.visits_left:  # points that failed have no more visits
+            done = self._progress.tasks[0].completed
+            self._progress.update(self._task, total=done + visit.visits_left)
+        left = times(time.monotonic() - self._started, visit.left_s)
+        self._describe(f"{visit.name} {visit.point.label}".strip(), left)
 
     def measured(self, measurement: Measurement) -> None:
         """Move the bar, name the fastest so far; a failure is printed, and stays."""
@@ -115,6 +120,7 @@ class PlainProgress(Watcher):
         self._console = console(stderr=True)
         self._last = 0.0
         self._done, self._total = 0, 0
+        self._started = time.monotonic()
         self._left_s = 0.0
 
     def __enter__(self) -> Self:
@@ -123,10 +129,10 @@ class PlainProgress(Watcher):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def planned(self, executor: Executor, points: int, visits: int) -> None:
+    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
         """Name the device."""
         self._done, self._total = 0, visits
-        for line in (heading(executor, points, visits), *executor.notices):
+        for line in (*executor.notices, heading(executor, points, visits, foreseen)):
             self._line(line)
 
     def compiled(self, built: int) -> None:
@@ -135,6 +141,7 @@ class PlainProgress(Watcher):
 
     def measuring(self, visit: Visit) -> None:
         """Remember the time left: `measured` prints it."""
+        self._total = self._done + visit.visits_left if visit.visits_left else self._total
         self._left_s = visit.left_s
 
     def measured(self, measurement: Measurement) -> None:
@@ -145,7 +152,8 @@ class PlainProgress(Watcher):
         elif measurement.series:
             self._now_and_then(
                 f"[{self._done}/{self._total}] {measurement.point.label}: "
-                f"{milliseconds(measurement.series.median_us)} ms; {duration(self._left_s)}"
+                f"{time_text(measurement.series.median_us)}; "
+                f"{times(time.monotonic() - self._started, self._left_s)}"
             )
 
     def _now_and_then(self, text: str) -> None:
@@ -162,16 +170,17 @@ def progress() -> LiveProgress | PlainProgress:
     return LiveProgress() if console(stderr=True).is_terminal else PlainProgress()
 
 
-def duration(left_s: float) -> str:
-    """`1:05 left`; nothing while it is not known."""
-    return f"{int(left_s) // 60}:{int(left_s) % 60:02} left" if left_s else ""
+def times(elapsed_s: float, left_s: float) -> str:
+    """`0:12 elapsed, 1:05 left`; without what is left while it is not known."""
+    left = f", {minutes(left_s)} left" if left_s else ""
+    return f"{minutes(math.floor(elapsed_s))} elapsed{left}"
 
 
 def found(best: Point, best_us: float, health: Health) -> str:
     """The fastest of a size, and the state of the device: `fastest at 1024 float32: …`."""
     problem = best.problem
     name = f"{best.variant.name} {best.tile or ''}".strip()
-    parts = [f"fastest at {problem.size} {problem.dtype}: {name}, {milliseconds(best_us)} ms"]
+    parts = [f"fastest at {problem.size} {problem.dtype}: {name}, {time_text(best_us)}"]
     if health.sm_mhz is not None:
         parts.append(f"{health.sm_mhz:.0f} MHz")
     if health.temperature_c is not None:
@@ -179,11 +188,11 @@ def found(best: Point, best_us: float, health: Health) -> str:
     return ", ".join(parts)
 
 
-def heading(executor: Executor, points: int, visits: int) -> str:
-    """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds`."""
+def heading(executor: Executor, points: int, visits: int, foreseen: Estimate) -> str:
+    """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds; 85 kernels …, about 1:05`."""
     device = executor.device
-    times = f", {visits // points} rounds" if points and visits > points else ""
-    return f"{device.name} ({device_label(device)}): {points} points{times}"
+    rounds = f", {visits // points} rounds" if points and visits > points else ""
+    return f"{device.name} ({device_label(device)}): {points} points{rounds}; {foreseen}"
 
 
 def _time(timed: tuple[float, Point]) -> float:

@@ -19,35 +19,93 @@ from gpubench.row import Row
 
 PIPED_WIDTH = 160
 
-BEST, TIED = "*", "="
-"""Marks behind a time: the fastest tile of its variant, and those that may be as fast."""
+NAIVE_LOOP = "cpu_naive"
+"""The baseline of published speed-ups: one thread, no blocking."""
+
+Column = tuple[str, Callable[[Row], str]]
+"""A heading, and what a row shows under it."""
+
+BEST, TIED, IMPRECISE = "*", "=", "~"
+"""Marks behind a time: the fastest tile of its variant, those that may be as fast, and those whose
+interval is wider than `--precision` asks."""
+
+LEGEND = {
+    BEST: "fastest tile of its kernel",
+    TIED: "may be as fast: its interval overlaps with the fastest one's",
+    IMPRECISE: "missed --precision",
+}
+
+FEWEST_SAMPLES = 6
+"""Under six samples no interval covers 95 % of medians, so none is shown."""
+
+COARSE = 10
+"""Percent; an interval from here on needs no decimals."""
+
+WHOLE = 1000
+"""Rates from here on need no decimals."""
+
+POWER_OF_TWO = 512
+"""From this size on, the columns of a row-major matrix of 2ⁿ columns share few cache sets."""
 
 
 def results(rows: Sequence[Row]) -> RenderableType:
-    """Per problem: the tile-size table, the best of each variant, and what was not measured."""
+    """Per problem: the tile-size table, the best of each variant, and what was not measured.
+
+    Below, what the marks mean, and what should be known before the figures are used.
+    """
     parts: list[RenderableType] = []
     for of_problem in by_problem(rows):
         parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
         measured = [row for row in of_problem if row.status == Status.OK]
         if edges := [row for row in measured if row.tile.isdecimal()]:
-            parts.append(tile_table(edges))
+            parts += [Text(), tile_table(edges)]
         if blocks := [row for row in measured if row.tile and not row.tile.isdecimal()]:
-            parts.append(tile_list(blocks))
+            parts += [Text(), tile_list(blocks)]
         if measured:
-            parts.append(best_table(measured))
+            parts += [Text(), best_table(measured, rows)]
         parts.extend(_not_measured(of_problem))
-    return Group(*parts)
+    return Group(*parts, *remarks(rows))
+
+
+def remarks(rows: Sequence[Row]) -> list[Text]:
+    """The legend of the marks that tables of these rows have, and remarks on what they show."""
+    measured = [row for row in rows if row.status == Status.OK]
+    lines = []
+    if tiled := [row for row in measured if row.tile]:
+        marks = set(" ".join(_marks(row, best_of(_of_kernel(row, tiled))) for row in tiled))
+        lines.append("; ".join(f"{mark} {LEGEND[mark]}" for mark in LEGEND if mark in marks))
+    if missed := [row for row in measured if row.missed_precision]:
+        lines.append(
+            f"{len(missed)} of {len(measured)} points missed --precision ({IMPRECISE}): use more "
+            "--rounds, or a machine without other work"
+        )
+    loops = [row for row in measured if row.variant == NAIVE_LOOP and _power_of_two(row)]
+    if loops and len(measured) > len(loops):
+        lines.append(
+            f"{NAIVE_LOOP} at a power of two is slow by itself, as the elements it reads share few "
+            "cache sets: speed-ups over it flatter there"
+        )
+    return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines if line]
+
+
+def _of_kernel(row: Row, rows: Iterable[Row]) -> list[Row]:
+    same = (*row.problem_key, row.variant)
+    return [other for other in rows if (*other.problem_key, other.variant) == same]
+
+
+def _power_of_two(row: Row) -> bool:
+    return row.n >= POWER_OF_TWO and row.n & (row.n - 1) == 0
 
 
 def tile_table(rows: Sequence[Row]) -> Table:
-    """Milliseconds: tiles down, variants across; the best of each column marked, and its ties."""
+    """Times: tiles down, variants across; the best of each column marked, and its ties."""
     tiled = [row for row in rows if row.tile]
     variants = list(dict.fromkeys(row.variant for row in tiled))
     best = {
         variant: best_of(row for row in tiled if row.variant == variant) for variant in variants
     }
     cells = {(row.tile, row.variant): row for row in tiled}
-    grid = table("tile", *(f"{variant}, ms" for variant in variants))
+    grid = table("tile", *variants)
     for tile in sorted({row.tile for row in tiled}, key=_tile_order):
         grid.add_row(
             tile,
@@ -57,47 +115,72 @@ def tile_table(rows: Sequence[Row]) -> Table:
 
 
 def tile_list(rows: Sequence[Row]) -> Table:
-    """Milliseconds by variant and tile: tiles of several numbers are each variant's own."""
-    grid = table("variant", "tile", "ms", left={"variant", "tile"})
+    """Times by variant and tile: tiles of several numbers are each variant's own."""
+    grid = table("variant", "tile", "time", "±", left={"variant", "tile"})
     by_variant = sorted(rows, key=lambda row: (row.variant, _tile_order(row.tile)))
     for variant, group in groupby(by_variant, key=lambda row: row.variant):
         of_variant = list(group)
         best = best_of(of_variant)
         for index, row in enumerate(of_variant):
-            grid.add_row(variant if index == 0 else "", row.tile, _time_cell(row, best))
+            name = variant if index == 0 else ""
+            grid.add_row(name, row.tile, _time_cell(row, best), uncertainty(row))
     return grid
 
 
-def best_table(rows: Sequence[Row]) -> Table:
-    """The best tile of each variant, fastest first."""
+def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
+    """The best tile of each variant, fastest first; speed-ups over the loop in `all_rows`."""
     variants = dict.fromkeys(row.variant for row in rows)
     best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
-    columns: list[tuple[str, Callable[[Row], str]]] = [
+    names: list[Column] = [
         ("variant", lambda row: row.variant),
         ("best tile", lambda row: ", ".join(tied_tiles(rows, row))),
-        ("ms", lambda row: milliseconds(row.median_us)),
-        *_rate_columns(rows[0]),
-        (f"% of {blas_name(rows[0].backend)}", lambda row: number(row.percent_of_blas, 1)),
     ]
-    # A column that says nothing about any row is left out: a CPU has no known peak.
-    columns = [column for column in columns if any(column[1](row) for row in best)]
-    grid = table(*(name for name, _ in columns), left={"variant"})
-    for row in sorted(best, key=lambda row: row.median_us or 0.0):
-        grid.add_row(*(value(row) for _, value in columns))
+    best.sort(key=lambda row: row.median_us or 0.0)
+    return rows_table(best, [*names, *figures(rows[0], all_rows or rows)])
+
+
+def rows_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
+    """A line a row; a column that says nothing about any is left out: a CPU has no known peak."""
+    shown = [column for column in columns if any(column[1](row) for row in rows)]
+    grid = table(*(name for name, _ in shown), left={"variant", "tile", "best tile"})
+    for row in rows:
+        grid.add_row(*(value(row) for _, value in shown))
     return grid
 
 
-def _rate_columns(of: Row) -> list[tuple[str, Callable[[Row], str]]]:
-    """The figure of merit: bytes a second and the share of a copy where memory sets the pace."""
+def figures(of: Row, rows: Sequence[Row]) -> list[Column]:
+    """The columns that say how fast a row is: time, rate, and shares of what is possible.
+
+    A rate is of bytes, and its share one of a copy, where memory sets the pace.
+    """
+    loops = {_size_key(row): row for row in rows if row.variant == NAIVE_LOOP and row.median_us}
     if of.op in OPERATIONS and OPERATIONS[of.op].bandwidth_bound:
-        return [
-            ("GB/s", lambda row: number(row.gbytes_per_s, 1)),
+        rates: list[Column] = [
+            ("GB/s", lambda row: rate(row.gbytes_per_s)),
             ("% of copy", lambda row: number(row.percent_of_copy, 1)),
         ]
+    else:
+        rates = [
+            (f"G{_unit(of)}/s", lambda row: rate(row.gflops)),
+            ("% of peak", lambda row: number(row.percent_of_peak, 1)),
+        ]
+
+    def speed_up(row: Row) -> str:
+        loop = loops.get(_size_key(row))
+        times = loop and loop.median_us and row.median_us and loop.median_us / row.median_us
+        return f"{times:,.3g}" if times and row is not loop else ""
+
     return [
-        (f"G{_unit(of)}/s", lambda row: number(row.gflops, 1)),
-        ("% of peak", lambda row: number(row.percent_of_peak, 1)),
+        ("time", lambda row: time_text(row.median_us)),
+        ("±", uncertainty),
+        *rates,
+        (f"% of {blas_name(of.backend)}", lambda row: number(row.percent_of_blas, 1)),
+        (f"× {NAIVE_LOOP}", speed_up),
     ]
+
+
+def _size_key(row: Row) -> tuple[object, ...]:
+    return row.op, row.dtype, row.m, row.n, row.k
 
 
 def comparison(rows: Sequence[Row]) -> RenderableType:
@@ -111,7 +194,7 @@ def comparison(rows: Sequence[Row]) -> RenderableType:
         if measured := [row for row in of_problem if row.status == Status.OK]:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
-    return Group(*parts)
+    return Group(*parts, *remarks([row for row in rows if not row.tile]))
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
@@ -135,6 +218,26 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
     return [tile for tile in (best.tile, *sorted(ties, key=_tile_order)) if tile]
 
 
+def time_text(time_us: float | None) -> str:
+    """Four significant digits with their unit: `275.3 µs`, `57.10 ms`, `1.204 s`."""
+    if time_us is None:
+        return ""
+    factor, unit = next(
+        (entry for entry in ((1e6, "s"), (1e3, "ms")) if time_us >= entry[0]), (1.0, "µs")
+    )
+    return f"{f'{time_us / factor:#.4g}'.rstrip('.')} {unit}"
+
+
+def uncertainty(row: Row) -> str:
+    """Half the 95 % interval of the median: `0.3 %`; with too few samples for one, how many."""
+    if row.half_interval is None:
+        return ""
+    if (row.samples or 0) < FEWEST_SAMPLES:
+        return f"{row.samples} samples"
+    percentage = 100 * row.half_interval
+    return f"{percentage:,.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
+
+
 def milliseconds(time_us: float | None) -> str:
     """Four significant digits: `0.2753`, `57.10`, `1204`."""
     if time_us is None:
@@ -148,6 +251,13 @@ def milliseconds(time_us: float | None) -> str:
 def number(value: float | None, digits: int) -> str:
     """A number with so many decimals, or nothing."""
     return "" if value is None else f"{value:,.{digits}f}"
+
+
+def rate(value: float | None) -> str:
+    """Four digits or more: `0.55`, `94.40`, `1,204`, `55,842`."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"
 
 
 def title(row: Row) -> str:
@@ -167,12 +277,17 @@ def _tied(row: Row, best: Row) -> bool:
     return (row.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
 
 
+def _marks(row: Row, best: Row) -> str:
+    fastest = BEST if row is best else TIED if _tied(row, best) else " "
+    return fastest + (IMPRECISE if row.missed_precision else " ")
+
+
 def _time_cell(row: Row | None, best: Row) -> Text:
     if row is None:
         return Text("")
-    mark = BEST if row is best else TIED if _tied(row, best) else " "
-    style = "bold green" if row is best else "green" if mark == TIED else ""
-    return Text(f"{milliseconds(row.median_us)} {mark}", style=style)
+    marks = _marks(row, best)
+    style = "bold green" if row is best else "green" if TIED in marks else ""
+    return Text(f"{time_text(row.median_us)} {marks}", style=style)
 
 
 def _not_measured(rows: Sequence[Row]) -> list[Text]:
@@ -213,12 +328,22 @@ def _tile_order(tile: str) -> tuple[object, ...]:
 
 
 def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
-    """An empty table; columns in `left` are text, None meaning all of them."""
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    """An empty table; columns in `left` are text, None meaning all of them.
+
+    Text may be folded, but a variant's name and figures never are: half a figure is a wrong one.
+    """
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for name in columns:
-        justify: JustifyMethod = "left" if left is None or name in left else "right"
-        grid.add_column(name, justify=justify, overflow="fold")  # a cut figure is a wrong figure
+        of_text = left is None or name in left
+        justify: JustifyMethod = "left" if of_text else "right"
+        heading = name if of_text else _BREAK.sub("\n", name, count=1)
+        fixed = not of_text or name == "variant"
+        grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
     return grid
+
+
+_BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
+"""Where a heading goes on below, as its figures are short: `% of peak`."""
 
 
 class _Console(Console):

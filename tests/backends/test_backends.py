@@ -127,7 +127,7 @@ def test_auto_takes_the_first_backend_with_a_device() -> None:
     devices, missing = find_devices("auto")
     assert [device.backend for device in devices] == ["toy", "toy", "cpu"]
     assert list(missing) == ["cuda"]
-    assert device_json(devices, missing)["cuda_missing"] == missing["cuda"]
+    assert device_json(devices, missing)["cuda_missing"] == str(missing["cuda"])
     assert open_backend("auto").device.name == "Toy 0"
 
 

@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
+from fakes import CPU, measurement, point
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.model import Timing
-from gpubench.plan.schedule import Forecast, sampling_s
+from gpubench.backends import backends
+from gpubench.model import Device, Measurement, Point, Timing
+from gpubench.plan.schedule import VISIT_S, Forecast, Rounds, estimate, sampling_s
+
+H200 = Device(
+    backend="cuda",
+    name="NVIDIA H200",
+    multiprocessors=132,
+    l2_bytes=2**25,
+    compute_capability=(9, 0),
+    sm_clock_mhz=1980.0,
+)
+
+
+def alike(items: Iterable[Any]) -> dict[Any, str]:
+    """All items in one group."""
+    return dict.fromkeys(items, "")
 
 
 def test_nothing_is_known_before_the_first_visit() -> None:
-    assert Forecast("abc", rounds=3).left_s == 0
+    assert Forecast(alike("abc"), rounds=3).left_s == 0
 
 
 def test_points_not_visited_yet_are_expected_to_cost_the_mean() -> None:
-    forecast = Forecast("abc", rounds=1)
+    forecast = Forecast(alike("abc"), rounds=1)
     forecast.visited("a", 2.0, again=True)
     assert forecast.left_s == pytest.approx(4.0)
     forecast.visited("b", 4.0, again=True)
     assert forecast.left_s == pytest.approx(3.0)
 
 
+def test_a_group_is_expected_to_cost_what_its_own_points_do() -> None:
+    forecast = Forecast({"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c": "c"}, rounds=1)
+    forecast.visited("a1", 1.0, again=True)
+    forecast.visited("b1", 9.0, again=True)
+    assert forecast.left_s == pytest.approx(1.0 + 9.0 + 5.0)
+    assert forecast.visits_left == 3
+
+
+def test_visits_of_an_earlier_run_are_done_and_say_nothing_of_the_cost() -> None:
+    forecast = Forecast(alike("ab"), rounds=2)
+    forecast.visited("a", None, again=True)
+    assert forecast.left_s == 0
+    assert forecast.visits_left == 3
+    forecast.visited("b", 2.0, again=True)
+    assert forecast.left_s == pytest.approx(2.0 + 2.0)
+    forecast.visited("a", 4.0, again=True)
+    assert forecast.left_s == pytest.approx(2.0)
+    assert forecast.visits_left == 1
+
+
 def test_later_rounds_cost_what_the_last_visit_did() -> None:
-    forecast = Forecast("ab", rounds=3)
+    forecast = Forecast(alike("ab"), rounds=3)
     forecast.visited("a", 5.0, again=True)
     forecast.visited("b", 1.0, again=True)
     forecast.visited("b", 2.0, again=True)
@@ -31,63 +70,93 @@ def test_later_rounds_cost_what_the_last_visit_did() -> None:
 
 
 def test_a_point_that_failed_costs_nothing_more() -> None:
-    forecast = Forecast("ab", rounds=3)
+    forecast = Forecast(alike("ab"), rounds=3)
     forecast.visited("a", 5.0, again=False)
     forecast.visited("b", 1.0, again=True)
     assert forecast.left_s == pytest.approx(2.0)
 
 
+def shares(budget_s: float | None, clock: list[float], rounds: int = 1) -> list[float | None]:
+    """What each visit to two points may take; `clock` is read once before, twice a visit."""
+    points = [point(size=(n, n, n)) for n in (8, 16)]
+    timing = Timing(rounds=rounds, budget_s=budget_s)
+    known: dict[Point, list[Measurement]] = {at: [] for at in points}
+    ticks = iter(clock)
+    schedule, found = Rounds(points, timing, 0, lambda: next(ticks)), []
+    while visit := schedule.next(known):
+        found.append(visit.wall_limit_s)
+        known[visit.point].append(measurement(1.0, visit.point))
+    return found
+
+
 def test_without_a_budget_there_is_no_share() -> None:
-    assert Forecast("ab", rounds=3).share_s is None
+    assert shares(None, [0.0] * 9) == [None, None]
 
 
-def test_what_one_visit_saves_of_the_budget_the_others_get() -> None:
-    forecast = Forecast("ab", rounds=2, budget_s=8.0)
-    assert forecast.share_s == pytest.approx(2.0)
-    forecast.visited("a", 0.5, again=True)
-    assert forecast.share_s == pytest.approx(2.5)
-    forecast.visited("b", 3.5, again=False)
-    assert forecast.share_s == pytest.approx(4.0)
+def test_a_budget_is_wall_time_from_the_start_and_what_is_saved_the_others_get() -> None:
+    # Compiling takes 2 of 10 seconds, the first visit 1: then 7 are left.
+    assert shares(10.0, [0.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0]) == [4.0, 7.0]
 
 
 def test_an_overdrawn_budget_leaves_nothing_and_never_less() -> None:
-    forecast = Forecast("ab", rounds=1, budget_s=1.0)
-    forecast.visited("a", 5.0, again=True)
-    assert forecast.share_s == 0
+    assert shares(1.0, [0.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0]) == [0.0, 0.0]
 
 
 costs = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8)
 
 
-@given(costs, st.integers(1, 5), st.floats(0.1, 1e4))
-def test_nothing_is_left_after_the_last_visit(
-    costs: list[float], rounds: int, budget_s: float
-) -> None:
-    forecast = Forecast(range(len(costs)), rounds, budget_s)
+@given(costs, st.integers(1, 5))
+def test_nothing_is_left_after_the_last_visit(costs: list[float], rounds: int) -> None:
+    forecast = Forecast(alike(range(len(costs))), rounds)
     for _ in range(rounds):
         for one, seconds in enumerate(costs):
             forecast.visited(one, seconds, again=True)
             assert forecast.left_s >= -1e-6
-            assert forecast.share_s <= budget_s
     assert forecast.left_s == pytest.approx(0.0, abs=1e-6)
 
 
 @given(costs, st.integers(2, 5))
 def test_after_one_round_steady_costs_are_foreseen_exactly(costs: list[float], rounds: int) -> None:
-    forecast = Forecast(range(len(costs)), rounds)
+    forecast = Forecast(alike(range(len(costs))), rounds)
     for one, seconds in enumerate(costs):
         forecast.visited(one, seconds, again=True)
     assert forecast.left_s == pytest.approx((rounds - 1) * sum(costs))
 
 
-def test_a_visit_takes_its_fewest_samples_at_the_least_and_its_time_limit_at_the_most() -> None:
-    timing = Timing(rounds=3, min_device_s=0.06, max_wall_s=3.0)
-    assert sampling_s(timing) == (0.02, 1.0)
-    assert sampling_s(timing, 0.01) == (pytest.approx(0.06), 1.0)  # six samples of a launch each
-    assert sampling_s(timing, 0.09) == (pytest.approx(0.54), 1.0)
+def test_a_visit_takes_its_fewest_samples_and_slow_launches_fewer() -> None:
+    timing = Timing(rounds=3, min_device_s=0.06, slow_launch_s=0.1, few_samples=3)
+    assert sampling_s(timing, 0.0) == pytest.approx(0.02)
+    assert sampling_s(timing, 0.01) == pytest.approx(0.06)  # six samples of a launch each
+    assert sampling_s(timing, 5.0) == 5.0
 
 
-def test_a_slow_launch_is_sampled_less_often_and_may_pass_the_limit() -> None:
-    timing = Timing(rounds=3, slow_launch_s=0.1, few_samples=3, max_wall_s=3.0)
-    assert sampling_s(timing, 0.2) == (pytest.approx(0.2), 1.0)
-    assert sampling_s(timing, 5.0) == (5.0, 5.0)
+def test_an_estimate_has_starts_compiling_and_samples_at_a_typical_rate() -> None:
+    points = [point(size=(n, n, n)) for n in (512, 1024)]
+    foreseen = estimate(points, CPU, Timing(rounds=2, min_device_s=0.06))
+    cost = backends()["cpu"].cost
+    fixed_s = 2 * cost.start_s + cost.compile_s + 4 * VISIT_S
+    assert foreseen.kernels == 1
+    assert foreseen.least_s == pytest.approx(fixed_s + 2 * 2 * 0.03)
+    # 0.27 and 2.1 GFLOP at 10 GFLOP/s: six samples of a launch, and two of a slow one.
+    launches_s = (2 * 512**3 / 1e10, 2 * 1024**3 / 1e10)
+    assert foreseen.expected_s == pytest.approx(
+        fixed_s + 2 * 6 * launches_s[0] + 2 * 2 * launches_s[1]
+    )
+
+
+def test_a_budget_that_cannot_be_met_is_said_first() -> None:
+    points = [point(size=(n, n, n)) for n in range(1, 101)]
+    assert "cannot be met" not in str(estimate(points, CPU, Timing(budget_s=900.0)))
+    tight = estimate(points, CPU, Timing(budget_s=1.0))
+    assert str(tight).endswith("; --budget 1 cannot be met")
+    assert tight.expected_s == tight.least_s
+
+
+def test_large_problems_take_at_least_their_operations_at_peak() -> None:
+    # 2·16384³ operations at 66.9 TFLOP/s take 0.13 s: a slow launch, one sample a round.
+    timing, launch_s = Timing(rounds=3), 2 * 16384**3 / 66.9e12
+    at = [point(size=(16384,) * 3)]
+    quick = [point(size=(1, 1, 1))]
+    saved_s = 3 * (launch_s - timing.round_device_s)
+    least_s = estimate(at, H200, timing).least_s - estimate(quick, H200, timing).least_s
+    assert least_s == pytest.approx(saved_s, rel=0.01)

@@ -11,9 +11,9 @@ from fakes import FakeBackend, measurement, point, variant
 from rich.console import Console
 
 from gpubench.model import Config, Device, Health, Measurement, Status
-from gpubench.plan.schedule import Visit
+from gpubench.plan.schedule import Estimate, Visit
 from gpubench.view import progress as module
-from gpubench.view.progress import LiveProgress, PlainProgress, duration, heading, progress
+from gpubench.view.progress import LiveProgress, PlainProgress, heading, progress, times
 
 
 @pytest.fixture
@@ -30,6 +30,8 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return shown
 
 
+FORESEEN = Estimate(kernels=2, least_s=10.0, expected_s=65.0, budget_s=None)
+
 REASON = "operator[] takes no [/type], and [red] is none"
 """Compilers write brackets, which must not be taken for Rich's markup."""
 
@@ -38,7 +40,7 @@ def use(watcher: LiveProgress | PlainProgress) -> None:
     backend = FakeBackend()
     backend.notices = ("clocks stay empty: [no] NVML",)
     with watcher:
-        watcher.planned(backend, 2, 6)
+        watcher.planned(backend, 2, 6, FORESEEN)
         watcher.compiled(1)
         watcher.measuring(Visit(point=point(), name="round 1/3", left_s=65.0))
         watcher.measured(measurement(10.0))
@@ -57,17 +59,17 @@ def test_plain_progress_says_what_runs_and_every_failure(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "Fake CPU (CPU): 2 points, 3 rounds",
         "clocks stay empty: [no] NVML",
+        "Fake CPU (CPU): 2 points, 3 rounds; 2 kernels to compile, about 1:05",
         "compiling: 1 kernels",
-        "[1/6] fake at 64x48x32 float32: 0.0100 ms; 1:05 left",
+        "[1/6] fake at 64x48x32 float32: 10.00 µs; 0:00 elapsed, 1:05 left",
         f"wrong: fake at 64x48x32 float32: {REASON}",
     ]
 
 
 def test_plain_progress_is_quiet_between_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     watcher = PlainProgress()
-    watcher.planned(FakeBackend(), 100, 100)
+    watcher.planned(FakeBackend(), 100, 100, FORESEEN)
     for _ in range(50):
         watcher.measured(measurement(10.0))
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -79,7 +81,7 @@ def test_live_progress_keeps_heading_notices_and_failures(screen: io.StringIO) -
     use(watcher)
     shown = screen.getvalue()
     for line in (
-        "Fake CPU (CPU): 2 points, 3 rounds",
+        "Fake CPU (CPU): 2 points, 3 rounds; 2 kernels to compile, about 1:05",
         "clocks stay empty: [no] NVML",
         f"wrong: fake at 64x48x32 float32: {REASON}",
     ):
@@ -90,21 +92,22 @@ def test_live_progress_serves_several_sweeps(screen: io.StringIO) -> None:
     watcher = LiveProgress()
     with watcher:
         for points in (2, 5):
-            watcher.planned(FakeBackend(), points, points)
+            watcher.planned(FakeBackend(), points, points, FORESEEN)
             watcher.measured(measurement(10.0))
     assert "5 points" in screen.getvalue()
 
 
 def test_a_heading_says_what_runs_where() -> None:
     gpu = Device(backend="cuda", name="NVIDIA H200", index=1)
-    assert heading(FakeBackend(), 7, 7) == "Fake CPU (CPU): 7 points"
-    assert heading(FakeBackend(device=gpu), 7, 14) == "NVIDIA H200 (cuda:1): 7 points, 2 rounds"
+    assert heading(FakeBackend(), 7, 7, FORESEEN) == f"Fake CPU (CPU): 7 points; {FORESEEN}"
+    assert heading(FakeBackend(device=gpu), 7, 14, FORESEEN).startswith(
+        "NVIDIA H200 (cuda:1): 7 points, 2 rounds; 2 kernels to compile, about 1:05"
+    )
 
 
 def test_the_time_left_is_in_minutes_and_seconds() -> None:
-    assert duration(0.0) == ""
-    assert duration(5.2) == "0:05 left"
-    assert duration(3725.0) == "62:05 left"
+    assert times(5.2, 0.0) == "0:05 elapsed"
+    assert times(61.0, 3725.0) == "1:01 elapsed, 62:05 left"
 
 
 def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
@@ -112,13 +115,13 @@ def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
 ) -> None:
     watcher = LiveProgress()
     with watcher:
-        watcher.planned(FakeBackend(), 3, 3)
+        watcher.planned(FakeBackend(), 3, 3, FORESEEN)
         watcher.measured(measurement(30.0, point(variant(name="slow"))))
         watcher.measured(measurement(10.0, point(variant(name="quick"), tile=Config.parse("8"))))
         state = Health(sm_mhz=1979.6, temperature_c=44.0)
         watcher.measured(replace(measurement(20.0), after=state))
     lines = screen.getvalue()
-    assert "fastest at 64x48x32 float32: quick 8, 0.0100 ms, 1980 MHz, 44 °C" in lines
+    assert "fastest at 64x48x32 float32: quick 8, 10.00 µs, 1980 MHz, 44 °C" in lines
 
 
 def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,11 +130,11 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "console", lambda **_: narrow)
     watcher = LiveProgress()
     with watcher:
-        watcher.planned(FakeBackend(), 999, 8991)
+        watcher.planned(FakeBackend(), 999, 8991, FORESEEN)
         long = variant(name="a_kernel_with_quite_a_long_name_of_its_own")
         at = point(long, tile=Config.parse("128x128x8/8x8/s3"))
         watcher.measuring(Visit(point=at, name="round 9/9", left_s=3725.0))
         watcher.measured(measurement(10.0, point(long)))
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue()).replace("\r", "\n")
-    assert "62:05 left" in lines
+    assert "0:00 elapsed, 62:05 left" in lines
     assert max(map(len, lines.splitlines())) <= 80

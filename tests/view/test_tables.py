@@ -24,6 +24,8 @@ from gpubench.view.tables import (
     table,
     tied_tiles,
     tile_table,
+    time_text,
+    uncertainty,
 )
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
@@ -95,9 +97,9 @@ def test_the_tile_table_is_in_the_order_of_tiles_and_marks_the_best_of_each_vari
     ]
     _, _, *lines = lines_of(tile_table(rows))
     assert lines == [
-        ["8", "0.0200", "0.0350", "*"],
-        ["16", "0.0100", "*", "0.0400"],
-        ["100", "0.0300"],
+        ["8", "20.00", "µs", "35.00", "µs", "*"],
+        ["16", "10.00", "µs", "*", "40.00", "µs"],
+        ["100", "30.00", "µs"],
     ]
 
 
@@ -105,9 +107,9 @@ def test_tiles_whose_intervals_overlap_with_the_best_are_tied() -> None:
     rows = [row_of(8, 10.0, 0.5), row_of(16, 10.4, 0.5), row_of(32, 12.0, 0.5)]
     assert tied_tiles(rows, rows[0]) == ["8", "16"]
     table = text_of(tile_table(rows))
-    assert "0.0100 *" in table
-    assert "0.0104 =" in table
-    assert "0.0120\n" in table
+    assert "10.00 µs *" in table
+    assert "10.40 µs =" in table
+    assert "12.00 µs  ~\n" in table
 
 
 def test_the_best_table_is_fastest_first() -> None:
@@ -188,8 +190,62 @@ def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_pe
     text = text_of(results([one]))
     assert "gemv 8x9 float32" in text
     assert "GB/s" in text
-    assert "% of copy" in text
+    assert re.search(r"% of\n.* copy\n", text)
     assert "GFLOP/s" not in text
-    assert "1,234.5" in text
+    assert " 1,234 " in text
     assert "98.7" in text
-    assert "% of copy" not in text_of(results([measured()]))
+    assert " copy\n" not in text_of(results([measured()]))
+
+
+@pytest.mark.parametrize(
+    ("time_us", "text"),
+    [
+        (None, ""),
+        (2.0, "2.000 µs"),
+        (275.34, "275.3 µs"),
+        (1_000.0, "1.000 ms"),
+        (57_100.0, "57.10 ms"),
+        (1_204_000.0, "1.204 s"),
+        (310_000_000.0, "310.0 s"),
+    ],
+)
+def test_a_time_has_four_digits_and_its_unit(time_us: float | None, text: str) -> None:
+    assert time_text(time_us) == text
+
+
+def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
+    row = row_of(8, 100.0, 0.5)
+    assert uncertainty(row) == "0.5 %"
+    assert uncertainty(replace(row, ci_high_us=125.0)) == "25 %"
+    assert uncertainty(replace(row, samples=5)) == "5 samples"
+    assert uncertainty(failed(Status.SKIPPED, "why", at(8))) == ""
+
+
+def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
+    exact = [row_of(8, 10.0), row_of(16, 20.0)]
+    shown = text_of(results(exact))
+    assert "* fastest tile of its kernel\n" in shown
+    assert "=" not in shown
+    assert "~" not in shown
+    wide = text_of(results([*exact, row_of(32, 12.0, 3.0)]))
+    assert "= may be as fast: its interval overlaps with the fastest one's; ~ missed" in wide
+    assert "1 of 3 points missed --precision (~): use more --rounds" in wide
+
+
+def test_precision_is_the_one_that_the_sweep_was_given() -> None:
+    row = row_of(8, 100.0, 2.0)
+    assert row.missed_precision
+    assert not replace(row, options="--sizes 64 --precision 2.5%").missed_precision
+    assert replace(row, options="--precision 1.5% --sizes 64").missed_precision
+
+
+def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> None:
+    loop = measured(5_000.0, at(None, variant(name="cpu_naive"), size=(512, 512, 512)))
+    fast = measured(10.0, at(8, size=(512, 512, 512)))
+    shown = text_of(results([loop, fast]))
+    assert re.search(r"× *\n.*cpu_naive", shown)
+    assert " 500\n" in shown
+    assert "cpu_naive at a power of two is slow by itself" in shown
+    odd = [replace(row, n=500) for row in (loop, fast)]
+    assert "power of two" not in text_of(results(odd))
+    assert "cpu_naive" not in text_of(results([fast]))

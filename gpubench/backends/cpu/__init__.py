@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubench.backends import Backend, BackendEntry
+from gpubench.backends import Backend, BackendEntry, Cost
 from gpubench.model import Device, Timer
 
 
@@ -23,6 +23,7 @@ BACKEND = BackendEntry(
     auto_order=100,  # what is left where there is no GPU
     timers=(Timer.HOST,),
     blas="BLAS",
+    cost=Cost(start_s=0.7, compile_s=1.0, gflops=lambda _device: 10.0),
     devices=_devices,
     open=_open,
 )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpubench.backends import Backend, BackendEntry
+from gpubench.backends import Backend, BackendEntry, Cost
+from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Timer
+
+TYPICAL_SHARE = 0.05
+"""Of the float32 peak: half of the tiles of a default sweep on an H200 are slower, half faster."""
 
 
 def _devices(index: int | None) -> list[Device]:
@@ -23,6 +27,11 @@ def _open(index: int, timer: Timer) -> Backend:
     return CudaBackend(index)
 
 
+def _typical_gflops(device: Device) -> float | None:
+    peak = peak_gflops(device, "float32")
+    return peak and TYPICAL_SHARE * peak
+
+
 def _numbers() -> list[int]:
     return sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))
 
@@ -32,7 +41,9 @@ BACKEND = BackendEntry(
     auto_order=0,
     timers=(Timer.EVENTS, Timer.CUPTI),
     blas="cuBLAS",
+    quick_size=1024,
     numbers=_numbers,
+    cost=Cost(start_s=2.0, compile_s=0.15, gflops=_typical_gflops),
     devices=_devices,
     open=_open,
 )

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import platformdirs
 
-from gpubench.errors import CompileError, first_line
+from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Config, CudaVariant, Resources
 from gpubench.model.sources import whole_source
 
@@ -91,7 +91,7 @@ def _nvrtc() -> Any:
     except (ImportError, RuntimeError) as error:
         raise CompileError(
             f"NVRTC is not available ({first_line(error)}); "
-            "install gpubench[cuda13], or gpubench[test] to compile without a GPU"
+            f"{install_command('cuda13')}, or [test] to compile without a GPU"
         ) from error
     return nvrtc
 

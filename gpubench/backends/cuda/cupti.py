@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from gpubench.errors import DeviceUnavailableError, LaunchError
-
-INSTALL = "pip install 'gpubench[cupti]'"
+from gpubench.errors import DeviceUnavailableError, LaunchError, install_command
 
 BUFFER_BYTES = 8 * 2**20
 
@@ -24,7 +22,9 @@ def load_cupti() -> Any:
     try:
         from cupti import cupti
     except ImportError as error:
-        raise DeviceUnavailableError(f"--timer cupti needs CUPTI ({error}): {INSTALL}") from error
+        raise DeviceUnavailableError(
+            f"--timer cupti needs CUPTI ({error}): {install_command('cupti')}"
+        ) from error
     return cupti
 
 

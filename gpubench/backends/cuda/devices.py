@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpubench.errors import CompileError, DeviceUnavailableError
+from gpubench.errors import CompileError, DeviceUnavailableError, install_command
 from gpubench.model import Device
 
-INSTALL = "pip install 'gpubench[cuda13]' (or cuda12, as the driver needs)"
+DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
+"""One of them is there where a driver is loaded; the last is WSL's."""
 
 ERROR_INSUFFICIENT_DRIVER = 35
 ERROR_NO_DEVICE = 100
@@ -49,18 +51,33 @@ def cuda_device(index: int) -> Device:
 
 def _runtime() -> Any:
     """CuPy's CUDA runtime."""
-    driver_files = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")  # the last: WSL
-    if not any(Path(path).exists() for path in driver_files):
+    if not any(Path(path).exists() for path in DRIVER_FILES):
+        with_cupy = "CuPy is installed, but " if find_spec("cupy") else ""
         raise DeviceUnavailableError(
-            "no NVIDIA driver is loaded: CUDA needs an NVIDIA GPU and its driver; "
-            "--device cpu works without"
+            f"{with_cupy}no NVIDIA driver is loaded: CUDA needs an NVIDIA GPU and its driver; "
+            "--device cpu works without",
+            expected=not with_cupy and not _nvidia_on_the_bus(),
         )
     try:
         from cupy.cuda import runtime
     except ImportError as error:
         problem = "is not installed" if error.name == "cupy" else f"cannot be loaded ({error})"
-        raise DeviceUnavailableError(f"CuPy {problem}: {INSTALL}") from error
+        raise DeviceUnavailableError(
+            f"CuPy {problem}: {install_command('cuda13')} (or cuda12, as the driver needs)"
+        ) from error
     return runtime
+
+
+def _nvidia_on_the_bus() -> bool:
+    """Whether a display controller of NVIDIA's is plugged in, driver or not (Linux)."""
+    for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
+        try:
+            kind = vendor.with_name("class").read_text(encoding="ascii")
+            if vendor.read_text(encoding="ascii").strip() == "0x10de" and kind.startswith("0x03"):
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def describe_devices(
@@ -85,7 +102,7 @@ def _count(runtime: Any) -> int:
             message = (
                 "the NVIDIA driver is too old for CuPy's CUDA "
                 f"{_version(runtime.runtimeGetVersion())}: "
-                "update the driver, or pip install 'gpubench[cuda12]'"
+                f"update the driver, or {install_command('cuda12')}"
             )
         elif error.status == ERROR_NO_DEVICE:
             message = "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"

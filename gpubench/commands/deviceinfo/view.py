@@ -40,7 +40,7 @@ def with_ceilings(device: Device) -> Device:
     return replace(device, facts=device.facts | backend.ceilings())
 
 
-def device_json(devices: list[Device], missing: Mapping[str, str]) -> dict[str, Any]:
+def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:
     """Everything known, under the names of the fields, with their units."""
     return {
         "devices": [
@@ -54,7 +54,7 @@ def device_json(devices: list[Device], missing: Mapping[str, str]) -> dict[str, 
             for device in devices
         ],
         "cuda_missing": None,
-    } | {f"{name}_missing": reason for name, reason in missing.items()}
+    } | {f"{name}_missing": str(reason) for name, reason in missing.items()}
 
 
 def as_tables(device: Device) -> RenderableType:

@@ -15,9 +15,9 @@ from gpubench.backends.cpu.backend import cpu_threads
 from gpubench.backends.cuda.compile import architectures, compile_instance, instance, nvrtc_version
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.commands.explain.explanation import Explanation, launches
-from gpubench.commands.explain.sass import INSTALL, disassemble, inner_loop, nvdisasm
+from gpubench.commands.explain.sass import disassemble, inner_loop, nvdisasm
 from gpubench.commands.explain.view import NotExplained, print_json, print_text
-from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
+from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
@@ -55,7 +55,8 @@ def run_explain(
     skipped = [NotExplained(str(t), Status.SKIPPED, why) for t, why in reasons.items() if why]
     notes = [assumed] if assumed else []
     if nvdisasm() is None:
-        notes.append(f"no nvdisasm found, so nothing about the inner loop: {INSTALL}")
+        install = install_command("sass")
+        notes.append(f"no nvdisasm found, so nothing about the inner loop: {install}")
     times_us: dict[str, float] = {}
     if csv and measure:
         raise UsageError("--csv and --measure: take the times from a file, or measure them")

@@ -21,7 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-INSTALL = "pip install 'gpubench[sass]'"
 TIMEOUT_S = 120
 
 

@@ -41,4 +41,7 @@ def sweep(
     screen.print(results(outcome.rows))
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
         screen.print(drawn)
-    raise typer.Exit(conclude(outcome))
+    code = conclude(outcome)
+    if config is None and not options.get("sizes"):
+        console(stderr=True).print("for more: gpubench sweep --sizes 1024,2048 --tiles 1..32")
+    raise typer.Exit(code)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from cuda.bindings import driver
 
+from gpubench.backends import passed_over
 from gpubench.backends.cuda import devices
 from gpubench.errors import DeviceUnavailableError
 
@@ -47,8 +48,30 @@ def test_without_cupy_the_message_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "cupy", None)
     for loaded in [name for name in sys.modules if name.startswith("cupy.")]:
         monkeypatch.delitem(sys.modules, loaded)
-    with pytest.raises(DeviceUnavailableError, match=r"CuPy.*gpubench\[cuda13\]"):
+    with pytest.raises(DeviceUnavailableError, match=r"CuPy.*pip install '.*\[cuda13\]'"):
         devices.cuda_devices()
+
+
+def test_a_machine_without_a_gpu_is_no_surprise_and_one_that_seems_to_have_one_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for with_driver, cupy, on_the_bus, expected, message in (
+        (False, False, False, True, "^no NVIDIA driver is loaded"),
+        (False, False, True, False, "^no NVIDIA driver is loaded"),
+        (False, True, False, False, "^CuPy is installed, but no NVIDIA driver is loaded"),
+        (True, False, False, False, "^CuPy is not installed: pip install"),
+    ):
+        monkeypatch.setattr(devices, "DRIVER_FILES", ("/",) if with_driver else ())
+        monkeypatch.setattr(devices, "find_spec", lambda _name, cupy=cupy: cupy or None)
+        monkeypatch.setattr(devices, "_nvidia_on_the_bus", lambda found=on_the_bus: found)
+        with pytest.raises(DeviceUnavailableError, match=message) as caught:
+            devices.cuda_devices()
+        assert caught.value.expected == expected
+        lines = passed_over("auto")
+        assert (
+            [line.partition(": ")[0] for line in lines] == [] if expected else ["cuda is not used"]
+        )
+        assert passed_over("cpu") == ()
 
 
 def test_a_runtime_without_devices_says_why() -> None:

@@ -15,6 +15,5 @@ def test_the_phases_add_up_to_the_wall_time() -> None:
         spent_s={"compiling": 3.0, "verifying": 0.01, "sampling": 6.0},
     )
     assert where_time_went(outcome) == (
-        "10.0 s, 0 % of it samples; the rest: compiling 3.0 s, "
-        "blocking kernels and waiting 6.0 s, other 1.0 s"
+        "10.0 s: sampling 6.0 s (60 %), compiling 3.0 s (30 %), other 1.0 s (10 %)"
     )

@@ -1,0 +1,100 @@
+"""`gpubench show`: the tables of result files again."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import measured, point, variant
+
+from gpubench.commands.show.view import print_files
+from gpubench.errors import UsageError
+from gpubench.model import Config, edges
+from gpubench.row import Row, write
+
+TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
+
+Show = Callable[..., str]
+
+
+def row_of(tile: int, median_us: float) -> Row:
+    return measured(median_us, point(TILED, tile=Config.parse(str(tile))))
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Show:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def show(
+        *files: Path,
+        sort: str | None = None,
+        top: int | None = None,
+        compare: bool = False,
+        markdown: bool = False,
+        as_csv: bool = False,
+    ) -> str:
+        print_files(files, sort=sort, top=top, compare=compare, markdown=markdown, as_csv=as_csv)
+        return capsys.readouterr().out
+
+    return show
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "base.csv"
+    write([row_of(8, 20.0), row_of(16, 10.0), row_of(32, 30.0)], path)
+    return path
+
+
+def test_a_file_is_shown_as_after_its_sweep(shown: Show, file: Path) -> None:
+    lines = shown(file).splitlines()
+    assert "gemm 64x48x32 float32 on Fake CPU, cold cache" in lines
+    assert ["16", "10.00", "µs", "*"] in [line.split() for line in lines]
+    assert max(map(len, lines)) <= 80
+
+
+def test_points_are_listed_in_the_order_asked_for(shown: Show, file: Path) -> None:
+    def tiles(**how: Any) -> list[str]:
+        return [line.split()[1] for line in shown(file, **how).splitlines() if "µs" in line]
+
+    assert tiles(sort="time") == ["16", "8", "32"]
+    assert tiles(sort="name", top=2) == ["16", "32"]
+
+
+def test_files_stand_side_by_side_with_their_ratio(shown: Show, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "new.csv"
+    write([row_of(8, 30.0), replace(row_of(64, 5.0), device="Other CPU")], other)
+    lines = [line.split() for line in shown(file, other, compare=True).splitlines()]
+    assert ["variant", "tile", "base", "new", "new", "÷", "base"] in lines
+    assert ["tiled", "8", "20.00", "µs", "30.00", "µs", "1.500"] in lines
+    assert ["tiled", "64", "5.000", "µs"] in lines
+    with pytest.raises(UsageError, match="two files or more"):
+        shown(file, compare=True)
+
+
+def test_markdown_has_the_same_tables(shown: Show, file: Path) -> None:
+    text = shown(file, markdown=True)
+    assert text.startswith(
+        "**gemm 64x48x32 float32 on Fake CPU, cold cache**\n\n| tile | tiled |\n"
+    )
+    assert r"| 16 | 10.00 µs \* |" in text
+    assert "\n\n\n" not in text
+
+
+def test_csv_has_numbers(shown: Show, file: Path) -> None:
+    lines = list(csv.DictReader(io.StringIO(shown(file, as_csv=True, top=1))))
+    assert [(line["tile"], float(line["median_us"])) for line in lines] == [("16", 10.0)]
+    with pytest.raises(UsageError, match="leave out --markdown"):
+        shown(file, as_csv=True, markdown=True)
+
+
+def test_a_file_without_rows_is_refused(shown: Show, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.csv"
+    write([], empty)
+    with pytest.raises(UsageError, match="the file has no rows"):
+        shown(empty)

@@ -1,0 +1,51 @@
+"""What users are told to install, however this copy was installed."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpubench import errors
+
+
+def found(direct_url: dict[str, Any] | None) -> Any:
+    """A stand-in for `importlib.metadata.distribution`."""
+    text = None if direct_url is None else json.dumps(direct_url)
+    return lambda _name: SimpleNamespace(read_text=lambda _file: text)
+
+
+def test_the_command_to_install_an_extra_follows_how_this_copy_was_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "pyproject.toml").touch()
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages/gpubench/errors.py"))
+    origin = {"url": f"file://{checkout}", "dir_info": {}}
+    for direct_url, folder, command in (
+        (origin, checkout, "pip install '.[cuda13]'"),
+        (origin, tmp_path, f"pip install '{checkout}[cuda13]'"),
+        ({"url": "file:///x.whl", "archive_info": {}}, tmp_path, None),
+        ({"url": "file:///gone", "dir_info": {}}, tmp_path, None),
+        (None, tmp_path, None),
+    ):
+        monkeypatch.setattr(errors, "distribution", found(direct_url))
+        monkeypatch.chdir(folder)
+        expected = command or "pip install 'gpubench-kernels[cuda13]'"
+        assert errors.install_command("cuda13") == expected
+
+
+def test_a_copy_that_runs_without_being_installed_names_its_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(errors, "distribution", missing)
+    monkeypatch.chdir(Path(errors.__file__).parents[1])
+    assert errors.install_command("sass") == "pip install '.[sass]'"
