@@ -200,7 +200,7 @@ def test_a_launch_just_under_the_limit_is_measured() -> None:
     assert result.series.median_us == 9.9e6
 
 
-@pytest.mark.parametrize("launch_us", [0.11e6, 1e6, 5e6])
+@pytest.mark.parametrize("launch_us", [2e6, 5e6])
 @pytest.mark.parametrize(("rounds", "samples"), [(1, 3), (2, 4), (3, 3), (5, 5)])
 def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted(
     launch_us: float, rounds: int, samples: int
