@@ -107,7 +107,8 @@ class CudaBackend:
     def health(self) -> Health:
         """Sensors through NVML, and the clock measured in the stream."""
         clock_mhz = self.timer.take_clock_mhz()
-        return self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
+        health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
+        return replace(health, overhead_us=self.timer.overhead_us)
 
     def usable(self) -> bool:
         """Whether the context survived: a kernel's fault stays with it until the process ends."""
