@@ -73,6 +73,9 @@ class Row:
     outliers_mad: int | None = _column("time", "samples beyond 3.5 scaled MADs, kept")
     stop_reason: str | None = _column("time", "why sampling stopped in the last round")
     device_s: float | None = _column("time", "sum of all samples, in seconds")
+    overhead_us: float | None = _column(
+        "time", "what was subtracted from each sample: its time beyond the launches (timer events)"
+    )
 
     gflops: float | None = _column("rates", "10⁹ operations a second; a multiply-add counts 2")
     gbytes_per_s: float | None = _column("rates", "10⁹ bytes a second, each operand moved once")
@@ -89,6 +92,9 @@ class Row:
         "in this sweep; for gemv, gemv_t and atax",
     )
 
+    algorithm: str | None = _column(
+        "why", "which of a library's algorithms ran, and whether measuring chose it; of all rounds"
+    )
     registers: int | None = _column("why", "registers per thread")
     local_bytes: int | None = _column("why", "stack frame per thread: spills and local arrays")
     spill_bytes: int | None = _column("why", "bytes of spill stores per thread")
@@ -121,7 +127,13 @@ class Row:
     driver: str | None = _column("context", "version of the GPU driver")
     cuda: str | None = _column("context", "CUDA version the driver supports")
     cupy: str | None = _column("context", "version of CuPy")
+    nvrtc: str | None = _column("context", "version of NVRTC, which compiles the kernels")
     library: str | None = _column("context", "BLAS that percent_of_blas refers to")
+    environment: str | None = _column(
+        "context",
+        "variables that change what libraries compute or how fast, as they were set before "
+        "gpubench removed them for the measuring process, joined by ;",
+    )
     source_hash: str | None = _column("context", "of the variant's files and libraries")
     gpubench: str | None = _column("context", "version of gpubench")
     tree_hash: str | None = _column("context", "of all files of the package that measured")

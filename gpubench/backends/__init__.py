@@ -34,6 +34,10 @@ class Kernel(Protocol):
     def max_launches(self) -> int:
         """Maximum launches in one sample."""
 
+    @property
+    def algorithm(self) -> str:
+        """Which of a library's algorithms it is, and how that was chosen; empty: not known."""
+
 
 class Operands(Protocol):
     """A problem's arrays on the device, in as many sets as the cache state needs."""

@@ -51,17 +51,23 @@ RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
 compute capability. A multiply-add counts as two operations. Sums are in float32 for tf32 and
 narrower floats, in int32 for int8. Sources: `SOURCES`, by unit."""
 
-GEFORCE_HALVES = {"tf32", "float16", "bfloat16", "float8"}
-"""Of these GeForce products reach half: their tensor cores add in float32 at half the rate of the
-professional products of the same capability (RTX 3090 and A40, RTX 4090 and L40S)."""
+HALVES = {
+    "GeForce": {"tf32", "float16", "bfloat16", "float8"},
+    "A10G": {"tf32", "float16", "bfloat16", "int8"},
+}
+"""What products reach half of on tensor cores, by part of their name. GeForce adds in float32 at
+half the rate of the professional products of the same capability (RTX 3090 and A40, RTX 4090 and
+L40S); the A10G, made for one cloud, has half of the A10's rates (70 TFLOP/s in 16 bits from 80
+multiprocessors at 1710 MHz)."""
 
-TENSOR_CLOCKS_MHZ = {(9, 0): {"H100 PCIe": 1620.0, "": 1830.0}, (10, 0): {"": 1856.0}}
+TENSOR_CLOCKS_MHZ = {(9, 0): {"H100 PCIe": 1620.0, "": 1830.0}, (10, 0): {"NVIDIA B200": 1856.0}}
 """The clock of the datasheets' tensor core figures where it is below the highest, by capability and
 part of the product's name: the lowest that fits.
 
 GH100's stand in NVIDIA's H100 white paper. B200's follows from the HGX B200 datasheet: 2,250
-TFLOP/s a GPU in 16 bits, over 148 multiprocessors × 8192 operations. Float64 on tensor cores is at
-the highest clock, as the cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1965 for B200.
+TFLOP/s a GPU in 16 bits, over 148 multiprocessors × 8192 operations; the GB200, which clocks
+higher, has another that is not published. Float64 on tensor cores is at the highest clock, as the
+cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1965 for B200.
 """
 
 
@@ -114,7 +120,9 @@ def ridge_flop_per_byte(device: Device, dtype: str) -> float | None:
 def _peak(device: Device, arithmetic: str, unit: str, clock_mhz: float | None) -> Peak:
     capability = device.compute_capability
     per_clock = RATES[arithmetic, unit].get(capability) if capability else None
-    if per_clock and arithmetic in GEFORCE_HALVES and "GeForce" in device.name:
+    if per_clock and any(
+        product in device.name and arithmetic in halved for product, halved in HALVES.items()
+    ):
         per_clock //= 2
     datasheet_mhz = _datasheet_clock_mhz(device, arithmetic, unit)
     mhz = clock_mhz or datasheet_mhz

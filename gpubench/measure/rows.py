@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -14,11 +15,23 @@ from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, 
 from gpubench.hardware.occupancy import occupancy
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.measure.sampling import median_interval
-from gpubench.model import Device, Measurement, Point, PointKey, Status, Variant
+from gpubench.model import (
+    Device,
+    Measurement,
+    Point,
+    PointKey,
+    Scope,
+    Status,
+    Timer,
+    Variant,
+)
 from gpubench.row import Row
 
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
+
+MAX_OVERHEAD_SPREAD = 0.01
+"""Of a sample: rounds whose overheads differ by more do not know the time to ±0.5 %."""
 
 
 def build_rows(
@@ -29,13 +42,15 @@ def build_rows(
 ) -> list[Row]:
     """A row for each point that has measurements, which are given oldest first, one a round.
 
-    A round that failed decides: the row has its status, and no time. `copy_gbytes_per_s` is the
-    measured copy rate of the device, for `percent_of_copy`.
+    A round that failed decides: the row has its status, and no time. So do rounds that subtracted
+    overheads too different for the times to be right. `copy_gbytes_per_s` is the measured copy rate
+    of the device, for `percent_of_copy`.
     """
+    measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {
         point: _times(rounds)
         for point, rounds in measured.items()
-        if rounds and all(measurement.series for measurement in rounds)
+        if all(measurement.series for measurement in rounds)
     }
     baselines_us: dict[tuple[PointKey, str], float] = {}
     for point, columns in times.items():
@@ -54,7 +69,6 @@ def build_rows(
             copy_gbytes_per_s,
         )
         for point, rounds in measured.items()
-        if rounds
     ]
 
 
@@ -104,6 +118,7 @@ def _row(
         percent_of_peak_at_clock=percent(rate, sm_mhz and peak_gflops(device, mode, sm_mhz)),
         percent_of_blas=percent(baseline_us, median_us),
         percent_of_copy=percent(moved, copy_gbytes_per_s),
+        algorithm=_joined(taken.algorithm for taken in rounds),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
         spill_bytes=resources.spill_bytes if resources else None,
@@ -125,11 +140,39 @@ def _row(
         driver=device.versions.get("driver"),
         cuda=device.versions.get("cuda"),
         cupy=device.versions.get("cupy"),
+        nvrtc=device.versions.get("nvrtc"),
         library=device.versions.get("blas"),
+        environment=device.facts.get("environment"),
         source_hash=source_hash,
         gpubench=gpubench.__version__,
         started_utc=first.started_utc or None,
     )
+
+
+def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
+    """The rounds; an error in their place if their overheads are too different."""
+    overheads_us = _overheads_us(rounds)
+    series = [taken.series for taken in rounds if taken.series]
+    if not overheads_us or len(series) < len(rounds):
+        return rounds
+    spread_us = max(overheads_us) - min(overheads_us)
+    sample_us = min(one.median_us * one.launches_per_sample for one in series)
+    if spread_us <= MAX_OVERHEAD_SPREAD * sample_us:
+        return rounds
+    reason = (
+        f"the rounds subtracted {min(overheads_us):.2f} to {max(overheads_us):.2f} µs from samples "
+        f"of {sample_us:.0f} µs: measure again on a GPU that nothing else uses"
+    )
+    return [replace(rounds[0], status=Status.ERROR, reason=reason, series=None)]
+
+
+def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
+    """What each round subtracted from its samples; none for timers that subtract nothing."""
+    point = rounds[0].point
+    if point.timer != Timer.EVENTS or point.scope != Scope.KERNEL:
+        return []
+    overheads_us = (taken.after.overhead_us for taken in rounds)
+    return [overhead_us for overhead_us in overheads_us if overhead_us is not None]
 
 
 def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
@@ -158,6 +201,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
         "outliers_mad": int(mad),
         "stop_reason": series[-1].stop_reason,
         "device_s": sum(taken.device_s for taken in series),
+        "overhead_us": _median(_overheads_us(rounds)),
     }
 
 

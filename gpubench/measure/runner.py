@@ -68,7 +68,9 @@ class Runner:
         try:
             kernel = self._bind(point)
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
-            result = replace(result, resources=kernel.resources, launch=launch)
+            result = replace(
+                result, resources=kernel.resources, launch=launch, algorithm=kernel.algorithm
+            )
             if point not in self._verified and earlier is not None:
                 self._take_over(point, earlier)
             if point not in self._verified:

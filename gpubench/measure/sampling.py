@@ -50,8 +50,13 @@ def collect(
     else:
         launches, sample_s = 1, times[0] / 1e6
     widths: list[tuple[int, float]] = []
-    while not (reason := _why_stop(times, sample_s, widths, clock() - started, timing)):
-        times += sample(launches, _next_batch(len(times), sample_s, clock() - started, timing))
+
+    def spent_s() -> float:
+        """Wall time; at least what the samples took, as one of them may be the verified launch."""
+        return max(clock() - started, sum(times) * launches / 1e6)
+
+    while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
+        times += sample(launches, _next_batch(len(times), sample_s, spent_s(), timing))
     return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
 
 
@@ -84,11 +89,9 @@ def _why_stop(
     """Why there are enough samples now, or None. Remembers the interval's widths in `widths`."""
     if len(times) < _least(sample_s, timing):
         return None
-    if sample_s > timing.slow_launch_s:
-        return "slow launch"
     if wall_s >= timing.round_wall_s:
         return "time limit"
-    if len(times) * sample_s < timing.round_device_s:
+    if len(times) < timing.round_samples or len(times) * sample_s < timing.round_device_s:
         return None
     low, median, high = median_interval(times)
     width = (high - low) / 2 / median

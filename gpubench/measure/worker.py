@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -33,6 +34,19 @@ START_LIMIT_S = 120.0
 COMPILE_LIMIT_S = 300.0
 """Without one more kernel built. The largest register tiles take half a minute."""
 
+SILENT_VARIABLES = (
+    "NVIDIA_TF32_OVERRIDE",
+    "CUBLAS_EMULATE_SINGLE_PRECISION",
+    "CUBLAS_EMULATE_DOUBLE_PRECISION",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUPY_TF32",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
+"""Variables that change what libraries compute, or how fast, without a word in the results: the
+child does not get them, and rows record them."""
+
 MAX_FAULTS = 5
 """Children in a row that a variant may cost; after that its other points are skipped."""
 
@@ -62,7 +76,9 @@ class Worker:
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._childs_s: dict[str, float] = {}
         opened = self._start()
-        self._device, self._notices = opened.device, opened.notices
+        had = (f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ)
+        facts = opened.device.facts | {"environment": ";".join(had) or None}
+        self._device, self._notices = replace(opened.device, facts=facts), opened.notices
         self._lock = DeviceLock(self._device)
         try:
             self._lock.take()
@@ -190,6 +206,7 @@ class Worker:
                     *(str(theirs.fileno()), device, str(timer)),
                 ],
                 stdin=subprocess.DEVNULL,
+                env={k: v for k, v in os.environ.items() if k not in SILENT_VARIABLES},
                 pass_fds=(theirs.fileno(),),
             )
         self._pipe = ours

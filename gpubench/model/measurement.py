@@ -81,6 +81,9 @@ class Health:
     sm_mhz: float | None = None
     """Multiprocessor clock during the samples since the last look: cycles over time, in-stream."""
 
+    overhead_us: float | None = None
+    """What each sample takes beyond its launches, as calibrated in this process and subtracted."""
+
     nvml_sm_mhz: float | None = None
     memory_mhz: float | None = None
     temperature_c: float | None = None
@@ -100,6 +103,9 @@ class Measurement:
     series: Series | None = None
     resources: Resources | None = None
     launch: Launch | None = None
+    algorithm: str = ""
+    """Which of a library's algorithms ran, and how it was chosen; empty: not known."""
+
     before: Health = Health()
     after: Health = Health()
     started_utc: str = ""

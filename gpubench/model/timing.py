@@ -19,7 +19,8 @@ class Timing:
     however precise they seem."""
 
     few_samples: int = 3
-    """Enough for launches longer than `slow_launch_s`, all rounds together."""
+    """The least of launches longer than `slow_launch_s`, all rounds together. More are taken while
+    `max_wall_s` lasts."""
 
     slow_launch_s: float = 0.1
     sample_us: float = 100.0

@@ -13,6 +13,9 @@ from gpubench.model.precision import CORE_DTYPES
 from gpubench.model.problem import Problem
 from gpubench.model.sources import whole_source
 
+Sample = Callable[[Callable[..., None], int], float]
+"""(function of inputs and output, launches) → its time in microseconds per launch."""
+
 MAX_GRID_Y = 65_535
 """CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
 
@@ -255,6 +258,12 @@ class CallVariant(Variant):
 
     build: Callable[[Config | None, str], Callable[..., None]]
     """Tile and dtype give the function (inputs…, output) that computes into the output."""
+
+    tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
+    """For a library with several algorithms: the function by the fastest of them, and which it is.
+
+    Takes the problem, whether operands are cold, what times a function, and the most launches that
+    it times at once. None: `build` gives the only one."""
 
     threads: int = 0
     """CPU threads it may use; 0: all."""

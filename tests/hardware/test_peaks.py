@@ -14,6 +14,10 @@ H200, A100, B200 = (example(name) for name in ("sm_90", "sm_80", "sm_100"))
 RTX_3090, RTX_4090, RTX_5090 = (example(name) for name in ("sm_86", "sm_89", "sm_120"))
 A40 = replace(RTX_3090, name="NVIDIA A40", multiprocessors=84, sm_clock_mhz=1740.0)
 L40S = replace(RTX_4090, name="NVIDIA L40S", multiprocessors=142, sm_clock_mhz=2520.0)
+A10 = replace(RTX_3090, name="NVIDIA A10", multiprocessors=72, sm_clock_mhz=1695.0)
+A10G = replace(RTX_3090, name="NVIDIA A10G", multiprocessors=80, sm_clock_mhz=1710.0)
+RTX_A6000 = replace(A40, name="NVIDIA RTX A6000", sm_clock_mhz=1800.0)
+H100_SXM = replace(H200, name="NVIDIA H100 80GB HBM3")
 H100_PCIE = replace(H200, name="NVIDIA H100 PCIe", multiprocessors=114, sm_clock_mhz=1755.0)
 P100 = Device(
     backend="cuda",
@@ -36,19 +40,23 @@ PUBLISHED = {
     ("tf32", "tensor cores"): [
         *((H200, 494.7), (A100, 156), (B200, 1125), (H100_PCIE, 378)),
         *((RTX_3090, 35.6), (A40, 74.8), (RTX_4090, 82.6), (L40S, 183), (RTX_5090, 104.8)),
+        *((A10, 62.5), (A10G, 35), (RTX_A6000, 77.4), (H100_SXM, 494.7)),
     ],
     ("float16", "tensor cores"): [
         *((H200, 989.4), (A100, 312), (B200, 2250), (H100_PCIE, 756)),
         *((example("sm_70"), 125), (example("sm_75"), 65)),
         *((RTX_3090, 71), (A40, 149.7), (RTX_4090, 165.2), (L40S, 362), (RTX_5090, 209.5)),
+        *((A10, 125), (A10G, 70), (RTX_A6000, 154.8), (H100_SXM, 989.4)),
     ],
     ("bfloat16", "tensor cores"): [
         *((H200, 989.4), (A100, 312), (B200, 2250), (H100_PCIE, 756)),
+        *((A10, 125), (A10G, 70), (RTX_A6000, 154.8), (H100_SXM, 989.4)),
         *((RTX_3090, 71), (A40, 149.7), (RTX_4090, 165.2), (L40S, 362), (RTX_5090, 209.5)),
     ],
     ("int8", "tensor cores"): [
         *((H200, 1978.9), (A100, 624), (B200, 4500), (H100_PCIE, 1513), (example("sm_75"), 130)),
         *((RTX_3090, 284), (A40, 299.3), (RTX_4090, 660.6), (L40S, 733), (RTX_5090, 838)),
+        *((A10, 250), (A10G, 140), (RTX_A6000, 309.7), (H100_SXM, 1978.9)),
     ],
     ("float8", "tensor cores"): [
         *((H200, 1978.9), (B200, 4500), (H100_PCIE, 1513)),
@@ -86,6 +94,7 @@ def test_a_peak_says_which_clock_it_uses() -> None:
         (B200, "float32", "cores", 1965),
         (B200, "float64", "tensor cores", 1965),
         (B200, "bfloat16", "tensor cores", 1856),
+        (replace(B200, name="NVIDIA GB200", sm_clock_mhz=2062.0), "tf32", "tensor cores", 2062),
         (A100, "bfloat16", "tensor cores", 1410),
     ):
         peak = find_peak(device, arithmetic, unit)

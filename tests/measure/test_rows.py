@@ -21,6 +21,7 @@ from gpubench.model import (
     Resources,
     Series,
     Status,
+    Timer,
     edges,
 )
 from gpubench.row import Row
@@ -31,8 +32,14 @@ H200 = Device(
     compute_capability=(9, 0),
     multiprocessors=132,
     sm_clock_mhz=1980.0,
-    versions={"driver": "580.1", "cuda": "13.0", "cupy": "14.2.0", "blas": "cuBLAS 13.1.0"},
-    facts={"uuid": "GPU-1"},
+    versions={
+        "driver": "580.1",
+        "cuda": "13.0",
+        "cupy": "14.2.0",
+        "nvrtc": "13.0",
+        "blas": "cuBLAS 13.1.0",
+    },
+    facts={"uuid": "GPU-1", "environment": "CUPY_TF32=1"},
 )
 
 TILED = CudaVariant(
@@ -100,7 +107,60 @@ def test_a_row_says_on_what_it_ran() -> None:
     assert (one.device, one.compute_capability, one.driver) == ("NVIDIA H200", "9.0", "580.1")
     assert (one.cuda, one.cupy, one.library) == ("13.0", "14.2.0", "cuBLAS 13.1.0")
     assert (one.device_uuid, one.source_hash) == ("GPU-1", "abc")
+    assert (one.nvrtc, one.environment) == ("13.0", "CUPY_TF32=1")
     assert one.gpubench
+
+
+def test_a_row_says_which_algorithms_of_a_library_ran() -> None:
+    names = ("heuristic 3 of 8, tuned", "heuristic 3 of 8, tuned", "heuristic 1 of 8, not tuned")
+    rounds = [on_gpu(algorithm=name) for name in names]
+    one = build_rows({rounds[0].point: rounds}, H200, {TILED: "abc"})[0]
+    assert one.algorithm == "heuristic 3 of 8, tuned;heuristic 1 of 8, not tuned"
+    assert row_on_gpu().algorithm is None
+
+
+def with_overheads(
+    *overheads_us: float, sample_us: float = 100.0, timer: Timer = Timer.EVENTS
+) -> Row:
+    """The row of a round for each overhead, with samples of 10 launches."""
+    at = point(TILED, size=(64, 64, 64), tile=Config.parse("16"), timer=timer)
+    samples = Series(times_us=(sample_us / 10,) * 6, launches_per_sample=10, stop_reason="precise")
+    rounds = [
+        on_gpu(point=at, series=samples, after=Health(overhead_us=overhead_us))
+        for overhead_us in overheads_us
+    ]
+    return build_rows({at: rounds}, H200, {TILED: "abc"})[0]
+
+
+def test_a_row_has_the_overhead_that_was_subtracted() -> None:
+    one = with_overheads(2.1, 2.3, 2.2)
+    assert (one.status, one.overhead_us) == (Status.OK, 2.2)
+
+
+@pytest.mark.parametrize(("spread_us", "sample_us"), [(1.01, 100.0), (10.1, 1000.0)])
+def test_rounds_with_overheads_too_different_for_half_a_percent_have_no_time(
+    spread_us: float, sample_us: float
+) -> None:
+    refused = with_overheads(2.2, 2.2 + spread_us, 2.3, sample_us=sample_us)
+    assert refused.status == Status.ERROR
+    assert refused.reason.startswith(f"the rounds subtracted 2.20 to {2.2 + spread_us:.2f} µs")
+    assert {refused.median_us, refused.round_medians_us, refused.gflops} == {None}
+    taken = with_overheads(2.2, 2.2 + 0.98 * spread_us, 2.3, sample_us=sample_us)
+    assert taken.status == Status.OK
+
+
+def test_a_round_that_failed_is_the_reason_whatever_the_overheads() -> None:
+    at = point(TILED, tile=Config.parse("16"), timer=Timer.EVENTS)
+    overheads = (Health(overhead_us=2.2), Health(overhead_us=9.9))
+    right = [on_gpu(point=at, series=series(1.0), after=health) for health in overheads]
+    wrong = replace(right[0], status=Status.WRONG, reason="it is wrong", series=None)
+    one = build_rows({at: [*right, wrong]}, H200, {TILED: "abc"})[0]
+    assert (one.status, one.reason) == (Status.WRONG, "it is wrong")
+
+
+def test_timers_that_subtract_nothing_have_no_overhead() -> None:
+    one = with_overheads(2.2, 9.9, timer=Timer.CUPTI)
+    assert (one.status, one.overhead_us) == (Status.OK, None)
 
 
 def test_a_row_keeps_the_hottest_moment_and_every_throttle() -> None:

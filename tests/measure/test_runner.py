@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, matmul, point, variant
+from fakes import FakeBackend, FakeKernel, matmul, point, variant
 
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import verifying_bytes
@@ -50,6 +52,15 @@ def test_a_point_is_verified_once_and_timed_every_round() -> None:
     assert len(backend.events_of("sample")) == 2 * taken
     assert second.max_relative_error == first.max_relative_error
     assert second.series == first.series
+
+
+def test_a_measurement_says_which_algorithm_of_a_library_ran() -> None:
+    class Tuned(FakeBackend):
+        def bind(self, *arguments: Any, **rows: Any) -> FakeKernel:
+            return replace(super().bind(*arguments, **rows), algorithm="heuristic 2 of 8, tuned")
+
+    assert runner(Tuned()).measure(point()).algorithm == "heuristic 2 of 8, tuned"
+    assert runner(FakeBackend()).measure(point()).algorithm == ""
 
 
 def writes_nothing(_a: np.ndarray, _b: np.ndarray, _c: np.ndarray) -> None:
@@ -200,7 +211,7 @@ def test_a_launch_just_under_the_limit_is_measured() -> None:
     assert result.series.median_us == 9.9e6
 
 
-@pytest.mark.parametrize("launch_us", [0.11e6, 1e6, 5e6])
+@pytest.mark.parametrize("launch_us", [2e6, 5e6])
 @pytest.mark.parametrize(("rounds", "samples"), [(1, 3), (2, 4), (3, 3), (5, 5)])
 def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted(
     launch_us: float, rounds: int, samples: int

@@ -17,7 +17,7 @@ from fakes import CPU, point
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
-from gpubench.measure.worker import MAX_FAULTS, Worker
+from gpubench.measure.worker import MAX_FAULTS, SILENT_VARIABLES, Worker
 from gpubench.model import Config, Point, Status, Timer, Timing
 from gpubench.plan.registry import load
 
@@ -75,6 +75,28 @@ def worker() -> Iterator[Worker]:
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(QUICK, 1)
         yield worker
+
+
+def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in SILENT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with Worker("cpu", Timer.EVENTS) as worker:
+        assert worker.device.facts["environment"] is None
+    monkeypatch.setenv("CUPY_TF32", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("GPUBENCH_TEST", "passed on")
+    with Worker("cpu", Timer.EVENTS) as worker:
+        assert worker.device.facts["environment"] == "CUPY_TF32=1;OMP_NUM_THREADS=2"
+        (child,) = children_of(os.getpid())
+        names = {line.partition("=")[0] for line in environment_of(child)}
+    assert "GPUBENCH_TEST" in names
+    assert not names & set(SILENT_VARIABLES)
+
+
+def environment_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
 
 
 def children_of(pid: int) -> list[int]:

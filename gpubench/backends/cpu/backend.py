@@ -65,6 +65,7 @@ class CpuKernel:
     max_launches: int
     resources: Resources | None = None
     launch: Launch | None = None
+    algorithm: str = ""
 
 
 class CpuBackend:

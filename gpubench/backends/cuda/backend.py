@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
@@ -14,7 +15,7 @@ from cupy.cuda import runtime
 
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
-from gpubench.backends.cuda.launching import Instances, Routine
+from gpubench.backends.cuda.launching import Instances, Routine, call_routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.timer import BlockedBatchTimer
@@ -28,7 +29,17 @@ from gpubench.backends.rotation import (
     set_policy,
 )
 from gpubench.errors import DoesNotFitError, LaunchError, first_line
-from gpubench.model import Health, Launch, Point, Problem, Resources, Scope, Timer
+from gpubench.model import (
+    Cache,
+    CallVariant,
+    Health,
+    Launch,
+    Point,
+    Problem,
+    Resources,
+    Scope,
+    Timer,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +64,7 @@ class CudaKernel:
     scope: Scope
     flush: bool
     max_launches: int
+    algorithm: str
     resources: Resources | None = None
     launch: Launch | None = None
 
@@ -107,7 +119,8 @@ class CudaBackend:
     def health(self) -> Health:
         """Sensors through NVML, and the clock measured in the stream."""
         clock_mhz = self.timer.take_clock_mhz()
-        return self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
+        health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
+        return replace(health, overhead_us=self.timer.overhead_us)
 
     def usable(self) -> bool:
         """Whether the context survived: a kernel's fault stays with it until the process ends."""
@@ -156,7 +169,7 @@ class CudaBackend:
         """The compiled instance, or the library routine, on the operands."""
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         with faults():
-            routine = self._instances.routine(point, problem)
+            routine = self._routine(point, problem, operands)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):
                 raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")
@@ -174,9 +187,25 @@ class CudaBackend:
             scope=point.scope,
             flush=operands.policy.flush,
             max_launches=operands.policy.max_launches,
+            algorithm=routine.algorithm,
             resources=routine.resources,
             launch=routine.launch and routine.launch.main,
         )
+
+    def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> Routine:
+        """The point's routine; of a library with several algorithms the fastest on the operands."""
+        variant = point.variant
+        tune = variant.tune if isinstance(variant, CallVariant) else None
+        if tune is None or problem != point.problem:  # fewer rows only foretell a slow launch
+            return self._instances.routine(point, problem)
+        before = self._flush if operands.policy.flush else None
+
+        def sample(call: Callable[..., None], launches: int) -> float:
+            on_sets = (partial(call, *operands.sets[index]) for index in operands.rotation.order)
+            return self.timer.sample(on_sets, launches, 1, before)[0]
+
+        cold = point.cache == Cache.COLD
+        return call_routine(*tune(problem, cold, sample, operands.policy.max_launches))
 
     def run(self, kernel: CudaKernel) -> None:
         """Launch on the first set and wait."""

@@ -9,28 +9,33 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import cupy
-from cupy.cuda import device
+from cupy.cuda import device, runtime
 
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES
+from gpubench.backends.cuda.race import choose
 from gpubench.errors import LaunchError
+from gpubench.model import Problem
+from gpubench.model.variant import Sample
 
 MAX_ALGORITHMS = 32
-"""Asked of the heuristic, which returns those it rates best, the best first."""
+"""Asked of the heuristic, which returns those it rates best, the best first (cuBLAS 13.1: up to
+8)."""
 
 WORKSPACE_BYTES = 64 * 2**20
 """NVIDIA recommends 32 MiB for Hopper; splitting K may use more."""
 
-TRIALS = 3
-"""Timed launches of each algorithm, after one that warms it up; the shortest counts."""
-
 MAX_WORKSPACE_BYTES = 1
 """cublasLtMatmulPreferenceAttributes_t."""
 
-Arrays = tuple[Any, Any, Any]
+Shape = tuple[int, int, int]
+"""M, K, N."""
+
+Multiply = Callable[..., None]
+"""Of A, B and C."""
 
 
 class _Heuristic(ctypes.Structure):
@@ -59,22 +64,86 @@ class _Product:
 
 
 def gemm(dtype: str) -> Callable[..., None]:
-    """C = A·B for row-major matrices, each shape tuned at its first call."""
-    tuned: dict[tuple[int, int, int], tuple[_Product, _Heuristic]] = {}
-    workspace: list[Any] = []
+    """C = A·B for row-major matrices, by the algorithm that the heuristic rates best."""
+    heuristic: dict[Shape, Multiply] = {}
 
     def multiply(a: Any, b: Any, c: Any) -> None:
         shape = (*a.shape, b.shape[1])
-        if shape not in tuned:
-            workspace[:] = workspace or [cupy.empty(WORKSPACE_BYTES, "uint8")]
-            product = _product(dtype, shape, workspace[0])
-            tuned[shape] = (product, _fastest(product, (a, b, c)))
-        _multiply(*tuned[shape], (a, b, c))
+        if shape not in heuristic:
+            heuristic[shape] = algorithms(dtype, shape)[0][1]
+        heuristic[shape](a, b, c)
 
     return multiply
 
 
-def _product(dtype: str, shape: tuple[int, int, int], workspace: Any) -> _Product:
+def tuned_gemm(
+    problem: Problem, cold: bool, sample: Sample, max_launches: int
+) -> tuple[Multiply, str]:
+    """C = A·B by the fastest algorithm, and which that is; as `CallVariant.tune`.
+
+    Operands from memory and from the cache have different winners: on an H200 the fastest for hot
+    operands at 256 takes half as long again for cold ones. Raises LaunchError.
+    """
+    dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
+    proposed = algorithms(dtype, shape)
+    names = [name for name, _ in proposed]
+    index, how = choose(
+        names,
+        _facts(dtype, shape, cold),
+        lambda index, launches: sample(proposed[index][1], launches),
+        max_launches,
+    )
+    return proposed[index][1], f"heuristic {index + 1} of {len(names)}, {how}"
+
+
+def algorithms(dtype: str, shape: Shape) -> list[tuple[str, Multiply]]:
+    """What the heuristic proposes, the best rated first: each algorithm's name and its product.
+
+    The name is the library's own description, by which an algorithm may be saved and used again
+    with the same version (cublasLtMatmulAlgo_t).
+    """
+    product = _product(dtype, shape, _workspace())
+    proposals = (_Heuristic * MAX_ALGORITHMS)()
+    found = ctypes.c_int()
+    _call(
+        "cublasLtMatmulAlgoGetHeuristic",
+        *(_handle(), product.descriptor, *product.layouts, product.layouts[-1], _preference()),
+        *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(found)),
+    )
+    proposed = {
+        bytes(proposal.algorithm).hex(): partial(_multiply, product, proposal)
+        for proposal in proposals[: found.value]
+        if proposal.status == 0
+    }
+    if not proposed:
+        raise LaunchError(f"cuBLASLt has no algorithm for M, K, N of {shape} in {dtype}")
+    return list(proposed.items())
+
+
+def _facts(dtype: str, shape: Shape, cold: bool) -> dict[str, object]:
+    """All that decides which algorithm is fastest."""
+    version = _library().cublasLtGetVersion
+    version.restype = ctypes.c_size_t
+    properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return {
+        "cublasLt": version(),
+        "gpu": properties["name"].decode(),
+        "multiprocessors": properties["multiProcessorCount"],
+        "dtype": dtype,
+        "layout": "row-major",
+        "m k n": shape,
+        "operands": "cold" if cold else "hot",
+        "workspace bytes": WORKSPACE_BYTES,
+    }
+
+
+@cache
+def _workspace() -> Any:
+    """One for all products: they run one after another."""
+    return cupy.empty(WORKSPACE_BYTES, "uint8")
+
+
+def _product(dtype: str, shape: Shape, workspace: Any) -> _Product:
     m, k, n = shape
     types = GEMM_TYPES[dtype]
     return _Product(
@@ -100,42 +169,7 @@ def _product(dtype: str, shape: tuple[int, int, int], workspace: Any) -> _Produc
     )
 
 
-def _fastest(product: _Product, arrays: Arrays) -> _Heuristic:
-    """The fastest of the algorithms that the heuristic proposes, on these arrays."""
-    proposals = (_Heuristic * MAX_ALGORITHMS)()
-    found = ctypes.c_int()
-    _call(
-        "cublasLtMatmulAlgoGetHeuristic",
-        *(_handle(), product.descriptor, *product.layouts, product.layouts[-1], _preference()),
-        *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(found)),
-    )
-    times: list[tuple[float, int]] = []
-    for index in range(found.value):
-        if proposals[index].status == 0:
-            try:
-                times.append((_time_ms(product, proposals[index], arrays), index))
-            except LaunchError:  # the library may propose what it cannot run
-                continue
-    if not times:
-        raise LaunchError(f"cuBLASLt has no algorithm for {[array.shape for array in arrays]}")
-    return _Heuristic.from_buffer_copy(proposals[min(times)[1]])
-
-
-def _time_ms(product: _Product, proposal: _Heuristic, arrays: Arrays) -> float:
-    """The time of the shortest of `TRIALS` launches, in milliseconds."""
-    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-    _multiply(product, proposal, arrays)
-    times = []
-    for _ in range(TRIALS):
-        start.record()
-        _multiply(product, proposal, arrays)
-        stop.record()
-        stop.synchronize()
-        times.append(float(cupy.cuda.get_elapsed_time(start, stop)))
-    return min(times)
-
-
-def _multiply(product: _Product, chosen: _Heuristic, arrays: Arrays) -> None:
+def _multiply(product: _Product, chosen: _Heuristic, *arrays: Any) -> None:
     a, b, c = (ctypes.c_void_p(array.data.ptr) for array in arrays)
     left, right, result = product.layouts
     _call(

@@ -46,6 +46,8 @@ class Routine:
 
     resources: Resources | None = None
     launch: Launch | None = None
+    algorithm: str = ""
+    """Which of a library's algorithms it is."""
 
     @property
     def workspace_bytes(self) -> int:
@@ -85,8 +87,7 @@ class Instances:
         Raises CompileError for a kernel that does not compile.
         """
         if isinstance(point.variant, CallVariant):
-            call = point.variant.build(point.tile, problem.dtype)
-            return Routine(bind=lambda arrays: partial(call, *arrays))
+            return call_routine(point.variant.build(point.tile, problem.dtype))
         main = self._launch(point, problem)
         launches = main.sequence
         loaded = [self._load(self._key(point, launch)) for launch in launches]
@@ -138,6 +139,11 @@ class Instances:
         if isinstance(compiled, str):
             raise CompileError(compiled)
         return compiled, self._function(compiled)
+
+
+def call_routine(call: Callable[..., None], algorithm: str = "") -> Routine:
+    """A function of inputs and output as a routine."""
+    return Routine(bind=lambda arrays: partial(call, *arrays), algorithm=algorithm)
 
 
 def load_function(compiled: Compiled) -> Any:

@@ -28,7 +28,10 @@ from gpubench.view.tables import best_of, console, milliseconds, number, spans, 
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
 
-CONTEXT = ("device", "compute_capability", "driver", "cuda", "cupy", "library", "gpubench")
+CONTEXT = (
+    *("device", "compute_capability", "driver", "cuda", "cupy", "nvrtc", "library"),
+    *("environment", "gpubench"),
+)
 """Columns of the CSV that make up an environment."""
 
 CAPTIONS = {

@@ -3,21 +3,32 @@
 from collections.abc import Callable
 
 from gpubench.kernels.libraries import refuse_ragged_int8
-from gpubench.model import CallVariant, Config
+from gpubench.model import CallVariant, Config, Problem
+from gpubench.model.variant import Sample
 
 
 def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
-    """`cublasLtMatmul` in full precision, its algorithm measured at the first call of a shape."""
+    """`cublasLtMatmul` in full precision, by the algorithm that the heuristic rates best."""
     from gpubench.backends.cuda.cublaslt import gemm
 
     return gemm(dtype)
 
 
+def tune(
+    problem: Problem, cold: bool, sample: Sample, max_launches: int
+) -> tuple[Callable[..., None], str]:
+    """The same by the fastest of the algorithms that the heuristic proposes."""
+    from gpubench.backends.cuda.cublaslt import tuned_gemm
+
+    return tuned_gemm(problem, cold, sample, max_launches)
+
+
 VARIANT = CallVariant(
-    idea="cuBLASLt with the fastest of up to 32 algorithms, found by timing them",
+    idea="cuBLASLt with the fastest of the algorithms that its heuristic proposes",
     dtypes=("float32", "float64", "tf32", "float16", "bfloat16", "int8"),
     runs_on="cuda",
     build=build,
+    tune=tune,
     refuse=refuse_ragged_int8,
     baseline="cublas",
     tunes="cublas",

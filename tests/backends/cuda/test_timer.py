@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends.cuda.timer import (
+    CALIBRATION_SAMPLES,
     FIRST_ENQUEUE_US,
     MARGIN,
     MAX_ATTEMPTS,
+    MAX_CALIBRATIONS,
     MAX_IN_FLIGHT,
+    MAX_OVERHEAD_US,
     BlockedBatchTimer,
 )
-from gpubench.errors import LaunchError
+from gpubench.errors import DeviceUnavailableError, LaunchError
 
 
 @dataclass
@@ -210,6 +213,54 @@ def test_calibrating_again_does_not_subtract_twice() -> None:
     timer.overhead_us = 99.0
     timer.calibrate(stream.launch)
     assert timer.overhead_us == pytest.approx(0.0, abs=1e-6)
+
+
+class Overheads(FakeStream):
+    """Adds to each sample the overhead that comes next; the last one stays."""
+
+    def __init__(self, *overheads_us: float) -> None:
+        super().__init__(launch_us=0.75)
+        self.overheads_us = list(overheads_us)
+        self.read = 0
+
+    def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
+        at = min(self.read // (2 * CALIBRATION_SAMPLES), len(self.overheads_us) - 1)
+        self.read += 1
+        return super().elapsed_us(start, stop) + self.overheads_us[at]
+
+
+def test_an_implausible_overhead_is_measured_again() -> None:
+    stream = Overheads(40.0, 2.2)
+    timer = timer_on(stream)
+    timer.calibrate(stream.launch)
+    assert timer.overhead_us == pytest.approx(2.2)
+
+
+def test_an_overhead_that_stays_implausible_ends_the_sweep_in_one_line() -> None:
+    stream = Overheads(MAX_OVERHEAD_US + 0.1)
+    with pytest.raises(DeviceUnavailableError, match=r"10\.1 µs beyond its launches.*up to 10 µs"):
+        timer_on(stream).calibrate(stream.launch)
+    assert stream.read == MAX_CALIBRATIONS * 2 * CALIBRATION_SAMPLES
+
+
+def test_a_sample_no_longer_than_the_overhead_is_void() -> None:
+    times = iter([2.2, 2.0, 12.2, 0.0, 12.2])
+    stream = FakeStream()
+    stream.elapsed_us = lambda _start, _stop: next(times)
+    timer = timer_on(stream)
+    timer.overhead_us = 2.2
+    assert timer.sample(endless(stream), 1, 2) == pytest.approx([10.0, 10.0])
+    assert timer.void_samples == 3
+
+
+def test_a_kernel_that_seems_to_take_no_time_is_a_launch_error() -> None:
+    stream = FakeStream(launch_us=2.0)
+    timer = timer_on(stream)
+    timer.overhead_us = 2.2
+    with pytest.raises(
+        LaunchError, match=r"1 launches take 2\.00 µs, no more than the overhead of 2\.20 µs"
+    ):
+        timer.sample(endless(stream), 1, 3)
 
 
 def test_the_clock_of_the_samples_is_their_median_and_forgotten_when_taken() -> None:
