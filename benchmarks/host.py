@@ -1,0 +1,206 @@
+"""Why do CPU and end-to-end times of one build disagree? Threads, placement, sleep, steal.
+
+    python benchmarks/host.py [PART ...]   # siblings, threads, spin, end-to-end; default: all
+
+Each line is one process, and says what it measured: milliseconds (lowest, median, highest), the
+CPUs that were busy (CPU time over wall time), the steal over all CPUs in percent, and how often the
+scheduler took the CPU away. The product is float32 by NumPy's BLAS. About a minute on 16 CPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+STATE_S = 0.4
+"""Seconds of samples in each state."""
+
+SLEEP_S = 0.1
+"""Longer than OpenBLAS's threads spin (some 2²⁶ cycles) before they sleep."""
+
+SETS = 8
+CPUS = sorted(os.sched_getaffinity(0))
+
+
+def main(parts: list[str]) -> None:
+    if parts[:1] == ["child"]:
+        return globals()[parts[1]](*json.loads(parts[2]))
+    topology()
+    known = {"siblings": siblings, "threads": threads, "spin": spin, "end-to-end": end_to_end}
+    for part in parts or known:
+        print(f"\n== {part}", flush=True)
+        known[part]()
+    return None
+
+
+def topology() -> None:
+    print(subprocess.run(["lscpu"], capture_output=True, text=True).stdout.partition("\nVuln")[0])
+    print("load", Path("/proc/loadavg").read_text().strip())
+    print(Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip())
+    print("steal and all ticks since boot", ticks())
+    for cpu in CPUS:
+        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        print(path.read_text().strip() if path.exists() else "?", end="  ")
+    print()
+
+
+def siblings() -> None:
+    """One thread on each CPU in turn, then two threads on pairs: shared cores are slower."""
+    for cpu in CPUS[:4] + CPUS[-1:]:
+        child("products", [1024, 1, [cpu], ["cold"]])
+    half = len(CPUS) // 2
+    for pair in {(0, 1), (0, min(2, len(CPUS) - 1)), (0, half)}:
+        child("products", [1024, 2, [CPUS[pair[0]], CPUS[pair[1]]], ["cold"]])
+
+
+def threads() -> None:
+    """Each number of threads: free, and confined to as many CPUs, one a core if pairs are cores."""
+    counts = [count for count in (1, 2, 4, 8, 16, 32) if count <= len(CPUS)]
+    for _repeat in range(2):
+        for count in counts:
+            states = ["hot", "cold", "asleep"]
+            child("products", [2048, count, CPUS, states])
+            if count < len(CPUS):
+                step = len(CPUS) // count
+                child("products", [2048, count, CPUS[::step][:count], states])
+
+
+def spin() -> None:
+    """One thread right after a product on all: do the others' idle loops disturb it?"""
+    child("after_all", [1024])
+
+
+def end_to_end() -> None:
+    """5 MB to a GPU and back, as p100-tiles has it: which call takes the time?"""
+    for cpus in (CPUS, CPUS[:1], CPUS, CPUS[:2], CPUS):
+        child("transfers", [cpus])
+
+
+def child(name: str, arguments: list[object]) -> None:
+    subprocess.run([sys.executable, __file__, "child", name, json.dumps(arguments)], check=False)
+
+
+def products(extent: int, count: int, cpus: list[int], states: list[str]) -> None:
+    os.sched_setaffinity(0, cpus)  # before the BLAS makes its threads
+    import numpy as np
+    import threadpoolctl
+
+    random = np.random.default_rng(1)
+    sets = [random.random((2, extent, extent), dtype=np.float32) for _ in range(SETS)]
+    c = np.empty((extent, extent), np.float32)
+    with threadpoolctl.threadpool_limits(count):
+        for state in states:
+
+            def sample(index: int, state: str = state) -> float:
+                if state == "asleep":
+                    time.sleep(SLEEP_S)
+                a, b = sets[index % SETS if state != "hot" else 0]
+                start = time.perf_counter()
+                np.matmul(a, b, out=c)
+                return time.perf_counter() - start
+
+            where = "free" if len(cpus) == len(CPUS) else f"on {cpus}"
+            report(f"{extent} {count:2} threads {state:6} {where}", sample)
+
+
+def after_all(extent: int) -> None:
+    import numpy as np
+    import threadpoolctl
+
+    a = np.random.default_rng(1).random((extent, extent), dtype=np.float32)
+    c = np.empty_like(a)
+    for pause_s in (0.0, SLEEP_S):
+
+        def sample(_index: int, pause_s: float = pause_s) -> float:
+            np.matmul(a, a, out=c)
+            time.sleep(pause_s)
+            with threadpoolctl.threadpool_limits(1):
+                start = time.perf_counter()
+                np.matmul(a, a, out=c)
+                return time.perf_counter() - start
+
+        report(f"{extent}  1 thread, {pause_s:g} s after all", sample)
+
+
+def transfers(cpus: list[int]) -> None:
+    os.sched_setaffinity(0, cpus)
+    import cupy
+    import numpy as np
+    from cupy.cuda import runtime
+
+    shapes = [(512, 1024), (1024, 512), (512, 512)]
+    hosts = [np.zeros(shape, np.int32) for shape in shapes]
+    spent: dict[str, list[float]] = {}
+
+    def timed(name: str, call: Callable[[], object]) -> object:
+        start = time.perf_counter()
+        value = call()
+        spent.setdefault(name, []).append(time.perf_counter() - start)
+        return value
+
+    def sample(_index: int) -> float:
+        start = time.perf_counter()
+        with cupy.cuda.using_allocator(None):
+            arrays = [
+                timed("malloc", lambda host=host: cupy.empty(host.shape, host.dtype))
+                for host in hosts
+            ]
+            for array, host in zip(arrays[:2], hosts[:2], strict=True):
+                timed("copy in", lambda array=array, host=host: array.set(host))
+            timed("copy out", lambda: arrays[-1].get(out=hosts[-1]))
+            while arrays:
+                timed("free", arrays.pop)
+        return time.perf_counter() - start
+
+    sample(0)
+    spent.clear()
+    times = report(f"end to end on {len(cpus)} CPUs", sample, seconds=2.0)
+    limit = 2 * statistics.median(times)
+    slow = [index for index, took in enumerate(times) if took > limit]
+    print(f"   over twice the median: {len(slow)} of {len(times)}, samples {slow[:12]}")
+    runtime.deviceSynchronize()
+    for name, took in spent.items():
+        low, middle, high = (1e6 * value for value in (min(took), statistics.median(took), max(took)))
+        print(f"   {name:8} {low:9.1f} {middle:9.1f} {high:9.1f} us, {1e3 * sum(took):7.1f} ms in all")
+
+
+def report(name: str, sample: Callable[[int], float], seconds: float = STATE_S) -> list[float]:
+    """Samples until the time is over, and a line about them."""
+    sample(0)
+    before, cpu_s = ticks(), 0.0
+    switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    times: list[float] = []
+    started = time.perf_counter()
+    while len(times) < 5 or time.perf_counter() - started < seconds:
+        cpu_start = time.process_time()
+        times.append(sample(len(times)))
+        cpu_s += time.process_time() - cpu_start
+    wall_s = time.perf_counter() - started
+    after = ticks()
+    steal = 100 * (after[0] - before[0]) / max(1, after[1] - before[1])
+    switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
+    low, middle, high = (1e3 * value for value in (min(times), statistics.median(times), max(times)))
+    print(
+        f"{name:44} {low:8.3f} {middle:8.3f} {high:8.3f} ms  n {len(times):4}  "
+        f"busy {cpu_s / wall_s:5.2f}  steal {steal:5.2f} %  taken {switches:4}  "
+        f"load {Path('/proc/loadavg').read_text().split()[0]}",
+        flush=True,
+    )
+    return times
+
+
+def ticks() -> tuple[int, int]:
+    """Stolen and all clock ticks of all CPUs since boot."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return fields[7], sum(fields)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
