@@ -1,6 +1,6 @@
 """Why do CPU and end-to-end times of one build disagree? Threads, placement, sleep, steal.
 
-    python benchmarks/host.py [PART ...]   # siblings, threads, spin, end-to-end; default: all
+    python benchmarks/host.py [PART ...]   # siblings, threads, idle, end-to-end; default: all
 
 Each line is one process, and says what it measured: milliseconds (lowest, median, highest), the
 CPUs that were busy (CPU time over wall time), the steal over all CPUs in percent, and how often the
@@ -33,7 +33,7 @@ def main(parts: list[str]) -> None:
     if parts[:1] == ["child"]:
         return globals()[parts[1]](*json.loads(parts[2]))
     topology()
-    known = {"siblings": siblings, "threads": threads, "spin": spin, "end-to-end": end_to_end}
+    known = {"siblings": siblings, "threads": threads, "idle": idle, "end-to-end": end_to_end}
     for part in parts or known:
         print(f"\n== {part}", flush=True)
         known[part]()
@@ -72,15 +72,25 @@ def threads() -> None:
                 child("products", [2048, count, CPUS[::step][:count], states])
 
 
-def spin() -> None:
-    """One thread right after a product on all: do the others' idle loops disturb it?"""
-    child("after_all", [1024])
+def idle() -> None:
+    """How long idle threads of the BLAS keep CPUs busy, and what that does to others."""
+    for timeout in ("", "4"):  # a power of two of clock ticks; empty: as OpenBLAS was built
+        os.environ["OPENBLAS_THREAD_TIMEOUT"] = timeout or "26"
+        child("after_all", [timeout or "default"])
+        child("products", [256, len(CPUS), CPUS, ["hot"]])
+        child("products", [1024, len(CPUS), CPUS, ["hot"]])
+    del os.environ["OPENBLAS_THREAD_TIMEOUT"]
 
 
 def end_to_end() -> None:
     """5 MB to a GPU and back, as p100-tiles has it: which call takes the time?"""
-    for cpus in (CPUS, CPUS[:1], CPUS, CPUS[:2], CPUS):
+    for cpus in (CPUS,):
         child("transfers", [cpus])
+    code = "import numpy as n; a = n.ones((1024, 1024)); exec('while 1: a @ a')"
+    busy = subprocess.Popen([sys.executable, "-c", code])
+    print("beside a process whose BLAS uses all CPUs")
+    child("transfers", [CPUS])
+    busy.kill()
 
 
 def child(name: str, arguments: list[object]) -> None:
@@ -110,23 +120,35 @@ def products(extent: int, count: int, cpus: list[int], states: list[str]) -> Non
             report(f"{extent} {count:2} threads {state:6} {where}", sample)
 
 
-def after_all(extent: int) -> None:
+def after_all(timeout: str) -> None:
     import numpy as np
     import threadpoolctl
 
-    a = np.random.default_rng(1).random((extent, extent), dtype=np.float32)
+    print([(info["internal_api"], info["version"]) for info in threadpoolctl.threadpool_info()])
+    a = np.random.default_rng(1).random((1024, 1024), dtype=np.float32)
     c = np.empty_like(a)
-    for pause_s in (0.0, SLEEP_S):
-
-        def sample(_index: int, pause_s: float = pause_s) -> float:
+    np.matmul(a, a, out=c)
+    spent = []
+    for _step in range(40):
+        before_s = time.process_time()
+        time.sleep(0.01)
+        spent.append(time.process_time() - before_s)
+    print(
+        f"timeout {timeout}: CPU ms in each 10 ms after a product:",
+        *(f"{1e3 * s:.0f}" for s in spent),
+    )
+    for pause_s in (0.5, 0.0):
+        times = []
+        for _repeat in range(4):
             np.matmul(a, a, out=c)
             time.sleep(pause_s)
             with threadpoolctl.threadpool_limits(1):
                 start = time.perf_counter()
-                np.matmul(a, a, out=c)
-                return time.perf_counter() - start
-
-        report(f"{extent}  1 thread, {pause_s:g} s after all", sample)
+                for _call in range(2):
+                    np.matmul(a, a, out=c)
+                times.append(500 * (time.perf_counter() - start))
+        low, middle, high = min(times), statistics.median(times), max(times)
+        print(f"1024  1 thread, {pause_s:g} s after all: {low:8.3f} {middle:8.3f} {high:8.3f} ms")
 
 
 def transfers(cpus: list[int]) -> None:
@@ -161,14 +183,18 @@ def transfers(cpus: list[int]) -> None:
 
     sample(0)
     spent.clear()
-    times = report(f"end to end on {len(cpus)} CPUs", sample, seconds=2.0)
+    times = report(f"end to end on {len(cpus)} CPUs", sample, seconds=1.0)
     limit = 2 * statistics.median(times)
     slow = [index for index, took in enumerate(times) if took > limit]
     print(f"   over twice the median: {len(slow)} of {len(times)}, samples {slow[:12]}")
     runtime.deviceSynchronize()
     for name, took in spent.items():
-        low, middle, high = (1e6 * value for value in (min(took), statistics.median(took), max(took)))
-        print(f"   {name:8} {low:9.1f} {middle:9.1f} {high:9.1f} us, {1e3 * sum(took):7.1f} ms in all")
+        low, middle, high = (
+            1e6 * value for value in (min(took), statistics.median(took), max(took))
+        )
+        print(
+            f"   {name:8} {low:9.1f} {middle:9.1f} {high:9.1f} us, {1e3 * sum(took):7.1f} ms in all"
+        )
 
 
 def report(name: str, sample: Callable[[int], float], seconds: float = STATE_S) -> list[float]:
@@ -186,7 +212,9 @@ def report(name: str, sample: Callable[[int], float], seconds: float = STATE_S) 
     after = ticks()
     steal = 100 * (after[0] - before[0]) / max(1, after[1] - before[1])
     switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
-    low, middle, high = (1e3 * value for value in (min(times), statistics.median(times), max(times)))
+    low, middle, high = (
+        1e3 * value for value in (min(times), statistics.median(times), max(times))
+    )
     print(
         f"{name:44} {low:8.3f} {middle:8.3f} {high:8.3f} ms  n {len(times):4}  "
         f"busy {cpu_s / wall_s:5.2f}  steal {steal:5.2f} %  taken {switches:4}  "

@@ -96,6 +96,7 @@ class FakeKernel:
     max_launches: int
     resources: None = None
     launch: None = None
+    thread_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

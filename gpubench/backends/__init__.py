@@ -34,6 +34,10 @@ class Kernel(Protocol):
     def max_launches(self) -> int:
         """Maximum launches in one sample."""
 
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """Numbers of CPU threads to choose from, the first in use; empty on a GPU."""
+
 
 class Operands(Protocol):
     """A problem's arrays on the device, in as many sets as the cache state needs."""

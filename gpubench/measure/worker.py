@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,6 +27,17 @@ BOOT = (
     "from gpubench.measure.child import serve; serve(int(sys.argv[1]), *sys.argv[2:])"
 )
 """The child's program: it imports from where we do, whatever the current folder holds."""
+
+THREAD_VARIABLES = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS"),
+    "NUMBA_NUM_THREADS",
+)
+"""Kept from the child: the backend says before each sample how many threads it has."""
+
+THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
+"""Idle threads of OpenBLAS sleep after 2⁴ clock ticks. As it is built they keep their CPUs busy for
+2²⁶ or more, into the next kernel's samples, and where other work wants a CPU a product waits for
+them (docs/decisions/0017)."""
 
 START_LIMIT_S = 120.0
 """For the child to open its device: a first import of everything from a slow disk."""
@@ -190,6 +202,10 @@ class Worker:
                     *(str(theirs.fileno()), device, str(timer)),
                 ],
                 stdin=subprocess.DEVNULL,
+                env={
+                    **{name: os.environ[name] for name in os.environ.keys() - THREAD_VARIABLES},
+                    **THREADS_SLEEP,
+                },
                 pass_fds=(theirs.fileno(),),
             )
         self._pipe = ours

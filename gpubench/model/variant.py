@@ -257,7 +257,7 @@ class CallVariant(Variant):
     """Tile and dtype give the function (inputs…, output) that computes into the output."""
 
     threads: int = 0
-    """CPU threads it may use; 0: all."""
+    """CPU threads it may use; 0: as many as serve it best, which is measured."""
 
     @property
     def backend(self) -> str:

@@ -15,12 +15,20 @@ from rich.text import Text
 
 from gpubench.backends import blas_name
 from gpubench.model import OPERATIONS, Status
-from gpubench.row import Row
+from gpubench.row import STABLE, Row
 
 PIPED_WIDTH = 160
 
 BEST, TIED = "*", "="
 """Marks behind a time: the fastest tile of its variant, and those that may be as fast."""
+
+UNSTABLE = "!"
+"""Mark of a time whose rounds disagree."""
+
+UNSTABLE_LEGEND = (
+    f"{UNSTABLE} rounds differ by more than {100 * (STABLE - 1):.0f} %: "
+    "no ratio or claim may rest on this figure"
+)
 
 
 def results(rows: Sequence[Row]) -> RenderableType:
@@ -36,7 +44,7 @@ def results(rows: Sequence[Row]) -> RenderableType:
         if measured:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
-    return Group(*parts)
+    return Group(*parts, *legend(rows))
 
 
 def tile_table(rows: Sequence[Row]) -> Table:
@@ -75,7 +83,7 @@ def best_table(rows: Sequence[Row]) -> Table:
     columns: list[tuple[str, Callable[[Row], str]]] = [
         ("variant", lambda row: row.variant),
         ("best tile", lambda row: ", ".join(tied_tiles(rows, row))),
-        ("ms", lambda row: milliseconds(row.median_us)),
+        ("ms", marked),
         *_rate_columns(rows[0]),
         (f"% of {blas_name(rows[0].backend)}", lambda row: number(row.percent_of_blas, 1)),
     ]
@@ -111,7 +119,12 @@ def comparison(rows: Sequence[Row]) -> RenderableType:
         if measured := [row for row in of_problem if row.status == Status.OK]:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
-    return Group(*parts)
+    return Group(*parts, *legend(rows))
+
+
+def legend(rows: Iterable[Row]) -> list[Text]:
+    """What the mark of unstable rounds means, where a row has it."""
+    return [Text(f"\n{UNSTABLE_LEGEND}", "yellow")] if any(row.unstable for row in rows) else []
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
@@ -133,6 +146,11 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
         if row.variant == best.variant and row.tile != best.tile and _tied(row, best)
     ]
     return [tile for tile in (best.tile, *sorted(ties, key=_tile_order)) if tile]
+
+
+def marked(row: Row) -> str:
+    """The time in milliseconds, with a mark if the rounds disagree."""
+    return f"{milliseconds(row.median_us)} {UNSTABLE if row.unstable else ''}".strip()
 
 
 def milliseconds(time_us: float | None) -> str:
@@ -172,7 +190,7 @@ def _time_cell(row: Row | None, best: Row) -> Text:
         return Text("")
     mark = BEST if row is best else TIED if _tied(row, best) else " "
     style = "bold green" if row is best else "green" if mark == TIED else ""
-    return Text(f"{milliseconds(row.median_us)} {mark}", style=style)
+    return Text(f"{marked(row)} {mark}", style=style)
 
 
 def _not_measured(rows: Sequence[Row]) -> list[Text]:

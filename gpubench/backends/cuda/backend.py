@@ -55,6 +55,7 @@ class CudaKernel:
     max_launches: int
     resources: Resources | None = None
     launch: Launch | None = None
+    thread_counts: tuple[int, ...] = ()
 
 
 class CudaBackend:
