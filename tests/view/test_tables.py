@@ -14,6 +14,7 @@ from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.row import Row
 from gpubench.view.tables import (
     PIPED_WIDTH,
+    UNSTABLE_LEGEND,
     best_table,
     comparison,
     console,
@@ -193,3 +194,12 @@ def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_pe
     assert "1,234.5" in text
     assert "98.7" in text
     assert "% of copy" not in text_of(results([measured()]))
+
+
+def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> None:
+    stable = row_of(8, 100.0)
+    unstable = replace(row_of(16, 200.0), round_medians_us="200.0;190.0;230.0")
+    for show in (results, comparison):
+        assert "0.2000 !" in text_of(show([unstable]))
+        assert text_of(show([stable, unstable])).rstrip().endswith(UNSTABLE_LEGEND)
+        assert "!" not in text_of(show([stable]))
