@@ -22,8 +22,11 @@ from pathlib import Path
 STATE_S = 0.4
 """Seconds of samples in each state."""
 
-SLEEP_S = 0.1
-"""Longer than OpenBLAS's threads spin (some 2²⁶ cycles) before they sleep."""
+PAUSE_S = 0.1
+"""Before each product of the state `paused`."""
+
+FEWEST = 5
+"""Samples of a state, however long they take."""
 
 SETS = 8
 CPUS = sorted(os.sched_getaffinity(0))
@@ -41,7 +44,8 @@ def main(parts: list[str]) -> None:
 
 
 def topology() -> None:
-    print(subprocess.run(["lscpu"], capture_output=True, text=True).stdout.partition("\nVuln")[0])
+    lscpu = subprocess.run(["lscpu"], check=False, capture_output=True, text=True)  # noqa: S607
+    print(lscpu.stdout.partition("\nVuln")[0])
     print("load", Path("/proc/loadavg").read_text().strip())
     print(Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip())
     print("steal and all ticks since boot", ticks())
@@ -65,7 +69,7 @@ def threads() -> None:
     counts = [count for count in (1, 2, 4, 8, 16, 32) if count <= len(CPUS)]
     for _repeat in range(2):
         for count in counts:
-            states = ["hot", "cold", "asleep"]
+            states = ["hot", "cold", "paused"]
             child("products", [2048, count, CPUS, states])
             if count < len(CPUS):
                 step = len(CPUS) // count
@@ -74,18 +78,18 @@ def threads() -> None:
 
 def idle() -> None:
     """How long idle threads of the BLAS keep CPUs busy, and what that does to others."""
-    for timeout in ("", "4"):  # a power of two of clock ticks; empty: as OpenBLAS was built
-        os.environ["OPENBLAS_THREAD_TIMEOUT"] = timeout or "26"
-        child("after_all", [timeout or "default"])
+    for timeout in ("26", "4"):  # a power of two of clock ticks
+        os.environ["OPENBLAS_THREAD_TIMEOUT"] = timeout
+        child("after_all", [timeout])
         child("products", [256, len(CPUS), CPUS, ["hot"]])
         child("products", [1024, len(CPUS), CPUS, ["hot"]])
     del os.environ["OPENBLAS_THREAD_TIMEOUT"]
 
 
 def end_to_end() -> None:
-    """5 MB to a GPU and back, as p100-tiles has it: which call takes the time?"""
-    for cpus in (CPUS,):
-        child("transfers", [cpus])
+    """5 MB to a GPU and back, as p100-tiles has it, and which call takes the time."""
+    child("transfers", [CPUS])
+    child("transfers", [CPUS[:1]])
     code = "import numpy as n; a = n.ones((1024, 1024)); exec('while 1: a @ a')"
     busy = subprocess.Popen([sys.executable, "-c", code])
     print("beside a process whose BLAS uses all CPUs")
@@ -109,8 +113,8 @@ def products(extent: int, count: int, cpus: list[int], states: list[str]) -> Non
         for state in states:
 
             def sample(index: int, state: str = state) -> float:
-                if state == "asleep":
-                    time.sleep(SLEEP_S)
+                if state == "paused":
+                    time.sleep(PAUSE_S)
                 a, b = sets[index % SETS if state != "hot" else 0]
                 start = time.perf_counter()
                 np.matmul(a, b, out=c)
@@ -204,7 +208,7 @@ def report(name: str, sample: Callable[[int], float], seconds: float = STATE_S) 
     switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
     times: list[float] = []
     started = time.perf_counter()
-    while len(times) < 5 or time.perf_counter() - started < seconds:
+    while len(times) < FEWEST or time.perf_counter() - started < seconds:
         cpu_start = time.process_time()
         times.append(sample(len(times)))
         cpu_s += time.process_time() - cpu_start

@@ -113,7 +113,7 @@ class Row:
     )
 
     cpu_threads: int | None = _column(
-        "host", "threads used on a CPU; of a variant that leaves it open, the fastest number"
+        "host", "threads allowed on a CPU; of a variant that leaves it open, the fastest number"
     )
     cpu_cores: int | None = _column(
         "host",
@@ -122,10 +122,10 @@ class Row:
     )
     cpu_mhz: float | None = _column("host", "mean clock of the CPUs (median over rounds)")
     steal_percent: float | None = _column(
-        "host", "CPU time that the hypervisor gave to others (highest of the rounds)"
+        "host", "CPU time that the hypervisor gave to others (median over rounds)"
     )
     other_load: float | None = _column(
-        "host", "CPUs that other processes kept busy (highest of the rounds)"
+        "host", "CPUs that other processes kept busy (median over rounds)"
     )
 
     device: str | None = _column("context", "GPU or CPU that ran it")
