@@ -48,6 +48,11 @@ class Measured:
         """Whether the rounds of one of its times disagree: nothing may be concluded from it."""
         return any(row is not None and row.unstable for row in (self.row, self.over))
 
+    @property
+    def percent_of_peak(self) -> float | None:
+        """The time's, unless its rounds disagree."""
+        return self.row.percent_of_peak if self.row and not self.unstable else None
+
     def _of(self, column: str, over_column: str) -> float | None:
         """The figure of a column of times and, for a speed-up, one of the baseline."""
         time_us: float | None = getattr(self.row, column, None)

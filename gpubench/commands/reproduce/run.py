@@ -208,7 +208,7 @@ def _run_once(
     if len(known) == len(points):
         tell(f"measured on this machine before; kept in {cache.folder}")
         return list(known.values()), False
-    tell(f"slow loops, two minutes each at worst; measured once, then kept in {cache.folder}")
+    tell(f"slow loops, half a minute a launch at worst; measured once, then kept in {cache.folder}")
     timing = replace(sweep.timing, rounds=LOOP_SAMPLES, few_samples=LOOP_SAMPLES)
     outcome = run(
         replace(sweep, timing=timing),
@@ -226,8 +226,9 @@ def _run_once(
 class LoopCache:
     """Rows of slow loops, a file a row, by default in the user's cache.
 
-    A row is found again by the CPU's name and number of cores, everything that identifies the
-    point, the hash of the variant's source, and the version of Numba, which compiled it.
+    A row is found again by the CPU's name and number of CPUs, everything that identifies the
+    point, the hash of the variant's source, the version of Numba, which compiled it, and how often
+    it was launched.
     """
 
     folder: Path = field(
@@ -253,5 +254,6 @@ class LoopCache:
                 write([row], self._file(row, device))
 
     def _file(self, row: Row, device: Device) -> Path:
-        key = (device.name, device.multiprocessors, *row.key, row.source_hash, self.numba)
+        machine = (device.name, device.multiprocessors)
+        key = (*machine, *row.key, row.source_hash, self.numba, LOOP_SAMPLES)
         return self.folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.csv"

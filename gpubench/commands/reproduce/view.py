@@ -21,17 +21,8 @@ _OF_ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device"
 
 CSV_COLUMNS = (
     *("experiment", "series", "label", "column", "figure", "published", "published_device"),
-    *(
-        "measured",
-        "measured_low",
-        "measured_high",
-        "unstable",
-        "ratio",
-        "published_percent_of_peak",
-        "percent_of_peak",
-        *_OF_ROW,
-        "shape",
-    ),
+    *("measured", "measured_low", "measured_high", "unstable", "ratio"),
+    *("published_percent_of_peak", "percent_of_peak", *_OF_ROW, "shape"),
 )
 
 
@@ -137,8 +128,7 @@ def _series(compared: Compared, *, whole: bool) -> Grid:
         failed = str(row.status) if row and row.status != Status.OK else ""
         cells += [_fact(line.cell.published), failed or _figure(measured), digits(line.ratio)]
         cells += [number(line.published_percent_of_peak, 1)]
-        of_peak = row.percent_of_peak if row and is_rate and not measured.unstable else None
-        cells += [number(of_peak, 1)]
+        cells += [number(measured.percent_of_peak, 1) if is_rate else ""]
         cells += map(_figure, beside)
         cells += [_fact_now(getattr(row, name)) if row else "" for name in series.explain]
         rows.append(cells)
@@ -289,9 +279,7 @@ def csv_lines(done: Sequence[Reproduction]) -> Iterator[dict[str, object]]:
                         "measured_high": measured.interval[1],
                         "unstable": measured.unstable,
                         **({name: getattr(row, name) for name in _OF_ROW} if row else {}),
-                        "percent_of_peak": row.percent_of_peak
-                        if row and not measured.unstable
-                        else None,
+                        "percent_of_peak": measured.percent_of_peak,
                         **published,
                     }
                     published = {}  # they stand in the line of the first column
