@@ -49,6 +49,7 @@ GROUPS = {
     "rates": "What follows from the time",
     "why": "What explains it",
     "clocks": "What state the GPU was in",
+    "host": "What state the host was in",
     "context": "On what, and when",
 }
 """Headings; a group that is not here is headed by its own name."""

@@ -118,6 +118,22 @@ class Row:
         "clocks", "what held the clock down before or after the point, joined by ;"
     )
 
+    cpu_threads: int | None = _column(
+        "host", "threads allowed on a CPU; of a variant that leaves it open, the fastest number"
+    )
+    cpu_cores: int | None = _column(
+        "host",
+        "physical cores for the process, as the system shows them; this and the next three are of "
+        "rows of a CPU and end-to-end rows, on Linux",
+    )
+    cpu_mhz: float | None = _column("host", "mean clock of the CPUs (median over rounds)")
+    steal_percent: float | None = _column(
+        "host", "CPU time that the hypervisor gave to others (median over rounds)"
+    )
+    other_load: float | None = _column(
+        "host", "CPUs that other processes kept busy (median over rounds)"
+    )
+
     device: str | None = _column("context", "GPU or CPU that ran it")
     device_uuid: str | None = _column(
         "context",
@@ -182,6 +198,12 @@ class Row:
         return self.half_interval is not None and self.half_interval > precision
 
     @property
+    def unstable(self) -> bool:
+        """Whether rounds disagree: then no ratio, verdict or claim may rest on the time."""
+        medians = [float(text) for text in (self.round_medians_us or "").split(";") if text]
+        return bool(medians) and max(medians) > STABLE * min(medians)
+
+    @property
     def size(self) -> str:
         """The size as `--sizes` takes it."""
         return OPERATIONS.get(self.op, OPERATIONS["gemm"]).size(self.m, self.n, self.k)
@@ -193,6 +215,9 @@ KEY = PointKey._fields
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
 REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 """What no file can do without. Other columns came with a version of gpubench, or will."""
+
+STABLE = 1.1
+"""Rounds agree while their largest median is at most this many times the smallest."""
 
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -297,7 +322,7 @@ def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:
         except (ValueError, OverflowError):
             raise UsageError(
                 f"{path}, line {number}: '{text[:60]}' in column '{name}' is not "
-                f"{_KIND_NAMES.get(kind, 'text')}"
+                f"{_KIND_NAMES.get(name) or _KIND_NAMES.get(kind, 'text')}"
             ) from None
     return Row(**values)
 
@@ -321,11 +346,19 @@ def _tile(text: str) -> str:
     return str(_whole(text)) if re.fullmatch(r"\d+\.\d*(e[+-]\d+)?", text, re.ASCII) else text
 
 
+def _rounds(text: str) -> str:
+    """Numbers joined by `;`, as they stand."""
+    for number in text.split(";"):
+        float(number)
+    return text
+
+
 _PARSERS: dict[type | str, Callable[[str], Any]] = {
     str: _unguarded,
     int: _whole,
     float: float,
     "tile": _tile,
+    "round_medians_us": _rounds,
 }
 """By the column's name, or else by its type."""
 
@@ -334,5 +367,9 @@ _KINDS: dict[str, type] = {
     column.name: {"str": str, "int": int, "float": float}[str(column.type).partition(" ")[0]]
     for column in COLUMNS
 }
-_KIND_NAMES = {int: "a whole number", float: "a number"}
+_KIND_NAMES: dict[type | str, str] = {
+    int: "a whole number",
+    float: "a number",
+    "round_medians_us": "a list of numbers joined by ;",
+}
 _TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)

@@ -97,6 +97,7 @@ class FakeKernel:
     resources: None = None
     launch: None = None
     algorithm: str = ""
+    thread_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ KINDS = {
 
 def column(name: str) -> st.SearchStrategy[Any]:
     hint = HINTS[name]
+    if name == "round_medians_us":
+        return st.none() | st.lists(KINDS[float].map(str), min_size=1).map(";".join)
     if hint is str:
         return texts
     if name in KEY:
@@ -318,3 +320,20 @@ def test_a_rows_key_identifies_its_point() -> None:
     assert one.key == measured(99.0).key
     assert one.key != replace(one, tile="8").key
     assert len(one.key) == len(KEY)
+
+
+@pytest.mark.parametrize(
+    ("medians", "unstable"),
+    [(None, False), ("100.0", False), ("100.0;110.0;105.0", False), ("100.0;110.2;105.0", True)],
+)
+def test_rounds_that_differ_by_more_than_ten_percent_make_a_row_unstable(
+    medians: str | None, unstable: bool
+) -> None:
+    assert replace(measured(), round_medians_us=medians).unstable == unstable
+
+
+def test_round_medians_that_are_no_numbers_are_refused(csv_file: Path) -> None:
+    edit(csv_file, 2, "round_medians_us", "1.0;fast")
+    assert "line 2: '1.0;fast' in column 'round_medians_us' is not a list of numbers" in refusal(
+        csv_file
+    )

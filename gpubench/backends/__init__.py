@@ -38,6 +38,10 @@ class Kernel(Protocol):
     def algorithm(self) -> str:
         """Which of a library's algorithms it is, and how that was chosen; empty: not known."""
 
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """Numbers of CPU threads to choose from, the first in use; empty on a GPU."""
+
 
 class Operands(Protocol):
     """A problem's arrays on the device, in as many sets as the cache state needs."""

@@ -38,8 +38,8 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
 
 
 def numpy_blas(build: Build, *, threads: int, calls: str = "") -> CallVariant:
-    """NumPy's BLAS on one thread, or on all (0): the baseline of the CPU's variants."""
-    idea = ("NumPy's BLAS", "one thread" if threads else "all threads", calls)
+    """NumPy's BLAS on one thread, or the best number (0): the baseline of the CPU's variants."""
+    idea = ("NumPy's BLAS", "one thread" if threads else "the fastest number of threads", calls)
     return CallVariant(
         idea=", ".join(filter(None, idea)),
         dtypes=("float32", "float64"),

@@ -105,6 +105,7 @@ def _row(
     )
     reuse = variant.reuse(point.tile) if variant.reuse and point.tile else None
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
+    hosts = [taken.host for taken in rounds if taken.host]
     sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
     return Row(
         **point.key._asdict(),
@@ -133,6 +134,11 @@ def _row(
         memory_mhz=_median(taken.after.memory_mhz for taken in rounds),
         temperature_c=_highest(health.temperature_c for health in healths),
         power_w=_highest(health.power_w for health in healths),
+        cpu_threads=last.threads,
+        cpu_cores=hosts[0].cores if hosts else None,
+        cpu_mhz=_median(host.mhz for host in hosts),
+        steal_percent=_median(host.steal_percent for host in hosts),
+        other_load=_median(host.other_load for host in hosts),
         throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
         device=device.name,
         device_uuid=_joined(taken.device_uuid for taken in rounds),

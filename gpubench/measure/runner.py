@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from gpubench.backends import Backend, Kernel, Operands
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
+from gpubench.hardware.host import HostWatch
 from gpubench.measure.operands import Reference, make_inputs, make_reference, verifying_bytes
-from gpubench.measure.sampling import collect
+from gpubench.measure.sampling import best_threads, collect
 from gpubench.measure.verify import poison, relative_error, why_wrong
-from gpubench.model import Cache, Fill, Measurement, Point, Problem, Status, Timing
+from gpubench.model import Cache, Fill, Measurement, Point, Problem, Scope, Status, Timing
 
 PROBES = (64, 16, 4)
 """A slow launch is foreseen by launches on 1/64, 1/16, 1/4 of the rows."""
@@ -51,6 +53,7 @@ class Runner:
         self._verified: dict[Point, float] = {}
         self._expected_us: dict[Point, float] = {}
         self._first_us: dict[Point, float] = {}
+        self._threads: dict[Point, int] = {}
         self.spent_s: defaultdict[str, float] = defaultdict(float)
         """Wall time by phase."""
 
@@ -65,6 +68,7 @@ class Runner:
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         result = Measurement(point=point, status=Status.OK, started_utc=started)
+        host = HostWatch()
         try:
             kernel = self._bind(point)
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
@@ -85,8 +89,12 @@ class Runner:
                 if result.status != Status.OK:
                     return result
             with self.phase("sampling"):
+                kernel = self._on_best_threads(point, kernel)
                 result = self._time(result, kernel, wall_limit_s)
-            return replace(result, max_relative_error=self._verified[point])
+            if kernel.thread_counts or point.scope == Scope.END_TO_END:
+                result = replace(result, host=host.read())
+            threads = next(iter(kernel.thread_counts), None)
+            return replace(result, max_relative_error=self._verified[point], threads=threads)
         except DoesNotFitError as error:
             return replace(result, status=Status.SKIPPED, reason=str(error))
         except (CompileError, LaunchError) as error:
@@ -104,6 +112,8 @@ class Runner:
         self._backend.sample(self._backend.bind(point, self._operands(point), rows=rows), 1, 1)
         self._verified[point] = earlier.max_relative_error
         self._expected_us[point] = earlier.series.median_us
+        if earlier.threads:
+            self._threads[point] = earlier.threads
 
     def _forget_operands(self) -> None:
         self._loaded.clear()
@@ -176,6 +186,23 @@ class Runner:
             if estimate_s > HOPELESS * limit_s:
                 break
         return f"estimated {estimate_s:.3g} s a launch, over the limit of {limit_s:g} s"
+
+    def _on_best_threads(self, point: Point, kernel: Any) -> Kernel:
+        """The kernel on as many CPU threads as serve it best, chosen in the first round."""
+        counts: tuple[int, ...] = kernel.thread_counts
+        if len(counts) > 1:
+            if point not in self._threads:
+
+                def time_us(count: int) -> float:
+                    on = replace(kernel, thread_counts=(count,))
+                    return float(self._backend.sample(on, 1, 1)[0])
+
+                slow_us = 1e6 * self._timing.slow_launch_s
+                self._threads[point] = best_threads(time_us, counts, slow_us)
+            if self._threads[point] != counts[0]:
+                self._first_us.pop(point, None)
+            kernel = replace(kernel, thread_counts=(self._threads[point],))
+        return kernel  # type: ignore[no-any-return]
 
     def _time(self, result: Measurement, kernel: Kernel, wall_limit_s: float | None) -> Measurement:
         """The result with its series; taken again after a pause if the device was slowed down."""

@@ -20,6 +20,12 @@ SHRINKING = 0.9
 LONG = 10
 """Times the least length of a sample: whatever such a launch takes exactly, it is a sample."""
 
+THREAD_TURNS = 3
+"""Launches with a number of threads, twice."""
+
+CLEARLY_SLOWER, EQUALLY_FAST = 1.5, 1.05
+"""Times the fastest: from here on fewer threads are not tried; up to here more threads are kept."""
+
 STEP_DEVICE_S = 0.02
 """The interval is looked at no more often than this."""
 
@@ -58,6 +64,28 @@ def collect(
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
         times += sample(launches, _next_batch(len(times), sample_s, spent_s(), timing))
     return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
+
+
+def best_threads(
+    time_us: Callable[[int], float], counts: Sequence[int], slow_us: float = math.inf
+) -> int:
+    """The number of threads with which a launch is fastest; of equals the largest.
+
+    `time_us` measures a launch with a number of threads. From the most threads down, until fewer
+    are clearly slower. A launch over `slow_us` is measured once with each.
+    """
+    times: dict[int, list[float]] = {}
+    for count in counts:
+        times[count] = [time_us(count)]
+        if times[count][0] <= slow_us:  # that one woke the threads, or ended them
+            times[count] = [time_us(count) for _ in range(THREAD_TURNS)]
+        if min(times[count]) > CLEARLY_SLOWER * min(map(min, times.values())):
+            break
+    for count in times:  # in turns: what disturbs the machine for a while meets every number
+        if times[count][0] <= slow_us:
+            times[count] += [time_us(count) for _ in range(THREAD_TURNS)]
+    medians = {count: float(np.median(taken)) for count, taken in times.items()}
+    return max(n for n, us in medians.items() if us <= EQUALLY_FAST * min(medians.values()))
 
 
 def _least(sample_s: float, timing: Timing) -> int:

@@ -28,6 +28,11 @@ BOOT = (
 )
 """The child's program: it imports from where we do, whatever the current folder holds."""
 
+THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
+"""Idle threads of OpenBLAS sleep after 2⁴ clock ticks. As it is built they keep their CPUs busy for
+2²⁶ or more, into the next kernel's samples, and where other work wants a CPU a product waits for
+them (docs/decisions/0019)."""
+
 START_LIMIT_S = 120.0
 """For the child to open its device: a first import of everything from a slow disk."""
 
@@ -40,12 +45,11 @@ SILENT_VARIABLES = (
     "CUBLAS_EMULATE_DOUBLE_PRECISION",
     "CUBLAS_WORKSPACE_CONFIG",
     "CUPY_TF32",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS"),
+    "NUMBA_NUM_THREADS",
 )
 """Variables that change what libraries compute, or how fast, without a word in the results: the
-child does not get them, and rows record them."""
+child does not get them, and rows record them. The backend sets the number of threads itself."""
 
 MAX_FAULTS = 5
 """Children in a row that a variant may cost; after that its other points are skipped."""
@@ -206,7 +210,10 @@ class Worker:
                     *(str(theirs.fileno()), device, str(timer)),
                 ],
                 stdin=subprocess.DEVNULL,
-                env={k: v for k, v in os.environ.items() if k not in SILENT_VARIABLES},
+                env={
+                    **{name: os.environ[name] for name in os.environ.keys() - SILENT_VARIABLES},
+                    **THREADS_SLEEP,
+                },
                 pass_fds=(theirs.fileno(),),
             )
         self._pipe = ours

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpubench.model.config import Config, Space, edges
-from gpubench.model.measurement import Device, Health, Measurement, Resources, Series
+from gpubench.model.measurement import Device, Health, Host, Measurement, Resources, Series
 from gpubench.model.operation import OPERATIONS, Operation, Shape
 from gpubench.model.point import (
     ROW_MAJOR,
@@ -36,6 +36,7 @@ __all__ = [
     "Fill",
     "Gpu",
     "Health",
+    "Host",
     "Launch",
     "Measurement",
     "Operation",

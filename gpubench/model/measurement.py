@@ -93,6 +93,23 @@ class Health:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Host:
+    """The host while a point was measured; None where the system does not say."""
+
+    cores: int | None = None
+    """Physical cores under the CPUs that the process may run on, as the system shows them."""
+
+    mhz: float | None = None
+    """Mean clock of the CPUs."""
+
+    steal_percent: float | None = None
+    """Time in which the hypervisor ran something else, of all CPUs' time."""
+
+    other_load: float | None = None
+    """CPUs that other processes kept busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """What came of one point in one round."""
 
@@ -105,6 +122,12 @@ class Measurement:
     launch: Launch | None = None
     algorithm: str = ""
     """Which of a library's algorithms ran, and how it was chosen; empty: not known."""
+
+    threads: int | None = None
+    """CPU threads that the kernel used; None on a GPU."""
+
+    host: Host | None = None
+    """Of points whose time depends on it."""
 
     before: Health = Health()
     after: Health = Health()

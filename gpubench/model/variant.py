@@ -266,7 +266,7 @@ class CallVariant(Variant):
     it times at once. None: `build` gives the only one."""
 
     threads: int = 0
-    """CPU threads it may use; 0: all."""
+    """CPU threads it may use; 0: as many as serve it best, which is measured."""
 
     @property
     def backend(self) -> str:

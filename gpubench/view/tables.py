@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gpubench.backends import blas_name
 from gpubench.model import OPERATIONS, Status
-from gpubench.row import Row
+from gpubench.row import STABLE, Row
 
 PIPED_WIDTH = 160
 
@@ -25,14 +25,20 @@ NAIVE_LOOP = "cpu_naive"
 Column = tuple[str, Callable[[Row], str]]
 """A heading, and what a row shows under it."""
 
-BEST, TIED, IMPRECISE = "*", "=", "~"
-"""Marks behind a time: the fastest tile of its variant, those that may be as fast, and those whose
-interval is wider than `--precision` asks."""
+BEST, TIED, UNSTABLE, IMPRECISE = "*", "=", "!", "~"
+"""Marks behind a time: the fastest tile of its variant, those that may be as fast, those whose
+rounds disagree, and those whose interval is wider than `--precision` asks."""
+
+UNSTABLE_LEGEND = (
+    f"{UNSTABLE} rounds differ by more than {100 * (STABLE - 1):.0f} %: "
+    "no ratio or claim may rest on this figure"
+)
 
 LEGEND = {
     BEST: "fastest tile of its kernel",
     TIED: "may be as fast: its interval overlaps with the fastest one's",
     IMPRECISE: "missed --precision",
+    UNSTABLE: UNSTABLE_LEGEND.removeprefix(f"{UNSTABLE} "),
 }
 
 FEWEST_SAMPLES = 6
@@ -64,16 +70,24 @@ def results(rows: Sequence[Row]) -> RenderableType:
         if measured:
             parts += [Text(), best_table(measured, rows)]
         parts.extend(_not_measured(of_problem))
-    return Group(*parts, *remarks(rows))
+    return Group(*parts, *remarks(rows, tiles=True))
 
 
-def remarks(rows: Sequence[Row]) -> list[Text]:
-    """The legend of the marks that tables of these rows have, and remarks on what they show."""
+def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
+    """The legend of the marks that tables of these rows have, and remarks on what they show.
+
+    With `tiles` the tables are of a kernel's tiles, of which the best are marked.
+    """
     measured = [row for row in rows if row.status == Status.OK]
-    lines = []
-    if tiled := [row for row in measured if row.tile]:
-        marks = set(" ".join(_marks(row, best_of(_of_kernel(row, tiled))) for row in tiled))
-        lines.append("; ".join(f"{mark} {LEGEND[mark]}" for mark in LEGEND if mark in marks))
+    marks = {_doubt(row) for row in measured}
+    if tiles:
+        kernels: dict[tuple[object, ...], list[Row]] = {}
+        for row in measured:
+            kernels.setdefault((*row.problem_key, row.variant), []).append(row)
+        for of_kernel in kernels.values():
+            best = best_of(of_kernel)
+            marks |= {_place(row, best) for row in of_kernel if row.tile}
+    lines = ["; ".join(f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks)]
     if missed := [row for row in measured if row.missed_precision]:
         lines.append(
             f"{len(missed)} of {len(measured)} points missed --precision ({IMPRECISE}): use more "
@@ -85,12 +99,8 @@ def remarks(rows: Sequence[Row]) -> list[Text]:
             f"{NAIVE_LOOP} at a power of two is slow by itself, as the elements it reads share few "
             "cache sets: speed-ups over it flatter there"
         )
-    return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines if line]
-
-
-def _of_kernel(row: Row, rows: Iterable[Row]) -> list[Row]:
-    same = (*row.problem_key, row.variant)
-    return [other for other in rows if (*other.problem_key, other.variant) == same]
+    lines = list(filter(None, lines))
+    return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 
 
 def _power_of_two(row: Row) -> bool:
@@ -171,7 +181,7 @@ def figures(of: Row, rows: Sequence[Row]) -> list[Column]:
         return f"{times:,.3g}" if times and row is not loop else ""
 
     return [
-        ("time", lambda row: time_text(row.median_us)),
+        ("time", marked),
         ("±", uncertainty),
         *rates,
         (f"% of {blas_name(of.backend)}", lambda row: number(row.percent_of_blas, 1)),
@@ -194,7 +204,7 @@ def comparison(rows: Sequence[Row]) -> RenderableType:
         if measured := [row for row in of_problem if row.status == Status.OK]:
             parts.append(best_table(measured))
         parts.extend(_not_measured(of_problem))
-    return Group(*parts, *remarks([row for row in rows if not row.tile]))
+    return Group(*parts, *remarks(rows))
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
@@ -277,17 +287,25 @@ def _tied(row: Row, best: Row) -> bool:
     return (row.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
 
 
-def _marks(row: Row, best: Row) -> str:
-    fastest = BEST if row is best else TIED if _tied(row, best) else " "
-    return fastest + (IMPRECISE if row.missed_precision else " ")
+def marked(row: Row) -> str:
+    """The time, with a mark if it is in doubt: `1.204 ms`, `1.204 ms !`."""
+    return f"{time_text(row.median_us)} {_doubt(row)}".strip()
+
+
+def _doubt(row: Row) -> str:
+    return UNSTABLE if row.unstable else IMPRECISE if row.missed_precision else " "
+
+
+def _place(row: Row, best: Row) -> str:
+    return BEST if row is best else TIED if _tied(row, best) else " "
 
 
 def _time_cell(row: Row | None, best: Row) -> Text:
     if row is None:
         return Text("")
-    marks = _marks(row, best)
-    style = "bold green" if row is best else "green" if TIED in marks else ""
-    return Text(f"{time_text(row.median_us)} {marks}", style=style)
+    place = _place(row, best)
+    style = "bold green" if row is best else "green" if place == TIED else ""
+    return Text(f"{time_text(row.median_us)} {place}{_doubt(row)}", style=style)
 
 
 def _not_measured(rows: Sequence[Row]) -> list[Text]:

@@ -13,13 +13,10 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from gpubench.backends.cpu.backend import (
-    ALIGNMENT,
-    CpuBackend,
-    cpu_threads,
-    describe_cpu,
-)
+from gpubench.backends.cpu import backend as module
+from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend, describe_cpu
 from gpubench.errors import CompileError, LaunchError
+from gpubench.hardware.host import cpu_threads
 from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.measure.verify import poison, relative_error, why_wrong
 from gpubench.model import PRECISIONS, Cache, CallVariant, Config, Point, Scope
@@ -257,6 +254,24 @@ def test_blas_uses_the_threads_of_the_variant() -> None:
         backend.run(backend.bind(point, load(backend, point)))
         assert blas_threads() == {threads[name]}
         assert numba.get_num_threads() == threads[name]
+
+
+def test_a_variant_that_leaves_its_threads_open_has_all_cpus_and_powers_of_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parallel, serial = ON_CPU["cpu_blas_parallel"], ON_CPU["cpu_blas"]
+    for cpus, counts in ((1, (1,)), (2, (2, 1)), (12, (12, 8, 4, 2, 1)), (16, (16, 8, 4, 2, 1))):
+        monkeypatch.setattr(module, "cpu_threads", lambda cpus=cpus: cpus)
+        assert module._thread_counts(parallel) == counts
+        assert module._thread_counts(serial) == (1,)
+
+
+def test_blas_uses_the_threads_that_were_chosen() -> None:
+    backend = CpuBackend()
+    point = on_cpu(ON_CPU["cpu_blas_parallel"])
+    kernel = replace(backend.bind(point, load(backend, point)), thread_counts=(1,))
+    backend.sample(kernel, 1, 1)
+    assert blas_threads() == {1}
 
 
 def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:

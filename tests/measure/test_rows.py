@@ -15,6 +15,7 @@ from gpubench.model import (
     CudaVariant,
     Device,
     Health,
+    Host,
     Launch,
     Measurement,
     Point,
@@ -311,3 +312,15 @@ def test_the_faster_of_a_blas_and_its_tuned_call_is_the_baseline() -> None:
 def test_a_variant_without_a_baseline_has_no_percentage() -> None:
     (row,) = rows_of(measurement())
     assert row.percent_of_blas is None
+
+
+def test_the_host_is_in_the_row_as_the_median_of_its_rounds() -> None:
+    hosts = (
+        Host(cores=8, mhz=2000.0, steal_percent=0.0, other_load=3.5),
+        Host(cores=8, mhz=3000.0, steal_percent=2.5, other_load=0.5),
+    )
+    of = point()
+    rounds = [replace(measurement(10.0, of), host=host, threads=4) for host in hosts]
+    (merged,) = build_rows({of: rounds}, CPU, {of.variant: ""})
+    assert (merged.cpu_threads, merged.cpu_cores, merged.cpu_mhz) == (4, 8, 2500.0)
+    assert (merged.steal_percent, merged.other_load) == (1.25, 2.0)

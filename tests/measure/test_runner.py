@@ -14,7 +14,7 @@ from fakes import FakeBackend, FakeKernel, matmul, point, variant
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.measure.operands import verifying_bytes
 from gpubench.measure.runner import COOLING_S, Runner
-from gpubench.model import CORE_DTYPES, Cache, Health, Status, Timing
+from gpubench.model import CORE_DTYPES, Cache, Health, Scope, Status, Timing
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -317,3 +317,48 @@ def test_every_phase_of_the_work_is_accounted_for() -> None:
     it = runner(FakeBackend())
     it.measure(point())
     assert set(it.spent_s) == {"operands", "verifying", "sampling"}
+
+
+class Threaded(FakeBackend):
+    """A CPU of four threads on which two are fastest."""
+
+    def bind(self, *arguments: Any, **options: Any) -> FakeKernel:
+        return replace(super().bind(*arguments, **options), thread_counts=(4, 2, 1))
+
+    def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
+        slower = {4: 2.0, 2: 1.0, 1: 3.0}[kernel.thread_counts[0]]
+        return [slower * time_us for time_us in super().sample(kernel, launches, count)]
+
+
+def test_a_point_is_timed_on_the_fastest_number_of_threads_chosen_once() -> None:
+    backend = Threaded(10.0)
+    it = runner(backend)
+    first = it.measure(point())
+    assert (first.threads, first.series.median_us) == (2, 10.0)
+    assert first.host is not None
+    taken = len(backend.events)
+    second = it.measure(point())
+    assert (second.threads, second.series.median_us) == (2, 10.0)
+    assert len(backend.events) - taken < taken
+
+
+def test_a_later_process_takes_over_the_number_of_threads() -> None:
+    earlier = replace(runner(Threaded(10.0)).measure(point()), threads=1)
+    later = runner(Threaded(10.0)).measure(point(), earlier=earlier)
+    assert (later.threads, later.series.median_us) == (1, 30.0)
+
+
+def test_a_slow_launch_on_other_threads_is_no_sample() -> None:
+    class Slow(Threaded):
+        def run(self, kernel: FakeKernel) -> float:  # type: ignore[override]
+            super().run(kernel)
+            return 9e6
+
+    series = runner(Slow(2e6)).measure(point()).series
+    assert set(series.times_us) == {2e6}
+
+
+def test_the_host_is_recorded_for_end_to_end_times_and_not_for_a_gpus_kernel() -> None:
+    measure = runner(FakeBackend(10.0)).measure
+    assert measure(point(scope=Scope.END_TO_END)).host is not None
+    assert measure(point()).host is None

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.measure.rows import _times
-from gpubench.measure.sampling import collect, median_interval
+from gpubench.measure.sampling import best_threads, collect, median_interval
 from gpubench.model import Series, Timing
 
 ONE_ROUND = Timing(rounds=1)
@@ -264,3 +264,46 @@ def test_a_batch_has_room_in_the_wall_time_left_however_long_what_lies_between_s
     assert series.stop_reason == "time limit"
     assert script.now_s < ONE_ROUND.max_wall_s + 0.1
     assert 15 <= len(series.times_us) <= ONE_ROUND.max_wall_s / 0.07
+
+
+class Machine:
+    """Launches that take what a table says for a number of threads, in microseconds."""
+
+    def __init__(self, times_us: dict[int, float]) -> None:
+        self.times_us = times_us
+        self.launched: list[int] = []
+
+    def __call__(self, count: int) -> float:
+        self.launched.append(count)
+        return self.times_us[count]
+
+
+@pytest.mark.parametrize(
+    ("times_us", "best"),
+    [
+        ({16: 10.0, 8: 19.0, 4: 27.0, 2: 54.0, 1: 104.0}, 16),
+        ({16: 90.0, 8: 60.0, 4: 40.0, 2: 25.0, 1: 20.0}, 1),
+        ({16: 60.0, 8: 40.0, 4: 30.0, 2: 60.0, 1: 10.0}, 4),  # 1 is not tried: 2 is far slower
+        ({2: 10.2, 1: 10.0}, 2),
+    ],
+)
+def test_the_number_of_threads_is_the_fastest_and_of_equals_the_largest(
+    times_us: dict[int, float], best: int
+) -> None:
+    assert best_threads(Machine(times_us), tuple(times_us)) == best
+
+
+def test_slow_launches_are_made_once_for_each_number_of_threads() -> None:
+    machine = Machine({16: 3e5, 8: 2e5, 4: 4e5, 2: 8e5})
+    assert best_threads(machine, (16, 8, 4, 2), slow_us=1e5) == 8
+    assert machine.launched == [16, 8, 4]
+
+
+def test_a_disturbance_during_one_number_of_threads_does_not_decide() -> None:
+    times_us = {4: 10.0, 2: 14.0, 1: 30.0}
+    disturbed = iter((99.0, 99.0, 10.0, 99.0))  # the first launches with four threads
+
+    def time_us(count: int) -> float:
+        return next(disturbed, 10.0) if count == 4 else times_us[count]
+
+    assert best_threads(time_us, (4, 2, 1)) == 4

@@ -322,6 +322,21 @@ def test_a_lock_ends_with_its_process(locks: Path) -> None:
     lock.give_back()
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_the_users_numbers_of_threads_do_not_reach_the_child_and_idle_threads_sleep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in module.SILENT_VARIABLES:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "30")
+    with Worker("cpu", Timer.EVENTS) as worker:
+        text = Path(f"/proc/{worker._process.pid}/environ").read_text(encoding="utf-8")
+    variables = dict(entry.split("=", 1) for entry in text.split("\0") if entry)
+    assert not variables.keys() & set(module.SILENT_VARIABLES)
+    assert variables["OPENBLAS_THREAD_TIMEOUT"] == "4"
+    assert variables["PATH"] == os.environ["PATH"]
+
+
 def test_a_lock_follows_no_symbolic_link(locks: Path) -> None:
     (locks / "precious").write_text("precious")
     (locks / "gpubench-GPU-test-0001.lock").symlink_to(locks / "precious")

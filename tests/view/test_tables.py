@@ -14,6 +14,7 @@ from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.row import Row
 from gpubench.view.tables import (
     PIPED_WIDTH,
+    UNSTABLE_LEGEND,
     best_table,
     comparison,
     console,
@@ -230,6 +231,15 @@ def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
     wide = text_of(results([*exact, row_of(32, 12.0, 3.0)]))
     assert "= may be as fast: its interval overlaps with the fastest one's; ~ missed" in wide
     assert "1 of 3 points missed --precision (~): use more --rounds" in wide
+
+
+def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> None:
+    stable = row_of(8, 100.0)
+    unstable = replace(row_of(16, 200.0), round_medians_us="200.0;190.0;230.0")
+    for show in (results, comparison):
+        assert "200.0 µs !" in text_of(show([unstable])).replace("*", "")
+        assert UNSTABLE_LEGEND in text_of(show([stable, unstable]))
+        assert "!" not in text_of(show([stable]))
 
 
 def test_precision_is_the_one_that_the_sweep_was_given() -> None:

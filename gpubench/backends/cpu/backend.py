@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import time
@@ -25,6 +24,7 @@ from gpubench.backends.rotation import (
     set_policy,
 )
 from gpubench.errors import CompileError, LaunchError, first_line
+from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
     CallVariant,
     Config,
@@ -61,7 +61,7 @@ class CpuKernel:
     sets: tuple[tuple[np.ndarray, ...], ...]
     rotation: Rotation
     flush: bool
-    threads: int
+    thread_counts: tuple[int, ...]
     max_launches: int
     resources: Resources | None = None
     launch: Launch | None = None
@@ -166,13 +166,13 @@ class CpuBackend:
             sets=sets,
             rotation=operands.rotation,
             flush=operands.policy.flush,
-            threads=_call_variant(point).threads or cpu_threads(),
+            thread_counts=_thread_counts(_call_variant(point)),
             max_launches=operands.policy.max_launches,
         )
 
     def run(self, kernel: CpuKernel) -> float:
         """Call once on the first set: its time in microseconds."""
-        self._limit_threads(kernel.threads)
+        self._limit_threads(kernel.thread_counts[0])
         kernel.rotation.used_out_of_order()
         start_ns = self._clock_ns()
         _call(kernel, kernel.sets[0])
@@ -180,7 +180,7 @@ class CpuBackend:
 
     def sample(self, kernel: CpuKernel, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
-        self._limit_threads(kernel.threads)
+        self._limit_threads(kernel.thread_counts[0])
         times = []
         flush = self.flush if kernel.flush else None
         for _ in range(count):
@@ -244,11 +244,11 @@ def describe_cpu() -> Device:
     )
 
 
-def cpu_threads() -> int:
-    """CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _thread_counts(variant: CallVariant) -> tuple[int, ...]:
+    """All CPUs, then each power of two below, for a variant that leaves it open."""
+    cpus = cpu_threads()
+    powers = (1 << exponent for exponent in reversed(range((cpus - 1).bit_length())))
+    return (variant.threads,) if variant.threads else (cpus, *powers)
 
 
 def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:

@@ -67,6 +67,7 @@ class CudaKernel:
     algorithm: str
     resources: Resources | None = None
     launch: Launch | None = None
+    thread_counts: tuple[int, ...] = ()
 
 
 class CudaBackend:

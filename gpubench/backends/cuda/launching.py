@@ -14,10 +14,10 @@ import cupy
 from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
-from gpubench.backends.cpu.backend import cpu_threads
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
 from gpubench.backends.cuda.driver import encode_tensor_map, launch_config
 from gpubench.errors import CompileError, LaunchError
+from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
     CallVariant,
     Config,

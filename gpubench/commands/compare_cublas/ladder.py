@@ -12,7 +12,7 @@ from gpubench.model import Status, Variant
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
-from gpubench.view.tables import best_of, by_problem, milliseconds, number, table, title
+from gpubench.view.tables import best_of, by_problem, marked, number, remarks, table, title
 
 
 def with_libraries(sweep: Sweep, asked: Sequence[str]) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableTy
     for of_problem in by_problem(row for row in rows if row.status == Status.OK):
         parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
         parts.append(_ladder_table(of_problem, order))
-    return Group(*parts)
+    return Group(*parts, *remarks(rows))
 
 
 def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
@@ -70,7 +70,7 @@ def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
         for name in dict.fromkeys(row.variant for row in rows)
     }
     grid = table(
-        *("step", "best tile", "ms", "GFLOP/s", "% of cuBLAS", "gain"),
+        *("step", "best tile", "time", "GFLOP/s", "% of cuBLAS", "gain"),
         *("registers", "occupancy, %"),
         left={"step", "best tile"},
     )
@@ -79,7 +79,7 @@ def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
         grid.add_row(
             row.variant,
             row.tile,
-            milliseconds(row.median_us),
+            marked(row),
             number(row.gflops, 0),
             number(row.percent_of_blas, 1),
             _gain(row, best, order),

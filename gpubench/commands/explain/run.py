@@ -11,7 +11,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from gpubench.backends.cpu.backend import cpu_threads
 from gpubench.backends.cuda.compile import architectures, compile_instance, instance, nvrtc_version
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.commands.explain.explanation import Explanation, launches
@@ -19,6 +18,7 @@ from gpubench.commands.explain.sass import disassemble, inner_loop, nvdisasm
 from gpubench.commands.explain.view import NotExplained, print_json, print_text
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
+from gpubench.hardware.host import cpu_threads
 from gpubench.measure.session import run
 from gpubench.measure.worker import Worker
 from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Problem, Scope, Status

@@ -24,7 +24,15 @@ from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
 from gpubench.view.pictures.series import grouped, sources
 from gpubench.view.pictures.style import INK_AND_PAGE, svg
-from gpubench.view.tables import best_of, console, milliseconds, number, spans, tied_tiles
+from gpubench.view.tables import (
+    UNSTABLE_LEGEND,
+    best_of,
+    console,
+    marked,
+    number,
+    spans,
+    tied_tiles,
+)
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
 
@@ -72,7 +80,7 @@ HEADS = {
 BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "percent_of_copy")
 """Columns of the table of best tiles."""
 
-GROUPS = ("rates", "why", "clocks")
+GROUPS = ("rates", "why", "clocks", "host")
 """Groups of the CSV's columns that the list of points shows whole."""
 
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
@@ -322,7 +330,7 @@ def _half_interval(row: Row) -> str:
 
 
 _TIME = (
-    Column("ms", lambda row: milliseconds(row.median_us), "n", MEANINGS["median_us"]),
+    Column("ms", marked, "n", f"{MEANINGS['median_us']}; {UNSTABLE_LEGEND}"),
     Column("± %", _half_interval, "n", "half the 95 % interval of the median, in percent of it"),
 )
 

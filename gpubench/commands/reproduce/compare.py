@@ -26,8 +26,45 @@ class Measured:
     """A measured figure and where it comes from."""
 
     figure: Figure
-    value: float | None
     row: Row | None  # None: no sweep that ran has it
+    over: Row | None = None  # a speed-up's baseline
+
+    @property
+    def value(self) -> float | None:
+        """The figure of the medians."""
+        return self._of("median_us", "median_us")
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """The least and the largest figure that the intervals of the times allow."""
+        of_longest = self._of("ci_high_us", "ci_low_us")
+        of_shortest = self._of("ci_low_us", "ci_high_us")
+        if self.figure == Figure.MS:
+            return of_shortest, of_longest
+        return of_longest, of_shortest
+
+    @property
+    def unstable(self) -> bool:
+        """Whether the rounds of one of its times disagree: nothing may be concluded from it."""
+        return any(row is not None and row.unstable for row in (self.row, self.over))
+
+    @property
+    def percent_of_peak(self) -> float | None:
+        """The time's, unless its rounds disagree."""
+        return self.row.percent_of_peak if self.row and not self.unstable else None
+
+    def _of(self, column: str, over_column: str) -> float | None:
+        """The figure of a column of times and, for a speed-up, one of the baseline."""
+        time_us: float | None = getattr(self.row, column, None)
+        over_us: float | None = getattr(self.over, over_column, None)
+        if self.row is None or not time_us or not self.row.median_us:
+            return None
+        if self.figure == Figure.SPEEDUP:
+            return over_us / time_us if over_us else None
+        if self.figure == Figure.MS:
+            return time_us / 1e3
+        rate = self.row.gflops if self.figure == Figure.GFLOPS else self.row.gbytes_per_s
+        return rate and rate * self.row.median_us / time_us
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +107,24 @@ class Reproduction:
         published: dict[str, Figures] = {"": {}}
         measured: dict[str, Figures] = {"": {}}
         lines: dict[str, tuple[Line, ...]] = {}
+        unstable: dict[str, set[str]] = {"": set()}
         for series in self.experiment.series:
             found = tuple(_line(self.experiment, series, cell, self.rows) for cell in series.cells)
-            values = {line.cell.label: line.figures[0].value for line in found}
+            first = {line.cell.label: line.figures[0] for line in found}
             lines[series.name], published[series.name] = found, series.published
-            measured[series.name] = {at: value for at, value in values.items() if value is not None}
+            unstable[series.name] = {at for at, figure in first.items() if figure.unstable}
+            measured[series.name] = {
+                at: figure.value
+                for at, figure in first.items()
+                if figure.value is not None and not figure.unstable
+            }
 
         def judged(series: Series, rule: Rule) -> Judgement:
             slower = (published[rule.slower], measured[rule.slower])
-            return judge(rule, series.figure, published[series.name], measured[series.name], slower)
+            return judge(
+                *(rule, series.figure, published[series.name], measured[series.name], slower),
+                unstable=unstable[series.name] | unstable[rule.slower],
+            )
 
         return [
             Compared(
@@ -91,19 +137,20 @@ class Reproduction:
 
 
 def _line(experiment: Experiment, series: Series, cell: Cell, rows: Sequence[Row]) -> Line:
-    figures = []
-    for column in series.columns:
-        row = _pick(series.selection(cell, column), rows)
-        baseline = series.baseline(cell, column)
-        over = _pick(baseline, rows) if baseline else None
-        figure = series.figure_of(column)
-        figures.append(Measured(figure=figure, value=_value(figure, row, over), row=row))
-    ratio = None
-    if cell.published is not None and (ours := figures[0].value) is not None:
+    figures = tuple(
+        Measured(
+            figure=series.figure_of(column),
+            row=_pick(series.selection(cell, column), rows),
+            over=_pick(baseline, rows) if (baseline := series.baseline(cell, column)) else None,
+        )
+        for column in series.columns
+    )
+    ratio, ours = None, figures[0].value
+    if cell.published is not None and ours is not None and not figures[0].unstable:
         ratio = series.figure.times_as_fast(ours, cell.published)
     return Line(
         cell=cell,
-        figures=tuple(figures),
+        figures=figures,
         ratio=ratio,
         published_percent_of_peak=_published_percent(experiment, series, cell),
     )
@@ -117,15 +164,6 @@ def _pick(wanted: Selection, rows: Sequence[Row]) -> Row | None:
     if wanted.get("tile") == BEST:
         found.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
     return found[0] if found else None
-
-
-def _value(figure: Figure, row: Row | None, over: Row | None) -> float | None:
-    if row is None or row.median_us is None:
-        return None
-    if figure == Figure.SPEEDUP:
-        return over.median_us / row.median_us if over and over.median_us else None
-    rates = {Figure.GFLOPS: row.gflops, Figure.GBYTES_PER_S: row.gbytes_per_s}
-    return rates.get(figure, row.median_us / 1e3)
 
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:

@@ -7,7 +7,7 @@ states one such claim. Its judgement says what was seen on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, ClassVar, NamedTuple
@@ -218,7 +218,7 @@ def _factor(value: float) -> str:
 
 
 class Judgement(NamedTuple):
-    """Whether a rule holds for the measured figures; None if one is missing."""
+    """Whether a rule holds for the measured figures; None if one is missing or unstable."""
 
     holds: bool | None
     sentence: str
@@ -230,14 +230,19 @@ def judge(
     published: Figures,
     measured: Figures,
     slower: tuple[Figures, Figures] = ({}, {}),
+    unstable: Collection[str] = (),
 ) -> Judgement:
     """Judge a rule on the measured figures, at the labels that have published ones.
 
-    `slower` has the published and the measured figures of the series `rule.slower`. The rule must
+    `slower` has the published and the measured figures of the series `rule.slower`, `unstable` the
+    labels of either series whose rounds disagree, which have no measured figure here. The rule must
     fit the published figures.
     """
     then = rule.judged(figure, published, slower[0])
     now = rule.judged(figure, measured, slower[1])
+    if refused := [label for label in then if label in unstable]:
+        where = ", ".join(refused)
+        return Judgement(None, f"shape not judged: {rule.statement}: rounds disagree at {where}")
     if missing := [label for label in then if label not in now]:
         where = f" at {', '.join(missing)}" if measured else ""
         return Judgement(None, f"shape not judged: {rule.statement}: nothing measured{where}")

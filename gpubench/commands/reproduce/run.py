@@ -34,6 +34,9 @@ from gpubench.row import Row, read, write
 from gpubench.view.progress import progress
 from gpubench.view.tables import console, table
 
+LOOP_SAMPLES = 3
+"""Launches of a slow loop, one a round."""
+
 _SUMMARY = "reproduce"  # stem of the files with the comparison of all experiments
 
 
@@ -197,16 +200,23 @@ def _run_once(
 ) -> tuple[list[Row], bool]:
     """The rows of a sweep that is measured once on a machine, and whether it was interrupted.
 
-    A launch may take half a minute, so it is timed once, by the launch that is verified.
+    A launch may take half a minute, so each of the rounds is one launch, the first round's the one
+    that is verified. Rows whose rounds disagree are shown and not kept.
     """
     points = [point for point, reason in plan(sweep, sweep.device).items() if not reason]
     known = {point: row for point in points if (row := cache.recall(point, executor.device))}
     if len(known) == len(points):
         tell(f"measured on this machine before; kept in {cache.folder}")
         return list(known.values()), False
-    tell(f"slow loops, half a minute each at worst; measured once, then kept in {cache.folder}")
-    once = replace(sweep, timing=replace(sweep.timing, rounds=1, few_samples=1))
-    outcome = run(once, executor, watcher, file, wanted=lambda point: point not in known)
+    tell(f"slow loops, half a minute a launch at worst; measured once, then kept in {cache.folder}")
+    timing = replace(sweep.timing, rounds=LOOP_SAMPLES, few_samples=LOOP_SAMPLES)
+    outcome = run(
+        replace(sweep, timing=timing),
+        executor,
+        watcher,
+        file,
+        wanted=lambda point: point not in known,
+    )
     for row in outcome.rows:
         cache.remember(row, executor.device)
     return [*known.values(), *outcome.rows], outcome.interrupted
@@ -216,8 +226,9 @@ def _run_once(
 class LoopCache:
     """Rows of slow loops, a file a row, by default in the user's cache.
 
-    A row is found again by the CPU's name and number of cores, everything that identifies the
-    point, the hash of the variant's source, and the version of Numba, which compiled it.
+    A row is found again by the CPU's name and number of CPUs, everything that identifies the
+    point, the hash of the variant's source, the version of Numba, which compiled it, and how often
+    it was launched.
     """
 
     folder: Path = field(
@@ -236,12 +247,13 @@ class LoopCache:
         return kept if kept.key == blank.key else None
 
     def remember(self, row: Row, device: Device) -> None:
-        """Keep a row that is right. A cache that cannot be written costs time, nothing else."""
-        if row.status == Status.OK:
+        """Keep a row that is right and stable. A cache that cannot be written costs time only."""
+        if row.status == Status.OK and not row.unstable:
             with suppress(OSError, UsageError):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 write([row], self._file(row, device))
 
     def _file(self, row: Row, device: Device) -> Path:
-        key = (device.name, device.multiprocessors, *row.key, row.source_hash, self.numba)
+        machine = (device.name, device.multiprocessors)
+        key = (*machine, *row.key, row.source_hash, self.numba, LOOP_SAMPLES)
         return self.folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.csv"

@@ -13,7 +13,7 @@ from gpubench.commands.reproduce.experiment import DEVICE_FACTS
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
-from gpubench.view.tables import number, table
+from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, number, table
 
 _GAP = 2  # blanks between a terminal's columns
 
@@ -21,7 +21,8 @@ _OF_ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device"
 
 CSV_COLUMNS = (
     *("experiment", "series", "label", "column", "figure", "published", "published_device"),
-    *("measured", "ratio", "published_percent_of_peak", "percent_of_peak", *_OF_ROW, "shape"),
+    *("measured", "measured_low", "measured_high", "unstable", "ratio"),
+    *("published_percent_of_peak", "percent_of_peak", *_OF_ROW, "shape"),
 )
 
 
@@ -127,11 +128,13 @@ def _series(compared: Compared, *, whole: bool) -> Grid:
         failed = str(row.status) if row and row.status != Status.OK else ""
         cells += [_fact(line.cell.published), failed or _figure(measured), digits(line.ratio)]
         cells += [number(line.published_percent_of_peak, 1)]
-        cells += [number(row.percent_of_peak, 1) if row and is_rate else ""]
+        cells += [number(measured.percent_of_peak, 1) if is_rate else ""]
         cells += map(_figure, beside)
         cells += [_fact_now(getattr(row, name)) if row else "" for name in series.explain]
         rows.append(cells)
     verdicts = [judgement.sentence for judgement in compared.judgements]
+    if any(figure.unstable for line in compared.lines for figure in line.figures):
+        verdicts.append(f"{UNSTABLE_LEGEND}; the interval is shown")
     return _dense(f"{series.name} ({series.figure.heading})", columns, rows, verdicts)
 
 
@@ -166,8 +169,11 @@ def _of_device(name: str, device: Device) -> object:
 
 
 def _figure(measured: Measured) -> str:
-    """Three digits of a speed-up, four of anything else."""
-    return digits(measured.value, 3 if measured.figure == Figure.SPEEDUP else 4)
+    """Three digits of a speed-up, four of anything else; of disagreeing rounds the interval."""
+    count = 3 if measured.figure == Figure.SPEEDUP else 4
+    if measured.unstable and measured.value is not None:
+        return f"{' to '.join(digits(end, count) for end in measured.interval)} {UNSTABLE}"
+    return digits(measured.value, count)
 
 
 def digits(value: float | None, count: int = 3) -> str:
@@ -269,8 +275,11 @@ def csv_lines(done: Sequence[Reproduction]) -> Iterator[dict[str, object]]:
                         "column": column.name,
                         "figure": measured.figure,
                         "measured": measured.value,
+                        "measured_low": measured.interval[0],
+                        "measured_high": measured.interval[1],
+                        "unstable": measured.unstable,
                         **({name: getattr(row, name) for name in _OF_ROW} if row else {}),
-                        "percent_of_peak": row.percent_of_peak if row else None,
+                        "percent_of_peak": measured.percent_of_peak,
                         **published,
                     }
                     published = {}  # they stand in the line of the first column

@@ -88,7 +88,7 @@ def _lists(rows: Sequence[Row], sort: str, top: int | None) -> Group:
         ]
         grid = rows_table(chosen, [*names, *figures(of_problem[0], rows)])
         parts += [Text(f"\n{title(of_problem[0])}", style="bold"), grid]
-    return Group(*parts, *remarks([row for row in rows if not row.tile]))
+    return Group(*parts, *remarks(rows))
 
 
 def _measured(rows: Sequence[Row]) -> list[list[Row]]:

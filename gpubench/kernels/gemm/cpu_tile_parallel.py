@@ -1,4 +1,4 @@
-"""cpu_tile over all threads: each takes whole columns of blocks."""
+"""cpu_tile over several threads: each takes whole columns of blocks."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ def build(tile: Config | None, dtype: str) -> Callable[..., None]:
 
 
 VARIANT = CallVariant(
-    idea="cpu_tile on all threads",
+    idea="cpu_tile on the fastest number of threads",
     tiles=cpu_tile.VARIANT.tiles,
     runs_on="cpu",
     build=build,

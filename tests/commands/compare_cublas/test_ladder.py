@@ -71,7 +71,7 @@ def test_a_step_that_was_not_measured_is_stepped_over() -> None:
 def test_a_step_counts_with_its_best_tile_and_libraries_stand_last() -> None:
     lines = printed([step("blas", 5.0), step("first", 60.0), step("first", 30.0)])
     assert [line[0] for line in lines] == ["first", "blas"]
-    assert "0.0300" in lines[0]
+    assert "30.00" in lines[0]
 
 
 def test_each_size_has_its_own_ladder() -> None:

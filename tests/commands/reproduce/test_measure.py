@@ -155,7 +155,7 @@ def test_another_cpu_measures_for_itself(tmp_path: Path) -> None:
     assert {one.median_us for one in done.rows} == {77.0}
 
 
-def test_a_slow_loop_is_launched_once(tmp_path: Path) -> None:
+def test_a_slow_loop_is_launched_three_times_and_the_verified_launch_is_one(tmp_path: Path) -> None:
     class Slow(FakeBackend):
         """The verified launch is a sample, as on a real CPU."""
 
@@ -173,14 +173,29 @@ def test_a_slow_loop_is_launched_once(tmp_path: Path) -> None:
             if event.point and event.point.variant.name == name and event.point.problem.m == 16
         ]
 
-    assert [event.what for event in launches("cpu_naive")] == ["run"]
-    assert len(launches("cpu_blas")) > 1
+    assert [event.what for event in launches("cpu_naive")] == ["run", "sample", "sample"]
+
+
+def test_a_loop_whose_rounds_disagree_is_measured_again_next_time(tmp_path: Path) -> None:
+    class Disturbed(FakeBackend):
+        """From launch to launch twice as slow."""
+
+        def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
+            loops = [e for e in self.events_of("sample") if e.point == kernel.point]
+            factor = 2.0 ** (len(loops) // 3)
+            return [factor * time_us for time_us in super().sample(kernel, launches, count)]
+
+    first, _, _ = ran(tmp_path, cpu=Disturbed())
+    assert all(one.unstable for one in first.rows if one.variant == "cpu_naive")
+    again, messages, _ = ran(tmp_path)
+    assert not any("measured on this machine before" in line for line in messages)
+    assert {one.median_us for one in again.rows if one.variant == "cpu_naive"} == {10.0}
 
 
 def test_rounds_and_budget_are_passed_on(tmp_path: Path) -> None:
     done, _, _ = ran(tmp_path, rounds=2, budget_s=60)
     rounds = {one.variant: one.rounds for one in done.rows}
-    assert rounds == {"cpu_blas": 2, "cpu_blas_parallel": 2, "cpu_naive": 1, "cpu_tile": 2}
+    assert rounds == {"cpu_blas": 2, "cpu_blas_parallel": 2, "cpu_naive": 3, "cpu_tile": 2}
 
 
 def test_a_budget_is_divided_by_points(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from fakes import failed, measured, point, variant
 
 from gpubench.commands.reproduce.compare import Compared, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
+from gpubench.commands.reproduce.view import grids
 from gpubench.model import Config, Scope, Status
 from gpubench.row import Row
 
@@ -142,3 +143,41 @@ def test_the_best_tile_is_the_fastest_that_was_right(folder: Path) -> None:
     )
     _, rates = compared(folder, [wrong, ROWS[5], ROWS[4]])
     assert rates.lines[0].figures[0].row == ROWS[5]
+
+
+def disagreeing(row: Row) -> Row:
+    """The row with rounds that differ by a half."""
+    time_us = row.median_us or 0.0
+    low_us, high_us = 0.75 * time_us, 1.25 * time_us
+    rounds = ";".join(map(str, (low_us, time_us, high_us)))
+    return replace(row, round_medians_us=rounds, ci_low_us=low_us, ci_high_us=high_us)
+
+
+def test_rounds_that_disagree_give_an_interval_and_neither_ratio_nor_verdict(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.toml").write_text(TEXT)
+    experiment = read_experiment(tmp_path / "mine.toml")
+    rows = [disagreeing(ROWS[0]), *ROWS[1:]]
+    ran = Reproduction(experiment=experiment, rows=rows, devices=())
+    times = ran.compared[0]
+    assert [line.ratio for line in times.lines] == [None, 4.0, None]
+    assert times.lines[0].figures[0].interval == (0.75, 1.25)
+    (judgement,) = times.judgements
+    assert judgement.holds is None
+    assert judgement.sentence == "shape not judged: minimum at 8: rounds disagree at 4"
+    (grid, *_) = grids(ran, whole=False)
+    assert grid.rows[0][2] == "0.7500 to 1.250 !"
+    assert grid.below[-1].startswith("! rounds differ by more than 10 %")
+
+
+def test_a_speed_up_over_a_disagreeing_baseline_is_an_interval(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(TEXT)
+    experiment = read_experiment(tmp_path / "mine.toml")
+    rows = [*ROWS[:-1], disagreeing(ROWS[-1])]
+    times = Reproduction(experiment=experiment, rows=rows, devices=()).compared[0]
+    over_loop = [line.figures[2] for line in times.lines]
+    assert all(figure.unstable for figure in over_loop)
+    low, high = over_loop[0].interval
+    assert (low, high) == (pytest.approx(1.5), pytest.approx(2.5))
+    assert not times.lines[0].figures[0].unstable

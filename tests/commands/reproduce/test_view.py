@@ -121,7 +121,7 @@ def test_figures_are_measured_besides_where_none_was_published() -> None:
         ("2048", "370"),
     ]
     assert all(row[2] for row in grid.rows)
-    assert grid.columns[4:6] == ("× BLAS, one core", "× BLAS, all cores")
+    assert grid.columns[4:6] == ("× BLAS, one thread", "× BLAS, best threads")
 
 
 def test_rates_are_percent_of_the_peak_then_and_now() -> None:
