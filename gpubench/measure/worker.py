@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
+from gpubench.cache import prepare_cache
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError
 from gpubench.measure.child import Built, Done, Opened, Raised
 from gpubench.measure.lock import DeviceLock
@@ -61,14 +62,16 @@ class Worker:
 
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._childs_s: dict[str, float] = {}
+        unkept = prepare_cache()
         opened = self._start()
         self._device, self._notices = opened.device, opened.notices
         self._lock = DeviceLock(self._device)
         try:
-            self._lock.take()
+            unlocked = self._lock.take()
         except DeviceBusyError:
             self._end()
             raise
+        self._notices = (*filter(None, (unkept, unlocked)), *self._notices)
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +92,7 @@ class Worker:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The first child's."""
+        """The first child's, and what cannot be kept or locked."""
         return self._notices
 
     @property

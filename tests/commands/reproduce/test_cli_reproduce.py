@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import gpubench
 from gpubench.row import read
 
 TIMEOUT_S = 60
@@ -63,12 +62,6 @@ from gpubench.cli import main
 main()
 """
 """A shell may start its background jobs with SIGINT ignored; this does not."""
-
-
-@pytest.fixture(autouse=True)
-def findable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run in other folders, and must find the package under test."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from test_view import GPU, as_if_run
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
-from gpubench.commands.reproduce.run import require_free_folder, write_comparison
+from gpubench.commands.reproduce.run import claim, write_comparison
 from gpubench.commands.reproduce.view import CSV_COLUMNS, markdown, summary
 from gpubench.errors import UsageError
 
@@ -34,7 +35,7 @@ def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
 
 
 def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Path) -> None:
-    write_comparison([done("blog-2009")], tmp_path)
+    write_comparison([done("blog-2009")], claim(tmp_path, []))
     with (tmp_path / "reproduce.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert tuple(lines[0]) == CSV_COLUMNS
@@ -74,22 +75,28 @@ def test_the_summary_names_failures() -> None:
 
 def test_files_of_an_earlier_run_are_overwritten_only_by_force(tmp_path: Path) -> None:
     experiments = [read_experiment(shipped()["p100-tiles"])]
-    require_free_folder(tmp_path / "new" / "folder", experiments, force=False)
+    claim(tmp_path / "new" / "folder", experiments, force=False)
     for name in ("reproduce.md", "reproduce.csv", "p100-tiles.csv"):
         (tmp_path / name).write_text("precious")
         with pytest.raises(UsageError, match="--force overwrites it"):
-            require_free_folder(tmp_path, experiments, force=False)
-        require_free_folder(tmp_path, experiments, force=True)
+            claim(tmp_path, experiments, force=False)
+        claim(tmp_path, experiments, force=True)
         (tmp_path / name).unlink()
-    require_free_folder(tmp_path, experiments, force=False)
+    claim(tmp_path, experiments, force=False)
 
 
 def test_a_folder_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(UsageError, match="--output: cannot make the folder"):
-        require_free_folder(Path("/dev/null/folder"), [], force=False)
+        claim(Path("/dev/null/folder"), [], force=False)
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "reproduce.md").mkdir()
-    with pytest.raises(UsageError, match="cannot write into"):
-        write_comparison([done("p100-tiles")], tmp_path)
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = claim(tmp_path, [])
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UsageError, match=r"cannot write .*reproduce.md: No space left on device"):
+        write_comparison([done("p100-tiles")], outputs)
+    assert list(tmp_path.iterdir()) == []

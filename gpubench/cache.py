@@ -1,0 +1,72 @@
+"""Where compiled kernels and slow results are kept between runs: in the user's cache, or nowhere.
+
+A cache that cannot be written costs time, nothing else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import platformdirs
+
+from gpubench.errors import UsageError
+from gpubench.output import Output
+
+_PROBE_BYTES = 2**16
+"""A small kernel."""
+
+
+def user_cache(*names: str) -> Path:
+    """A path in the user's cache, which need not exist."""
+    return Path(platformdirs.user_cache_dir("gpubench"), *names)
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write a file of the cache, if it can be written."""
+    with suppress(OSError, UsageError):
+        _make_private(path.parent)
+        Output(path, overwrite=True).write(content)
+
+
+def prepare_cache() -> str:
+    """See that this process and its children can keep what they compile; a line if they cannot.
+
+    Where the user's cache cannot be written, a private directory takes its place until this
+    process ends.
+    """
+    notice = ""
+    if why := _why_unusable(user_cache()):
+        notice = f"kernels are compiled for this run alone, as {user_cache()} cannot be used: {why}"
+        try:
+            directory = tempfile.mkdtemp(prefix="gpubench-")
+        except OSError as error:
+            return f"{notice}; nor can a temporary directory: {error.strerror}"
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        os.environ["XDG_CACHE_HOME"] = directory
+        os.environ.setdefault("CUPY_CACHE_DIR", str(user_cache("cupy")))
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(user_cache("numba")))
+    return notice
+
+
+def _why_unusable(directory: Path) -> str | None:
+    if not directory.is_absolute():
+        return "there is no home directory"
+    try:
+        _make_private(directory)
+        with tempfile.TemporaryFile(dir=directory) as file:
+            file.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory and those above it, for the user alone whatever the umask."""
+    if not directory.is_dir():
+        _make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
