@@ -33,24 +33,24 @@ def keep(path: Path, content: bytes) -> None:
         Output(path, overwrite=True).write(content)
 
 
-def prepare_cache() -> str:
-    """See that this process and its children can keep what they compile; a line if they cannot.
+def environment_with_caches() -> tuple[dict[str, str], str]:
+    """The environment of child processes, which keep what they compile, and a line if they cannot.
 
     Where the user's cache cannot be written, a private directory takes its place until this
     process ends.
     """
-    notice = ""
-    if why := _why_unusable(user_cache()):
-        notice = f"kernels are compiled for this run alone, as {user_cache()} cannot be used: {why}"
-        try:
-            directory = tempfile.mkdtemp(prefix="gpubench-")
-        except OSError as error:
-            return f"{notice}; nor can a temporary directory: {error.strerror}"
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        os.environ["XDG_CACHE_HOME"] = directory
-        os.environ.setdefault("CUPY_CACHE_DIR", str(user_cache("cupy")))
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(user_cache("numba")))
-    return notice
+    directory = user_cache()
+    why = _why_unusable(directory)
+    if why is None:
+        return {"NUMBA_CACHE_DIR": str(directory / "numba"), **os.environ}, ""
+    notice = f"kernels are compiled for this run alone, as {directory} cannot be used: {why}"
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="gpubench-"))
+    except OSError as error:
+        return {**os.environ}, f"{notice}; nor can a temporary directory: {error.strerror}"
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    others = {name: str(directory / name) for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR")}
+    return others | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
 
 
 def _why_unusable(directory: Path) -> str | None:

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
-from gpubench.cache import prepare_cache
+from gpubench.cache import environment_with_caches
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError
 from gpubench.measure.child import Built, Done, Opened, Raised
 from gpubench.measure.lock import DeviceLock
@@ -62,7 +62,7 @@ class Worker:
 
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._childs_s: dict[str, float] = {}
-        unkept = prepare_cache()
+        self._environment, unkept = environment_with_caches()
         opened = self._start()
         self._device, self._notices = opened.device, opened.notices
         self._lock = DeviceLock(self._device)
@@ -193,6 +193,7 @@ class Worker:
                     *(str(theirs.fileno()), device, str(timer)),
                 ],
                 stdin=subprocess.DEVNULL,
+                env=self._environment,
                 pass_fds=(theirs.fileno(),),
             )
         self._pipe = ours
