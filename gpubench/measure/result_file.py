@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any, get_type_hints
@@ -146,22 +146,25 @@ class ResultFile:
 
     def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
         """Write the rows; only a sweep that is not complete needs the partial file further."""
-        with self._opened() as file:
-            try:
-                self._csv.write(encode(rows))
-                if complete and self._samples:
-                    file.seek(0)
-                    self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
-            except UsageError as error:
-                raise self._lost(str(error)) from error
-            if not _is_at(self.partial, file):
-                if not complete:
-                    raise UsageError(
-                        f"{self.partial} was removed while the sweep ran, so nothing continues it; "
-                        f"what was measured is in {self.path}"
-                    )
-            elif complete:
+        file = self._opened()
+        try:
+            self._csv.write(encode(rows))
+            if complete and self._samples:
+                file.seek(0)
+                self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
+            there = _is_at(self.partial, file)
+            if complete and there:
                 self.partial.unlink()
+        except UsageError as error:
+            raise self._lost(str(error)) from error
+        finally:
+            with suppress(OSError):  # what a full disk did not take was said when it was added
+                file.close()
+        if not complete and not there:
+            raise UsageError(
+                f"{self.partial} was removed while the sweep ran, so nothing continues it; "
+                f"what was measured is in {self.path}"
+            )
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:

@@ -56,6 +56,8 @@ def run_reproduce(
 ) -> int:
     """`gpubench reproduce`: the exit code."""
     asked = read_sweep(options)
+    if resume and asked.output:
+        raise UsageError("--resume names the folder to go on in: leave --output out")
     experiments = find(names)
     err, out = console(stderr=True), console()
     done: list[Reproduction] = []
@@ -95,7 +97,9 @@ def run_reproduce(
 
     out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if ran.interrupted:
-        err.print(f"interrupted: what was measured is kept; --resume {folder} continues")
+        err.print(
+            f"interrupted: what was measured is kept; --resume {folder} continues", soft_wrap=True
+        )
     out.print(Text(f"\n{folder / _SUMMARY}.md"), soft_wrap=True)
     return INTERRUPTED if ran.interrupted else int(any(ran.failed for ran in done))
 

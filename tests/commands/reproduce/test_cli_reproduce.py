@@ -152,6 +152,7 @@ REFUSED = {
     "bad rounds": (("mine.toml", "--rounds", "0"), "--rounds"),
     "bad budget": (("mine.toml", "--budget", "x"), "--budget"),
     "output in a file": (("mine.toml", "--device", "cpu", "-o", "/dev/null/x"), "--output"),
+    "output of a resumed run": (("mine.toml", "--resume", "x", "-o", "y"), "leave --output out"),
     "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
     "listing a bad file": (("--list", "bad.toml"), "bad.toml: 'title' is missing"),
 }
@@ -187,4 +188,5 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     assert "interrupted: what was measured is kept" in err
     assert out.splitlines()[-1] == "out/reproduce.md"
     assert 3 <= len(read(folder / "out" / "mine.csv")) < 384
-    assert not partial.exists()
+    assert "--resume out continues" in err
+    assert partial.exists()

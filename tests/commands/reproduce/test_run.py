@@ -15,6 +15,7 @@ from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.run import claim, write_comparison
 from gpubench.commands.reproduce.view import CSV_COLUMNS, markdown, summary
 from gpubench.errors import UsageError
+from gpubench.view.pictures.published import read_published
 
 
 def done(name: str, *, gpu: bool = True) -> Reproduction:
@@ -52,6 +53,17 @@ def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Pat
     assert (figure["variant"], figure["tile"], figure["size"]) == ("shared_tile", "16", "2048")
     assert "rises throughout" in figure["shape"]
     assert {line["published"] for line in lines if line["column"] != "measured"} == {""}
+
+
+def test_no_formula_reaches_the_comparison(tmp_path: Path) -> None:
+    ran = done("blog-2009")
+    path = tmp_path / "=1+1.toml"
+    named = replace(ran, experiment=replace(ran.experiment, path=path))
+    write_comparison([named], claim(tmp_path, []))
+    text = (tmp_path / "reproduce.csv").read_text(encoding="utf-8")
+    assert "\n'=1+1," in text
+    assert "\n=1+1," not in text
+    assert {figure.experiment for figure in read_published(tmp_path / "reproduce.csv")} == {"=1+1"}
 
 
 def test_without_a_gpu_it_says_what_needs_one_and_why() -> None:
