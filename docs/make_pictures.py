@@ -25,6 +25,7 @@ from matplotlib.axes import Axes
 
 from gpubench.cli import app
 from gpubench.commands.plot.run import provenance
+from gpubench.output import Output
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.style import Picture, compose, ink, legend, log_axis, look, save
 
@@ -59,7 +60,7 @@ def make(folder: Path) -> list[Path]:
         made.append(folder / Path(target).name)
         app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
     made.append(folder / "agreement.svg")
-    save(agreement(), made[-1], provenance("agreement", [AGREEMENT]))
+    save(agreement(), Output(made[-1], overwrite=True), provenance("agreement", [AGREEMENT]))
     return made
 
 

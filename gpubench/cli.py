@@ -28,6 +28,7 @@ from gpubench.commands import (
     variants,
 )
 from gpubench.errors import INTERRUPTED, GpubenchError
+from gpubench.output import clean
 
 LONGEST = 1500
 """Characters of a message."""
@@ -86,12 +87,13 @@ def main() -> None:
         # Whoever read our output (head, less) has gone; Python must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:  # of a path, such as a current directory that was deleted
+        code = _fail(f"{error.filename or 'the current directory'}: {error.strerror}", 2)
     sys.exit(code or 0)
 
 
 def _fail(message: str, code: int) -> int:
-    # A file's name in it may hold what steers a terminal.
-    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+    line = clean(" ".join(message.split()))  # of names, which may hold what steers a terminal
     if len(line) > LONGEST:  # Typer quotes an argument whole, whatever its length
         line = f"{line[: LONGEST - 1]}…"
     typer.echo(f"gpubench: {line}", err=True)

@@ -1,33 +1,71 @@
-"""Files that a command writes: refused before the work begins, and written whole or not at all."""
+"""What leaves the program: text that steers nothing, files that overwrite no other."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import re
+import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 from gpubench.errors import UsageError
 
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufffe\uffff]"
+)
+"""Control characters, line ends, marks that turn the direction of writing, halves of surrogates,
+and what XML does not have."""
 
-def require_free(path: Path, *, overwrite: bool, flag: str = "--output") -> None:
-    """Raises UsageError if a file must not be written there, or cannot be.
+Content = bytes | Callable[[IO[bytes]], object]
+"""Of a file: its bytes, or what writes them."""
 
-    It exists and may not be overwritten, or it is not a file but a directory, or a device such as
-    /dev/null, which the file would replace.
+
+def clean(text: str) -> str:
+    """The text as one line that any terminal, spreadsheet or picture may show.
+
+    Line ends and tabs become blanks; what would move a terminal's cursor or turn the direction of
+    writing becomes a question mark.
     """
+    if text.isprintable():
+        return text
+    return _UNPRINTABLE.sub(lambda found: " " if found[0].isspace() else "?", text)
+
+
+def clean_lines(text: str) -> str:
+    """As `clean`, each line by itself."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
+def regular(path: str | Path, flags: int) -> int:
+    """An opener, as `open` takes it, of regular files: follows no link, waits for no FIFO.
+
+    Raises OSError for anything else.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
+
+
+def open_regular(path: Path, mode: str = "rb") -> IO[bytes]:
+    """Open a file that must be a regular one. Raises OSError."""
+    return open(path, mode, opener=regular)
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed or the process ends; False if another holds it."""
     try:
-        if not path.name or "\0" in str(path):
-            raise UsageError(f"{flag}: '{path}' does not name a file")
-        if path.is_dir():
-            raise UsageError(f"{flag}: {path} is a directory; name a file in it")
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{flag}: {path} is not a regular file; name one, or leave it out")
-        if path.exists() and not overwrite:
-            raise UsageError(f"{flag}: {path} exists; --force overwrites it")
-    except (OSError, RuntimeError, ValueError) as error:  # a name too long, links in a circle, NUL
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{flag}: cannot write {path}: {reason}") from error
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def make_directory(directory: Path, flag: str = "--output") -> None:
@@ -38,21 +76,107 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
         raise UsageError(f"{flag}: cannot make the folder {directory}: {error.strerror}") from error
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object], flag: str = "--output") -> None:
-    """Write a whole file, or leave what was there: a temporary file takes its place at the end.
+class Output:
+    """A file that a command writes: claimed before the work, put in its place when it is whole.
 
-    It is on disk when this returns. Raises UsageError if that fails.
+    It never takes the place of another file than the one that was there at the claim, nor of one
+    that another process holds; no link is followed.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        overwrite: bool = False,
+        flag: str = "--output",
+        hint: str = "--force overwrites it",
+    ) -> None:
+        """Raises UsageError if a file must not be written there, or cannot be.
+
+        It exists and may not be overwritten (`hint` says what helps), or it is not a regular file.
+        """
+        self.path = path
+        self._at = f"{flag}: " if flag else ""
+        if not path.name or "\0" in str(path):
+            raise UsageError(f"{self._at}'{path}' does not name a file")
+        self._was: _Identity | None = None
         try:
-            with temporary.open("wb") as file:
-                write(file)
+            facts = path.lstat()
+            self._was = _identity(facts)
+            if not stat.S_ISREG(facts.st_mode):
+                kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "not a regular file")
+                raise UsageError(f"{self._at}{path} is {kind}; name a file, or leave it out")
+            with open_regular(path, "r+b") as there:
+                if not lock(there.fileno()):
+                    raise UsageError(f"{self._at}{path} is being written by another gpubench")
+            if not overwrite:
+                raise UsageError(f"{self._at}{path} exists; {hint}")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def write(self, content: Content) -> None:
+        """Write the whole file, or leave what was there. It is on disk when this returns.
+
+        Raises UsageError if that fails, or another file has appeared there.
+        """
+        self.create(content).close()
+
+    def create(self, content: Content) -> IO[bytes]:
+        """As `write`, and the file stays open, locked until it is closed."""
+        temporary = self.path.with_name(f".gpubench-{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = temporary.open("x+b")
+            try:
+                lock(file.fileno())
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(f"{flag}: cannot write {path}: {error.strerror}") from error
+                try:
+                    self._place(temporary)
+                except FileExistsError as error:
+                    error.strerror = "another file has appeared there"
+                    raise
+                self._was = _identity(os.fstat(file.fileno()))
+            except BaseException:
+                file.close()
+                raise
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._refused(error) from error
+        return file
+
+    def _place(self, temporary: Path) -> None:
+        """Give the whole file its name. Raises FileExistsError if another file has it."""
+        if self._was is not None and os.path.lexists(self.path):
+            with open_regular(self.path, "r+b") as there:
+                if not lock(there.fileno()) or _identity(self.path.lstat()) != self._was:
+                    raise FileExistsError
+                temporary.replace(self.path)
+            return
+        try:
+            os.link(temporary, self.path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))
+            temporary.replace(self.path)
+
+    def _refused(self, error: OSError) -> UsageError:
+        return UsageError(f"{self._at}cannot write {self.path}: {error.strerror}")
+
+
+_Identity = tuple[int, int, int, int]
+
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is not followed"}
+
+
+def _identity(facts: os.stat_result) -> _Identity:
+    """What tells a file from another of its name, or from itself after a change."""
+    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PointKey, Timing
-from gpubench.output import write_whole
+from gpubench.output import Output, clean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +29,7 @@ def _column(group: str, meaning: str) -> Any:
 class Row:
     """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
 
-    Text is one printable line: what would end the line, move a terminal's cursor or turn the
-    direction of writing becomes a blank, wherever it came from (a compiler's message, a file).
+    Text is one printable line (`clean`), wherever it came from: a compiler's message, a file.
     """
 
     op: str = _column("key", "operation, such as gemm")
@@ -165,7 +165,7 @@ class Row:
         for name in _TEXT_COLUMNS:
             text = getattr(self, name)
             if text and not text.isprintable():
-                object.__setattr__(self, name, _UNPRINTABLE.sub(" ", text))
+                object.__setattr__(self, name, clean(text))
 
     @property
     def key(self) -> PointKey:
@@ -219,29 +219,40 @@ REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 STABLE = 1.1
 """Rounds agree while their largest median is at most this many times the smallest."""
 
-_UNPRINTABLE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-"""Control characters, line ends, marks that turn the direction of writing, halves of surrogates."""
+MAX_HEADER = 2**16
+"""Characters of a CSV's first line: a file such as /dev/zero has no end of one."""
 
 _FORMULA = re.compile(r"'*[=+\-@]")
 """How a text begins that a spreadsheet would compute, or that an apostrophe already guards."""
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """Write a whole file, or leave what was there. Raises UsageError if it cannot be written."""
+    """Write a whole file over what was there. Raises UsageError if it cannot be written."""
+    Output(path, overwrite=True).write(encode(rows))
+
+
+def encode(rows: Iterable[Row]) -> bytes:
+    """The rows as the CSV's bytes."""
+    return encode_csv(NAMES, ([getattr(row, name) for name in NAMES] for row in rows))
+
+
+def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
+    """A CSV whose text no terminal obeys and no spreadsheet computes."""
     text = io.StringIO(newline="")
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(NAMES)
-    lines.writerows([_field(getattr(row, name)) for name in NAMES] for row in rows)
-    write_whole(path, lambda file: file.write(text.getvalue().encode()))
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(names)
+    out.writerows(map(_field, line) for line in lines)
+    return text.getvalue().encode()
 
 
 def _field(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
-def _unguarded(text: str) -> str:
+def unguarded(text: str) -> str:
     """The text that `_field` wrote."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
@@ -255,18 +266,17 @@ def read(path: Path) -> list[Row]:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            text = file.read()
-        header = text.partition("\n")[0]
-        delimiter = max(",;\t", key=header.count)  # no column's name holds one
-        lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-        names = lines.fieldnames or ()
-        for name in REQUIRED:
-            if name not in names:
-                raise UsageError(
-                    f"{path}: not a CSV of this gpubench (docs/csv.md has its schema): "
-                    f"column '{name}' is missing"
-                )
-        return [_parse(line, path, lines.line_num) for line in lines]
+            header = file.readline(MAX_HEADER)  # the rest only if it is a CSV of ours
+            delimiter = max(",;\t", key=header.count)  # no column's name holds one
+            lines = csv.DictReader(chain([header], file), delimiter=delimiter)
+            names = lines.fieldnames or ()
+            for name in REQUIRED:
+                if name not in names:
+                    raise UsageError(
+                        f"{path}: not a CSV of this gpubench (docs/csv.md has its schema): "
+                        f"column '{name}' is missing"
+                    )
+            return [_parse(line, path, lines.line_num) for line in lines]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -340,7 +350,7 @@ def _whole(text: str) -> int:
 
 def _tile(text: str) -> str:
     """`16`; also `16.0` and `NaN`: with empty fields among them, edges are floats to pandas."""
-    text = _unguarded(text)
+    text = unguarded(text)
     if text.lower() == "nan":
         return ""
     return str(_whole(text)) if re.fullmatch(r"\d+\.\d*(e[+-]\d+)?", text, re.ASCII) else text
@@ -354,7 +364,7 @@ def _rounds(text: str) -> str:
 
 
 _PARSERS: dict[type | str, Callable[[str], Any]] = {
-    str: _unguarded,
+    str: unguarded,
     int: _whole,
     float: float,
     "tile": _tile,

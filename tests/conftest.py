@@ -9,6 +9,8 @@ import numba
 import pytest
 from hypothesis import settings
 
+import gpubench
+
 # Counterexamples are searched for from the same start each time: a red run stays red, and no test
 # depends on how fast the machine is.
 settings.register_profile("gpubench", deadline=None, derandomize=True, database=None)
@@ -19,10 +21,13 @@ settings.load_profile("gpubench")
 def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Compiled kernels are kept for the run, in this process and in the commands it starts.
 
+    Those run in other folders, and must find the package under test.
+
     Not for longer, or a test would pass on what an earlier version compiled.
     """
     folder = tmp_path_factory.mktemp("caches")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
         patch.setenv("XDG_CACHE_HOME", str(folder))
         patch.setenv("NUMBA_CACHE_DIR", str(folder / "numba"))
         patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read when it was imported

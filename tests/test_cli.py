@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,14 +37,6 @@ class Done:
     err: str
     files: list[str]
     """In the folder it ran in, afterwards."""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def findable() -> Iterator[None]:
-    """Commands run in other folders, and must find the package under test."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
-        yield
 
 
 def files_in(folder: Path) -> list[str]:
@@ -214,6 +205,14 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "misspelt option": ((*SWEEP, "--varaints", "8"), "--variants"),
     "kernels that are not there": ((*SWEEP, "--kernels", "nowhere"), "is not a directory"),
     "no kernels": ((*SWEEP, "--kernels", ""), "--kernels"),
+    "kernels of 300 letters": ((*SWEEP, "--kernels", 300 * "k"), "is not a directory"),
+    "resuming nothing": (("sweep", "--resume", ""), "--resume: '.' does not name a file"),
+    "comparing from nothing": (("compare-cublas", "--resume", ""), "does not name a file"),
+    "reproducing from nothing": (("reproduce", "--resume", ""), "nothing to continue"),
+    "a report of no end": (("report", "/dev/zero", "-o", "a.html"), "not a CSV of this gpubench"),
+    "a picture of no end": (("plot", "/dev/zero"), "not a CSV of this gpubench"),
+    "a diff of no end": (("diff", "/dev/zero", "/dev/null"), "not a CSV of this gpubench"),
+    "a config of no end": ((*SWEEP, "--config", "/dev/zero"), "has more than"),
     "a folder without kernels": ((*SWEEP, "--kernels", "."), "holds no gemm kernel"),
     "a broken kernel": (
         (*SWEEP, "--kernels", "{folder}/broken_kernels"),
@@ -239,6 +238,8 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "compare with bad sizes": (("compare-cublas", "--sizes", "0"), "--sizes"),
     "deviceinfo of a gpu": (("deviceinfo", "--device", "cuda"), "CUDA"),
     "deviceinfo of nonsense": (("deviceinfo", "--device", "x"), "--device"),
+    "deviceinfo of numbered nonsense": (("deviceinfo", "--device", "x:y"), "is not a device"),
+    "a sweep on numbered nonsense": (("sweep", "--device", "x:y"), "is not a device"),
     "selfcheck without gpu": (("selfcheck",), "GPU"),
     "selfcheck on the cpu": (("selfcheck", "--device", "cpu"), "needs cuda"),
     "variants of an unknown operation": (("variants", "--op", "gemmm"), "did you mean 'gemm'"),
@@ -621,7 +622,12 @@ def test_a_sweep_in_progress_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv.partial").read_text() == "precious"
 
 
-@pytest.mark.parametrize("text", ["", "precious", "{}\n", '{"gpubench_sweep": {}}\n', "\0" * 99])
+NO_NAME = '{"gpubench_sweep": {"options": {"kernels": []}}}\n'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "precious", "{}\n", '{"gpubench_sweep": {}}\n', "\0" * 99, NO_NAME]
+)
 def test_what_is_no_sweep_in_progress_cannot_go_on(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv.partial").write_text(text)
     refused = run(tmp_path, "sweep", "--resume", "a.csv")

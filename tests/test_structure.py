@@ -18,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 
 LAYERS = (
-    {"model", "errors", "output"},
+    {"model", "errors", "output", "cache"},
     {"hardware", "row"},
     {"kernels", "backends"},
     {"plan"},

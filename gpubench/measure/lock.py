@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gpubench.errors import DeviceBusyError
 from gpubench.model import Device
+from gpubench.output import lock, regular
 
 LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
 """One place for every user and session of the machine, whatever their TMPDIR."""
@@ -27,27 +28,30 @@ class DeviceLock:
         self._path = LOCKS / f"gpubench-{uuid}.lock" if uuid else None
         self._descriptor: int | None = None
 
-    def take(self) -> None:
-        """Raises DeviceBusyError naming the holder, and since when it holds."""
+    def take(self) -> str:
+        """Lock it, or say why nothing can be locked; then another sweep would not be noticed.
+
+        Raises DeviceBusyError naming the holder, and since when it holds.
+        """
         if self._path is None:
-            return
+            return ""
         try:
             descriptor = _open(self._path)
         except OSError as error:
-            raise DeviceBusyError(f"cannot lock the GPU: {self._path}: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            return f"the GPU is not locked against other sweeps: {self._path}: {error.strerror}"
+        if not lock(descriptor):
             holder = os.read(descriptor, 200).decode(errors="replace").strip()
             os.close(descriptor)
             raise DeviceBusyError(
                 f"{self._device} is being measured by {holder or 'another gpubench'}: "
                 "two sweeps on one GPU would measure each other; wait, or end that one"
-            ) from error
+            )
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} since {now}".encode(), 0)
+        with suppress(OSError):  # a full disk
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} since {now}".encode(), 0)
         self._descriptor = descriptor
+        return ""
 
     def give_back(self) -> None:
         """Let others measure. The file stays: removing it would race with who opens it."""
@@ -57,11 +61,10 @@ class DeviceLock:
 
 
 def _open(path: Path) -> int:
-    """A file that every user of the machine may lock, and no symbolic link."""
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    """A file that every user of the machine may lock."""
     try:
-        return os.open(path, flags)
+        return regular(path, os.O_RDWR)
     except FileNotFoundError:
-        descriptor = os.open(path, flags | os.O_CREAT, 0o666)
+        descriptor = regular(path, os.O_RDWR | os.O_CREAT)
         os.fchmod(descriptor, 0o666)  # whatever the umask
         return descriptor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any, get_type_hints
@@ -13,9 +14,9 @@ import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.model import Measurement, Point, PointKey
-from gpubench.output import make_directory, require_free
+from gpubench.output import Output, lock, make_directory, open_regular
 from gpubench.plan.ranges import shown
-from gpubench.row import Row, write
+from gpubench.row import Row, encode, read
 
 MAX_CONTEXT_BYTES = 2**20
 """Of a partial file's first line: a longer one was not written by us."""
@@ -42,7 +43,7 @@ class ResultFile:
 
     The first line is the sweep's context. `finish` writes `NAME.csv`, one row a point, and removes
     the partial file, or keeps it as `samples`. A sweep that ended early leaves it, and
-    `resume=True` continues it.
+    `resume=True` continues it. No other process can do so while this one has it open.
     """
 
     def __init__(
@@ -53,58 +54,63 @@ class ResultFile:
         resume: bool = False,
         samples: Path | None = None,
     ) -> None:
-        if not path.name:
-            raise UsageError(f"--output: '{path}' does not name a file")
         self.path = path
-        self._samples = samples
-        self._overwrite = overwrite
-        self._resume = resume
-        self._file: IO[bytes] | None = None
-
-    @property
-    def partial(self) -> Path:
+        self.partial = partial_of(path)
         """Where the measurements are while the sweep runs."""
-        return partial_of(self.path)
+
+        self.continued_by = path
+        """What `--resume` takes."""
+
+        self._samples_path = samples
+        self._overwrite = overwrite
+        self.resume = resume
+        self._file: IO[bytes] | None = None
+        self._csv: Output
+        self._samples: Output | None = None
 
     def open(self, context: Context, points: Iterable[Point]) -> list[Measurement]:
         """Start the file, or continue it: the measurements it has, in the order they were made.
 
-        Raises UsageError if the file exists, cannot be written, or was started with other
-        settings or other points.
+        Raises UsageError if the file exists, cannot be written, is being written by another
+        process, or was started with other settings or other points.
         """
-        if self._samples:
-            require_free(self._samples, overwrite=self._overwrite, flag="--samples")
-            make_directory(self._samples.parent, "--samples")
-        try:
-            if self._resume:
-                return self._continue(context, {point.key: point for point in points})
-            self._start(context)
-        except OSError as error:
-            raise UsageError(f"--output: cannot write {self.path}: {error.strerror}") from error
+        if self._samples_path:
+            self._samples = Output(self._samples_path, overwrite=self._overwrite, flag="--samples")
+            make_directory(self._samples_path.parent, "--samples")
+        if self.resume:
+            return self._continue(context, {point.key: point for point in points})
+        self._csv = Output(self.path, overwrite=self._overwrite)
+        hint = f"--resume {self.path} continues it, --force starts anew"
+        partial = Output(self.partial, overwrite=self._overwrite, hint=hint)
+        self._file = partial.create(_line({"gpubench_sweep": context}))
         return []
 
-    def _start(self, context: Context) -> None:
-        require_free(self.path, overwrite=self._overwrite)
-        if self.partial.exists() and not self._overwrite:
-            hint = f"--resume {self.path} continues it, --force starts anew"
-            raise UsageError(f"--output: {self.partial} exists; {hint}")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.partial.open("wb")
-        self._append({"gpubench_sweep": context})
-
     def _continue(self, context: Context, points: Mapping[PointKey, Point]) -> list[Measurement]:
-        with self.partial.open("r+b") as file:
+        with ExitStack() as if_refused:
+            file = if_refused.enter_context(_open_partial(self.path))
             now = msgspec.json.decode(msgspec.json.encode(context))
-            _require_same(read_context(self.path), now, self.path)
+            _require_same(_context_of(file, self.partial), now, self.path)
+            file.seek(0)
             text = file.read()
-            whole = text[: text.rfind(b"\n") + 1]  # a line that was being written is measured again
-            file.truncate(len(whole))
-        measurements = [
-            self._read(line, number, points)
-            for number, line in enumerate(whole.splitlines()[1:], start=2)
-        ]
-        self._file = self.partial.open("ab")
+            whole = text[: text.rfind(b"\n") + 1]
+            measurements = [
+                self._read(line, number, points)
+                for number, line in enumerate(whole.splitlines()[1:], start=2)
+            ]
+            self._csv = Output(self.path, overwrite=self._overwrite or self._is_ours(measurements))
+            file.truncate(len(whole))  # a line that was being written is measured again
+            file.seek(len(whole))
+            self._file = file
+            if_refused.pop_all()
         return measurements
+
+    def _is_ours(self, measurements: Iterable[Measurement]) -> bool:
+        """Whether the CSV that is there is what this sweep wrote when it was interrupted."""
+        ours = {(taken.point.key, taken.started_utc) for taken in measurements}
+        try:
+            return all((row.key, row.started_utc or "") in ours for row in read(self.path))
+        except UsageError:
+            return False
 
     def _read(self, text: bytes, number: int, points: Mapping[PointKey, Point]) -> Measurement:
         try:
@@ -125,10 +131,13 @@ class ResultFile:
     def add(self, measurement: Measurement) -> None:
         """Append a measurement; it is on disk when this returns."""
         values = {name: getattr(measurement, name) for name in _TYPES}
+        file = self._opened()
         try:
-            self._append(_Line(key=measurement.point.key, measurement=values))
+            file.write(_line(_Line(key=measurement.point.key, measurement=values)))
+            file.flush()
+            os.fsync(file.fileno())
         except OSError as error:
-            raise self._lost(error) from error
+            raise self._lost(f"cannot write {self.partial}: {error.strerror}") from error
 
     def close(self) -> None:
         """Leave the file as it is, to be continued later."""
@@ -137,53 +146,89 @@ class ResultFile:
 
     def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
         """Write the rows; only a sweep that is not complete needs the partial file further."""
-        if self._file is None:
-            raise ValueError("the file is not open")
+        file = self._opened()
         try:
-            self._file.close()
-            write(rows, self.path)
+            self._csv.write(encode(rows))
             if complete and self._samples:
-                shutil.move(self.partial, self._samples)  # which may be on another disk
-            elif complete:
+                file.seek(0)
+                self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
+            there = _is_at(self.partial, file)
+            if complete and there:
                 self.partial.unlink()
-        except OSError as error:
-            raise self._lost(error) from error
+        except UsageError as error:
+            raise self._lost(str(error)) from error
+        finally:
+            with suppress(OSError):  # what a full disk did not take was said when it was added
+                file.close()
+        if not complete and not there:
+            raise UsageError(
+                f"{self.partial} was removed while the sweep ran, so nothing continues it; "
+                f"what was measured is in {self.path}"
+            )
 
-    def _append(self, line: object) -> None:
+    def _opened(self) -> IO[bytes]:
         if self._file is None:
             raise ValueError("the file is not open")
-        self._file.write(msgspec.json.encode(line) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        return self._file
 
-    def _lost(self, error: OSError) -> UsageError:
+    def _lost(self, what: str) -> UsageError:
+        if not _is_at(self.partial, self._opened()):
+            return UsageError(f"{what}; {self.partial} was removed while the sweep ran")
         return UsageError(
-            f"cannot write {self.path}: {error.strerror}; what was written is in {self.partial}, "
-            f"and --resume {self.path} continues from there"
+            f"{what}; what was measured is in {self.partial}, "
+            f"and --resume {self.continued_by} continues from there"
         )
 
 
-def partial_of(path: Path) -> Path:
-    """`NAME.csv.partial` for `NAME.csv`."""
+def _line(value: object) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def partial_of(path: Path, flag: str = "--output") -> Path:
+    """`NAME.csv.partial` for `NAME.csv`. Raises UsageError for a path without a name."""
+    if not path.name:
+        raise UsageError(f"{flag}: '{path}' does not name a file")
     return path.with_name(f"{path.name}.partial")
 
 
 def read_context(path: Path) -> dict[str, Any]:
     """The context in which the sweep into `path` was started.
 
-    Raises UsageError where there is no sweep to continue.
+    Raises UsageError where there is no sweep to continue, or one that still runs.
     """
-    partial = partial_of(path)
+    with _open_partial(path) as file:
+        return _context_of(file, partial_of(path))
+
+
+def _open_partial(path: Path) -> IO[bytes]:
+    """The partial file of the sweep into `path`, locked. Raises UsageError if it cannot be had."""
+    partial = partial_of(path, "--resume")
     try:
-        with partial.open("rb") as file:
-            first = file.readline(MAX_CONTEXT_BYTES)
-        context = msgspec.json.decode(first, type=dict[str, dict[str, Any]])["gpubench_sweep"]
-        msgspec.convert(context["options"], dict[str, str])
+        file = open_regular(partial, "r+b")
     except FileNotFoundError:
         done = f"{path} is complete" if path.is_file() else f"there is no {partial}"
         raise UsageError(f"--resume: nothing to continue: {done}") from None
     except OSError as error:
         raise UsageError(f"--resume: cannot read {partial}: {error.strerror}") from error
+    if not lock(file.fileno()) or not _is_at(partial, file):
+        file.close()
+        raise UsageError(f"--resume: {partial} is being written by another gpubench")
+    return file
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    """Whether an open file is the one of that name: someone may have removed its directory."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
+    try:
+        first = file.readline(MAX_CONTEXT_BYTES)
+        context = msgspec.json.decode(first, type=dict[str, dict[str, Any]])["gpubench_sweep"]
+        msgspec.convert(context["options"], dict[str, str])
     except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
             f"--resume: {partial} does not start with the settings of a sweep"

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
+from gpubench.cache import environment_with_caches
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError
 from gpubench.measure.child import Built, Done, Opened, Raised
 from gpubench.measure.lock import DeviceLock
@@ -79,16 +80,18 @@ class Worker:
 
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._childs_s: dict[str, float] = {}
+        self._environment, unkept = environment_with_caches()
         opened = self._start()
         had = (f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ)
         facts = opened.device.facts | {"environment": ";".join(had) or None}
         self._device, self._notices = replace(opened.device, facts=facts), opened.notices
         self._lock = DeviceLock(self._device)
         try:
-            self._lock.take()
+            unlocked = self._lock.take()
         except DeviceBusyError:
             self._end()
             raise
+        self._notices = (*filter(None, (unkept, unlocked)), *self._notices)
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +112,7 @@ class Worker:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The first child's."""
+        """The first child's, and what cannot be kept or locked."""
         return self._notices
 
     @property
@@ -211,7 +214,11 @@ class Worker:
                 ],
                 stdin=subprocess.DEVNULL,
                 env={
-                    **{name: os.environ[name] for name in os.environ.keys() - SILENT_VARIABLES},
+                    **{
+                        name: text
+                        for name, text in self._environment.items()
+                        if name not in SILENT_VARIABLES
+                    },
                     **THREADS_SLEEP,
                 },
                 pass_fds=(theirs.fileno(),),

@@ -9,6 +9,9 @@ from typing import Any
 from gpubench.model.point import Point, Status
 from gpubench.model.variant import Launch
 
+LONGEST_REASON = 2000
+"""Characters of why a point has no time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
@@ -134,3 +137,8 @@ class Measurement:
     started_utc: str = ""
     device_uuid: str = ""
     """Of the GPU that measured it."""
+
+    def __post_init__(self) -> None:
+        """Cut what an exception says, which may be megabytes."""
+        if len(self.reason) > LONGEST_REASON:
+            object.__setattr__(self, "reason", f"{self.reason[: LONGEST_REASON - 1]}…")

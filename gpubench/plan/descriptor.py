@@ -14,6 +14,9 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
+from typing import get_type_hints
+
+import msgspec
 
 from gpubench.backends import backends
 from gpubench.errors import UsageError
@@ -26,6 +29,10 @@ NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
 
 FUNCTIONS = {"launch": "tile and problem", "reuse": "a tile", "build": "tile and dtype"}
 """Fields that hold a function, and what it is given, where a kind of variant must have them."""
+
+
+PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
+"""Types of the fields that hold no function."""
 
 
 def is_name(name: str) -> bool:
@@ -117,13 +124,18 @@ def _checked(described: object, path: Path) -> Variant:
             f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant or a CallVariant"
         )
     required = {field.name for field in fields(described) if field.default is MISSING}
+    for name, kind in get_type_hints(type(described)).items():
+        if kind in PLAIN:
+            try:
+                value = msgspec.convert(getattr(described, name), kind)
+            except msgspec.ValidationError as error:
+                raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
+            described = replace(described, **{name: value})  # a list of names is a tuple now
     tiles, known = described.tiles, backends()
     rules: dict[str, object] = {
-        "idea is a line of text": isinstance(described.idea, str) and described.idea.strip(),
-        f"dtypes is a tuple of {', '.join(DTYPES)}": isinstance(described.dtypes, tuple)
-        and described.dtypes
+        "idea is a line of text": described.idea.strip(),
+        f"dtypes is a tuple of {', '.join(DTYPES)}": described.dtypes
         and set(described.dtypes) <= set(DTYPES),
-        "baseline is the name of a variant, or ''": isinstance(described.baseline, str),
         f"runs_on is {' or '.join(known)}": described.backend in known,
         "tiles is a Space, such as edges(1, 32, because='…')": isinstance(tiles, Space)
         or (tiles is None and "tiles" not in required),

@@ -7,6 +7,7 @@ operation without a folder between: `DIR/<name>.py`.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -66,11 +67,16 @@ def of_op(op: str, kernels: Path | None = None) -> dict[str, Variant]:
 
 
 def _own_descriptors(folder: Path, op: str) -> list[Path]:
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 # Path.is_dir raises for a name that is too long
         raise UsageError(f"--kernels: {folder} is not a directory")
     paths = [*descriptors(folder), *descriptors(folder / op)]
     described = {path.with_suffix("") for path in paths}
-    for source in sorted([*folder.glob("*.cu"), *(folder / op).glob("*.cu")]):
+    sources = sorted([*folder.glob("*.cu"), *(folder / op).glob("*.cu")])
+    inside = os.path.realpath(folder)
+    for path in (*paths, *sources):
+        if not Path(os.path.realpath(path)).is_relative_to(inside):
+            raise UsageError(f"--kernels: {path} is a link that leads out of {folder}")
+    for source in sources:
         if source.with_suffix("") not in described and source.name[0] not in "._":
             raise UsageError(f"--kernels: {source}: its description {source.stem}.py is missing")
     if not paths:

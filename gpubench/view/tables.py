@@ -9,12 +9,14 @@ from itertools import groupby
 from operator import attrgetter
 
 from rich import box
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from gpubench.backends import blas_name
 from gpubench.model import OPERATIONS, Status
+from gpubench.output import clean_lines
 from gpubench.row import STABLE, Row
 
 PIPED_WIDTH = 160
@@ -365,6 +367,13 @@ _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
 
 
 class _Console(Console):
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """What is shown, without the control characters of names that come from files."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=clean_lines(segment.text))
+
     def on_broken_pipe(self) -> None:
         """Leave it to `cli.main`, instead of Rich's exit status 1."""
         raise BrokenPipeError

@@ -25,6 +25,7 @@ from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.measure.result_file import read_context
 from gpubench.model import OPERATIONS, Config
 from gpubench.options import read_sweep
+from gpubench.output import Output
 from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_sizes, parse_tiles
 
 REPOSITORY = Path(__file__).parents[2]
@@ -233,7 +234,7 @@ def _operands(name: str) -> Callable[[], list[bytes]]:
         for m, n in ((2, 3), (1, 1), (7, 5)):
             with empty_folder() as folder:
                 a, v = np.ones((m, n), np.float32), np.ones(n, np.float32)
-                write_operands(folder / name, a, v, overwrite=False)
+                write_operands(Output(folder / name), a, v)
                 found.append((folder / name).read_bytes())
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -337,9 +338,26 @@ def test_the_users_numbers_of_threads_do_not_reach_the_child_and_idle_threads_sl
     assert variables["PATH"] == os.environ["PATH"]
 
 
-def test_a_lock_follows_no_symbolic_link(locks: Path) -> None:
+def test_what_is_no_lock_is_left_alone_and_said(locks: Path) -> None:
+    path = locks / "gpubench-GPU-test-0001.lock"
     (locks / "precious").write_text("precious")
-    (locks / "gpubench-GPU-test-0001.lock").symlink_to(locks / "precious")
-    with pytest.raises(DeviceBusyError, match="cannot lock the GPU"):
-        DeviceLock(GPU).take()
+    for put in (lambda: path.symlink_to("precious"), lambda: os.mkfifo(path), path.mkdir):
+        put()
+        lock = DeviceLock(GPU)
+        assert lock.take().startswith(f"the GPU is not locked against other sweeps: {path}: ")
+        lock.give_back()
+        path.rmdir() if path.is_dir() else path.unlink()
     assert (locks / "precious").read_text() == "precious"
+
+
+@pytest.mark.usefixtures("locks")
+def test_a_full_disk_is_no_reason_not_to_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    first = DeviceLock(GPU)
+    assert first.take() == ""
+    with pytest.raises(DeviceBusyError, match="by another gpubench"):
+        DeviceLock(GPU).take()
+    first.give_back()

@@ -196,7 +196,7 @@ class CpuBackend:
         key = _instance(point)
         if key not in self._built:
             try:
-                self._built[key] = _call_variant(point).build(point.tile, point.problem.dtype)
+                self._built[key] = _build(point)
             except Exception as error:  # whatever a kernel's author wrote
                 self._built[key] = f"does not compile: {first_line(error)}"
         return self._built[key]
@@ -249,6 +249,20 @@ def _thread_counts(variant: CallVariant) -> tuple[int, ...]:
     cpus = cpu_threads()
     powers = (1 << exponent for exponent in reversed(range((cpus - 1).bit_length())))
     return (variant.threads,) if variant.threads else (cpus, *powers)
+
+
+def _build(point: Point) -> Callable[..., None]:
+    """The compiled function; Numba keeps it for later processes if it can."""
+    build = _call_variant(point).build
+    try:
+        return build(point.tile, point.problem.dtype)
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "cannot cache function" not in str(error):
+            raise
+        from numba.core.dispatcher import Dispatcher
+
+        Dispatcher.enable_caching = lambda self: None  # type: ignore[method-assign] # noqa: ARG005
+        return build(point.tile, point.problem.dtype)
 
 
 def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:

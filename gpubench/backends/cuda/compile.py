@@ -6,20 +6,19 @@ Needs NVRTC (through cuda-bindings), and no GPU.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import platformdirs
 
+from gpubench.cache import keep, user_cache
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Config, CudaVariant, Resources
 from gpubench.model.sources import whole_source
+from gpubench.output import open_regular
 
 SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
 
@@ -59,11 +58,11 @@ def compile_instance(
     version = ".".join(map(str, nvrtc_version()))
     options = (*OPTIONS, *options)
     key = "\0".join((text, *included, expression, architecture, *options, version))
-    cached = _cache_directory() / f"{hashlib.sha256(key.encode()).hexdigest()}.cubin"
+    cached = user_cache("cubin", f"{hashlib.sha256(key.encode()).hexdigest()}.cubin")
     if compiled := _read_cached(cached):
         return compiled
     compiled = _compile(text, source, expression, architecture, options)
-    _write_cached(cached, compiled)
+    keep(cached, msgspec.msgpack.encode(compiled))
     return compiled
 
 
@@ -155,25 +154,10 @@ def parse_resources(log: str) -> Resources:
     )
 
 
-def _cache_directory() -> Path:
-    return Path(platformdirs.user_cache_dir("gpubench")) / "cubin"
-
-
 def _read_cached(path: Path) -> Compiled | None:
     """What an earlier process compiled; None if there is none, or the file is damaged."""
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
+        with open_regular(path) as file:
+            return msgspec.msgpack.decode(file.read(), type=Compiled)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _write_cached(path: Path, compiled: Compiled) -> None:
-    """Keep a cubin. A cache that cannot be written costs time, not the sweep."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.msgpack.encode(compiled))
-        Path(temporary).replace(path)
-    except OSError:
-        return

@@ -12,10 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
-from gpubench.errors import LaunchError, UsageError
-from gpubench.output import write_whole
+from gpubench.cache import keep, user_cache
+from gpubench.errors import LaunchError
 
 ROUNDS, LEAST_ROUNDS = 25, 3
 """A sample of each algorithm a round; from the third round on, those that are clearly slower leave.
@@ -103,14 +101,9 @@ def _recall(facts: Mapping[str, object]) -> str | None:
 
 def _remember(facts: Mapping[str, object], algorithm: str) -> bool:
     """Keep the algorithm that won for `facts`; whether that worked."""
-    text = f"{algorithm}\n{json.dumps(facts)}\n"
-    try:
-        write_whole(_file(facts), lambda file: file.write(text.encode()))
-    except UsageError:
-        return False
-    return True
+    return keep(_file(facts), f"{algorithm}\n{json.dumps(facts)}\n".encode())
 
 
 def _file(facts: Mapping[str, object]) -> Path:
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return Path(platformdirs.user_cache_dir("gpubench")) / "algorithms" / name
+    return user_cache("algorithms", name)

@@ -12,7 +12,7 @@ from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import FORMATS, Report, make_report, text
 from gpubench.commands.diff.sides import read_side, require_same_machine, selection
 from gpubench.errors import UsageError
-from gpubench.output import require_free, write_whole
+from gpubench.output import Output, clean_lines
 from gpubench.view.tables import console
 
 
@@ -20,26 +20,25 @@ def run_diff(options: Options) -> int:
     """Compare, print, and return the exit code. Raises UsageError for what cannot be compared."""
     expects = any(path.suffix == ".toml" for path in options.base)
     _check(options, expects=expects)
+    output = Output(options.output, overwrite=True) if options.output else None
     limits = Limits(
         threshold=options.threshold,
         floor_us=options.floor_us,
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
     report = (_against_expected if expects else _against_base)(options, limits)
-    if options.output:
-        content = FORMATS[options.format](report).encode()
-        write_whole(options.output, lambda file: file.write(content))
-    if options.output or options.format == Format.TEXT:
+    if output:
+        output.write(clean_lines(FORMATS[options.format](report)).encode())
+    if output or options.format == Format.TEXT:
         console().print(text(report))
     else:
-        print(FORMATS[options.format](report), end="")
+        print(clean_lines(FORMATS[options.format](report)), end="")
     return report.exit_code
 
 
 def _check(options: Options, *, expects: bool) -> None:
     """Raise UsageError for options that do not go together, before any file is read."""
     if options.output:
-        require_free(options.output, overwrite=True)
         compared = map(os.path.realpath, (*options.base, *options.new))
         if os.path.realpath(options.output) in compared:
             raise UsageError(f"--output: {options.output} is one of the files compared")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, CudaVariant
+from gpubench.output import Output
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import of_op, unknown
@@ -62,15 +63,9 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
         stem.with_suffix(".cu"): _cuda_source(start, name),
         stem.with_suffix(".py"): _description(start, name),
     }
-    for path in texts:
-        if path.exists() and not force:
-            raise UsageError(f"{path} exists; --force overwrites it")
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    outputs = [Output(path, overwrite=force, flag="") for path in texts]
+    for output, text in zip(outputs, texts.values(), strict=True):
+        output.write(text.encode())
     screen = console()
     screen.print(*map(str, texts), sep="\n", soft_wrap=True)
     options = "" if op == Sweep().op else f" --op {op}"

@@ -18,7 +18,7 @@ import numpy as np
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.errors import UsageError, first_line
 from gpubench.model import CORE_DTYPES
-from gpubench.output import require_free, write_whole
+from gpubench.output import Output
 from gpubench.plan.ranges import shown
 
 _HEADER = struct.Struct("<II8x")
@@ -56,35 +56,34 @@ def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return a, v
 
 
-def write_operands(path: Path, a: np.ndarray, v: np.ndarray, *, overwrite: bool) -> None:
+def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
     """Write A and v; a binary file takes float32, and as many elements of v as A has columns.
 
-    Raises UsageError if the file exists or cannot be written; then what was there stays.
+    Raises UsageError if the file cannot be written; then what was there stays.
     """
     rows, columns = a.shape
-    _write(path, _HEADER.pack(columns, rows), {"A": a, "v": v}, overwrite=overwrite)
+    _write(output, _HEADER.pack(columns, rows), {"A": a, "v": v})
 
 
-def write_result(path: Path, result: np.ndarray, *, overwrite: bool) -> None:
+def write_result(output: Output, result: np.ndarray) -> None:
     """Write a vector: its elements alone, or `result` of a `*.npz`.
 
     Raises UsageError as `write_operands` does, and for a binary file of another dtype than float32.
     """
-    require_binary(path, str(result.dtype))
-    _write(path, b"", {"result": result}, overwrite=overwrite)
+    require_binary(output.path, str(result.dtype))
+    _write(output, b"", {"result": result})
 
 
-def _write(path: Path, head: bytes, arrays: dict[str, np.ndarray], *, overwrite: bool) -> None:
+def _write(output: Output, head: bytes, arrays: dict[str, np.ndarray]) -> None:
     def write(file: IO[bytes]) -> None:
-        if path.suffix == ".npz":
+        if output.path.suffix == ".npz":
             np.savez(file, **arrays)  # type: ignore[arg-type] # none is its option allow_pickle
             return
         file.write(head)
         for array in arrays.values():
             file.write(np.ascontiguousarray(array, _ITEM).data)
 
-    require_free(path, overwrite=overwrite)
-    write_whole(path, write)
+    output.write(write)
 
 
 def require_binary(path: Path, dtype: str) -> None:

@@ -18,7 +18,7 @@ from gpubench.measure.operands import make_inputs, make_reference, verifying_byt
 from gpubench.measure.verify import poison, relative_error, why_wrong
 from gpubench.model import OPERATIONS, Cache, Config, Point, Problem, Scope, Variant
 from gpubench.options import read_sweep
-from gpubench.output import require_free
+from gpubench.output import Output
 from gpubench.plan.ranges import parse_sizes, parse_tiles
 from gpubench.plan.registry import choose, unknown, variants
 from gpubench.view.tables import console
@@ -33,11 +33,11 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
         raise UsageError(f"--shape: one shape such as 320x640 (MxN), not {len(shapes)}")
     m, n, _ = shapes[0]
     problem = Problem(op="atax", m=m, n=n, dtype="float32")
-    require_free(path, overwrite=force)
+    output = Output(path, overwrite=force)
     free = CpuBackend().bytes_free()
     if problem.bytes > free:
         raise UsageError(f"--shape: {problem.bytes:,} bytes of operands, {free:,} are free")
-    files.write_operands(path, *make_inputs(problem, seed), overwrite=force)
+    files.write_operands(output, *make_inputs(problem, seed))
     console().print(Text(f"{path}: A {m}x{n} and v, float32, seed {seed}"), soft_wrap=True)
 
 
@@ -57,7 +57,7 @@ def run(
     tiles = parse_tiles(tile, "--tile") if tile else (None,)
     if len(tiles) != 1:
         raise UsageError(f"--tile: one tile, not {len(tiles)}")
-    require_free(output, overwrite=force)
+    claimed = Output(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
     a, v = files.read_operands(path)
@@ -81,7 +81,7 @@ def run(
     if failure is not None:
         console(stderr=True).print(Text(f"gpubench: {name}: {failure}"), soft_wrap=True)
         return 1
-    files.write_result(output, result, overwrite=force)
+    files.write_result(claimed, result)
     console().print(
         Text(f"{output}: {name}, relative error {error:.2g} (tolerance {limit:.2g})"),
         soft_wrap=True,

@@ -18,7 +18,7 @@ from gpubench.view.pictures.kinds import draw, resolve
 from gpubench.view.pictures.published import draw as draw_published
 from gpubench.view.pictures.published import read_published
 from gpubench.view.pictures.series import sources
-from gpubench.view.pictures.style import require_writable, save
+from gpubench.view.pictures.style import claim, save
 from gpubench.view.tables import console
 
 Files = list[tuple[Path, list[Row]]]
@@ -56,9 +56,9 @@ def run_plot(
         kind = resolve(of, kind)
         picture = partial(draw, of, kind)
     path = output or Path(f"{files[0].stem}-{kind}.svg")
-    require_writable(path, force=force)
+    claimed = claim(path, force=force)
     page = theme or (Theme.BOTH if path.suffix.lower() == ".svg" else Theme.LIGHT)
-    save(picture(theme=page), path, provenance(kind, files))
+    save(picture(theme=page), claimed, provenance(kind, files))
     console().print(Text(str(path)), soft_wrap=True)
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 import gpubench
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.output import require_free, write_whole
+from gpubench.output import Output, clean
 from gpubench.row import COLUMNS, Row, read
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
@@ -94,15 +94,15 @@ def run_report(
     files: Sequence[Path], output: Path, *, bandwidth_gbytes_per_s: float | None, force: bool
 ) -> None:
     """`gpubench report`: write the page, print its name."""
-    require_free(output, overwrite=force)
+    claimed = Output(output, overwrite=force)
     text = page([(path, read(path)) for path in files], bandwidth_gbytes_per_s)
-    write_whole(output, lambda file: file.write(text.encode()))
+    claimed.write(text.encode())
     console().print(Text(str(output)), soft_wrap=True)
 
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
     """The page of some results. Raises UsageError if there is not one row."""
-    origins = [(path.name, row) for path, rows in files for row in rows]
+    origins = [(clean(path.name), row) for path, rows in files for row in rows]
     rows = [row for _, row in origins]
     if not rows:
         raise UsageError("nothing to report: no file has a row")

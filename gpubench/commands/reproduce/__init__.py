@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,6 +53,10 @@ def reproduce(
         str | None,
         typer.Option(help="Seconds for each experiment, shared out among its points, such as 60."),
     ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Continue a run that ended early, by its folder."),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite what the folder holds of an earlier run.")
     ] = False,
@@ -66,4 +71,4 @@ def reproduce(
         list_experiments(names or [])
         return
     options = {"device": device, "output": output, "rounds": rounds, "budget": budget}
-    raise typer.Exit(run_reproduce(names or [], options, force=force))
+    raise typer.Exit(run_reproduce(names or [], options, resume=resume, force=force))

@@ -6,17 +6,17 @@ CPU are measured once on a machine: their rows are kept in the user's cache.
 
 from __future__ import annotations
 
-import csv
+import glob
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-import platformdirs
 from rich.text import Text
 
+from gpubench.cache import keep, user_cache
 from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, find
@@ -28,9 +28,9 @@ from gpubench.measure.session import Watcher, default_place, run, source_hash
 from gpubench.measure.worker import Worker
 from gpubench.model import Device, Measurement, Point, Status, Timer
 from gpubench.options import read_sweep
-from gpubench.output import make_directory, require_free
+from gpubench.output import Output, clean_lines, make_directory
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.row import Row, read, write
+from gpubench.row import Row, encode, encode_csv, read
 from gpubench.view.progress import progress
 from gpubench.view.tables import console, table
 
@@ -50,25 +50,35 @@ def list_experiments(names: Sequence[str]) -> None:
     console().print(listing)
 
 
-def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, force: bool) -> int:
+def run_reproduce(
+    names: Sequence[str],
+    options: Mapping[str, str | None],
+    *,
+    resume: Path | None = None,
+    force: bool = False,
+) -> int:
     """`gpubench reproduce`: the exit code."""
     asked = read_sweep(options)
+    if resume and asked.output:
+        raise UsageError("--resume names the folder to go on in: leave --output out")
     experiments = find(names)
     err, out = console(stderr=True), console()
     done: list[Reproduction] = []
     with ExitStack() as workers:
         executors, no_gpu = _executors(asked.device, workers)
         first = next(iter(executors.values())).device
-        folder = asked.output or default_place(first.name, _SUMMARY)
-        require_free_folder(folder, experiments, force=force)
+        folder = resume or asked.output or default_place(first.name, _SUMMARY)
+        outputs = claim(folder, experiments, resume=resume is not None, force=force)
         for experiment in experiments:
             with progress() as watcher:
                 ran = reproduce(
                     experiment,
                     executors,
                     watcher,
-                    folder,
+                    outputs[experiment.name],
                     lambda line: err.print(line, soft_wrap=True),
+                    resume=resume is not None,
+                    force=force,
                     rounds=asked.timing.rounds if options.get("rounds") else None,
                     budget_s=asked.timing.budget_s,
                     no_gpu=no_gpu,
@@ -81,13 +91,18 @@ def run_reproduce(names: Sequence[str], options: Mapping[str, str | None], *, fo
                 out.print(grid.renderable(out.width))
             for line in view.closing(ran):
                 out.print(Text(f"\n{line}"))
-            write_comparison(done, folder)
+            write_comparison(done, outputs)
             if ran.interrupted:
                 break
+        else:
+            for path in _partials(folder, experiments):
+                path.unlink()
 
     out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if ran.interrupted:
-        err.print("interrupted: what was measured is kept")
+        err.print(
+            f"interrupted: what was measured is kept; --resume {folder} continues", soft_wrap=True
+        )
     out.print(Text(f"\n{folder / _SUMMARY}.md"), soft_wrap=True)
     return INTERRUPTED if ran.interrupted else int(any(ran.failed for ran in done))
 
@@ -106,52 +121,79 @@ def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], st
     return {"cuda": workers.enter_context(gpu), "cpu": cpu}, ""
 
 
-def require_free_folder(folder: Path, experiments: Sequence[Experiment], *, force: bool) -> None:
-    """Make the folder. Raises UsageError if it cannot be, or holds what would be overwritten."""
+def claim(
+    folder: Path, experiments: Sequence[Experiment], *, resume: bool = False, force: bool = False
+) -> dict[str, Output]:
+    """Make the folder: the files of the comparison, `.md` and `.csv`, and of each experiment.
+
+    Raises UsageError if it cannot be made, or holds what would be overwritten, or nothing to
+    continue.
+    """
+    partials = _partials(folder, experiments)
+    if resume and not partials:
+        raise UsageError(f"--resume: nothing to continue: {folder} holds no sweep of these")
     make_directory(folder)
-    for name in (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{e.name}.csv" for e in experiments)):
-        require_free(folder / name, overwrite=force)
+    for path in () if resume else partials:
+        hint = f"--resume {folder} continues it, --force starts anew"
+        Output(path, overwrite=force, hint=hint)
+    names = {suffix: f"{_SUMMARY}{suffix}" for suffix in (".md", ".csv")}
+    names |= {experiment.name: f"{experiment.name}.csv" for experiment in experiments}
+    return {key: Output(folder / name, overwrite=resume or force) for key, name in names.items()}
 
 
-def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
+def _partials(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
+    """What the sweeps have measured; it stays until all experiments are done."""
+    names = [glob.escape(experiment.name) for experiment in experiments]
+    return sorted(
+        path for name in names for path in folder.glob(partial_of(Path(f"{name}.sweep-*.csv")).name)
+    )
+
+
+def write_comparison(done: Sequence[Reproduction], outputs: Mapping[str, Output]) -> None:
     """The comparison so far, as markdown and as CSV. Raises UsageError if it cannot be written."""
-    try:
-        (folder / f"{_SUMMARY}.md").write_text(view.markdown(done), encoding="utf-8")
-        with (folder / f"{_SUMMARY}.csv").open("w", newline="", encoding="utf-8") as file:
-            lines = csv.DictWriter(file, view.CSV_COLUMNS, lineterminator="\n")
-            lines.writeheader()
-            lines.writerows(view.csv_lines(done))
-    except OSError as error:
-        raise UsageError(f"--output: cannot write into {folder}: {error.strerror}") from error
+    outputs[".md"].write(clean_lines(view.markdown(done)).encode())
+    lines = ([line.get(name) for name in view.CSV_COLUMNS] for line in view.csv_lines(done))
+    outputs[".csv"].write(encode_csv(view.CSV_COLUMNS, lines))
+
+
+class _SweepFile(ResultFile):
+    """The measurements of one of an experiment's sweeps, whose rows go into its file."""
+
+    def finish(self, _rows: Iterable[Row], *, complete: bool) -> None:  # noqa: ARG002
+        """Keep them until all experiments are done."""
+        self.close()
 
 
 def reproduce(
     experiment: Experiment,
     executors: Mapping[str, Executor],
     watcher: Watcher,
-    folder: Path,
+    output: Output,
     tell: Callable[[str], None],
     cache: LoopCache | None = None,
     *,
+    resume: bool = False,
+    force: bool = False,
     rounds: int | None = None,
     budget_s: float | None = None,
     no_gpu: str = "",
 ) -> Reproduction:
     """Run the sweeps that these can, `cuda` and `cpu` or `cpu` alone.
 
-    Rows go to `folder/NAME.csv`; while it runs, each sweep's to a file of its own. Ctrl-C ends it
-    early and keeps what was measured. `tell` is given a line before each sweep. The budget is wall
-    time for all points together; without it and without rounds, it is as the experiment says.
+    Rows go to the output; measurements of each sweep to a file of its own beside it, which
+    `resume` continues and `force` overwrites. Ctrl-C ends it early and keeps what was measured.
+    `tell` is given a line before each sweep. The budget is wall time for all points together;
+    without it and without rounds, it is as the experiment says.
     """
     todo = experiment.sweeps_for(gpu="cuda" in executors)
     paced = with_pace([sweep for sweep, _ in todo], rounds, budget_s)
     rows: list[Row] = []
     interrupted = False
-    files = [folder / f"{experiment.name}.sweep-{number + 1}.csv" for number in range(len(todo))]
-    for number, ((wanted, conditions), sweep, path) in enumerate(
-        zip(todo, paced, files, strict=True), 1
-    ):
-        executor, file = executors[sweep.device], ResultFile(path, overwrite=True)
+    for number, ((wanted, conditions), sweep) in enumerate(zip(todo, paced, strict=True), 1):
+        path = output.path.with_name(f"{experiment.name}.sweep-{number}.csv")
+        started = resume and partial_of(path).exists()
+        executor, file = executors[sweep.device], _SweepFile(path, overwrite=force, resume=started)
+        file.continued_by = path.parent
         names = ", ".join(sweep.variants) or "all variants"
         tell(
             f"{experiment.name}, sweep {number} of {len(todo)}: "
@@ -166,10 +208,7 @@ def reproduce(
         rows += measured
         if interrupted:
             break
-    write(rows, folder / f"{experiment.name}.csv")
-    for path in files:
-        path.unlink(missing_ok=True)
-        partial_of(path).unlink(missing_ok=True)
+    output.write(encode(rows))
     return Reproduction(
         experiment=experiment,
         rows=rows,
@@ -204,7 +243,9 @@ def _run_once(
     that is verified. Rows whose rounds disagree are shown and not kept.
     """
     points = [point for point, reason in plan(sweep, sweep.device).items() if not reason]
-    known = {point: row for point in points if (row := cache.recall(point, executor.device))}
+    known: dict[Point, Row] = {}
+    if not file.resume:  # it may hold a point that another run has kept by now
+        known = {point: row for point in points if (row := cache.recall(point, executor.device))}
     if len(known) == len(points):
         tell(f"measured on this machine before; kept in {cache.folder}")
         return list(known.values()), False
@@ -231,27 +272,26 @@ class LoopCache:
     it was launched.
     """
 
-    folder: Path = field(
-        default_factory=lambda: Path(platformdirs.user_cache_dir("gpubench")) / "loops"
-    )
+    folder: Path = field(default_factory=lambda: user_cache("loops"))
     numba: str = field(default_factory=lambda: version("numba"))
 
     def recall(self, point: Point, device: Device) -> Row | None:
         """The row that an earlier run measured for this point, or None."""
         skipped = Measurement(point=point, status=Status.SKIPPED)
         blank = row_of(skipped, device, source_hash(point.variant))
+        path = self._file(blank, device)
+        if not path.is_file():
+            return None
         try:
-            (kept,) = read(self._file(blank, device))
-        except (UsageError, ValueError):  # not there, of an older schema, or damaged
+            (kept,) = read(path)
+        except (UsageError, ValueError):  # of an older schema, or damaged
             return None
         return kept if kept.key == blank.key else None
 
     def remember(self, row: Row, device: Device) -> None:
         """Keep a row that is right and stable. A cache that cannot be written costs time only."""
         if row.status == Status.OK and not row.unstable:
-            with suppress(OSError, UsageError):
-                self.folder.mkdir(parents=True, exist_ok=True)
-                write([row], self._file(row, device))
+            keep(self._file(row, device), encode([row]))
 
     def _file(self, row: Row, device: Device) -> Path:
         machine = (device.name, device.multiprocessors)

@@ -6,12 +6,15 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
+from gpubench.output import clean
+from gpubench.row import MAX_HEADER, unguarded
 from gpubench.view.pictures import Theme, style
 from gpubench.view.pictures.series import grouped
 
@@ -48,7 +51,7 @@ def read_published(path: Path) -> list[Figure] | None:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.DictReader(file, restval="")
+            lines = csv.DictReader(chain([file.readline(MAX_HEADER)], file), restval="")
             if not set(lines.fieldnames or ()) >= COLUMNS:
                 return None
             return [
@@ -63,7 +66,10 @@ def read_published(path: Path) -> list[Figure] | None:
                     published_device=line.get("published_device", ""),
                     device=line.get("device", ""),
                 )
-                for line in lines
+                for line in (
+                    {name: clean(unguarded(text)) for name, text in line.items() if name}
+                    for line in lines
+                )
             ]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error

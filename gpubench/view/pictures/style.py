@@ -16,10 +16,11 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from gpubench.errors import UsageError
-from gpubench.output import require_free, write_whole
+from gpubench.output import Output, clean, clean_lines
 from gpubench.view.pictures import Theme
 
 COLOURS = (
@@ -78,6 +79,8 @@ class Picture(Figure):
     def rendered(self, kind: str, **options: Any) -> bytes:
         """The file of this kind, such as svg."""
         target = io.BytesIO()
+        for text in self.findobj(Text):
+            text.set_text(clean_lines(text.get_text()))
         with _settings(self.theme):
             self.savefig(target, format=kind, **options)
         return target.getvalue()
@@ -246,30 +249,30 @@ def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, f
     return places
 
 
-def require_writable(path: Path, *, force: bool) -> None:
-    """Raises UsageError if a picture cannot or must not be written there."""
+def claim(path: Path, *, force: bool) -> Output:
+    """The picture's file. Raises UsageError if it cannot or must not be written there."""
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--output: '{path}' does not end in {', '.join(FORMATS)}")
-    require_free(path, overwrite=force)
+    return Output(path, overwrite=force)
 
 
-def save(picture: Picture, path: Path, description: str = "") -> None:
+def save(picture: Picture, output: Output, description: str = "") -> None:
     """Write the picture in the format that the name's suffix says, or leave what was there.
 
     `description` goes into an SVG: what it was made from. Raises UsageError if it cannot write.
     """
-    kind = path.suffix.lower().removeprefix(".")
+    kind = output.path.suffix.lower().removeprefix(".")
     if kind == "svg":
         content = svg(picture, description).encode()
     else:
         undated = {"Software": None} if kind == "png" else {"CreationDate": None}
         content = picture.rendered(kind, dpi=DPI, metadata=undated)
-    write_whole(path, lambda file: file.write(content))
+    output.write(content)
 
 
 def svg(picture: Picture, description: str = "") -> str:
     """The picture as SVG: the same text for the same picture, on any day."""
-    metadata = {"Date": None, "Description": description or None, "Creator": None}
+    metadata = {"Date": None, "Description": clean(description) or None, "Creator": None}
     text = picture.rendered("svg", metadata=metadata).decode()
     text = text.replace("'DejaVu Sans'", FONTS)
     # Coordinates to a thousandth of a point; what stands between tags stays as it is.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -289,6 +291,29 @@ def test_a_corrupt_cache_file_is_ignored_and_replaced(
 def test_a_cache_that_cannot_be_written_costs_nothing_else(source: Path) -> None:
     (source.parent / "cache").write_text("a file where the folder should be")
     assert compile_instance(source, "twice<float, 2>", "sm_90").resources.registers > 0
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_in_a_cubins_place_costs_nothing_else(
+    source: Path, put: Callable[[Path], None]
+) -> None:
+    good = compile_instance(source, "twice<float, 2>", "sm_90")
+    (file,) = cache_files(source)
+    file.unlink()
+    put(file)
+    assert compile_instance(source, "twice<float, 2>", "sm_90") == good
+    assert [one.name for one in file.parent.iterdir()] == [file.name]
+
+
+def test_a_full_disk_leaves_no_part_of_a_cubin(source: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        compiled = compile_instance(source, "twice<float, 2>", "sm_90")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert compiled.resources.registers > 0
+    assert [path for path in (source.parent / "cache").rglob("*") if path.is_file()] == []
 
 
 def test_what_a_source_includes_decides_the_outcome_too(

@@ -23,6 +23,7 @@ from gpubench.commands.operand_files.files import (
 from gpubench.errors import UsageError
 from gpubench.measure.operands import make_inputs
 from gpubench.model import CORE_DTYPES, Problem
+from gpubench.output import Output
 
 
 def operands(m: int, n: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +51,7 @@ def test_a_binary_file_is_columns_rows_padding_a_and_v(tmp_path: Path) -> None:
     for m, n in ((1, 1), (3, 5), (2000, 2)):
         a, v = operands(m, n)
         path = tmp_path / "operands"
-        write_operands(path, a, v, overwrite=True)
+        write_operands(Output(path, overwrite=True), a, v)
         assert path.read_bytes() == binary(a, v)
         a_read, v_read = read_operands(path)
         assert np.array_equal(a, a_read)
@@ -70,7 +71,7 @@ def test_an_archive_holds_any_dtype_byte_order_and_element_order(tmp_path: Path)
     path = tmp_path / "operands.npz"
     for dtype in CORE_DTYPES:
         a, v = operands(4, 7, dtype)
-        write_operands(path, a, v, overwrite=True)
+        write_operands(Output(path, overwrite=True), a, v)
         for save in (None, np.savez, np.savez_compressed):
             if save:
                 save(path, A=np.asfortranarray(a).astype(a.dtype.newbyteorder(">")), v=v)
@@ -83,12 +84,12 @@ def test_an_archive_holds_any_dtype_byte_order_and_element_order(tmp_path: Path)
 
 def test_a_result_is_its_elements_alone_or_an_array_of_an_archive(tmp_path: Path) -> None:
     c = np.array([1.5, -2.0, 3.25], np.float32)
-    write_result(tmp_path / "c.bin", c, overwrite=False)
-    write_result(tmp_path / "c.npz", c.astype(np.float64), overwrite=False)
+    write_result(Output(tmp_path / "c.bin"), c)
+    write_result(Output(tmp_path / "c.npz"), c.astype(np.float64))
     assert (tmp_path / "c.bin").read_bytes() == struct.pack("<3f", 1.5, -2.0, 3.25)
     assert np.load(tmp_path / "c.npz")["result"].tolist() == c.tolist()
     with pytest.raises(UsageError, match=r"would hold float32, not float64: name a file \*.npz"):
-        write_result(tmp_path / "d.bin", c.astype(np.float64), overwrite=False)
+        write_result(Output(tmp_path / "d.bin"), c.astype(np.float64))
     require_binary(tmp_path / "c.npz", "int32")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.bin", "c.npz"]
 
@@ -289,9 +290,9 @@ def test_a_file_that_exists_is_kept_unless_it_may_be_overwritten(tmp_path: Path)
     path = tmp_path / "operands.bin"
     path.write_text("mine")
     with pytest.raises(UsageError, match="exists; --force overwrites it"):
-        write_operands(path, *operands(2, 2), overwrite=False)
+        write_operands(Output(path), *operands(2, 2))
     assert path.read_text() == "mine"
-    write_operands(path, *operands(2, 2), overwrite=True)
+    write_operands(Output(path, overwrite=True), *operands(2, 2))
     assert path.stat().st_size == 16 + 4 * 6
 
 
@@ -306,12 +307,12 @@ def test_a_disk_that_fills_up_leaves_what_was_there(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(UsageError, match=r"cannot write .*No space left"):
-        write_result(path, np.ones(3, np.float32), overwrite=True)
+        write_result(Output(path, overwrite=True), np.ones(3, np.float32))
     assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
 
 
 def test_npz_is_written_to_the_file_named(tmp_path: Path) -> None:
     path = tmp_path / "operands.npz"
-    write_operands(path, *operands(2, 3), overwrite=False)
+    write_operands(Output(path), *operands(2, 3))
     assert set(np.load(io.BytesIO(path.read_bytes())).files) == {"A", "v"}
     assert [file.name for file in tmp_path.iterdir()] == ["operands.npz"]

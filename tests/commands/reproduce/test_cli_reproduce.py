@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import gpubench
 from gpubench.row import read
 
 TIMEOUT_S = 60
@@ -63,12 +62,6 @@ from gpubench.cli import main
 main()
 """
 """A shell may start its background jobs with SIGINT ignored; this does not."""
-
-
-@pytest.fixture(autouse=True)
-def findable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run in other folders, and must find the package under test."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
 
 
 @pytest.fixture
@@ -159,6 +152,7 @@ REFUSED = {
     "bad rounds": (("mine.toml", "--rounds", "0"), "--rounds"),
     "bad budget": (("mine.toml", "--budget", "x"), "--budget"),
     "output in a file": (("mine.toml", "--device", "cpu", "-o", "/dev/null/x"), "--output"),
+    "output of a resumed run": (("mine.toml", "--resume", "x", "-o", "y"), "leave --output out"),
     "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
     "listing a bad file": (("--list", "bad.toml"), "bad.toml: 'title' is missing"),
 }
@@ -194,4 +188,5 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     assert "interrupted: what was measured is kept" in err
     assert out.splitlines()[-1] == "out/reproduce.md"
     assert 3 <= len(read(folder / "out" / "mine.csv")) < 384
-    assert not partial.exists()
+    assert "--resume out continues" in err
+    assert partial.exists()

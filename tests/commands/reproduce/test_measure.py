@@ -17,6 +17,7 @@ from gpubench.commands.reproduce.run import LoopCache, reproduce, with_pace
 from gpubench.measure.executor import InProcess
 from gpubench.measure.session import Watcher
 from gpubench.model import Device, Point
+from gpubench.output import Output
 
 GPU = Device(backend="cuda", name="Fake GPU", compute_capability=(9, 0), multiprocessors=2)
 
@@ -79,10 +80,17 @@ def ran(
     given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
     executors = {name: InProcess(backend) for name, backend in given.items()}
     done = reproduce(
-        *(read_experiment(path), executors, Watcher(), out, messages.append),
+        *(
+            read_experiment(path),
+            executors,
+            Watcher(),
+            Output(out / "mine.csv", overwrite=True),
+            messages.append,
+        ),
         LoopCache(folder=folder / "loops", numba="1.0"),
         rounds=rounds,
         budget_s=budget_s,
+        force=True,
     )
     return done, messages, given
 
@@ -117,9 +125,13 @@ def test_with_a_gpu_its_sweeps_run_on_it_and_nothing_stands_in(tmp_path: Path) -
     }
 
 
-def test_all_rows_are_in_one_file_at_the_end(tmp_path: Path) -> None:
+def test_all_rows_are_in_one_file_at_the_end_and_what_a_sweep_measured_beside_it(
+    tmp_path: Path,
+) -> None:
     done, _, _ = ran(tmp_path)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.csv"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        *("mine.csv", *(f"mine.sweep-{number}.csv.partial" for number in (1, 2, 3))),
+    ]
     assert table.read(tmp_path / "out" / "mine.csv") == done.rows
 
 

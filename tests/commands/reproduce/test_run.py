@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from test_view import GPU, as_if_run
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
-from gpubench.commands.reproduce.run import require_free_folder, write_comparison
+from gpubench.commands.reproduce.run import claim, write_comparison
 from gpubench.commands.reproduce.view import CSV_COLUMNS, markdown, summary
 from gpubench.errors import UsageError
+from gpubench.view.pictures.published import read_published
 
 
 def done(name: str, *, gpu: bool = True) -> Reproduction:
@@ -34,7 +36,7 @@ def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
 
 
 def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Path) -> None:
-    write_comparison([done("blog-2009")], tmp_path)
+    write_comparison([done("blog-2009")], claim(tmp_path, []))
     with (tmp_path / "reproduce.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert tuple(lines[0]) == CSV_COLUMNS
@@ -51,6 +53,17 @@ def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Pat
     assert (figure["variant"], figure["tile"], figure["size"]) == ("shared_tile", "16", "2048")
     assert "rises throughout" in figure["shape"]
     assert {line["published"] for line in lines if line["column"] != "measured"} == {""}
+
+
+def test_no_formula_reaches_the_comparison(tmp_path: Path) -> None:
+    ran = done("blog-2009")
+    path = tmp_path / "=1+1.toml"
+    named = replace(ran, experiment=replace(ran.experiment, path=path))
+    write_comparison([named], claim(tmp_path, []))
+    text = (tmp_path / "reproduce.csv").read_text(encoding="utf-8")
+    assert "\n'=1+1," in text
+    assert "\n=1+1," not in text
+    assert {figure.experiment for figure in read_published(tmp_path / "reproduce.csv")} == {"=1+1"}
 
 
 def test_without_a_gpu_it_says_what_needs_one_and_why() -> None:
@@ -74,22 +87,28 @@ def test_the_summary_names_failures() -> None:
 
 def test_files_of_an_earlier_run_are_overwritten_only_by_force(tmp_path: Path) -> None:
     experiments = [read_experiment(shipped()["p100-tiles"])]
-    require_free_folder(tmp_path / "new" / "folder", experiments, force=False)
+    claim(tmp_path / "new" / "folder", experiments, force=False)
     for name in ("reproduce.md", "reproduce.csv", "p100-tiles.csv"):
         (tmp_path / name).write_text("precious")
         with pytest.raises(UsageError, match="--force overwrites it"):
-            require_free_folder(tmp_path, experiments, force=False)
-        require_free_folder(tmp_path, experiments, force=True)
+            claim(tmp_path, experiments, force=False)
+        claim(tmp_path, experiments, force=True)
         (tmp_path / name).unlink()
-    require_free_folder(tmp_path, experiments, force=False)
+    claim(tmp_path, experiments, force=False)
 
 
 def test_a_folder_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(UsageError, match="--output: cannot make the folder"):
-        require_free_folder(Path("/dev/null/folder"), [], force=False)
+        claim(Path("/dev/null/folder"), [], force=False)
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "reproduce.md").mkdir()
-    with pytest.raises(UsageError, match="cannot write into"):
-        write_comparison([done("p100-tiles")], tmp_path)
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = claim(tmp_path, [])
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UsageError, match=r"cannot write .*reproduce.md: No space left on device"):
+        write_comparison([done("p100-tiles")], outputs)
+    assert list(tmp_path.iterdir()) == []

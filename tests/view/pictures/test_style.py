@@ -16,6 +16,7 @@ from samples import curve, source
 
 import gpubench
 from gpubench.errors import UsageError
+from gpubench.output import Output
 from gpubench.row import write
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import draw
@@ -24,9 +25,9 @@ from gpubench.view.pictures.style import (
     FORMATS,
     INK_AND_PAGE,
     MARKERS,
+    claim,
     label,
     looks,
-    require_writable,
     save,
     svg,
 )
@@ -117,7 +118,7 @@ def test_the_name_says_the_format_and_the_same_rows_give_the_same_bytes(tmp_path
     for kind in FORMATS:
         paths = [tmp_path / kind / f"{number}{kind}" for number in (1, 2)]
         for path in paths:
-            save(draw(of), path)
+            save(draw(of), Output(path, overwrite=True))
         assert paths[0].read_bytes().startswith(BEGINNINGS[kind])
         assert paths[0].read_bytes() == paths[1].read_bytes(), kind
         assert sorted(paths[0].parent.iterdir()) == paths
@@ -186,14 +187,14 @@ def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "picture.svg"
     path.write_text("mine")
     with pytest.raises(UsageError, match="exists; --force overwrites it"):
-        require_writable(path, force=False)
-    require_writable(path, force=True)
+        claim(path, force=False)
+    claim(path, force=True)
     for name in ("picture.gif", "picture", "picture.svg.gz"):
         with pytest.raises(UsageError, match=r"does not end in \.svg, \.png, \.pdf"):
-            require_writable(tmp_path / name, force=False)
+            claim(tmp_path / name, force=False)
     (tmp_path / "directory.svg").mkdir()
     with pytest.raises(UsageError, match=r"is a (folder|directory)"):
-        require_writable(tmp_path / "directory.svg", force=True)
+        claim(tmp_path / "directory.svg", force=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--output: cannot write"):
-        save(draw(source(*curve("naive", (8, 4, 6)))), tmp_path / "file" / "picture.svg")
+        claim(tmp_path / "file" / "picture.svg", force=False)

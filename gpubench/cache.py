@@ -1,0 +1,74 @@
+"""Where compiled kernels and slow results are kept between runs: in the user's cache, or nowhere.
+
+A cache that cannot be written costs time, nothing else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+from gpubench.errors import UsageError
+from gpubench.output import Output
+
+_PROBE_BYTES = 2**16
+"""A small kernel."""
+
+
+def user_cache(*names: str) -> Path:
+    """A path in the user's cache, which need not exist."""
+    return Path(platformdirs.user_cache_dir("gpubench"), *names)
+
+
+def keep(path: Path, content: bytes) -> bool:
+    """Write a file of the cache, if it can be written; whether it was."""
+    try:
+        _make_private(path.parent)
+        Output(path, overwrite=True).write(content)
+    except (OSError, UsageError):
+        return False
+    return True
+
+
+def environment_with_caches() -> tuple[dict[str, str], str]:
+    """The environment of child processes, which keep what they compile, and a line if they cannot.
+
+    Where the user's cache cannot be written, a private directory takes its place until this
+    process ends.
+    """
+    directory = user_cache()
+    why = _why_unusable(directory)
+    if why is None:
+        return {"NUMBA_CACHE_DIR": str(directory / "numba"), **os.environ}, ""
+    notice = f"kernels are compiled for this run alone, as {directory} cannot be used: {why}"
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="gpubench-"))
+    except OSError as error:
+        return {**os.environ}, f"{notice}; nor can a temporary directory: {error.strerror}"
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    others = {name: str(directory / name) for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR")}
+    return others | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
+
+
+def _why_unusable(directory: Path) -> str | None:
+    if not directory.is_absolute():
+        return "there is no home directory"
+    try:
+        _make_private(directory)
+        with tempfile.TemporaryFile(dir=directory) as file:
+            file.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory and those above it, for the user alone whatever the umask."""
+    if not directory.is_dir():
+        _make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)

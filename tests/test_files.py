@@ -1,0 +1,328 @@
+"""Commands among files that others hold, remove, replace or fill: nothing is lost without a word.
+
+`docs/reliability.md` lists what is caused here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from test_cli import (
+    LONG,
+    OWN,
+    QUICK,
+    QUICKER,
+    TIMEOUT_S,
+    call,
+    files_in,
+    run,
+    start,
+    wait_for_lines,
+)
+
+from gpubench.model.measurement import LONGEST_REASON
+from gpubench.row import read
+
+SIZES = [str(size) for size in range(8, 129, 4)]
+FEW = (*("sweep", "--device", "cpu", "--sizes", "8..128:4", "--variants", "cpu_blas"), *QUICKER)
+PARTIAL = "a.csv.partial"
+
+
+def sizes(path: Path) -> list[str]:
+    return [row.size for row in read(path)]
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert "Traceback" not in err
+    return process.returncode, err.splitlines()[-1]
+
+
+# ---- files are held
+
+
+@pytest.mark.slow
+def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
+    with start(tmp_path, *FEW, "-o", "a.csv") as first:
+        wait_for_lines(tmp_path / PARTIAL, 3, first)
+        for again in (("-o", "a.csv"), ("-o", "a.csv", "--force"), ("--resume", "a.csv")):
+            command = (*FEW, *again) if "-o" in again else ("sweep", *again)
+            late = call(tmp_path, *command)
+            assert (late.code, len(late.err.splitlines())) == (2, 1), late.err
+            assert "a.csv.partial is being written by another gpubench" in late.err
+        assert ended(first)[0] == 0
+    assert files_in(tmp_path) == ["a.csv"]
+    assert sizes(tmp_path / "a.csv") == SIZES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", [(), ("--force",)])
+def test_a_file_that_appears_during_a_sweep_is_kept(tmp_path: Path, flag: tuple[str, ...]) -> None:
+    with start(tmp_path, *FEW, "-o", "a.csv", *flag) as process:
+        wait_for_lines(tmp_path / PARTIAL, 3, process)
+        (tmp_path / "a.csv").write_text("precious")
+        code, line = ended(process)
+    assert code == 2
+    assert "cannot write a.csv: another file has appeared there; what was measured is in" in line
+    refused = run(tmp_path, "sweep", "--resume", "a.csv")
+    assert (refused.code, refused.files) == (2, ["a.csv", PARTIAL])
+    assert "a.csv exists; --force overwrites it" in refused.err
+    assert (tmp_path / "a.csv").read_text() == "precious"
+    (tmp_path / "a.csv").rename(tmp_path / "mine.csv")
+    assert run(tmp_path, "sweep", "--resume", "a.csv").files == ["a.csv", "mine.csv"]
+    assert sizes(tmp_path / "a.csv") == SIZES
+
+
+@pytest.mark.slow
+def test_rows_survive_the_removal_of_their_directory(tmp_path: Path) -> None:
+    with start(tmp_path, *FEW, "-o", "out/a.csv") as process:
+        wait_for_lines(tmp_path / "out" / PARTIAL, 3, process)
+        shutil.rmtree(tmp_path / "out")
+        assert ended(process)[0] == 0
+    assert files_in(tmp_path) == ["out/a.csv"]
+    assert sizes(tmp_path / "out" / "a.csv") == SIZES
+
+
+@pytest.mark.slow
+def test_a_partial_file_that_is_gone_is_not_named_as_kept(tmp_path: Path) -> None:
+    with start(tmp_path, *LONG, "--cache", "hot") as process:
+        wait_for_lines(tmp_path / PARTIAL, 3, process)
+        (tmp_path / PARTIAL).unlink()
+        process.send_signal(signal.SIGINT)
+        code, line = ended(process)
+    assert code == 2
+    assert "a.csv.partial was removed while the sweep ran" in line
+    assert "what was measured is in a.csv" in line
+    assert len(read(tmp_path / "a.csv")) >= 2
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_at_the_start_leaves_no_file(tmp_path: Path) -> None:
+    with start(tmp_path, *QUICK, "-o", "a.csv", limit="100") as process:
+        code, line = ended(process)
+    assert (code, line) == (2, "gpubench: --output: cannot write a.csv.partial: File too large")
+    assert files_in(tmp_path) == []
+
+
+def test_a_new_kernel_that_does_not_fit_on_the_disk_leaves_the_old_one(tmp_path: Path) -> None:
+    assert call(tmp_path, "new-kernel", "mine").code == 0
+    before = {name: (tmp_path / name).read_text() for name in files_in(tmp_path)}
+    with start(tmp_path, "new-kernel", "mine", "--force", limit="100") as process:
+        assert ended(process)[0] == 2
+    assert {name: (tmp_path / name).read_text() for name in files_in(tmp_path)} == before
+
+
+@pytest.mark.parametrize("link", ["x.csv", "x.csv.partial"])
+def test_a_link_beside_a_configurations_output_is_not_followed(tmp_path: Path, link: str) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "a.toml").write_text('output = "x.csv"\nsizes = "8"\ndevice = "cpu"\n')
+    (tmp_path / "here" / link).symlink_to("../away")
+    done = run(tmp_path / "here", "sweep", "--config", "a.toml", "--force", "--rounds", "1")
+    assert done.code == 2
+    assert "leads out of" in done.err or "is a symbolic link, which is not followed" in done.err
+    assert not (tmp_path / "away").exists()
+
+
+def test_a_kernel_that_is_a_link_is_not_loaded_from_outside(tmp_path: Path) -> None:
+    (tmp_path / "away.py").write_text(f"open('ran', 'w')\n{OWN}")
+    (tmp_path / "own" / "gemm").mkdir(parents=True)
+    for place in (tmp_path / "own", tmp_path / "own" / "gemm"):
+        (place / "mine.py").symlink_to(tmp_path / "away.py")
+        done = call(tmp_path, "variants", "--kernels", "own")
+        assert (done.code, len(done.err.splitlines())) == (2, 1)
+        assert "mine.py is a link that leads out of" in done.err
+        (place / "mine.py").unlink()
+    assert files_in(tmp_path) == ["away.py"]
+
+
+EXPERIMENT = """
+title = "Sizes"
+source = "A user"
+[[sweep]]
+device = "cpu"
+variants = ["cpu_blas"]
+sizes = "8..128:4"
+cache = "hot"
+rounds = 1
+dtypes = ["float32"]
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(EXPERIMENT)
+    command = ("reproduce", "mine.toml", "--device", "cpu")
+    partial = tmp_path / "out" / "mine.sweep-1.csv.partial"
+    with start(tmp_path, *command, "-o", "out") as process:
+        wait_for_lines(partial, 5, process)
+        late = call(tmp_path, *command, "-o", "out", "--force")
+        assert (late.code, late.err.count("is being written by another gpubench")) == (2, 1)
+        process.kill()
+        process.communicate(timeout=TIMEOUT_S)
+    kept = partial.read_bytes().splitlines()[1:]
+    refused = run(tmp_path, *command, "-o", "out")
+    assert refused.code == 2
+    assert "--resume out continues it, --force starts anew" in refused.err
+    assert partial.read_bytes().splitlines()[1:] == kept
+    done = run(tmp_path, *command, "--resume", "out")
+    assert (done.code, files_in(tmp_path / "out")) == (
+        0,
+        ["mine.csv", "reproduce.csv", "reproduce.md"],
+    )
+    rows = read(tmp_path / "out" / "mine.csv")
+    assert [row.size for row in rows] == SIZES
+    first = {row.started_utc for row in rows}
+    assert sum(f'"started_utc":"{time}"'.encode() in b"".join(kept) for time in first) == len(kept)
+    again = run(tmp_path, *command, "--resume", "out")
+    assert "--resume: nothing to continue: out holds no sweep of these" in again.err
+
+
+@pytest.mark.slow
+def test_a_sweep_of_an_earlier_reproduction_is_overwritten_only_by_force(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(EXPERIMENT)
+    (tmp_path / "out").mkdir()
+    for name in ("mine.sweep-1.csv", "mine.sweep-1.csv.partial"):
+        (tmp_path / "out" / name).write_text("precious")
+        refused = run(tmp_path, "reproduce", "mine.toml", "--device", "cpu", "-o", "out")
+        assert (refused.code, len(refused.err.splitlines()[-1:])) == (2, 1)
+        assert f"out/{name} exists" in refused.err
+        assert (tmp_path / "out" / name).read_text() == "precious"
+        (tmp_path / "out" / name).unlink()
+
+
+# ---- caches
+
+FULL = """
+import numba.core.caching
+def full(*_):
+    raise OSError(28, "No space left on device")
+numba.core.caching.IndexDataCacheFile.save = full
+"""
+
+
+@pytest.mark.slow
+def test_a_full_disk_below_numbas_cache_costs_time_alone(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FULL)
+    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    command = (*QUICK[:-1], "cpu_naive,cpu_tile", "--tiles", "4", "--dtypes", "float32", *QUICKER)
+    done = run(tmp_path, *command, "-o", "a.csv", PYTHONPATH=path)
+    assert {row.status for row in read(tmp_path / "a.csv")} == {"ok"}, done.err
+
+
+@pytest.mark.slow
+def test_without_a_usable_cache_kernels_are_compiled_for_the_run_and_it_says_so_once(
+    tmp_path: Path,
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = (*QUICK[:-1], "cpu_naive", "--dtypes", "float32", "--rounds", "2", "--cache", "hot")
+    nowhere = {"XDG_CACHE_HOME": "/proc/nowhere", "TMPDIR": str(temporary)}
+    done = run(tmp_path, *command, "-o", "a.csv", **nowhere)
+    assert (done.code, done.files) == (0, ["a.csv"])
+    assert done.err.count("kernels are compiled for this run alone, as /proc/nowhere/gpubench") == 1
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [(*QUICK, *QUICKER), ("explain", "naive", "--arch", "sm_90")])
+def test_caches_are_the_users_alone_whatever_the_umask(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    caches = tmp_path / "new" / "caches"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(caches)}
+    environment.pop("NUMBA_CACHE_DIR")
+    arguments = [sys.executable, "-m", "gpubench", *command]
+    subprocess.run(arguments, cwd=tmp_path, env=environment, umask=0, check=True)
+    made = [path for path in (tmp_path / "new").rglob("*") if path.is_dir()]
+    assert caches / "gpubench" in made
+    modes = {path.stat().st_mode & 0o777 for path in (caches, caches / "gpubench")}
+    assert modes == {0o700}
+
+
+# ---- text from files
+
+STEERS = "a\x1b[2J\x9b\u202eb"
+
+
+def test_a_configurations_text_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    name = "a\\u001b[2J\\u202eb.csv"
+    (tmp_path / "a.toml").write_text(f'output = "{name}"\nsizes = "8"\ndevice = "cpu"\n')
+    done = call(tmp_path, "sweep", "--config", "a.toml", "--dry-run")
+    assert done.code == 0
+    assert "would write: a?[2J?b.csv" in done.out
+
+
+def test_a_file_name_does_not_steer_the_terminal_when_all_goes_well(tmp_path: Path) -> None:
+    done = call(tmp_path, "generate", f"{STEERS}.bin", "--shape", "4")
+    assert (done.code, done.files) == (0, [f"{STEERS}.bin"])
+    assert done.out.startswith("a?[2J??b.bin: A 4x4")
+
+
+COMPARISON = (
+    "experiment,series,label,column,figure,published,measured\n"
+    f"{STEERS}x,{STEERS}\uffff,{STEERS},{STEERS},ms,1.0,2.0\n"
+    "x,s,'=1+1,measured,ms,1.0,2.0\n"
+)
+
+
+@pytest.mark.slow
+def test_a_picture_is_well_formed_whatever_the_names(tmp_path: Path) -> None:
+    (tmp_path / f"{STEERS}.csv").write_text(COMPARISON)
+    done = run(tmp_path, "plot", f"{STEERS}.csv", "-o", "a.svg")
+    assert (done.code, done.err) == (0, "")
+    root = ET.parse(tmp_path / "a.svg").getroot()  # noqa: S314 # ours
+    assert root.tag.endswith("svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\uffff]", text)
+    assert "=1+1" in text
+    assert "'=1+1" not in text
+
+
+@pytest.mark.slow
+def test_an_exception_of_ten_megabytes_is_cut_to_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    raising = "def fail(*_):\n    raise ValueError('\\x1b' + 10_000_000 * 'x')\n"
+    text = OWN.replace("lambda a, b, c: np.matmul(a, b, out=c)", "fail")
+    (tmp_path / "own" / "mine.py").write_text(raising + text)
+    kernels = ("--kernels", "own", "--variants", "mine", "--tiles", "1", "--dtypes", "float32")
+    done = run(tmp_path, *QUICK[:-2], *kernels, *QUICKER, "-o", "a.csv")
+    assert done.code == 1
+    assert len(done.out) + len(done.err) < 5 * LONGEST_REASON
+    assert "\x1b" not in done.out + done.err
+    (row,) = read(tmp_path / "a.csv")
+    assert row.reason.startswith("failed while running: ?xxx")
+    assert len(row.reason) == LONGEST_REASON
+    assert call(tmp_path, "report", "a.csv", "-o", "a.html").code == 0
+    assert call(tmp_path, "diff", "a.csv", "a.csv").code in {0, 1}
+
+
+# ---- paths and options
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("diff", "a.csv", "b.csv"), ("variants", "--kernels", "own"), (*QUICK, "--kernels", "own")],
+)
+def test_a_current_directory_that_was_deleted_is_one_line(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    code = "import os; os.rmdir(os.getcwd()); from gpubench.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        cwd=tmp_path / "gone",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert done.stderr.startswith("gpubench: ")
