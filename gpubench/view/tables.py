@@ -289,9 +289,9 @@ def _tied(row: Row, best: Row) -> bool:
     return (row.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
 
 
-def marked(row: Row) -> str:
+def marked(row: Row, text: Callable[[float | None], str] = time_text) -> str:
     """The time, with a mark if it is in doubt: `1.204 ms`, `1.204 ms !`."""
-    return f"{time_text(row.median_us)} {_doubt(row)}".strip()
+    return f"{text(row.median_us)} {_doubt(row)}".strip()
 
 
 def _doubt(row: Row) -> str:

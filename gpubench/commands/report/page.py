@@ -29,6 +29,7 @@ from gpubench.view.tables import (
     best_of,
     console,
     marked,
+    milliseconds,
     number,
     spans,
     tied_tiles,
@@ -330,7 +331,12 @@ def _half_interval(row: Row) -> str:
 
 
 _TIME = (
-    Column("ms", marked, "n", f"{MEANINGS['median_us']}; {UNSTABLE_LEGEND}"),
+    Column(
+        "ms",
+        lambda row: marked(row, milliseconds),
+        "n",
+        f"{MEANINGS['median_us']}; {UNSTABLE_LEGEND}",
+    ),
     Column("± %", _half_interval, "n", "half the 95 % interval of the median, in percent of it"),
 )
 

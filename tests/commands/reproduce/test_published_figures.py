@@ -305,3 +305,10 @@ def test_experiments_come_with_the_package() -> None:
     included = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert included == {"configs": "gpubench/configs"}
     assert {path.parent.name for path in shipped().values()} == {"configs"}
+
+
+def test_the_lecture_runs_hot_as_the_sdk_loops_over_the_same_operands() -> None:
+    lecture = read_experiment(shipped()["lecture-sdk"])
+    on_gpu = [point for point in lecture.points() if point.variant.backend == "cuda"]
+    assert on_gpu
+    assert {point.cache for point in lecture.points()} == {"hot"}
