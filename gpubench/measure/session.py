@@ -99,9 +99,9 @@ def run(
             known[measurement.point].append(measurement)
 
     def keep(measurement: Measurement) -> None:
-        known[measurement.point].append(measurement)
         if file:
-            file.add(measurement)
+            file.add(measurement)  # first: the CSV has nothing that the partial file lacks
+        known[measurement.point].append(measurement)
 
     copy_gbytes_per_s: float | None = None
     interrupted = complete = False

@@ -55,7 +55,7 @@ def reproduce(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Continue a run that ended early, by its folder."),
+        typer.Option(metavar="DIR", help="Continue a run that ended early, by its folder."),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite what the folder holds of an earlier run.")
