@@ -1,11 +1,13 @@
-"""Files that a command writes: refused before the work begins, and written whole or not at all."""
+"""What a command writes: whole files or none, and streams whose loss ends no sweep."""
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from gpubench.errors import UsageError
 
@@ -56,3 +58,39 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], flag: str = "-
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{flag}: cannot write {path}: {error.strerror}") from error
+
+
+class Stream(io.FileIO):
+    """Standard output or error. What cannot be written is lost, and remembered, not raised.
+
+    The reader may have gone (`| head`), the disk be full, the stream be closed from the start:
+    a sweep still finishes its file.
+    """
+
+    lost: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Raises nothing."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.lost = self.lost or error
+            return memoryview(data).nbytes
+
+
+def guard_streams() -> list[Stream]:
+    """Put `Stream`s in the places of stdout and stderr, unless something else is there already."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: a file would take its number, and get what is printed
+            os.open(os.devnull, os.O_RDONLY)
+    guarded = []
+    for number, name in enumerate(("stdout", "stderr"), start=1):
+        if getattr(sys, name) is getattr(sys, f"__{name}__"):
+            encoding = getattr(getattr(sys, name), "encoding", "utf-8")
+            guarded.append(Stream(number, "wb", closefd=False))
+            # A terminal without × is no reason to fail.
+            text = io.TextIOWrapper(io.BufferedWriter(guarded[-1]), encoding, "replace", None, True)
+            setattr(sys, name, text)
+    return guarded
