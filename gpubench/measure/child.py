@@ -117,11 +117,12 @@ def _end_with_the_parent(descriptor: int) -> None:
     """
     if sys.platform != "linux":
         return
-    prctl = ctypes.CDLL(None).prctl
+    prctl, us = ctypes.CDLL(None).prctl, os.getpid()
     if os.fork() == 0:
         os.close(descriptor)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        signal.sigwait({signal.SIGTERM})
-        os.killpg(0, signal.SIGKILL)
+        if os.getppid() == us:
+            signal.sigwait({signal.SIGTERM})
+        os.killpg(us, signal.SIGKILL)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -60,8 +60,8 @@ def collect(
 
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
         times += sample(launches, _next_batch(len(times), sample_s, spent_s(), timing))
-        if not all(0 < time_us < math.inf for time_us in times):
-            raise LaunchError(f"timed at {min(times):g} us a launch: the clock is wrong")
+        if wrong := [time_us for time_us in times if not 0 < time_us < math.inf]:
+            raise LaunchError(f"timed at {wrong[0]:g} us a launch: the clock is wrong")
     return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
 
 
