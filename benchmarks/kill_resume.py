@@ -1,15 +1,18 @@
-"""Kill sweeps on the CPU at random moments (`kill -9`), resume them, and check their files.
+"""Kill sweeps at random moments (`kill -9`), resume them, and check their files.
 
-    python benchmarks/kill_resume.py [kills] [seed]
+    python benchmarks/kill_resume.py [kills] [seed] [cpu|cuda]
 
-Each sweep is killed at a moment drawn uniformly from the time that an uninterrupted one takes, then
-resumed; one resumed sweep in three is killed again, and so on. For each sweep this checks that
+Each kill is of the sweep, of the child that measures, or of both, at a moment drawn uniformly from
+the time that an uninterrupted sweep takes. A sweep that ended is resumed; one resumed sweep in
+three is killed again, and so on. For each sweep this checks that
 
-- the child that measures ends with its parent;
+- a killed sweep takes its child along, with all that the child started;
+- a sweep whose child was killed goes on, or ends in one line of its own;
 - the final file has every point of the uninterrupted sweep, in its order, none twice;
 - each round that was on disk at a kill is in the final row, unchanged, and the row has no more
   rounds than were asked for: nothing is lost, nothing measured twice;
-- the columns, and which of their fields are empty, are those of the uninterrupted file;
+- the columns, and which of their fields are empty, are those of the uninterrupted file, but for
+  the reason, which may say that a child was killed;
 - the directory holds that file and nothing else.
 
 Prints a summary; exits 1 at the first sweep that fails a check. Takes a few minutes.
@@ -19,29 +22,33 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
-from gpubench.row import read
+from gpubench.row import NAMES, read
 
-KILLS = 50
+KILLS = 200
 SEED = 2006
-ROUNDS = 8
+ROUNDS = 3
 KILLED_AGAIN = 1 / 3
 """Probability that a resumed sweep is killed too."""
 
+VARIANTS = {"cpu": "cpu_tile,cpu_blas", "cuda": "shared_tile,naive"}
 SWEEP = (
-    *("--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_tile,cpu_blas"),
-    *("--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot"),
-    *("--budget", "16", "--output", "a.csv"),
+    *("--sizes", "8..32:8", "--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot"),
+    *("--budget", "4", "--output", "a.csv"),
 )
-CHILD_ENDS_WITHIN_S = 5.0
+ENDS_WITHIN_S = 10.0
+LOST = "gpubench: the measuring process crashed: Killed (signal 9)"
 
 
 def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -59,21 +66,51 @@ def finish(process: subprocess.Popen[str]) -> None:
     require(process.returncode == 0, f"a sweep ended with {process.returncode}: {err}")
 
 
-def kill(process: subprocess.Popen[str], after_s: float) -> bool:
-    """Whether it was still running; afterwards neither it nor a child of it is."""
+def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
+    """What was killed, and what the sweep did then; of the killed processes nothing is left."""
     try:
         process.wait(timeout=after_s)
     except subprocess.TimeoutExpired:
-        children = children_of(process.pid)
-        process.kill()
-        process.communicate()
-        deadline = time.monotonic() + CHILD_ENDS_WITHIN_S
-        while any(is_alive(child) for child in children):
-            require(time.monotonic() < deadline, f"children {children} outlived their parent")
-            time.sleep(0.01)
-        return True
-    finish(process)
-    return False
+        pass
+    else:
+        finish(process)
+        return "ended before the kill"
+    children = children_of(process.pid)
+    ours = {pid for child in children for pid in group_of(child)}
+    victims = {"sweep": [process.pid], "child": children, "both": [process.pid, *children]}
+    for pid in victims[victim]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate()
+    require("Traceback" not in err, err)
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    while left := [pid for pid in ours if is_alive(pid)]:
+        require(time.monotonic() < deadline, f"{left} outlived what started them")
+        time.sleep(0.01)
+    if process.returncode == -signal.SIGKILL:
+        return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
+    if process.returncode == 0:
+        return "kills of the child, and the sweep went on" if children else "no child to kill"
+    last = err.splitlines()[-1]
+    require((process.returncode, last) == (2, LOST), f"{process.returncode}: {err}")
+    return "kills of the child, and the sweep ended in a line"
+
+
+def group_of(leader: int) -> list[int]:
+    """The processes of a group; none if it is not the leader of one."""
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/stat")
+        if fields_of(path)[2:3] == [str(leader)]
+    ]
+
+
+def fields_of(stat: Path) -> list[str]:
+    """Of `/proc/PID/stat`, from the state on: proc(5)."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def children_of(pid: int) -> list[int]:
@@ -84,11 +121,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in {"Z", "X"}  # a zombie is dead
+    return (fields_of(Path(f"/proc/{pid}/stat")) or ["X"])[0] not in {"Z", "X"}  # zombies are dead
 
 
 def whole_lines(path: Path) -> bytes:
@@ -107,9 +140,11 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
 
 
 def empty_fields(path: Path) -> list[list[bool]]:
-    """Which fields of a file are empty."""
+    """Which fields of a file are empty, but for the reason."""
+    reason = NAMES.index("reason")
     with path.open(newline="") as file:
-        return [[cell == "" for cell in line] for line in csv.reader(file)]
+        lines = list(csv.reader(file))
+    return [[cell == "" for at, cell in enumerate(line) if at != reason] for line in lines]
 
 
 def header_of(path: Path) -> str:
@@ -138,8 +173,9 @@ def check(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
     require(empty_fields(directory / "a.csv") == empty_fields(whole), f"{where}: empty fields")
 
 
-def main(kills: int, seed: int) -> None:
+def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
+    sweep = ("--device", device, "--variants", VARIANTS[device], *SWEEP)
     seen: Counter[str] = Counter()
     on_disk: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -147,49 +183,53 @@ def main(kills: int, seed: int) -> None:
         for _ in range(2):  # the first one compiles
             uninterrupted.mkdir(exist_ok=True)
             start_s = time.monotonic()
-            finish(start(uninterrupted, *SWEEP, "--force"))
+            finish(start(uninterrupted, *sweep, "--force"))
             duration_s = time.monotonic() - start_s
         whole = uninterrupted / "a.csv"
         points = len(read(whole))
-        while seen["kills"] < kills:
-            directory = Path(temporary, f"sweep-{seen['sweeps']}")
+        killed = sweeps = 0
+        while killed < kills:
+            directory = Path(temporary, f"sweep-{sweeps}")
             directory.mkdir()
             kept: list[bytes] = []
-            process = start(directory, *SWEEP)
+            process = start(directory, *sweep)
             while True:
                 if kept and chance.random() >= KILLED_AGAIN:
                     finish(process)
                     break
-                moment = chance.uniform(0, duration_s)
-                if not kill(process, moment):
-                    seen["ended before the kill"] += 1
+                moment, victim = (
+                    chance.uniform(0, duration_s),
+                    chance.choice(("sweep", "child", "both")),
+                )
+                what = kill(process, moment, victim)
+                seen[what] += 1
+                killed += "kills" in what
+                if process.returncode == 0:
                     break
                 kept.append(whole_lines(directory / "a.csv.partial"))
-                seen["kills"] += 1
                 on_disk.append(max(0, kept[-1].count(b"\n") - 1))
-                if len(kept) > 1:
-                    seen["kills of a resumed sweep"] += 1
+                seen["of these, of a resumed sweep"] += len(kept) > 1
                 if (directory / "a.csv.partial").exists():
                     process = start(directory, "--resume", "a.csv")
                 elif (directory / "a.csv").exists():
-                    seen["kills after the file was complete"] += 1
+                    seen["of these, after the file was complete"] += 1
                     break
                 else:
-                    seen["kills before the file was started"] += 1
-                    process = start(directory, *SWEEP)
-            check(directory, whole, kept, f"sweep {seen['sweeps']}, kills at {moment:.3f} s")
-            seen["sweeps"] += 1
-    print(f"gpubench sweep {' '.join(SWEEP)}")
+                    seen["of these, before the file was started"] += 1
+                    process = start(directory, *sweep)
+            check(directory, whole, kept, f"sweep {sweeps}, {what} at {moment:.3f} s")
+            sweeps += 1
+    print(f"gpubench sweep {' '.join(sweep)}")
     print(
         f"{points} points in {ROUNDS} rounds; an uninterrupted sweep takes {duration_s:.1f} s; "
-        f"seed {seed}"
+        f"{killed} kills in {sweeps} sweeps; seed {seed}"
     )
-    for what, count in seen.items():
+    for what, count in sorted(seen.items()):
         print(f"{count:4}  {what}")
-    print(f"measurements on disk at the kill: {', '.join(map(str, sorted(on_disk)))}")
+    print(f"measurements on disk where a sweep ended: {', '.join(map(str, sorted(on_disk)))}")
     print("every file complete: no row twice, none lost, none measured again; columns as expected")
-    print("no child outlived its parent")
+    print("no process outlived what started it")
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:] or (KILLS,)), *(() if sys.argv[2:] else (SEED,)))
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:4])

@@ -5,8 +5,7 @@ Nothing heavy is imported before a command runs.
 
 from __future__ import annotations
 
-import io
-import os
+import errno
 import sys
 from typing import Annotated
 
@@ -27,8 +26,8 @@ from gpubench.commands import (
     sweep,
     variants,
 )
-from gpubench.errors import INTERRUPTED, GpubenchError
-from gpubench.output import clean
+from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
+from gpubench.output import clean, guard_streams
 
 LONGEST = 1500
 """Characters of a message."""
@@ -68,9 +67,18 @@ def root(
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and an exit code."""
+    streams = guard_streams()
+    code = _run()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without × is no reason to fail
+        stream.flush()
+    if code != INTERRUPTED and (lost := next((s.lost for s in streams if s.lost), None)):
+        code = OUTPUT_LOST
+        if lost.errno != errno.EPIPE:  # whoever ended `head` need not be told
+            _fail(f"cannot write the output: {lost.strerror}", code)
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = app(standalone_mode=False)
     except GpubenchError as error:
@@ -83,13 +91,9 @@ def main() -> None:
             code = _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output (head, less) has gone; Python must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except OSError as error:  # of a path, such as a current directory that was deleted
         code = _fail(f"{error.filename or 'the current directory'}: {error.strerror}", 2)
-    sys.exit(code or 0)
+    return code or 0
 
 
 def _fail(message: str, code: int) -> int:

@@ -12,6 +12,9 @@ DISTRIBUTION = "gpubench-kernels"
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
 
+OUTPUT_LOST = 74
+"""Exit code when stdout or stderr could not be written: EX_IOERR of sysexits.h."""
+
 
 class GpubenchError(Exception):
     """Ends a command with one line on stderr and `exit_code`; the message is that line."""
@@ -32,6 +35,18 @@ class DeviceUnavailableError(GpubenchError):
     def __init__(self, message: str, *, expected: bool = False) -> None:
         super().__init__(message)
         self.expected = expected
+
+
+class ChildLostError(DeviceUnavailableError):
+    """The process that measures crashed, hung or sent nonsense; `why` says which."""
+
+    @property
+    def why(self) -> str:
+        """What became of it: `crashed: Segmentation fault (signal 11)`."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"the measuring process {self.why}"
 
 
 class DeviceBusyError(GpubenchError):

@@ -1,16 +1,18 @@
-"""What leaves the program: text that steers nothing, files that overwrite no other."""
+"""What leaves the program: clean text, files that overwrite no other, streams that may be lost."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from gpubench.errors import UsageError
 
@@ -180,3 +182,39 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is 
 def _identity(facts: os.stat_result) -> _Identity:
     """What tells a file from another of its name, or from itself after a change."""
     return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+
+
+class Stream(io.FileIO):
+    """Standard output or error. What cannot be written is lost, and remembered, not raised.
+
+    The reader may have gone (`| head`), the disk be full, the stream be closed from the start:
+    a sweep still finishes its file.
+    """
+
+    lost: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Raises nothing."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.lost = self.lost or error
+            return memoryview(data).nbytes
+
+
+def guard_streams() -> list[Stream]:
+    """Put `Stream`s in the places of stdout and stderr, unless something else is there already."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: a file would take its number, and get what is printed
+            os.open(os.devnull, os.O_RDONLY)
+    guarded = []
+    for number, name in enumerate(("stdout", "stderr"), start=1):
+        if getattr(sys, name) is getattr(sys, f"__{name}__"):
+            encoding = getattr(getattr(sys, name), "encoding", "utf-8")
+            guarded.append(Stream(number, "wb", closefd=False))
+            # A terminal without × is no reason to fail.
+            text = io.TextIOWrapper(io.BufferedWriter(guarded[-1]), encoding, "replace", None, True)
+            setattr(sys, name, text)
+    return guarded

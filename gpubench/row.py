@@ -49,7 +49,7 @@ class Row:
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
 
     status: str | None = _column("outcome", "ok, skipped, wrong or error")
-    reason: str | None = _column("outcome", "why the status is not ok")
+    reason: str | None = _column("outcome", "why it is not ok, or what went wrong before it was")
     max_relative_error: float | None = _column(
         "outcome",
         "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact; "

@@ -154,6 +154,12 @@ def test_nothing_but_the_command_line_ends_the_process() -> None:
             assert "SystemExit" not in text, path
 
 
+def test_clocks_are_bound_when_a_module_is_loaded_before_any_kernel_can_patch_them() -> None:
+    for path in FILES:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert "import time" not in map(str.strip, lines), path
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGE / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
 def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
     of_its_name = sorted(p.name for p in path.parent.iterdir() if p.stem == path.stem)

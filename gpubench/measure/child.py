@@ -8,26 +8,23 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
+import traceback
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from gpubench.backends import open_backend, passed_over
-from gpubench.errors import GpubenchError
+from gpubench.errors import ChildLostError, GpubenchError, first_line
+from gpubench.measure.channel import Channel
 from gpubench.measure.executor import InProcess
-from gpubench.model import Device, Measurement, Status, Timer
+from gpubench.model import Measurement, Status
+from gpubench.output import guard_streams
 
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal this process gets when its parent dies."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Opened:
-    """The child is ready."""
-
-    device: Device
-    notices: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,51 +46,83 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Raised:
-    """A call ended in an error for the user."""
+    """A call ended in an error for the user; ChildLostError if nobody foresaw it."""
 
     error: GpubenchError
 
 
-def serve(descriptor: int, device: str, timer: str) -> None:
-    """Measure what comes through the pipe until it closes."""
-    _die_with_the_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends us
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what kernels print is not our output
-    with Connection(descriptor) as pipe:
+Answer = Built | Done | Raised
+
+
+def serve(descriptor: int) -> None:
+    """Answer what comes through the channel until it closes.
+
+    The first request opens the backend, each later one calls a method of the executor. An answer
+    has our process id and its request's number: a kernel that forks would answer twice.
+    """
+    _end_with_the_parent(descriptor)
+    guard_streams()
+    os.dup2(2, 1)  # what kernels print is not our output
+    os.set_inheritable(descriptor, False)  # no program that a kernel starts keeps it open,
+    channel = Channel(socket.socket(fileno=descriptor))
+    os.register_at_fork(after_in_child=channel.close)  # and no process that it forks
+    pid = os.getpid()
+    executor: InProcess | None = None
+
+    def send(number: int, answer: Answer) -> None:
+        if os.getpid() != pid:  # forked in a kernel, and back where it was called
+            os._exit(0)
+        channel.send((pid, number, answer))
+
+    for number in count(1):
+        answer: Answer
         try:
-            executor = InProcess(open_backend(device, Timer(timer)))
-        except GpubenchError as error:
-            pipe.send(Raised(error=error))
+            name, arguments = channel.receive()
+            if executor is None:
+                executor = InProcess(open_backend(*arguments))
+                notices = (*passed_over(arguments[0]), *executor.notices)
+                answer = Done(value=(executor.device, notices), spent_s={})
+            else:
+                if name == "compile":
+                    arguments += (lambda built, at=number: send(at, Built(count=built)),)
+                answer = _call(executor, name, arguments)
+        except (EOFError, ConnectionError):  # the parent has ended, or has done with us
             return
-        notices = (*passed_over(device), *executor.notices)
-        pipe.send(Opened(device=executor.device, notices=notices))
-        while True:
-            try:
-                name, arguments = pipe.recv()
-            except (EOFError, OSError):  # the parent ended, or closed the pipe on an answer
-                return
-            answer = _call(executor, name, arguments, pipe)
-            pipe.send(answer)
-            if isinstance(answer, Done) and not answer.usable:
-                return
+        except GpubenchError as error:
+            answer = Raised(error=error)
+        except Exception as error:  # what neither we nor a kernel's author foresaw
+            answer = Raised(error=ChildLostError(_described(error)))
+        send(number, answer)
 
 
-def _call(executor: InProcess, name: str, arguments: tuple[Any, ...], pipe: Connection) -> object:
-    if name == "compile":
-        arguments = (*arguments, lambda count: pipe.send(Built(count=count)))
-    try:
-        value = getattr(executor, name)(*arguments)
-    except GpubenchError as error:
-        return Raised(error=error)
+def _call(executor: InProcess, name: str, arguments: tuple[Any, ...]) -> Done:
+    value = getattr(executor, name)(*arguments)
     failed = isinstance(value, Measurement) and value.status == Status.ERROR
     return Done(value=value, spent_s=dict(executor.spent_s), usable=not failed or executor.usable)
 
 
-def _die_with_the_parent() -> None:
-    """A parent that is killed takes us along, even out of a kernel that hangs (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _described(error: Exception) -> str:
+    """`failed: MemoryError (operands.py, line 90)`: where the innermost call is."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    said = first_line(error)
+    kind = type(error).__name__
+    return f"failed: {kind}{'' if said == kind else f': {said}'} ({where})"
 
 
-if __name__ == "__main__":
-    serve(int(sys.argv[1]), *sys.argv[2:])
+def _end_with_the_parent(descriptor: int) -> None:
+    """A parent that is killed takes us along, even out of a kernel that hangs (Linux).
+
+    What kernels started goes too: a watcher, which the system tells of our end, kills the group.
+    """
+    if sys.platform != "linux":
+        return
+    prctl, us = ctypes.CDLL(None).prctl, os.getpid()
+    if os.fork() == 0:
+        os.close(descriptor)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() == us:
+            signal.sigwait({signal.SIGTERM})
+        os.killpg(us, signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

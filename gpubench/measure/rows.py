@@ -110,7 +110,7 @@ def _row(
     return Row(
         **point.key._asdict(),
         status=first.status,
-        reason=first.reason or None,
+        reason=_joined(taken.reason for taken in rounds),
         max_relative_error=first.max_relative_error,
         **times,
         gflops=rate,

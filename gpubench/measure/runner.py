@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import perf_counter, sleep
 from typing import Any
 
 from gpubench.backends import Backend, Kernel, Operands
@@ -42,7 +42,7 @@ class Runner:
         backend: Backend,
         timing: Timing,
         seed: int,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = sleep,
     ) -> None:
         self._backend = backend
         self._timing = timing
@@ -232,8 +232,8 @@ class Runner:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the time spent inside to a phase."""
-        started = time.perf_counter()
+        started = perf_counter()
         try:
             yield
         finally:
-            self.spent_s[name] += time.perf_counter() - started
+            self.spent_s[name] += perf_counter() - started

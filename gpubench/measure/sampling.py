@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 import numpy as np
 
+from gpubench.errors import LaunchError
 from gpubench.model import Series, Timing
 
 Sample = Callable[[int, int], list[float]]
@@ -36,7 +37,7 @@ def collect(
     max_launches: int,
     expected_us: float = math.inf,
     first_us: float | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = perf_counter,
 ) -> Series:
     """Sample until the policy has enough.
 
@@ -44,6 +45,8 @@ def collect(
     slow: the launch that was verified has warmed those up. (Slow and expected to be: a short launch
     that seems slow met a hiccup of the host.) `first_us` is the verified launch's
     own time: then that is the first. `clock` gives seconds of wall time.
+
+    Raises LaunchError for a time that no launch can take.
     """
     started = clock()
     times = sample(1, 1) if first_us is None else [first_us]
@@ -63,6 +66,8 @@ def collect(
 
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
         times += sample(launches, _next_batch(len(times), sample_s, spent_s(), timing))
+        if wrong := [time_us for time_us in times if not 0 < time_us < math.inf]:
+            raise LaunchError(f"timed at {wrong[0]:g} us a launch: the clock is wrong")
     return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
 
 

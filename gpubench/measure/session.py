@@ -6,13 +6,13 @@ import hashlib
 import platform
 import re
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import gpubench
@@ -83,7 +83,7 @@ def run(
     Ctrl-C ends it early and keeps what was measured. Raises UsageError if nothing can be measured
     or the file cannot be written, before anything is measured.
     """
-    started = time.perf_counter()
+    started = perf_counter()
     device = executor.device
     planned = {
         point: reason
@@ -137,7 +137,7 @@ def run(
         rows=rows,
         path=file.path if file else None,
         interrupted=interrupted,
-        wall_s=time.perf_counter() - started,
+        wall_s=perf_counter() - started,
         spent_s=dict(executor.spent_s),
     )
 

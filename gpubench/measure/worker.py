@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from time import perf_counter
 from types import TracebackType
 from typing import Self
 
 from gpubench.cache import environment_with_caches
-from gpubench.errors import DeviceBusyError, DeviceUnavailableError
-from gpubench.measure.child import Built, Done, Opened, Raised
+from gpubench.errors import ChildLostError
+from gpubench.measure.channel import Channel
+from gpubench.measure.child import Answer, Built, Done, Raised
 from gpubench.measure.lock import DeviceLock
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from gpubench.measure.child import serve; serve(int(sys.argv[1]), *sys.argv[2:])"
+    "from gpubench.measure.child import serve; serve(int(sys.argv[1]))"
 )
 """The child's program: it imports from where we do, whatever the current folder holds."""
 
@@ -38,7 +39,8 @@ START_LIMIT_S = 120.0
 """For the child to open its device: a first import of everything from a slow disk."""
 
 COMPILE_LIMIT_S = 300.0
-"""Without one more kernel built. The largest register tiles take half a minute."""
+"""Without one more kernel built, unless --point-limit is given. The largest register tiles take
+half a minute."""
 
 SILENT_VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
@@ -52,46 +54,47 @@ SILENT_VARIABLES = (
 """Variables that change what libraries compute, or how fast, without a word in the results: the
 child does not get them, and rows record them. The backend sets the number of threads itself."""
 
-MAX_FAULTS = 5
-"""Children in a row that a variant may cost; after that its other points are skipped."""
-
-
-class ChildLostError(Exception):
-    """The child crashed, or was killed because it hung; the message says which."""
+MAX_FAULTS = 3
+"""Points in a row of a variant that may fail so, twice each; after that its others are skipped."""
 
 
 class Worker:
     """An `Executor` whose points run in a child process, replaced when a point takes it down.
 
     Raises DeviceUnavailableError where the device or the timer is missing, DeviceBusyError
-    where another sweep holds the GPU.
+    where another sweep holds the GPU, ChildLostError where no process can be had that measures.
     """
 
     def __init__(self, device: str, timer: Timer) -> None:
         self._asked = (device, timer)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pipe: Connection | None = None
+        self._child: tuple[subprocess.Popen[bytes], Channel] | None = None
+        self._requests = 0
+        """Of this child."""
+
+        self._last: Point | None = None
+        """The point that this child measured last."""
+
         self._policy: tuple[Timing, int] | None = None
         self._measured: dict[Point, Measurement] = {}
         """What came of each point last: a new child need not verify it again."""
 
         self._faults: Counter[str] = Counter()
-        """Children that each variant has cost since one of its points was measured."""
+        """Points of each variant that took child after child down, since another was measured."""
 
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._childs_s: dict[str, float] = {}
         self._environment, unkept = environment_with_caches()
-        opened = self._start()
-        had = (f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ)
-        facts = opened.device.facts | {"environment": ";".join(had) or None}
-        self._device, self._notices = replace(opened.device, facts=facts), opened.notices
-        self._lock = DeviceLock(self._device)
         try:
+            opened, notices = self._start()
+            had = (f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ)
+            facts = opened.facts | {"environment": ";".join(had) or None}
+            self._device = replace(opened, facts=facts)
+            self._lock = DeviceLock(self._device)
             unlocked = self._lock.take()
-        except DeviceBusyError:
+        except BaseException:
             self._end()
             raise
-        self._notices = (*filter(None, (unkept, unlocked)), *self._notices)
+        self._notices = (*filter(None, (unkept, unlocked)), *notices)
 
     def __enter__(self) -> Self:
         return self
@@ -128,27 +131,25 @@ class Worker:
         self._childs_s = {}
         self._faults.clear()
         self._measured.clear()
-        if self._process is None:
+        if self._child is None:
             self._start()
-        self._ask("begin", *self._policy, limit_s=START_LIMIT_S)
+        self._ask("begin", timing, seed)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Build ahead. If that takes the child down, each point is built when it is measured."""
-        try:
-            self._ask("compile", list(points), limit_s=COMPILE_LIMIT_S, on_built=on_built)
-        except ChildLostError:
-            self._end()
+        limit_s = (self._policy and self._policy[0].point_limit_s) or COMPILE_LIMIT_S
+        with suppress(ChildLostError):
+            self._ask("compile", list(points), limit_s=limit_s, on_built=on_built)
 
     def warm_up(self) -> None:
         """In this child; a later one warms up when it starts."""
-        if self._process is not None:
-            self._ask("warm_up", limit_s=START_LIMIT_S)
+        if self._child is not None:
+            self._ask("warm_up")
 
     def copy_gbytes_per_s(self) -> float:
         """As the child measures it."""
-        if self._process is None:
-            self._restart()
-        rate: float = self._ask("copy_gbytes_per_s", limit_s=START_LIMIT_S).value
+        self._make_ready()
+        rate: float = self._ask("copy_gbytes_per_s").value
         return rate
 
     def next_round(self) -> None:
@@ -156,7 +157,11 @@ class Worker:
         self._end()
 
     def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
-        """Measure in the child. A fault that takes it down is an `error` row with the cause."""
+        """Measure in the child. A fault that takes it down is an `error` row with the cause.
+
+        Before that the point is tried once more, in a fresh child: what one kernel writes past its
+        operands may crash the next one. If the point is right there, the one before it is named.
+        """
         name = point.variant.name
         if self._faults[name] >= MAX_FAULTS:
             return Measurement(
@@ -164,53 +169,58 @@ class Worker:
                 status=Status.SKIPPED,
                 reason=f"{MAX_FAULTS} points of {name} in a row took their process down",
             )
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        if self._process is None:
-            self._restart()
-        try:
-            arguments = (point, wall_limit_s, self._measured.get(point))
-            answer = self._ask("measure", *arguments, limit_s=self._limit_s)
-            result: Measurement = answer.value
-        except ChildLostError as lost:
-            self._faults[name] += 1
-            self._end()
-            return Measurement(
-                point=point, status=Status.ERROR, reason=str(lost), started_utc=started
-            )
-        if not answer.usable:
-            self._faults[name] += 1
-            self._end()
-        elif result.status == Status.OK:
-            self._faults[name] = 0
+        before = self._last
+        result, lost = self._attempt(point, wall_limit_s)
+        if lost:
+            why = result.reason
+            result, lost = self._attempt(point, wall_limit_s)
+            if lost:
+                self._faults[name] += 1
+            elif result.status == Status.OK:
+                suspect = f"; at fault: {before.label}, measured before it, or it" if before else ""
+                reason = f"right in a second process; the first one {why}{suspect}"
+                result = replace(result, reason=reason)
         if result.status == Status.OK:
+            self._faults[name] = 0
             self._measured[point] = result
-        return replace(result, point=point)  # ours: the child loaded its own descriptors
+        return result
 
-    @property
-    def _limit_s(self) -> float:
-        return self._policy[0].hang_s if self._policy else START_LIMIT_S
-
-    def _restart(self) -> None:
-        """A fresh child, ready to measure. The kernels it needs are in the cache on disk."""
+    def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
+        """Measure in this child, or a new one: the result, and whether it has cost the child."""
+        self._make_ready()
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        limit_s = self._policy[0].hang_s if self._policy else START_LIMIT_S
+        earlier = self._measured.get(point)
         try:
+            answer = self._ask("measure", point, wall_limit_s, earlier, limit_s=limit_s)
+        except ChildLostError as lost:
+            result = Measurement(
+                point=point, status=Status.ERROR, reason=lost.why, started_utc=started
+            )
+            return result, True
+        self._last = point
+        if not answer.usable:
+            self._end()
+        result = replace(answer.value, point=point)  # ours: the child loaded its own descriptors
+        return result, not answer.usable
+
+    def _make_ready(self) -> None:
+        """Have a child that can measure. The kernels it needs are in the cache on disk."""
+        if self._child is None:
             self._start()
             if self._policy:
-                self._ask("begin", *self._policy, limit_s=START_LIMIT_S)
-            self._ask("warm_up", limit_s=START_LIMIT_S)
-        except ChildLostError as lost:
-            raise DeviceUnavailableError(
-                f"the device does not work any more: a fresh process {lost}"
-            ) from lost
+                self._ask("begin", *self._policy)
+            self._ask("warm_up")
 
-    def _start(self) -> Opened:
-        started = time.perf_counter()
-        ours, theirs = Pipe()
-        device, timer = self._asked
+    def _start(self) -> tuple[Device, tuple[str, ...]]:
+        """A child that has opened the device: the device, and its notices."""
+        started = perf_counter()
+        ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
+            process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
                 [
                     *(sys.executable, "-P", "-c", BOOT, json.dumps(sys.path)),
-                    *(str(theirs.fileno()), device, str(timer)),
+                    str(theirs.fileno()),
                 ],
                 stdin=subprocess.DEVNULL,
                 env={
@@ -222,74 +232,82 @@ class Worker:
                     **THREADS_SLEEP,
                 },
                 pass_fds=(theirs.fileno(),),
+                process_group=0,  # to be killed with what kernels started; Ctrl-C reaches us alone
             )
-        self._pipe = ours
-        try:
-            opened = self._receive(START_LIMIT_S)
-        except ChildLostError as lost:
-            raise DeviceUnavailableError(f"the measuring process {lost}") from lost
-        self._spent_s["starting"] += time.perf_counter() - started
-        if isinstance(opened, Raised):
-            self._end()
-            raise opened.error
-        if not isinstance(opened, Opened):
-            raise TypeError(f"the child started with {opened!r}")
+        self._child = process, Channel(ours)
+        self._requests = 0
+        opened: tuple[Device, tuple[str, ...]] = self._ask("open", *self._asked).value
+        self._spent_s["starting"] += perf_counter() - started
         return opened
 
     def _ask(
         self,
         name: str,
         *arguments: object,
-        limit_s: float,
+        limit_s: float = START_LIMIT_S,
         on_built: Callable[[int], None] = lambda _count: None,
     ) -> Done:
-        """Call a method of the child's executor. Raises ChildLostError, or what it raised."""
-        if self._pipe is None:
+        """Have the child answer a request. Raises what the child raised.
+
+        Raises ChildLostError if it gives no answer within the limit; then it is gone.
+        """
+        if self._child is None:
             raise ChildLostError("is gone")
+        process, channel = self._child
+        self._requests += 1
         try:
-            self._pipe.send((name, arguments))
-        except OSError as error:
-            raise ChildLostError(self._why_lost()) from error
-        while isinstance(answer := self._receive(limit_s), Built):
-            on_built(answer.count)
-        if isinstance(answer, Raised):
-            raise answer.error
-        if not isinstance(answer, Done):
-            raise TypeError(f"the child answered {answer!r}")
+            channel.send((name, arguments), limit_s)
+            while isinstance(answer := self._receive(limit_s), Built):
+                on_built(answer.count)
+            if isinstance(answer, Raised):
+                raise answer.error
+        except ChildLostError:
+            self._end()
+            raise
+        except (EOFError, OSError) as error:
+            hung = isinstance(error, TimeoutError)
+            why = f"hung: no answer within {limit_s:g} s; killed" if hung else _end_of(process)
+            self._end()
+            raise ChildLostError(why) from error
         self._childs_s = answer.spent_s
         return answer
 
-    def _receive(self, limit_s: float) -> object:
-        if self._pipe is None:
+    def _receive(self, limit_s: float) -> Answer:
+        """The child's answer to the last request; what a forked copy of it says is dropped."""
+        if self._child is None:
             raise ChildLostError("is gone")
-        try:
-            if not self._pipe.poll(limit_s):
-                raise ChildLostError(f"hung: no answer within {limit_s:g} s; killed")
-            return self._pipe.recv()
-        except (EOFError, OSError) as error:
-            raise ChildLostError(self._why_lost()) from error
-
-    def _why_lost(self) -> str:
-        """How the child ended, in words."""
-        if self._process is None:
-            return "is gone"
-        try:
-            code = self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            return "closed its pipe; killed"
-        if code < 0:
-            return f"crashed: {signal.strsignal(-code)} (signal {-code})"
-        return f"ended by itself with exit code {code}"
+        process, channel = self._child
+        answer: Answer
+        while True:
+            try:
+                *answers, answer = channel.receive(limit_s)
+            except (EOFError, OSError):
+                raise
+            except Exception as error:  # a kernel wrote into the channel
+                raise ChildLostError("sent what is no answer; killed") from error
+            if answers == [process.pid, self._requests]:
+                return answer
 
     def _end(self) -> None:
-        """Kill the child, whatever it does; what it spent is kept."""
+        """Kill the child and all that its kernels started; what it spent is kept."""
         for name, spent in self._childs_s.items():
             self._spent_s[name] += spent
         self._childs_s = {}
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        if self._child is not None:
+            process, channel = self._child
+            self._child = self._last = None
+            channel.close()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> str:
+    """How the child ended, in words."""
+    try:
+        code = process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        return "closed its channel; killed"
+    if code < 0:
+        return f"crashed: {signal.strsignal(-code)} (signal {-code})"
+    return f"ended by itself with exit code {code}"

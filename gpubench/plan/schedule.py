@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
 from gpubench.backends import backends
@@ -65,7 +65,7 @@ class Rounds:
         points: Iterable[Point],
         timing: Timing,
         seed: int,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._points = list(points)
         self._timing = timing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -58,7 +58,7 @@ class LiveProgress(Watcher):
             refresh_per_second=REFRESHES_PER_S,
         )
         self._task: TaskID | None = None
-        self._started = time.monotonic()
+        self._started = monotonic()
         self._best: dict[tuple[object, ...], tuple[float, Point]] = {}
 
     def __enter__(self) -> Self:
@@ -91,7 +91,7 @@ class LiveProgress(Watcher):
         if self._task is not None and visit.visits_left:  # points that failed have no more visits
             done = self._progress.tasks[0].completed
             self._progress.update(self._task, total=done + visit.visits_left)
-        left = times(time.monotonic() - self._started, visit.left_s)
+        left = times(monotonic() - self._started, visit.left_s)
         self._describe(f"{visit.name} {visit.point.label}".strip(), left)
 
     def measured(self, measurement: Measurement) -> None:
@@ -105,7 +105,7 @@ class LiveProgress(Watcher):
             best_us, best = min((best_us, best), (measurement.series.median_us, point), key=_time)
             self._best[problem] = best_us, best
             self._found.plain = found(best, best_us, measurement.after)
-        if measurement.status in {Status.WRONG, Status.ERROR}:
+        if measurement.reason and measurement.status != Status.SKIPPED:
             self._console.print(_failure(measurement), style="red", markup=False)
 
     def _describe(self, text: str, left: str = "") -> None:
@@ -120,7 +120,7 @@ class PlainProgress(Watcher):
         self._console = console(stderr=True)
         self._last = 0.0
         self._done, self._total = 0, 0
-        self._started = time.monotonic()
+        self._started = monotonic()
         self._left_s = 0.0
 
     def __enter__(self) -> Self:
@@ -147,22 +147,22 @@ class PlainProgress(Watcher):
     def measured(self, measurement: Measurement) -> None:
         """Report a failure always, a time now and then."""
         self._done += 1
-        if measurement.status in {Status.WRONG, Status.ERROR}:
+        if measurement.reason and measurement.status != Status.SKIPPED:
             self._line(_failure(measurement))
         elif measurement.series:
             self._now_and_then(
                 f"[{self._done}/{self._total}] {measurement.point.label}: "
                 f"{time_text(measurement.series.median_us)}; "
-                f"{times(time.monotonic() - self._started, self._left_s)}"
+                f"{times(monotonic() - self._started, self._left_s)}"
             )
 
     def _now_and_then(self, text: str) -> None:
-        if time.monotonic() - self._last >= PLAIN_EVERY_S:
+        if monotonic() - self._last >= PLAIN_EVERY_S:
             self._line(text)
 
     def _line(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
-        self._last = time.monotonic()
+        self._last = monotonic()
 
 
 def progress() -> LiveProgress | PlainProgress:

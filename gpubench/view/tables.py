@@ -311,9 +311,9 @@ def _time_cell(row: Row | None, best: Row) -> Text:
 
 
 def _not_measured(rows: Sequence[Row]) -> list[Text]:
-    """One line a status and reason: which variants and tiles."""
+    """One line a status and reason: which variants and tiles. An `ok` row may have a reason too."""
     lines = []
-    failed = [row for row in rows if row.status != Status.OK]
+    failed = [row for row in rows if row.reason or row.status != Status.OK]
     reasons = dict.fromkeys((row.status, row.variant, row.reason) for row in failed)
     for status, variant, reason in reasons:
         tiles = [

@@ -14,6 +14,7 @@ from fakes import measurement
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpubench.errors import LaunchError
 from gpubench.measure.rows import _times
 from gpubench.measure.sampling import best_threads, collect, median_interval
 from gpubench.model import Series, Timing
@@ -182,6 +183,13 @@ def test_a_clock_that_drops_midway_is_seen_in_the_figures() -> None:
     assert (min(series.times_us), max(series.times_us)) == (10.0, 12.5)
     low, median, high = median_interval(series.times_us)
     assert low <= median <= high
+
+
+@pytest.mark.parametrize("wrong_us", [0.0, -4.76, math.inf, math.nan])
+def test_a_time_that_no_launch_can_take_is_an_error(wrong_us: float) -> None:
+    script = Script(itertools.chain([50.0] * 8, itertools.repeat(wrong_us)))
+    with pytest.raises(LaunchError, match=f"timed at {wrong_us:g} us a launch: the clock is wrong"):
+        script.collect()
 
 
 def test_the_time_limit_ends_sampling_whatever_the_interval() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from fakes import CPU, point
 
-from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
+from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import MAX_FAULTS, SILENT_VARIABLES, Worker
@@ -51,6 +51,12 @@ def build(tile, dtype):
             a[:] = 0  # right itself, it spoils the operands of those that come after it
         if tile["edge"] == 20:
             a[:] = 0
+        if tile["edge"] == 21:
+            np.array_split = lambda *_: os._exit(9)  # which measuring the copy rate calls
+        if tile["edge"] == 22:
+            os.environ["HARMED"] = "yes"
+        if tile["edge"] == 23 and "HARMED" in os.environ:
+            ctypes.string_at(0)
     return call
 
 VARIANT = CallVariant(
@@ -162,7 +168,7 @@ def test_a_variant_that_takes_child_after_child_down_is_skipped(
     crashing = at(folder, 4)
     outcomes = [worker.measure(crashing) for _ in range(MAX_FAULTS + 1)]
     assert [one.status for one in outcomes] == [Status.ERROR] * MAX_FAULTS + [Status.SKIPPED]
-    assert "5 points of faulty in a row" in outcomes[-1].reason
+    assert "3 points of faulty in a row" in outcomes[-1].reason
     assert worker.measure(at(folder, 1)).status == Status.SKIPPED  # the rest of it
     assert worker.measure(at(folder, 1, "faulty_too")).status == Status.OK
 
@@ -172,6 +178,28 @@ def test_a_good_point_between_faults_sets_the_count_back(worker: Worker, folder:
     for _ in range(MAX_FAULTS + 1):
         assert worker.measure(at(folder, 4)).status == Status.ERROR
         assert worker.measure(at(folder, 1)).status == Status.OK
+
+
+def test_a_point_that_crashes_after_another_is_measured_again_and_that_one_named(
+    worker: Worker, folder: Path
+) -> None:
+    assert worker.measure(at(folder, 22)).reason == ""
+    crashed = worker.measure(at(folder, 23))
+    assert crashed.status == Status.OK
+    assert crashed.reason == (
+        "right in a second process; the first one crashed: Segmentation fault (signal 11); "
+        "at fault: faulty 22 at 8 float32, measured before it, or it"
+    )
+    assert worker.measure(at(folder, 23)).reason == ""  # the process is a fresh one
+
+
+def test_a_child_lost_at_another_request_is_an_error_for_the_user(
+    worker: Worker, folder: Path
+) -> None:
+    worker.measure(at(folder, 21))
+    with pytest.raises(ChildLostError, match="the measuring process ended by itself with exit"):
+        worker.copy_gbytes_per_s()
+    assert worker.copy_gbytes_per_s() > 0  # of a fresh child
 
 
 @pytest.mark.slow
@@ -256,7 +284,7 @@ def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
 
 def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BOOT", "import sys; sys.exit(3)")
-    with pytest.raises(DeviceUnavailableError, match="the measuring process ended by itself"):
+    with pytest.raises(ChildLostError, match="the measuring process ended by itself"):
         Worker("cpu", Timer.EVENTS)
 
 

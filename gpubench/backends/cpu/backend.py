@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 import re
-import time
 import timeit
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ class CpuBackend:
         self,
         device: Device | None = None,
         max_sets: int = MAX_SETS,
-        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        clock_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self.device = device or describe_cpu()
         self._max_sets = max_sets
@@ -91,8 +91,8 @@ class CpuBackend:
     def warm_up(self) -> None:
         """Keep a core busy for 50 ms, until its clock has settled."""
         values = np.ones(1 << 16)
-        end_s = time.perf_counter() + WARM_UP_S
-        while time.perf_counter() < end_s:
+        end_s = perf_counter() + WARM_UP_S
+        while perf_counter() < end_s:
             values.sum()
 
     def copy_gbytes_per_s(self, copy_bytes: int = COPY_BYTES) -> float:

@@ -7,10 +7,10 @@ import json
 import math
 import random
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 
 from gpubench.cache import keep, user_cache
 from gpubench.errors import LaunchError
@@ -54,7 +54,7 @@ def race(
     algorithms: int,
     sample: Sample,
     max_launches: int,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = perf_counter,
 ) -> int:
     """The number of the fastest algorithm: the one with the lowest median.
 

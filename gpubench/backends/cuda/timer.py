@@ -10,10 +10,10 @@ enqueued, and it must be longer than the overhead.
 from __future__ import annotations
 
 import statistics
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 from gpubench.errors import DeviceUnavailableError, LaunchError
@@ -60,9 +60,7 @@ class Sample(NamedTuple):
 class BlockedBatchTimer:
     """Times launches in a stream: a `CudaStream`, which records events and blocks."""
 
-    def __init__(
-        self, stream: Any, host_clock_ns: Callable[[], int] = time.perf_counter_ns
-    ) -> None:
+    def __init__(self, stream: Any, host_clock_ns: Callable[[], int] = perf_counter_ns) -> None:
         self._stream = stream
         self._host_clock_ns = host_clock_ns
         self._enqueue_us: defaultdict[int, deque[float]] = defaultdict(

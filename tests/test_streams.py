@@ -1,0 +1,71 @@
+"""Output that cannot be written: every command exits with 74, and a sweep finishes its file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpubench
+from gpubench.row import read
+
+GPUBENCH = f"{sys.executable} -m gpubench"
+SWEEP = f"{GPUBENCH} sweep --device cpu --sizes 8..64:8 --variants cpu_blas --rounds 1 --cache hot"
+RESULTS = Path(__file__).parent.parent / "results" / "h200" / "sweep.csv"
+
+
+def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """A command line of bash, which ends with the last exit code that is not 0."""
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],  # noqa: S607
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["2>&1 | head -1", "> /dev/full", "2> /dev/full", ">&-", "2>&-"])
+def test_a_sweep_whose_output_is_lost_finishes_its_file(tmp_path: Path, to: str) -> None:
+    done = shell(tmp_path, f"{SWEEP} -o a.csv {to}")
+    assert done.returncode == 74
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+    assert [(row.size, row.status) for row in read(tmp_path / "a.csv")] == [
+        (str(size), "ok") for size in range(8, 65, 8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (f"diff {RESULTS} {RESULTS} > /dev/full", "No space left on device"),
+        ("variants >&-", "Bad file descriptor"),
+        ("--help > /dev/full", "No space left on device"),
+    ],
+)
+def test_output_that_is_lost_is_said_in_a_line_and_by_the_exit_code(
+    tmp_path: Path, command: str, reason: str
+) -> None:
+    done = shell(tmp_path, f"{GPUBENCH} {command}")
+    assert (done.returncode, done.stderr) == (74, f"gpubench: cannot write the output: {reason}\n")
+
+
+@pytest.mark.parametrize("command", ["variants | true", "nonsense 2> /dev/full", "nonsense 2>&-"])
+def test_output_that_is_lost_where_nobody_can_be_told_is_said_by_the_exit_code(
+    tmp_path: Path, command: str
+) -> None:
+    done = shell(tmp_path, f"{GPUBENCH} {command}")
+    assert (done.returncode, done.stderr) == (74, "")
+
+
+def test_a_file_takes_no_closed_streams_place(tmp_path: Path) -> None:
+    done = shell(tmp_path, f"{GPUBENCH} generate a.bin --shape 2x2 <&- >&- 2>&-")
+    assert done.returncode in {0, 74}
+    assert (tmp_path / "a.bin").stat().st_size == 16 + 6 * 4
