@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import statistics
-import time
 from pathlib import Path
+from time import perf_counter, process_time
 
 from gpubench.model import Host
 
@@ -36,14 +36,14 @@ class HostWatch:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._ticks = self._read_ticks()
-        self._started_s = time.perf_counter()
-        self._own_s = time.process_time()
+        self._started_s = perf_counter()
+        self._own_s = process_time()
 
     def read(self) -> Host:
         """What happened since."""
         clocks = re.findall(r"^cpu MHz\s*:\s*([\d.]+)", self._text("proc/cpuinfo"), re.MULTILINE)
-        wall_s = time.perf_counter() - self._started_s
-        own_s = time.process_time() - self._own_s
+        wall_s = perf_counter() - self._started_s
+        own_s = process_time() - self._own_s
         passed = [now - then for then, now in zip(self._ticks, self._read_ticks(), strict=False)]
         busy_s = sum(passed[field] for field in _BUSY) / _TICKS_A_SECOND if passed else 0.0
         return Host(
