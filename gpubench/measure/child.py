@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -72,7 +73,8 @@ def serve(descriptor: int) -> None:
     def send(number: int, answer: Answer) -> None:
         if os.getpid() != pid:  # forked in a kernel, and back where it was called
             os._exit(0)
-        channel.send((pid, number, answer))
+        with suppress(ConnectionError):  # the parent was killed: the next request is our end
+            channel.send((pid, number, answer))
 
     for number in count(1):
         answer: Answer

@@ -359,7 +359,8 @@ def test_the_users_numbers_of_threads_do_not_reach_the_child_and_idle_threads_sl
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "30")
     with Worker("cpu", Timer.EVENTS) as worker:
-        text = Path(f"/proc/{worker._child[0].pid}/environ").read_text(encoding="utf-8")
+        process, _ = worker._child
+        text = Path(f"/proc/{process.pid}/environ").read_text(encoding="utf-8")
     variables = dict(entry.split("=", 1) for entry in text.split("\0") if entry)
     assert not variables.keys() & set(module.SILENT_VARIABLES)
     assert variables["OPENBLAS_THREAD_TIMEOUT"] == "4"
