@@ -98,7 +98,7 @@ template <int BM, int BN, int CM, int CN, int STAGES, typename Tiles>
 __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
                                         const Tiles& tiles, int steps, const CUtensorMap* a_map,
                                         const CUtensorMap* b_map) {
-  constexpr int A_ROWS = BM / CN;        // of the part that this block sends
+  constexpr int A_ROWS = BM / CN;         // of the part that this block sends
   constexpr int B_CHUNKS = BN / 64 / CM;  // 64 columns each
   static_assert(BM % CN == 0 && BN / 64 % CM == 0, "parts of one size");
   constexpr unsigned short ROW = (1 << CN) - 1;
@@ -122,8 +122,7 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
         filled.copy_box(a, a_map, tile.row, k);
       } else {
         const int row = rank.col * A_ROWS;
-        multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k,
-                      ROW << rank.row * CN);
+        multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k, ROW << rank.row * CN);
       }
 #pragma unroll
       for (int i = 0; i < B_CHUNKS; ++i) {

@@ -34,17 +34,17 @@ __device__ __forceinline__ void load_transposed_matrices(unsigned (&to)[4], cons
                : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row))));
 }
 
-#define MMA(TYPE)                                                                                  \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE                              \
-               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"              \
-               : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                            \
+#define MMA(TYPE)                                                                     \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])               \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
 // Adds 16×16 of A times 16×8 of B. A lane has of rows lane / 4 and 8 further the columns
 // 2 (lane % 4) and one further: sum[0], sum[1]; sum[2], sum[3].
 template <typename Scalar>
-__device__ __forceinline__ void multiply(float (&sum)[4], const unsigned (&a)[4],
-                                         const unsigned* b) {
+__device__ __forceinline__ void
+multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned* b) {
   if constexpr (IS_BFLOAT16<Scalar>) {
     MMA("bf16");
   } else {
@@ -136,13 +136,13 @@ mma_sync(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
       unsigned b[WN / 16][4];
 #pragma unroll
       for (int i = 0; i < WM / 16; ++i) {
-        load_matrices(a[i], a_tile + swizzled<BK>(warp_row + i * 16 + lane % 16,
-                                                  k / CHUNK + lane / 16));
+        load_matrices(a[i],
+                      a_tile + swizzled<BK>(warp_row + i * 16 + lane % 16, k / CHUNK + lane / 16));
       }
 #pragma unroll
       for (int j = 0; j < WN / 16; ++j) {
-        load_transposed_matrices(b[j], b_tile + swizzled<BN>(k + lane % 16,
-                                                             warp_col / CHUNK + 2 * j + lane / 16));
+        load_transposed_matrices(
+            b[j], b_tile + swizzled<BN>(k + lane % 16, warp_col / CHUNK + 2 * j + lane / 16));
       }
 #pragma unroll
       for (int i = 0; i < WM / 16; ++i) {

@@ -20,7 +20,7 @@ template <typename Scalar, int BM, int BN, int BK>
 __global__ void __launch_bounds__(2 * BM)
 wgmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map) {
-  extern __shared__ __align__(1024) unsigned char tiles[];  // BM rows of A, then B's 64 columns each
+  extern __shared__ __align__(1024) unsigned char tiles[];  // of A, then of B
   __shared__ Mbarrier filled;
 
   const int warpgroup = warpgroup_index();

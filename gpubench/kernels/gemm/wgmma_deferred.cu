@@ -21,7 +21,7 @@ wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   using R = Roles<BM>;
   constexpr int BLOCKS = CM * CN;
   constexpr int ACROSS = BN / 64;
-  constexpr int BOXES = R::PIECES * ACROSS;  // of a consumer
+  constexpr int BOXES = R::PIECES * ACROSS;                  // of a consumer
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
   __shared__ Ring<STAGES> ring;
 

@@ -37,8 +37,8 @@ struct MixedTiles {
   __device__ __forceinline__ int count() const { return down * (wide + narrow); }
   __device__ __forceinline__ BlockTile operator[](int index) const {
     const bool is_wide = index < wide_count();
-    const Place place = snake<GROUP>(is_wide ? index : index - wide_count(), down,
-                                     is_wide ? wide : narrow);
+    const Place place =
+        snake<GROUP>(is_wide ? index : index - wide_count(), down, is_wide ? wide : narrow);
     const int columns = is_wide ? BN : NARROW;
     return {(place.row * CM + rank.row) * BM,
             (is_wide ? 0 : wide * BN * CN) + (place.col * CN + rank.col) * columns, columns};
@@ -121,8 +121,8 @@ struct Consumer {
                                     at + BM * ROW_BYTES, add);
   }
   template <int SUMS>
-  __device__ __forceinline__ void store(const float (&sum)[SUMS], int piece,
-                                        const BlockTile& tile) {
+  __device__ __forceinline__ void
+  store(const float (&sum)[SUMS], int piece, const BlockTile& tile) {
 #pragma unroll
     for (int box = 0; box < SUMS / 32; ++box) {
       boxes.store_sums<Scalar>(sum, box, tile.row + first_row + piece * 64, tile.col);
