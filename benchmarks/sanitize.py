@@ -3,8 +3,9 @@
     python benchmarks/sanitize.py > results/h200/sanitizer.txt
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). Each tool runs one sweep over every legal block
-tile. Exits 1 if a tool reports an error or a point is wrong. memcheck finds accesses outside
-allocations, racecheck races in shared memory, synccheck illegal use of barriers.
+tile, or the default ones of a kernel that has many. Exits 1 if a tool reports an error or a point
+is wrong. memcheck finds accesses outside allocations, racecheck races in shared memory, synccheck
+illegal use of barriers.
 """
 
 from __future__ import annotations
@@ -15,19 +16,25 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from gpubench.model import CudaVariant
+from gpubench.model import Config, CudaVariant
 from gpubench.plan.registry import choose
 from gpubench.row import read
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
-SIZES = "129x261x77,130x260x68"
-"""N odd, and a multiple of 4: B is loaded in two ways."""
+SIZES = "129x261x77,130x260x68,136x264x72"
+"""N odd, and a multiple of 4: B is loaded in two ways. And N and K multiples of 8, without which a
+tensor map takes no 16-bit elements."""
+
+DTYPES = "float32,bfloat16"
+
+MOST_TILES = 64
+"""Of a kernel all of whose legal tiles are run: under a tool, each takes seconds."""
 
 
 def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
     """Whether a tool reports no error for any tile of the kernels, and all points are right."""
     names = ",".join(kernel.name for kernel in kernels)
-    tiles = dict.fromkeys(str(tile) for kernel in kernels for tile in (kernel.tiles or ()))
+    tiles = dict.fromkeys(str(tile) for kernel in kernels for tile in tiles_of(kernel))
     done = subprocess.run(
         [
             # The worker that measures is a child process. Errors of API calls are not reported:
@@ -36,7 +43,18 @@ def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
             *("--report-api-errors", "no"),
             *("--error-exitcode", "3", sys.executable, "-m", "gpubench", "sweep"),
             *("--variants", names, "--tiles", ",".join(tiles)),
-            *("--sizes", SIZES, "--rounds", "1", "--budget", "1", "--output", str(output)),
+            *(
+                "--sizes",
+                SIZES,
+                "--dtypes",
+                DTYPES,
+                "--rounds",
+                "1",
+                "--budget",
+                "1",
+                "--output",
+                str(output),
+            ),
         ],
         capture_output=True,
         text=True,
@@ -55,6 +73,11 @@ def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
     if done.returncode or not right:
         print(done.stdout[-4000:], done.stderr[-4000:])
     return done.returncode == 0 and right
+
+
+def tiles_of(kernel: CudaVariant) -> tuple[Config, ...]:
+    """The legal tiles, if they are not too many, or else the default ones."""
+    return tuple(kernel.tiles) if kernel.tiles.count() <= MOST_TILES else kernel.tiles.defaults
 
 
 def main() -> None:

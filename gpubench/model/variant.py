@@ -40,6 +40,9 @@ class TensorMap:
     """Width of the pattern that spreads a box over the banks of shared memory: 32, 64 or 128, and a
     row of the box is at most as wide; 0: none."""
 
+    l2_promotion_bytes: int = 128
+    """What the L2 cache fetches at once at the least: 64, 128 or 256; 0: what the copy asks for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:

@@ -150,7 +150,7 @@ def _runtime(folder: Path) -> Path:
         if not path.exists():
             # -fno-tree-loop-distribute-patterns: no loop over bytes may become a call of memcpy,
             # which the sanitizers watch.
-            _compiler("-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra",
+            gxx("-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra",
                       "-Werror", "-c", str(SHIM / "runtime.cpp"), "-o", str(path))  # fmt: skip
     return path
 
@@ -158,15 +158,15 @@ def _runtime(folder: Path) -> Path:
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
     kernel, program = folder / "kernel.o", folder / "program"
     # float4 loads of floats: nvcc does not take types for aliases, and g++ must not either.
-    _compiler("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
+    gxx("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
               *sanitizer.value, f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-",
               "-o", str(kernel), text=text)  # fmt: skip
-    _compiler(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),
+    gxx(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),
               str(_runtime(folder.parent)), "-o", str(program))  # fmt: skip
     return program
 
 
-def _compiler(*arguments: str, text: str = "") -> None:
+def gxx(*arguments: str, text: str = "") -> None:
     compiler = shutil.which("g++")
     if not compiler:
         raise AssertionError("g++ is missing: the kernels' tests compile CUDA sources with it")

@@ -29,9 +29,17 @@ from on_cpu import Case, Sanitizer, run_on_cpu
 from gpubench.model import Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import KERNELS, variants
 
-CANNOT_RUN: dict[str, str] = {}
+CANNOT_RUN = {
+    "mma_sync": "tensor cores",
+    "wgmma": "TMA",
+    "wgmma_ring": "TMA",
+    "wgmma_persistent": "TMA",
+    "wgmma_cluster": "TMA",
+    "wgmma_deferred": "TMA",
+    "wgmma_mixed": "TMA",
+}
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
-compute-sanitizer watches them on a GPU instead."""
+compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py their code."""
 
 CONSTRUCTS = {
     "inline PTX": re.compile(r"\basm\b"),

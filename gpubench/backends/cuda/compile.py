@@ -16,11 +16,9 @@ import msgspec
 
 from gpubench.cache import keep, user_cache
 from gpubench.errors import CompileError, first_line, install_command
-from gpubench.model import Config, CudaVariant, Resources
+from gpubench.model import PRECISIONS, Config, CudaVariant, Resources
 from gpubench.model.sources import whole_source
 from gpubench.output import open_regular
-
-SCALARS = {"float32": "float", "float64": "double", "int32": "int"}
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache")
 """Of every kernel. NVRTC's own cache gives a cubin without ptxas' report of its registers."""
@@ -42,7 +40,7 @@ def instance(variant: CudaVariant, tile: Config, dtype: str, kernel: str = "") -
 
     `kernel` names another template of the variant's source.
     """
-    return f"{kernel or variant.name}<{SCALARS[dtype]}, {tile.arguments}>"
+    return f"{kernel or variant.name}<{PRECISIONS[dtype].cpp}, {tile.arguments}>"
 
 
 def compile_instance(

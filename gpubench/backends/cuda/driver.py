@@ -21,6 +21,13 @@ SWIZZLES = {
     128: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
 }
 
+PROMOTIONS = {
+    0: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
+    64: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+    128: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+    256: driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+}
+
 SMALL_TENSOR_BYTES = 128 * 2**10
 FAULTY_UP_TO = 13010
 """Drivers up to CUDA 13.1 set a bit in the tensor map of a tensor smaller than this, with which
@@ -65,7 +72,7 @@ def tensor_map_arguments(wanted: TensorMap, address: int, dtype: str) -> tuple[A
         (u32(1), u32(1)),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         SWIZZLES[wanted.swizzle_bytes],
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        PROMOTIONS[wanted.l2_promotion_bytes],
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
 

@@ -15,7 +15,6 @@ import pytest
 
 from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import (
-    SCALARS,
     Compiled,
     compile_instance,
     instance,
@@ -23,7 +22,7 @@ from gpubench.backends.cuda.compile import (
     parse_resources,
 )
 from gpubench.errors import CompileError
-from gpubench.model import CORE_DTYPES, ITEM_BYTES, Config, CudaVariant, Problem, Resources
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Problem, Resources
 from gpubench.plan.registry import variants
 
 ON_GPU = {
@@ -184,7 +183,7 @@ def test_instances_are_written_as_cplusplus_writes_them() -> None:
     assert instance(shared_tile, Config.parse("128x64x8/8x4/s3"), "int32") == (
         "shared_tile<int, 128, 64, 8, 8, 4, 3>"
     )
-    assert set(SCALARS) == set(CORE_DTYPES)
+    assert instance(shared_tile, Config.parse("16"), "bfloat16") == "shared_tile<__nv_bfloat16, 16>"
 
 
 TIMERS_SOURCE = Path(module.__file__).with_name("stream.cu")

@@ -21,7 +21,9 @@ BLOCKS = {
     and kernel.op == "gemm"
     and kernel.tiles
     and len(kernel.tiles.block) == 3
+    and "float32" in kernel.dtypes
 }
+"""tests/kernels/test_tensor_cores.py has those on tensor cores."""
 
 AMPERE, HOPPER = "sm_80", "sm_90"
 

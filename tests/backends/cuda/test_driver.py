@@ -61,6 +61,15 @@ def test_a_tensor_map_describes_the_matrix_innermost_extent_first() -> None:
     assert swizzle == driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B
 
 
+def test_what_the_l2_cache_fetches_at_once_is_128_bytes_unless_the_map_says_otherwise() -> None:
+    def promotion(**wanted: int) -> int:
+        a_map = TensorMap(array=0, shape=(8, 8), box=(8, 8), **wanted)
+        return int(tensor_map_arguments(a_map, 0, "float32")[-2])
+
+    assert promotion() == promotion(l2_promotion_bytes=128) == 2
+    assert [promotion(l2_promotion_bytes=size) for size in (0, 64, 256)] == [0, 1, 3]
+
+
 def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
     kinds = {
         dtype: int(tensor_map_arguments(TensorMap(array=0, shape=(8, 8), box=(8, 8)), 0, dtype)[0])

@@ -1,0 +1,84 @@
+"""Runs each kernel a thousand times, and compares every bit of every result.
+
+    python benchmarks/stress.py [--dtypes bfloat16,float16] [--variants wgmma_mixed]
+
+Operands are 0, 1 and 2 at random, so sums are exact, and a right result is the sum, rounded: to the
+last bit. Before each launch the output is filled with NaN. A kernel whose result depends on what
+happens to run first, or that leaves an element unwritten, shows sooner or later. Default tiles;
+sizes that a kernel refuses are skipped. Exits 1 if a result differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
+import numpy as np
+
+from gpubench.backends import open_backend
+from gpubench.model import Cache, Point, Problem, Scope, Timer, Variant
+from gpubench.plan.registry import choose
+
+SIZES = ((1000, 1032, 520), (1021, 509, 1019), (72, 136, 8))
+"""Of M, N and K: no tile divides them, and the second has rows that are not aligned."""
+
+LARGEST_OPERAND = 2
+
+
+def points(variant: Variant, problem: Problem, timer: Timer) -> list[Point]:
+    """One for each default tile that takes the problem."""
+    tiles = variant.tiles.defaults if variant.tiles else (None,)
+    return [
+        Point(
+            variant=variant,
+            tile=tile,
+            problem=problem,
+            cache=Cache.HOT,
+            scope=Scope.KERNEL,
+            timer=timer,
+        )
+        for tile in tiles
+        if variant.why_not(tile, problem) is None
+    ]
+
+
+def main() -> int:
+    """Run all kernels at all sizes."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--dtypes", default="bfloat16,float16")
+    parser.add_argument("--variants", default="")
+    parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--device", default="cuda")
+    arguments = parser.parse_args()
+    backend = open_backend(arguments.device)
+    timer = Timer.EVENTS if arguments.device.startswith("cuda") else Timer.HOST
+    variants = choose("gemm", arguments.device, tuple(filter(None, arguments.variants.split(","))))
+    rng = np.random.default_rng(1)
+    differing = 0
+    for dtype in arguments.dtypes.split(","):
+        for m, n, k in SIZES:
+            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+            wide = [
+                rng.integers(0, LARGEST_OPERAND, shape, endpoint=True).astype(np.float64)
+                for shape in problem.input_shapes
+            ]
+            expected = (wide[0] @ wide[1]).astype(problem.precision.result).view(np.uint8)
+            inputs = [one.astype(problem.precision.element) for one in wide]
+            operands = backend.load(problem, inputs, cold=False)
+            output, right = operands.output.view(np.uint8), backend.xp.asarray(expected)
+            for variant in variants:
+                for point in points(variant, problem, timer) if dtype in variant.dtypes else ():
+                    kernel = backend.bind(point, operands)
+                    wrong = 0
+                    for _ in range(arguments.repeats):
+                        output[...] = 0xFF
+                        backend.run(kernel)
+                        wrong += not bool((output == right).all())
+                    print(f"{point.label}: {arguments.repeats - wrong} right, {wrong} wrong")
+                    differing += wrong
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+// cluster_tiles: how the blocks of a cluster share what they fetch, and in which order they take
+// tiles. `wgmma_cluster` says why.
+//
+// The blocks of a cluster of CM×CN compute neighbouring tiles: CM rows of CN tiles. Blocks in a row
+// need the same rows of A, so each fetches 1/CN of them and the TMA writes it into the shared memory
+// of all (multicast); blocks in a column do the same with columns of B. A stage may be overwritten
+// when it is free in every block, and is filled when all parts have come, whoever sent them.
+//
+// The order: down GROUP rows of clusters, then along the columns; every second such group backwards,
+// so that the next group begins with the columns that were used last:
+//
+//      0  2  4  6          GROUP = 2
+//      1  3  5  7
+//     14 12 10  8
+//     15 13 11  9
+//
+// And every second tile of a block runs through k from its end, with those parts of A and B that the
+// L2 cache got last.
+
+#pragma once
+
+#include "tensor_cores.cuh"
+
+// A block's tile of C.
+struct BlockTile {
+  int row;
+  int col;
+  int columns;
+};
+
+// This block's place in its cluster.
+template <int CM, int CN>
+struct Rank {
+  int row;
+  int col;
+
+  __device__ __forceinline__ Rank() {
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    row = rank / CN;
+    col = rank % CN;
+  }
+};
+
+struct Place {
+  int row;
+  int col;
+};
+
+// Where a tile stands among `down` rows and `across` columns of tiles, in the order above.
+template <int GROUP>
+__device__ __forceinline__ Place snake(int index, int down, int across) {
+  const int group = index / (GROUP * across);
+  const int within = index % (GROUP * across);
+  const int height = min(GROUP, down - group * GROUP);
+  const int col = within / height;
+  return {group * GROUP + within % height, group % 2 ? across - 1 - col : col};
+}
+
+// All tiles, for this block. A cluster takes every gridDim.x / (CM · CN)-th of them.
+template <int BM, int BN, int CM, int CN, int GROUP>
+struct ClusterTiles {
+  Rank<CM, CN> rank;
+  int down;
+  int across;
+
+  __device__ __forceinline__ ClusterTiles(int M, int N)
+      : down((M + BM * CM - 1) / (BM * CM)), across((N + BN * CN - 1) / (BN * CN)) {}
+  __device__ __forceinline__ int count() const { return down * across; }
+  __device__ __forceinline__ BlockTile operator[](int index) const {
+    const Place place = snake<GROUP>(index, down, across);
+    return {(place.row * CM + rank.row) * BM, (place.col * CN + rank.col) * BN, BN};
+  }
+};
+
+// The barriers of all blocks are there.
+template <int STAGES>
+__device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
+  if (threadIdx.x == 0) ring.init(releases);
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Copies a box to the same place in each block of the cluster that `mask` has a bit for, and counts
+// its bytes on each one's barrier.
+__device__ __forceinline__ void multicast_box(Mbarrier& filled, void* to, const CUtensorMap* map,
+                                              int row, int col, unsigned short mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+      "l"(map), "r"(col), "r"(row), "r"(shared_address(&filled)), "h"(mask)
+      : "memory");
+}
+
+// The producer's work, by one thread: every step of every tile of this block.
+template <int BM, int BN, int CM, int CN, int STAGES, typename Tiles>
+__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
+                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
+                                        const CUtensorMap* b_map) {
+  constexpr int A_ROWS = BM / CN;         // of the part that this block sends
+  constexpr int B_CHUNKS = BN / 64 / CM;  // 64 columns each
+  static_assert(BM % CN == 0 && BN / 64 % CM == 0, "parts of one size");
+  constexpr unsigned short ROW = (1 << CN) - 1;
+  constexpr unsigned short COLUMN = CM == 1 ? 1 : 1 | 1 << CN;
+  static_assert(CM <= 2, "COLUMN has two bits");
+  const Rank<CM, CN> rank;
+  const int clusters = gridDim.x / (CM * CN);
+  Slot<STAGES> slot;
+  bool backwards = false;
+  for (int index = blockIdx.x / (CM * CN); index < tiles.count(); index += clusters) {
+    const BlockTile tile = tiles[index];
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step, slot.advance()) {
+      const int k = (backwards ? steps - 1 - step : step) * STEP;
+      Mbarrier& filled = ring.filled[slot.stage];
+      unsigned char* const a = stages + slot.stage * (BM + BN) * ROW_BYTES;
+      unsigned char* const b = a + BM * ROW_BYTES;
+      ring.freed[slot.stage].wait(slot.parity ^ 1);
+      filled.arrive_expect_bytes((BM + tile.columns) * ROW_BYTES);
+      if constexpr (CN == 1) {
+        filled.copy_box(a, a_map, tile.row, k);
+      } else {
+        const int row = rank.col * A_ROWS;
+        multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k, ROW << rank.row * CN);
+      }
+#pragma unroll
+      for (int i = 0; i < B_CHUNKS; ++i) {
+        const int chunk = rank.row * B_CHUNKS + i;
+        if (chunk * 64 >= tile.columns) break;
+        unsigned char* const to = b + chunk * STEP * ROW_BYTES;
+        if constexpr (CM == 1) {
+          filled.copy_box(to, b_map, k, tile.col + chunk * 64);
+        } else {
+          multicast_box(filled, to, b_map, k, tile.col + chunk * 64, COLUMN << rank.col);
+        }
+      }
+    }
+    backwards = !backwards;
+  }
+  // Other blocks arrive at this one's barriers up to the end, so it must not leave before.
+  for (int stage = 0; stage < STAGES; ++stage, slot.advance()) {
+    ring.freed[slot.stage].wait(slot.parity ^ 1);
+  }
+}

@@ -1,0 +1,176 @@
+// mma_sync: tensor cores through registers: a warp multiplies 16×16 by 16×8 with one instruction.
+//
+// Against `pipelined`: the same stages of shared memory, filled by `cp.async`. But a warp, not a
+// thread, holds a tile of C, and multiplies with `mma.sync`, 2048 multiply-adds an instruction where
+// a warp of FFMAs makes 32. Operands have 16 bits; sums are float32, and are rounded once.
+//
+// Access: `mma.sync` wants each operand spread over the warp's registers in pairs. `ldmatrix` does
+// that: 32 lanes each name a row of 16 bytes in shared memory, and each gets its part of four 8×8
+// matrices; `.trans` turns B, which lies along n, on the way. A swizzle keeps the eight rows of a
+// matrix in different banks, without padding (`bits16.cuh`).
+//
+// Rows that do not start at multiples of 16 bytes are loaded element by element: right, and slow.
+//
+// What limits it: the way through registers. A warp's 64×64 sums take 8 fragments of A and B for 32
+// instructions, and on Hopper `mma.sync` reaches about two thirds of what `wgmma` does.
+
+#include "../async_copy.cuh"
+#include "../bits16.cuh"
+#include "../rasterization.cuh"
+#include "../vector.cuh"
+
+using Bits = unsigned short;  // of an element
+constexpr int CHUNK = 8;      // elements of 16 bytes
+
+// Four 8×8 matrices; lane i names row i % 8 of matrix i / 8, and gets two elements of each matrix.
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const Bits* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row))));
+}
+__device__ __forceinline__ void load_transposed_matrices(unsigned (&to)[4], const Bits* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row))));
+}
+
+#define MMA(TYPE)                                                                     \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])               \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+// Adds 16×16 of A times 16×8 of B. A lane has of rows lane / 4 and 8 further the columns
+// 2 (lane % 4) and one further: sum[0], sum[1]; sum[2], sum[3].
+template <typename Scalar>
+__device__ __forceinline__ void
+multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned* b) {
+  if constexpr (IS_BFLOAT16<Scalar>) {
+    MMA("bf16");
+  } else {
+    MMA("f16");
+  }
+}
+
+// Copies 16 bytes, or writes so many zeros.
+__device__ __forceinline__ void copy_async_or_zero(Bits* to, const Bits* from, bool copied) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
+               "l"(from), "r"(copied ? 16 : 0)
+               : "memory");
+}
+
+// Where chunk `chunk` of a row of WIDTH elements is.
+template <int WIDTH>
+__device__ __forceinline__ int swizzled(int row, int chunk) {
+  return row * WIDTH + swizzle(row, chunk) * CHUNK;
+}
+
+// Requests ROWS × WIDTH elements at (row0, col0) of a matrix, with zeros outside it.
+template <int ROWS, int WIDTH, int THREADS>
+__device__ __forceinline__ void request_tile(Bits* tile, const Bits* matrix, int row0, int col0,
+                                             int rows, int cols, bool is_aligned) {
+  constexpr int CHUNKS = WIDTH / CHUNK;  // in a row
+  if (is_aligned) {
+#pragma unroll
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+      const int row = row0 + i / CHUNKS;
+      const int col = col0 + i % CHUNKS * CHUNK;
+      copy_async_or_zero(tile + swizzled<WIDTH>(i / CHUNKS, i % CHUNKS),
+                         matrix + static_cast<size_t>(row) * cols + col, row < rows && col < cols);
+    }
+  } else {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+      const int row = row0 + i / CHUNKS;
+      *reinterpret_cast<Vector<Bits>*>(tile + swizzled<WIDTH>(i / CHUNKS, i % CHUNKS)) =
+          load_vector(matrix + static_cast<size_t>(row) * cols, col0 + i % CHUNKS * CHUNK,
+                      row < rows ? cols : 0, false);
+    }
+  }
+}
+
+template <typename Scalar, int BM, int BN, int BK, int WM, int WN, int STAGES>
+__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32)
+mma_sync(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
+  constexpr int THREADS = BM / WM * (BN / WN) * 32;
+  constexpr int STAGE = BK * (BM + BN);
+  extern __shared__ __align__(128) unsigned char shared[];
+  Bits* const stages = reinterpret_cast<Bits*>(shared);  // each: BM rows of A, BK rows of B
+
+  const Bits* const a_global = reinterpret_cast<const Bits*>(A);
+  const Bits* const b_global = reinterpret_cast<const Bits*>(B);
+  const bool a_aligned = aligned(a_global, a_global, K);
+  const bool b_aligned = aligned(b_global, b_global, N);
+  const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
+  const int lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32;
+  const int warp_row = warp / (BN / WN) * WM;
+  const int warp_col = warp % (BN / WN) * WN;
+  const int steps = (K + BK - 1) / BK;
+
+  const auto request_step = [&](int step) {
+    Bits* const a = stages + step % STAGES * STAGE;
+    Bits* const b = a + BM * BK;
+    const int k0 = step * BK;
+    request_tile<BM, BK, THREADS>(a, a_global, origin.row, k0, M, K, a_aligned);
+    request_tile<BK, BN, THREADS>(b, b_global, k0, origin.col, K, N, b_aligned);
+  };
+
+#pragma unroll
+  for (int step = 0; step < STAGES - 1; ++step) {
+    if (step < steps) request_step(step);
+    commit_copies();  // an empty group keeps the count
+  }
+  float sum[WM / 16][WN / 8][4] = {};
+  for (int step = 0; step < steps; ++step) {
+    await_copies<STAGES - 2>();
+    __syncthreads();
+    if (step + STAGES - 1 < steps) request_step(step + STAGES - 1);
+    commit_copies();
+    const Bits* const a_tile = stages + step % STAGES * STAGE;
+    const Bits* const b_tile = a_tile + BM * BK;
+#pragma unroll
+    for (int k = 0; k < BK; k += 16) {
+      unsigned a[WM / 16][4];
+      unsigned b[WN / 16][4];
+#pragma unroll
+      for (int i = 0; i < WM / 16; ++i) {
+        load_matrices(a[i],
+                      a_tile + swizzled<BK>(warp_row + i * 16 + lane % 16, k / CHUNK + lane / 16));
+      }
+#pragma unroll
+      for (int j = 0; j < WN / 16; ++j) {
+        load_transposed_matrices(
+            b[j], b_tile + swizzled<BN>(k + lane % 16, warp_col / CHUNK + 2 * j + lane / 16));
+      }
+#pragma unroll
+      for (int i = 0; i < WM / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < WN / 8; ++j) multiply<Scalar>(sum[i][j], a[i], b[j / 2] + j % 2 * 2);
+      }
+    }
+  }
+
+  Bits* const c = reinterpret_cast<Bits*>(C);
+#pragma unroll
+  for (int i = 0; i < WM / 16; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = origin.row + warp_row + i * 16 + half * 8 + lane / 4;
+      if (row >= M) continue;
+#pragma unroll
+      for (int j = 0; j < WN / 8; ++j) {
+        const int col = origin.col + warp_col + j * 8 + lane % 4 * 2;
+        const unsigned pair = pack<Scalar>(sum[i][j][2 * half], sum[i][j][2 * half + 1]);
+        Bits* const to = c + static_cast<size_t>(row) * N + col;
+        if (N % 2 == 0 && col < N) {
+          *reinterpret_cast<unsigned*>(to) = pair;
+        } else {
+          if (col < N) to[0] = static_cast<Bits>(pair);
+          if (col + 1 < N) to[1] = static_cast<Bits>(pair >> 16);
+        }
+      }
+    }
+  }
+}

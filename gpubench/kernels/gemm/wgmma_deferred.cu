@@ -1,0 +1,97 @@
+// wgmma_deferred: a tile's results leave while the next tile is multiplied.
+//
+// Against `wgmma_cluster`: at a tile's end the sums, 128 registers, are rounded to 64 registers of
+// pairs, and the next tile begins at once. During each of its first steps one box of 64×64 results
+// leaves, between the start of that step's multiplications and the wait for them: the threads have
+// nothing else to do then. So the tensor cores rest only for the rounding, and registers are full:
+// 128 sums, 64 pairs of results, and addresses.
+//
+// A tile has at least as many steps as boxes; where K is shorter, the TMA brings zeros.
+//
+// What limits it: 128×256 elements a block take the same operands many times over. A larger tile
+// would take fewer, but leaves no registers for the pairs.
+
+#include "../cluster_tiles.cuh"
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
+wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+               const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+               const __grid_constant__ CUtensorMap c_map) {
+  using R = Roles<BM>;
+  constexpr int BLOCKS = CM * CN;
+  constexpr int ACROSS = BN / 64;
+  constexpr int BOXES = R::PIECES * ACROSS;                  // of a consumer
+  extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
+  const int steps = max((K + BK - 1) / BK, BOXES);
+  init_cluster(ring, R::CONSUMERS * BLOCKS);
+
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map);
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    const unsigned base = shared_address(stages);
+    ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
+    const int first_row = warpgroup * R::PIECES * 64;
+    Slot<STAGES> slot;
+    int before = 0;
+    float sum[R::PIECES][BN / 2];
+    unsigned pairs[BOXES][16];  // results of the tile before
+    BlockTile of_pairs = {};    // no columns: there are none yet
+
+    const auto start_step = [&](bool add) {
+      const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;
+      ring.filled[slot.stage].wait(slot.parity);
+      wgmma_fence();
+#pragma unroll
+      for (int p = 0; p < R::PIECES; ++p) {
+        multiply_step<Scalar, BN>(sum[p], stage + (first_row + p * 64) * ROW_BYTES,
+                                  stage + BM * ROW_BYTES, add);
+      }
+      commit_multiplications();
+    };
+    const auto end_step = [&](bool first) {
+      await_multiplications<1>();
+      if (!first) free_stage<BLOCKS>(ring.freed[before]);
+      before = slot.stage;
+      slot.advance();
+    };
+    const auto store_box = [&](int box) {
+      boxes.store(pairs[box], of_pairs.row + first_row + box / ACROSS * 64,
+                  of_pairs.col + box % ACROSS * 64);
+    };
+
+    for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
+#pragma unroll  // pairs are in registers: their numbers must be constants
+      for (int step = 0; step < BOXES; ++step) {
+        start_step(step > 0);
+        if (of_pairs.columns) store_box(step);
+        end_step(step == 0);
+      }
+#pragma unroll 1
+      for (int step = BOXES; step < steps; ++step) {
+        start_step(true);
+        end_step(false);
+      }
+      await_multiplications<0>();
+      free_stage<BLOCKS>(ring.freed[before]);
+#pragma unroll
+      for (int i = 0; i < BOXES * 16; ++i) {
+        const float* const from = &sum[i / (ACROSS * 16)][i % (ACROSS * 16) * 2];
+        pairs[i / 16][i % 16] = pack<Scalar>(from[0], from[1]);
+      }
+      of_pairs = tiles[index];
+    }
+    if (of_pairs.columns) {
+#pragma unroll
+      for (int box = 0; box < BOXES; ++box) store_box(box);
+    }
+    boxes.finish();
+  }
+}

@@ -1,0 +1,67 @@
+// wgmma_persistent: blocks stay for the whole product, and results leave by the TMA.
+//
+// Against `wgmma_ring`: as many blocks as there are multiprocessors, and each computes tile after
+// tile. The producer does not stop at a tile's end: while results leave, the next tile's first
+// stages are already filled.
+//
+// Results take the way of the operands, backwards. `stmatrix` puts 64×64 sums of a warpgroup,
+// rounded to 16 bits, into shared memory, swizzled and without bank conflicts, and one thread has
+// the TMA store the box; the next box goes into a second buffer meanwhile. Two such buffers a
+// warpgroup are 32 KB, which leaves room for four stages. The TMA clips what lies outside C.
+//
+// Multiplications of two steps are under way at a time: a stage is freed one step late.
+//
+// PDL (programmatic dependent launch): the next launch's blocks start as soon as this one's leave,
+// set up their barriers, and wait for the whole launch only before they read. A small product, which
+// is over before it is well begun, gains most.
+//
+// What limits it: operands. Each block fetches its own, and 132 blocks ask the L2 cache for the same
+// rows and columns many times over. And the tensor cores still rest while results leave.
+
+#include "../rasterization.cuh"
+#include "../tensor_cores.cuh"
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int PDL>
+__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
+wgmma_persistent(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                 const __grid_constant__ CUtensorMap a_map,
+                 const __grid_constant__ CUtensorMap b_map,
+                 const __grid_constant__ CUtensorMap c_map) {
+  using R = Roles<BM>;
+  constexpr int STAGE = (BM + BN) * ROW_BYTES;
+  extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const int tiles = (M + BM - 1) / BM * ((N + BN - 1) / BN);
+  const int steps = (K + BK - 1) / BK;
+  if (threadIdx.x == 0) ring.init(R::CONSUMERS);
+  __syncthreads();
+  if constexpr (PDL) start_next_launch();
+
+  Slot<STAGES> slot;
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    if constexpr (PDL) wait_for_previous_launch();
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      const Origin origin = rasterize<BM, BN>(tile, M, N);
+      for (int step = 0; step < steps; ++step, slot.advance()) {
+        ring.freed[slot.stage].wait(slot.parity ^ 1);
+        request_step<BM, BN>(ring.filled[slot.stage], stages + slot.stage * STAGE, &a_map, &b_map,
+                             origin.row, origin.col, step * BK);
+      }
+    }
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    const unsigned base = shared_address(stages);
+    ResultBoxes boxes(&c_map, base + STAGES * STAGE, warpgroup);
+    float sum[R::PIECES][BN / 2];
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      multiply_tile<Scalar, BM, BN, 1>(sum, ring, slot, base, warpgroup, steps);
+      const Origin origin = rasterize<BM, BN>(tile, M, N);
+      boxes.store_tile<Scalar>(sum, origin.row + warpgroup * R::PIECES * 64, origin.col);
+    }
+    boxes.finish();
+  }
+}

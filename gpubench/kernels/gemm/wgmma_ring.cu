@@ -1,0 +1,66 @@
+// wgmma_ring: one warpgroup only fetches, the others only multiply, with a ring of stages between.
+//
+// Against `wgmma`: shared memory holds STAGES steps of tiles. The producer, one thread of a
+// warpgroup of its own, requests tiles as soon as a stage is free; the consumers multiply as soon as
+// one is filled. Nobody waits for a barrier of the whole block any more: each stage has two
+// mbarriers, on which the TMA counts the bytes that have come, and the consumers say that they are
+// through. So up to STAGES steps are on their way while the tensor cores work.
+//
+// Blocks are larger: 128×256 elements take three quarters of the bytes per operation of 128×128, but
+// 128 sums in each thread. `setmaxnreg` moves registers to those who need them: the producer keeps
+// 24, and a consumer gets 240 instead of the 168 that 384 threads would have each.
+//
+// What limits it: a block begins with empty stages and ends with stores, and the tensor cores wait
+// for both, once for each tile of C.
+
+#include "../rasterization.cuh"
+#include "../tensor_cores.cuh"
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES>
+__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
+wgmma_ring(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+           const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map) {
+  using R = Roles<BM>;
+  constexpr int STAGE = (BM + BN) * ROW_BYTES;
+  extern __shared__ __align__(1024) unsigned char stages[];
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
+  const int steps = (K + BK - 1) / BK;
+  if (threadIdx.x == 0) ring.init(R::CONSUMERS);
+  __syncthreads();
+
+  Slot<STAGES> slot;
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    for (int step = 0; step < steps; ++step, slot.advance()) {
+      ring.freed[slot.stage].wait(slot.parity ^ 1);
+      request_step<BM, BN>(ring.filled[slot.stage], stages + slot.stage * STAGE, &a_map, &b_map,
+                           origin.row, origin.col, step * BK);
+    }
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    const unsigned first_row = warpgroup * R::PIECES * 64;
+    float sum[R::PIECES][BN / 2];
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step, slot.advance()) {
+      const unsigned a = shared_address(stages) + slot.stage * STAGE + first_row * ROW_BYTES;
+      const unsigned b = shared_address(stages) + slot.stage * STAGE + BM * ROW_BYTES;
+      ring.filled[slot.stage].wait(slot.parity);
+      wgmma_fence();
+#pragma unroll
+      for (int p = 0; p < R::PIECES; ++p) {
+        multiply_step<Scalar, BN>(sum[p], a + p * 64 * ROW_BYTES, b, step > 0);
+      }
+      commit_multiplications();
+      await_multiplications<0>();
+      free_stage(ring.freed[slot.stage]);
+    }
+#pragma unroll
+    for (int p = 0; p < R::PIECES; ++p) {
+      store_sums<Scalar, BN>(sum[p], C, origin.row + first_row + p * 64, origin.col, M, N);
+    }
+  }
+}

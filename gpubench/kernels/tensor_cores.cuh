@@ -1,0 +1,343 @@
+// tensor_cores: products by a warpgroup (wgmma), and what the kernels on them share. The
+// instructions are those of compute capability 9.0 only, compiled for sm_90a.
+//
+// A warpgroup, four warps, multiplies 64 rows of A by N columns of B, 16 values of k at a time, and
+// adds to N/2 sums in the registers of each thread. Both operands lie in shared memory, in rows of
+// 128 bytes: 64 values of k of a row of A, 64 columns of a row of B. A descriptor says where. The TMA
+// puts them down with the 128-byte swizzle (`bits16.cuh`), the tensor core reads them like that, and
+// results go the same way back.
+
+#pragma once
+
+#include "bits16.cuh"
+#include "tma.cuh"
+
+constexpr int ROW_BYTES = 128;
+constexpr int STEP = 64;  // values of k in a row of 128 bytes: 16-bit elements
+
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// This thread's warpgroup. From lane 0, so that the compiler knows it to be the same in a warp.
+__device__ __forceinline__ int warpgroup_index() {
+  return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
+}
+
+// ---- multiplication
+
+// The matrix descriptor of a tile in shared memory: bits 0 to 13 its address, 16 to 29 and 32 to 45
+// two strides, all in units of 16 bytes; 62 and 63 the swizzle, of which 1 is 128 bytes.
+__device__ __forceinline__ unsigned long long descriptor(unsigned address, unsigned leading_bytes,
+                                                         unsigned stride_bytes) {
+  return (address & 0x3FFFF) >> 4 | static_cast<unsigned long long>(leading_bytes >> 4) << 16 |
+         static_cast<unsigned long long>(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// 64 rows of A, each with its 64 values of k: 1024 bytes from 8 rows to the next 8. The leading
+// stride is not used. The next 16 values of k begin 32 bytes further.
+__device__ __forceinline__ unsigned long long a_descriptor(unsigned address) {
+  return descriptor(address, 16, 8 * ROW_BYTES);
+}
+constexpr int A_NEXT = 32 / 16;
+
+// 64 rows of B for each 64 columns: from one 64 columns to the next, and from 8 values of k to the
+// next 8. The next 16 values of k begin 16 rows further.
+__device__ __forceinline__ unsigned long long b_descriptor(unsigned address) {
+  return descriptor(address, STEP * ROW_BYTES, 8 * ROW_BYTES);
+}
+constexpr int B_NEXT = 16 * ROW_BYTES / 16;
+
+#define TEN(t) \
+  "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
+#define NAMES_64 TEN() "," TEN(1) "," TEN(2) "," TEN(3) "," TEN(4) "," TEN(5) ",%60,%61,%62,%63"
+#define NAMES_96 NAMES_64 ",%64,%65,%66,%67,%68,%69," TEN(7) "," TEN(8) ",%90,%91,%92,%93,%94,%95"
+#define NAMES_128 \
+  NAMES_96 ",%96,%97,%98,%99," TEN(10) "," TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define SUMS_8(i)                                                                       \
+  "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), \
+      "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
+#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+// The flags at the end: neither operand negated, A as it lies (along k), B transposed (along n).
+#define WGMMA(N, TYPE, NAMES, A, B, ADD, ...)                                                    \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                       \
+               ", 0;\n"                                                                          \
+               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" NAMES "}, " A \
+               ", " B ", add, 1, 1, 0, 1;\n}"                                                    \
+               : __VA_ARGS__                                                                     \
+               : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+#define WGMMA_128(TYPE) WGMMA("128", TYPE, NAMES_64, "%64", "%65", "%66", SUMS_32(0), SUMS_32(32))
+#define WGMMA_192(TYPE) \
+  WGMMA("192", TYPE, NAMES_96, "%96", "%97", "%98", SUMS_32(0), SUMS_32(32), SUMS_32(64))
+#define WGMMA_256(TYPE)                                                                       \
+  WGMMA("256", TYPE, NAMES_128, "%128", "%129", "%130", SUMS_32(0), SUMS_32(32), SUMS_32(64), \
+        SUMS_32(96))
+
+// Starts to multiply 64 rows of A by N columns of B, 16 values of k; what was in `sum` counts only
+// if `add`. Thread t of the warpgroup gets, for each j, of rows 16(t/32) + (t%32)/4 and 8 further
+// the columns 8j + 2(t%4) and one further: sum[4j], sum[4j + 1]; sum[4j + 2], sum[4j + 3].
+template <typename Scalar, int N, int SUMS>
+__device__ __forceinline__ void
+multiply_async(float (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
+  static_assert(N == 128 || N == 192 || N == 256, "add a line for further widths");
+  static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
+  if constexpr (IS_BFLOAT16<Scalar>) {
+    if constexpr (N == 128) WGMMA_128("bf16");
+    if constexpr (N == 192) WGMMA_192("bf16");
+    if constexpr (N == 256) WGMMA_256("bf16");
+  } else {
+    if constexpr (N == 128) WGMMA_128("f16");
+    if constexpr (N == 192) WGMMA_192("f16");
+    if constexpr (N == 256) WGMMA_256("f16");
+  }
+}
+
+// The same for a whole step. `a` and `b` are addresses in shared memory.
+template <typename Scalar, int N, int SUMS>
+__device__ __forceinline__ void
+multiply_step(float (&sum)[SUMS], unsigned a, unsigned b, bool add) {
+#pragma unroll
+  for (int k = 0; k < STEP / 16; ++k) {
+    multiply_async<Scalar, N>(sum, a_descriptor(a) + k * A_NEXT, b_descriptor(b) + k * B_NEXT,
+                              add || k > 0);
+  }
+}
+
+// Before the first multiplication, and wherever registers with sums were touched.
+__device__ __forceinline__ void wgmma_fence() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+// Closes the group of the multiplications that were started since the last call.
+__device__ __forceinline__ void commit_multiplications() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Waits until at most PENDING groups are still under way.
+template <int PENDING>
+__device__ __forceinline__ void await_multiplications() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+// ---- roles
+
+// One warpgroup requests tiles, the others multiply. By these calls, one for each role in the two
+// branches of a single `if`, the former gives up registers that the latter take.
+template <int REGISTERS>
+__device__ __forceinline__ void lower_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS>
+__device__ __forceinline__ void raise_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+// How BM rows are divided: two warpgroups multiply, or one where there are 64 rows.
+template <int BM>
+struct Roles {
+  static constexpr int CONSUMERS = BM == 64 ? 1 : 2;
+  static constexpr int PIECES = BM / 64 / CONSUMERS;  // of 64 rows each, by a consumer
+  static constexpr int THREADS = 128 * (CONSUMERS + 1);
+  // Of 65,536 registers; the sum over the block is at most what it starts with.
+  static constexpr int PRODUCER_REGISTERS = CONSUMERS == 1 ? 40 : 24;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : 240;
+};
+
+// STAGES stages of shared memory between the producer, which fills them, and the consumers. Each
+// stage's two barriers: it is filled (one arrival, and the bytes); it is free (so many releases).
+template <int STAGES>
+struct Ring {
+  Mbarrier filled[STAGES];
+  Mbarrier freed[STAGES];
+
+  __device__ __forceinline__ void init(int releases) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      filled[stage].init(1);
+      freed[stage].init(releases);
+    }
+    fence_mbarrier_init();
+  }
+};
+
+// Where a role is in the ring: the stage, and the parity of its barriers' phases. All begin with
+// parity 0, which a consumer waits for. A producer waits for the parity before: that phase of a new
+// barrier counts as ended, so the first round finds all stages free.
+template <int STAGES>
+struct Slot {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == STAGES) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Says that this warpgroup is through with a stage: an arrival in each block of the cluster, by as
+// many of its threads. The multiplications that read the stage have been waited for, and that is all
+// the order it takes. With release semantics in the cluster, an arrival would also wait for all of
+// the thread's memory accesses, which took 9 to 23 % of the time on an H200.
+template <int BLOCKS = 1>
+__device__ __forceinline__ void free_stage(Mbarrier& barrier) {
+  const int block = threadIdx.x % 128;
+  if (block < BLOCKS) {
+    if constexpr (BLOCKS == 1) {
+      asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier))
+                   : "memory");
+    } else {
+      asm volatile(
+          "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+          "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
+          "r"(block)
+          : "memory");
+    }
+  }
+}
+
+// Requests a step's rows of A and columns of B: B by boxes of 64 columns, one below the other.
+template <int BM, int BN>
+__device__ __forceinline__ void request_step(Mbarrier& filled, unsigned char* stage,
+                                             const CUtensorMap* a_map, const CUtensorMap* b_map,
+                                             int row, int col, int k) {
+  filled.arrive_expect_bytes((BM + BN) * ROW_BYTES);
+  filled.copy_box(stage, a_map, row, k);
+#pragma unroll
+  for (int j = 0; j < BN / 64; ++j) {
+    filled.copy_box(stage + BM * ROW_BYTES + j * STEP * ROW_BYTES, b_map, k, col + j * 64);
+  }
+}
+
+// A consumer's part of a tile: its rows of A times BN columns of B, all steps of the ring. Two steps
+// are under way at a time, so a stage is freed one step late.
+template <typename Scalar, int BM, int BN, int BLOCKS, int STAGES>
+__device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN / 2],
+                                              Ring<STAGES>& ring, Slot<STAGES>& slot,
+                                              unsigned stages, int warpgroup, int steps) {
+  constexpr int PIECES = Roles<BM>::PIECES;
+  int before = 0;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step, slot.advance()) {
+    const unsigned stage = stages + slot.stage * (BM + BN) * ROW_BYTES;
+    ring.filled[slot.stage].wait(slot.parity);
+    wgmma_fence();
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) {
+      multiply_step<Scalar, BN>(sum[p], stage + (warpgroup * PIECES + p) * 64 * ROW_BYTES,
+                                stage + BM * ROW_BYTES, step > 0);
+    }
+    commit_multiplications();
+    await_multiplications<1>();
+    if (step > 0) free_stage<BLOCKS>(ring.freed[before]);
+    before = slot.stage;
+  }
+  await_multiplications<0>();
+  free_stage<BLOCKS>(ring.freed[before]);
+}
+
+// ---- results
+
+// Stores the sums of 64 rows × N columns at (row0, col0) from registers. N and the address of C are
+// even, so the two columns of a pair are both inside or both outside.
+template <typename Scalar, int N, int SUMS>
+__device__ __forceinline__ void
+store_sums(const float (&sum)[SUMS], Scalar* C, int row0, int col0, int rows, int cols) {
+  const int lane = threadIdx.x % 32;
+  const int row = row0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
+  unsigned* const c = reinterpret_cast<unsigned*>(C);
+#pragma unroll
+  for (int j = 0; j < N / 8; ++j) {
+    const int col = col0 + 8 * j + lane % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (row + 8 * half < rows && col < cols) {
+        c[(static_cast<size_t>(row + 8 * half) * cols + col) / 2] =
+            pack<Scalar>(sum[4 * j + 2 * half], sum[4 * j + 2 * half + 1]);
+      }
+    }
+  }
+}
+
+// The way of results out of registers: a warpgroup puts boxes of 64×64 into shared memory, in two
+// buffers by turns, and one of its threads has the TMA store them while the others go on.
+struct ResultBoxes {
+  static constexpr int BYTES = 64 * ROW_BYTES;
+  static constexpr int BUFFERS = 2;
+
+  const CUtensorMap* map;
+  unsigned buffers;  // the warpgroup's own, in shared memory
+  int warpgroup;
+  int buffer = 0;  // whose turn it is
+
+  // `all_buffers`: those of warpgroup 0, and then the others'.
+  __device__ __forceinline__ ResultBoxes(const CUtensorMap* map, unsigned all_buffers,
+                                         int warpgroup)
+      : map(map), buffers(all_buffers + warpgroup * BUFFERS * BYTES), warpgroup(warpgroup) {}
+
+  // Where thread t has `stmatrix` number i put 16 bytes. A warp puts down four 8×8 matrices at once,
+  // 16 rows of 16 columns, and each of its lanes names one row of a matrix.
+  static __host__ __device__ constexpr int offset(int t, int i) {
+    const int row = t / 32 * 16 + t % 16;
+    return row * ROW_BYTES + swizzle(row, 2 * i + t % 32 / 16) * 16;
+  }
+
+  // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, in their order.
+  __device__ __forceinline__ void store(const unsigned* pairs, int row, int col) {
+    const int t = threadIdx.x % 128;
+    const unsigned to = buffers + buffer * BYTES;
+    buffer ^= 1;
+    if (t == 0) {  // what this buffer held has been read
+      asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(BUFFERS - 1) : "memory");
+    }
+    synchronize();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                       to + offset(t, i)),
+                   "r"(pairs[4 * i]), "r"(pairs[4 * i + 1]), "r"(pairs[4 * i + 2]),
+                   "r"(pairs[4 * i + 3])
+                   : "memory");
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // every writer, for the TMA
+    synchronize();
+    if (t == 0) {
+      asm volatile(
+          "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
+          " [%0, {%1, %2}], [%3], %4;" ::"l"(map),
+          "r"(col), "r"(row), "r"(to), "l"(EVICT_FIRST)
+          : "memory");
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+  }
+  // The same from sums: box `box` of 64 columns.
+  template <typename Scalar, int SUMS>
+  __device__ __forceinline__ void store_sums(const float (&sum)[SUMS], int box, int row, int col) {
+    unsigned pairs[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      pairs[i] = pack<Scalar>(sum[32 * box + 2 * i], sum[32 * box + 2 * i + 1]);
+    }
+    store(pairs, row, col + 64 * box);
+  }
+  // The same from all sums of a warpgroup whose first row and column are `row` and `col`.
+  template <typename Scalar, int PIECES, int SUMS>
+  __device__ __forceinline__ void store_tile(const float (&sum)[PIECES][SUMS], int row, int col) {
+    constexpr int ACROSS = SUMS / 32;
+#pragma unroll
+    for (int i = 0; i < PIECES * ACROSS; ++i) {
+      store_sums<Scalar>(sum[i / ACROSS], i % ACROSS, row + i / ACROSS * 64, col);
+    }
+  }
+  // Before the block ends: shared memory must last until the TMA has read it.
+  __device__ __forceinline__ void finish() const {
+    if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  }
+
+ private:
+  // The L2 cache need not keep what nobody reads again; the encoding is that of CUTLASS.
+  static constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000;
+
+  // The threads of this warpgroup, by a barrier of its own.
+  __device__ __forceinline__ void synchronize() const {
+    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+  }
+};

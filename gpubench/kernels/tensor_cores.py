@@ -1,0 +1,186 @@
+"""What the descriptors of the kernels on tensor cores share: tiles, roles, tensor maps, grids.
+
+The numbers are those of `tensor_cores.cuh`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
+from gpubench.model import (
+    Config,
+    CudaVariant,
+    Gpu,
+    Launch,
+    Problem,
+    Space,
+    TensorMap,
+)
+
+DTYPES = ("bfloat16", "float16")
+
+ROW_BYTES = 128
+"""A row of a tile in shared memory: BK elements of A along k, or 64 columns of B."""
+
+STEP = 64
+"""Elements of such a row, and so BK."""
+
+MAX_DYNAMIC_BYTES = 226 * 1024
+"""Dynamic shared memory beside the barriers, which take 1 KiB with alignment."""
+
+RESULT_BYTES = 2 * 64 * ROW_BYTES
+"""Two buffers for results, of each warpgroup that multiplies."""
+
+MAX_SUMS = 192
+"""Of a thread: more do not fit beside addresses into 240 registers."""
+
+MULTIPROCESSORS = 132
+"""Of H100 and H200 with SXM sockets, where no GPU is given."""
+
+A, B, C = range(3)
+"""Positions among the kernel's arrays."""
+
+
+def consumers(tile: Config) -> int:
+    """Warpgroups that multiply; one more fetches."""
+    return 1 if tile["BM"] == STEP else 2
+
+
+def threads(tile: Config) -> int:
+    """Threads of a block: 128 in each warpgroup."""
+    return 128 * (consumers(tile) + 1)
+
+
+def cluster(tile: Config) -> tuple[int, int]:
+    """Rows and columns of the blocks in a cluster."""
+    rows, columns = str(tile.get("cluster", "1x1")).split("x")
+    return int(rows), int(columns)
+
+
+def stages_bytes(tile: Config) -> int:
+    """Shared memory of the stages."""
+    bm, bn = tile.numbers("BM", "BN")
+    return int(tile.get("stages", 1)) * (bm + bn) * ROW_BYTES
+
+
+def stages_and_results_bytes(tile: Config) -> int:
+    """The same, and the buffers through which results leave."""
+    return stages_bytes(tile) + consumers(tile) * RESULT_BYTES
+
+
+def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
+    """Of A, the rows that one block sends; of B, 64 columns."""
+    m, n, k = problem.m, problem.n, problem.k
+    _, columns = cluster(tile)
+    return (
+        _map(A, (m, k), (tile["BM"] // columns, STEP)),
+        _map(B, (k, n), (STEP, STEP)),
+    )
+
+
+def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
+    """Of the operands and of C, which leaves by boxes of 64×64."""
+    return (*operand_maps(tile, problem), _map(C, (problem.m, problem.n), (STEP, STEP)))
+
+
+def _map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
+    return TensorMap(
+        array=array, shape=shape, box=box, swizzle_bytes=ROW_BYTES, l2_promotion_bytes=0
+    )
+
+
+def refuse(_tile: Config, problem: Problem) -> str | None:
+    """Rows of 16-bit elements must be multiples of 16 bytes for the TMA."""
+    if problem.n % 8 or problem.k % 8:
+        return f"the TMA takes N and K divisible by 8, not {problem.n} and {problem.k}"
+    return None
+
+
+def clusters(tile: Config, problem: Problem) -> int:
+    """Clusters' worth of tiles that cover C."""
+    rows, columns = cluster(tile)
+    whole = {"BM": tile["BM"] * rows, "BN": tile["BN"] * columns}
+    return tiles_of_c(Config(whole.items(), ("BM", "BN")), problem)
+
+
+def even_grid(tiles: int, at_most: int) -> int:
+    """The fewest workers that need no more rounds than `at_most` do: 64 of 66 for 256 tiles.
+
+    More would end no earlier, and those that work in the last round alone keep the others from
+    running in step: 0.5 to 1.6 % on an H200.
+    """
+    rounds = -(-tiles // at_most)
+    return -(-tiles // rounds)
+
+
+def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
+    """One block a multiprocessor at the most, in whole clusters."""
+    rows, columns = cluster(tile)
+    blocks = rows * columns
+    grid = blocks * even_grid(clusters(tile, problem), multiprocessors // blocks)
+    return Launch(
+        grid=(grid,),
+        block=(threads(tile),),
+        shared_bytes=stages_and_results_bytes(tile),
+        tensor_maps=maps(tile, problem),
+        cluster=(blocks, 1, 1),
+        pdl=bool(tile.get("pdl", 0)),
+    )
+
+
+def tiles(
+    *,
+    rows: Sequence[int],
+    columns: Sequence[int],
+    default: tuple[str, ...],
+    shared_bytes: Callable[[Config], int],
+    **further: Sequence[int | str],
+) -> Space:
+    """Tiles of BM×BN×64 such as `128x256x64/s4/cluster=2x1`, with further axes in order."""
+
+    def together(tile: Config) -> str | None:
+        bm, bn = tile.numbers("BM", "BN")
+        if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
+            return f"{tile}: {sums} sums a thread, over {MAX_SUMS}"
+        if (needed := shared_bytes(tile)) > MAX_DYNAMIC_BYTES:
+            return f"{tile}: {needed} bytes of shared memory, over {MAX_DYNAMIC_BYTES}"
+        if tile.get("prefetch", 0) and not tile["pdl"]:
+            return f"{tile}: prefetches while it waits for the previous launch, with pdl=1"
+        return None
+
+    return Space(
+        axes={"BM": rows, "BN": columns, "BK": (STEP,), **further},
+        block=("BM", "BN", "BK"),
+        default=default,
+        constraint=together,
+    )
+
+
+def variant(
+    *,
+    idea: str,
+    after: str,
+    tiles: Space,
+    launches: Callable[[Config, Problem, int], Launch] = persistent,
+) -> CudaVariant:
+    """A kernel on `wgmma`. `launches` takes the number of multiprocessors last."""
+
+    def launch(tile: Config, problem: Problem) -> Launch:
+        return launches(tile, problem, MULTIPROCESSORS)
+
+    def specialize(_: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
+        return launches(tile, problem, gpu.multiprocessors)
+
+    return CudaVariant(
+        idea=idea,
+        after=after,
+        dtypes=DTYPES,
+        capability=(9, 0),
+        architecture_suffix="a",
+        tiles=tiles,
+        launch=launch,
+        specialize=specialize,
+        refuse=refuse,
+        reuse=rows_and_columns,
+    )

@@ -1,0 +1,323 @@
+"""Kernels on tensor cores, without one: their machine code, index maps, grids and refusals."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from on_cpu import SHIM, gxx
+
+from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.commands.explain.sass import disassemble
+from gpubench.kernels.gemm.wgmma_mixed import split
+from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, even_grid
+from gpubench.model import Config, CudaVariant, Problem
+from gpubench.plan.registry import KERNELS, variants
+
+ON_TENSOR_CORES = {
+    variant.name: variant
+    for variant in variants()
+    if isinstance(variant, CudaVariant) and set(variant.dtypes) == set(DTYPES)
+}
+WGMMA = [name for name in ON_TENSOR_CORES if name.startswith("wgmma")]
+
+SAMPLED = 1
+"""Of each kernel's legal tiles beside the defaults: an instance takes seconds to compile."""
+
+Key = tuple[str, Config, str]
+
+
+def problem(m: int, n: int, k: int, dtype: str = "bfloat16") -> Problem:
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+
+
+def build(key: Key, architecture: str = "sm_90") -> Compiled:
+    name, tile, dtype = key
+    variant = ON_TENSOR_CORES[name]
+    return compile_instance(
+        variant.source, instance(variant, tile, dtype), variant.architecture(architecture)
+    )
+
+
+def keys() -> list[Key]:
+    found: dict[Key, None] = {}
+    for name, variant in ON_TENSOR_CORES.items():
+        found[name, variant.tiles.defaults[0], "float16"] = None
+        for tile in variant.tiles.defaults:
+            found[name, tile, "bfloat16"] = None
+        for tile in variant.tiles.sample(SAMPLED, seed=1):
+            found[name, tile, "bfloat16"] = None
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[Key, Compiled]:
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(keys(), pool.map(build, keys()), strict=True))
+
+
+def test_the_steps_are_here() -> None:
+    steps = ["mma_sync", "wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster"]
+    steps += ["wgmma_deferred", "wgmma_mixed"]
+    assert set(ON_TENSOR_CORES) == set(steps)
+    assert [ON_TENSOR_CORES[name].after for name in steps] == ["pipelined", *steps[:-1]]
+
+
+@pytest.mark.slow
+def test_instances_fit_the_gpu_and_none_spills(compiled: dict[Key, Compiled]) -> None:
+    for key, built in compiled.items():
+        name, tile, dtype = key
+        launch = ON_TENSOR_CORES[name].launch(tile, problem(999, 888, 776, dtype))
+        assert (built.resources.spill_bytes, built.resources.local_bytes) == (0, 0), key
+        assert built.resources.registers * launch.threads_per_block <= 65_536, key
+        assert built.resources.shared_bytes <= 1024, key
+        assert launch.shared_bytes <= MAX_DYNAMIC_BYTES, key
+
+
+@pytest.mark.slow
+def test_mma_sync_compiles_for_every_gpu_that_has_it(compiled: dict[Key, Compiled]) -> None:
+    for architecture in ("sm_80", "sm_89"):
+        key = next(key for key in compiled if key[0] == "mma_sync")
+        assert build(key, architecture).resources.spill_bytes == 0, architecture
+
+
+@pytest.mark.slow
+def test_the_loops_multiply_on_tensor_cores_and_wait_for_no_memory(
+    compiled: dict[Key, Compiled],
+) -> None:
+    listings = {key: disassemble(built.cubin) for key, built in compiled.items()}
+    if None in listings.values():
+        pytest.skip("needs nvdisasm, which the extra `test` has")
+    for (name, tile, dtype), listing in listings.items():
+        assert listing
+        check_code(name, tile, dtype, listing)
+
+
+def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
+    """The instructions of all loops that multiply, and what stands nowhere in the kernel."""
+    where = f"{name} {tile} {dtype}"
+    loops = [loop for loop in between_labels(listing) if {"HGMMA", "HMMA"} & set(opcodes(loop))]
+    assert loops, where
+    counts = Counter(opcode for loop in loops for opcode in opcodes(loop))
+    assert not {"LDL", "STL"} & set(opcodes(listing)), where
+    if name == "mma_sync":
+        wm, wn, bk = tile.numbers("WM", "WN", "BK")
+        assert counts["HMMA"] == wm // 16 * (wn // 8) * (bk // 16), where
+        assert counts["LDSM"] == (wm + wn) // 16 * (bk // 16), where
+        return
+    # Released in the cluster, arrivals and waits would become these.
+    assert "MEMBAR.ALL.GPU" not in listing, where
+    assert not any("CCTL.IVALL" in loop for loop in loops), where
+    element = "BF16" if dtype == "bfloat16" else ""
+    shapes = Counter(re.findall(r"HGMMA\.64x(\d+)x16\.F32(?:\.BF16)?", listing))
+    assert f".F32.{element}".rstrip(".") in listing, where
+    wide = {str(tile["BN"])} | ({"128"} if name == "wgmma_mixed" else set())
+    assert set(shapes) == wide, where
+    if name != "wgmma":
+        assert listing.count("USETMAXREG") == 2, where  # else the compiler has ignored it
+        assert ("MULTICAST" in listing) == (tile.get("cluster", "1x1") != "1x1"), where
+    # Four instructions for 64 values of k in each piece; more waits than these are the compiler's,
+    # where it could not tell which sums are under way.
+    pieces = max(1, tile["BM"] // 128)
+    waits = listing.count("WARPGROUP.DEPBAR")
+    if name in {"wgmma_persistent", "wgmma_cluster"}:
+        assert (sum(shapes.values()), waits) == (4 * pieces, 2), where
+    if name == "wgmma_deferred":
+        boxes = pieces * tile["BN"] // 64
+        assert (sum(shapes.values()), waits) == (4 * pieces * (boxes + 1), boxes + 2), where
+    if name == "wgmma_mixed":
+        assert (sum(shapes.values()), waits) == (4 * 32, 4 * 4), where
+
+
+def between_labels(listing: str) -> list[str]:
+    return re.split(r"^\.L_\w+:", listing, flags=re.MULTILINE)
+
+
+def opcodes(text: str) -> list[str]:
+    return re.findall(r"\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)", text)
+
+
+# ---- index maps: the kernels' own functions, compiled for the CPU
+
+PROGRAM = """
+#include "cuda.h"
+size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
+#include "cluster_tiles.cuh"
+#include <cstdio>
+#include <initializer_list>
+
+template <int GROUP>
+void order(int down, int across) {
+  std::printf("%d %d %d", GROUP, down, across);
+  for (int i = 0; i < down * across; ++i) {
+    const Place place = snake<GROUP>(i, down, across);
+    std::printf(" %d %d", place.row, place.col);
+  }
+  std::puts("");
+}
+
+int main() {
+  for (int t = 0; t < 128; ++t) {
+    for (int i = 0; i < 4; ++i) std::printf("%d ", ResultBoxes::offset(t, i));
+  }
+  std::puts("");
+  for (int row = 0; row < 64; ++row) {
+    for (int chunk = 0; chunk < 8; ++chunk) std::printf("%d ", swizzle(row, chunk));
+  }
+  std::puts("");
+  for (int down : {1, 2, 7, 8, 9, 33}) {
+    for (int across : {1, 2, 13}) {
+      order<2>(down, across);
+      order<8>(down, across);
+      order<16>(down, across);
+    }
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
+    """Lines of numbers: offsets of stmatrix by thread, the swizzle by row, orders of tiles."""
+    folder = tmp_path_factory.mktemp("index_maps")
+    source, program = folder / "maps.cpp", folder / "maps"
+    source.write_text(PROGRAM, encoding="utf-8")
+    gxx("-w", f"-I{SHIM}", f"-I{KERNELS}", str(source), "-o", str(program))
+    lines = subprocess.check_output([program], text=True).splitlines()
+    return [list(map(int, line.split())) for line in lines]
+
+
+def banks(offset: int) -> tuple[int, ...]:
+    """The banks of shared memory, 4 bytes wide, of 16 bytes."""
+    return tuple((offset // 4 + word) % 32 for word in range(4))
+
+
+def test_results_go_to_every_place_of_their_box_once(printed: list[list[int]]) -> None:
+    offsets = printed[0]
+    assert sorted(offsets) == list(range(0, 64 * 128, 16))
+
+
+def test_results_lie_where_the_tma_looks_for_them(printed: list[list[int]]) -> None:
+    offsets = iter(printed[0])
+    for t in range(128):
+        for i in range(4):
+            row, column = t // 32 * 16 + t % 16, 16 * i + 8 * (t % 32 // 16)
+            # The swizzle by address: bits 4 to 6 of the plain one, exclusive or bits 7 to 9.
+            plain = row * 128 + column * 2
+            assert next(offsets) == plain ^ (plain >> 7 & 7) << 4
+
+
+def test_eight_rows_that_are_stored_at_once_share_no_bank(printed: list[list[int]]) -> None:
+    offsets = printed[0]
+    for warp in range(4):
+        for i in range(4):
+            for first in range(0, 32, 8):
+                of_rows = [offsets[(warp * 32 + first + lane) * 4 + i] for lane in range(8)]
+                assert len({bank for offset in of_rows for bank in banks(offset)}) == 32
+
+
+def test_the_swizzle_moves_chunks_within_a_row_and_eight_rows_to_different_banks(
+    printed: list[list[int]],
+) -> None:
+    chunks = [printed[1][8 * row : 8 * row + 8] for row in range(64)]
+    assert all(sorted(row) == list(range(8)) for row in chunks)
+    for first in range(0, 64, 8):  # `ldmatrix` and `wgmma` read the same chunk of eight rows
+        for chunk in range(8):
+            assert len({chunks[first + row][chunk] for row in range(8)}) == 8
+
+
+def test_the_order_of_tiles_has_each_once_and_steps_to_a_neighbour(
+    printed: list[list[int]],
+) -> None:
+    assert len(printed) > 2
+    for group, down, across, *numbers in printed[2:]:
+        places = list(zip(numbers[::2], numbers[1::2], strict=True))
+        assert sorted(places) == [(row, col) for row in range(down) for col in range(across)]
+        for (row, col), (next_row, next_col) in pairwise(places):
+            assert abs(next_col - col) <= 1, (group, down, across)
+            assert (next_row == row + 1 and next_col == col) or next_row % group == 0
+
+
+# ---- grids and refusals
+
+
+def test_a_grid_is_the_smallest_that_needs_no_more_rounds() -> None:
+    for at_most in (1, 57, 66, 132):
+        for tiles in (1, 2, 56, 66, 67, 128, 256, 1024, 4096):
+            workers = even_grid(tiles, at_most)
+            assert 1 <= workers <= at_most
+            rounds = -(-tiles // at_most)
+            assert -(-tiles // workers) == rounds
+            assert workers == 1 or -(-tiles // (workers - 1)) > rounds
+    assert even_grid(256, 66) == 64
+
+
+def test_two_widths_of_tiles_come_out_even_on_an_h200() -> None:
+    on_66 = partial(split, wide_columns=384, narrow_columns=256, at_most=66)
+    assert on_66(down=16, columns=4096) == (8, 64)  # two wide tiles and a narrow one for each
+    assert on_66(down=32, columns=8192) == (20, 64)  # ten and one
+    assert on_66(down=1, columns=8) == (0, 1)
+    for down, columns in ((1, 1000), (7, 264), (16, 3992), (64, 16384)):
+        wide, workers = on_66(down=down, columns=columns)
+        assert 0 <= wide <= -(-columns // 384)
+        assert 1 <= workers <= 66
+
+
+def test_every_grid_is_whole_clusters_and_no_larger_than_the_gpu() -> None:
+    for name in WGMMA:
+        variant = ON_TENSOR_CORES[name]
+        for tile in variant.tiles:
+            for m, n, k in ((1, 8, 8), (4096, 4096, 64), (1000, 1032, 8)):
+                launch = variant.launch(tile, problem(m, n, k))
+                assert launch.blocks % launch.cluster[0] == 0, (name, tile)
+                if name not in {"wgmma", "wgmma_ring"}:
+                    assert launch.blocks <= 132, (name, tile)
+
+
+def test_boxes_are_what_a_tensor_map_takes_and_fill_a_stage() -> None:
+    for name in WGMMA:
+        variant = ON_TENSOR_CORES[name]
+        for tile in variant.tiles:
+            a, b, *c = variant.launch(tile, problem(4096, 4096, 4096)).tensor_maps
+            sent = a.box[0] * (2 if tile.get("cluster") == "1x2" else 1)
+            assert (sent, a.box[1], *b.box) == (tile["BM"], 64, 64, 64), (name, tile)
+            assert all(extent <= 256 for one in (a, b, *c) for extent in one.box)
+            assert {one.swizzle_bytes for one in (a, b, *c)} == {128}
+
+
+def test_rows_that_the_tma_cannot_take_are_refused_with_the_reason() -> None:
+    for name in WGMMA:
+        variant = ON_TENSOR_CORES[name]
+        (tile, *_) = variant.tiles.defaults
+        assert variant.why_not(tile, problem(1021, 512, 1024), (9, 0)) is None
+        assert variant.why_not(tile, problem(1021, 509, 1019), (9, 0)) == (
+            "the TMA takes N and K divisible by 8, not 509 and 1019"
+        )
+        assert variant.why_not(tile, problem(8, 8, 8), (10, 0)) == (
+            "runs on compute capability 9.0 only"
+        )
+    sync = ON_TENSOR_CORES["mma_sync"]
+    (tile, *_) = sync.tiles.defaults
+    assert sync.why_not(tile, problem(1021, 509, 1019), (8, 6)) is None
+
+
+def test_tiles_that_do_not_fit_are_refused_with_the_reason() -> None:
+    tiles = ON_TENSOR_CORES["wgmma_cluster"].tiles
+    for text, reason in (
+        ("256x256x64/s2/cluster=1x1/group=8/pdl=0/prefetch=0", "256 sums a thread, over 192"),
+        ("128x256x64/s8/cluster=1x1/group=8/pdl=0/prefetch=0", "bytes of shared memory, over"),
+        ("64x128x64/s8/cluster=1x2/group=8/pdl=0/prefetch=1", "with pdl=1"),
+    ):
+        assert reason in str(tiles.why_not(tiles.read(text))), text
+
+
+def test_the_shared_headers_name_no_toolkit_header() -> None:
+    for name in ("bits16.cuh", "tensor_cores.cuh", "cluster_tiles.cuh"):
+        text = Path(KERNELS / name).read_text(encoding="utf-8")
+        assert "#include <" not in text, name
