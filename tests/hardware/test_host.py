@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -38,9 +37,9 @@ def test_cores_clock_steal_and_the_load_of_others_are_read(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter((10.0, 12.0))
-    monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
+    monkeypatch.setattr("gpubench.hardware.host.perf_counter", lambda: next(seconds))
     own = iter((1.0, 3.0))  # one CPU of ours over two seconds
-    monkeypatch.setattr(time, "process_time", lambda: next(own))
+    monkeypatch.setattr("gpubench.hardware.host.process_time", lambda: next(own))
     watch = HostWatch(root)
     ticks(root, user=1500, idle=5220, steal=87)  # five seconds of work, three of them others'
     assert watch.read() == Host(cores=2, mhz=2500.0, steal_percent=10.0, other_load=1.5)
