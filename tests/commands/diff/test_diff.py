@@ -8,87 +8,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pandas as pd
 import pytest
-from fakes import failed, measured, point, variant
+from diffs import ROUNDS, SIZES, Run, Write, failure, row, rows
 
 import gpubench
-from gpubench.cli import main
 from gpubench.commands.diff.sides import read_side
 from gpubench.errors import UsageError
-from gpubench.model import Status, Timer
-from gpubench.row import KEY, Row, read, write
-
-ROUNDS = tuple(100 + 0.1 * number for number in range(10))
-SIZES = (64, 128, 256)
-
-
-def row(name: str, size: int, factor: float = 1.0, rounds: Sequence[float] = ROUNDS) -> Row:
-    """A point of a fake GPU."""
-    measured_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
-    times = [factor * time for time in rounds]
-    return replace(
-        measured(sorted(times)[len(times) // 2], measured_point),
-        round_medians_us=";".join(map(repr, times)),
-        rounds=len(times),
-        device="NVIDIA H200",
-        driver="580.1",
-        cuda="13.0",
-    )
-
-
-def failure(status: Status, reason: str, name: str = "other", size: int = 64) -> Row:
-    """A point of the fake GPU without times."""
-    failed_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
-    return replace(
-        failed(status, reason, failed_point), device="NVIDIA H200", driver="580.1", cuda="13.0"
-    )
-
-
-def rows(**factors: float) -> list[Row]:
-    """Three sizes of three variants; `own=1.05` makes those of `own` slower."""
-    return [
-        row(name, size, factors.get(name, 1.0))
-        for name in ("cublas", "own", "other")
-        for size in SIZES
-    ]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Callable[[str, list[Row]], str]:
-    def written(name: str, rows: list[Row]) -> str:
-        write(rows, tmp_path / name)
-        return str(tmp_path / name)
-
-    return written
-
-
-Write = Callable[[str, list[Row]], str]
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    def command(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpubench", "diff", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return code, out, err
-
-    return command
-
-
-Run = Callable[..., tuple[int, str, str]]
-
+from gpubench.model import Status
+from gpubench.row import KEY, Row, read
 
 # ---- exit codes
 
