@@ -43,6 +43,9 @@ clock of a point, read in the stream, differed by up to 0.52 %."""
 SAME_MEASUREMENT = 1e-12
 """Relative difference below which both sides are the same file: that scatters, but not moved."""
 
+NO_INTERVAL = 50.0
+"""Half an interval, of logarithms, that says nothing."""
+
 MODE_GAP = 2.0
 """Rounds have two modes if they fall into two groups so many times further apart than wide."""
 
@@ -306,7 +309,7 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float]:
         else:
             moved_less = margin[i] > threshold and abs(effect) - half[i] > threshold
             verdict, reason = Verdict.AMBIGUOUS, OTHER_GPU if moved_less else ""
-        has_interval = not math.isnan(half[i])
+        has_interval = half[i] < NO_INTERVAL  # nor is NaN
         findings[key] = Finding(
             verdict=verdict,
             reason=reason,

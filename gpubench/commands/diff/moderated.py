@@ -2,8 +2,9 @@
 
 Thousands of points with a few rounds each are the daily case of genomics, whose method this is:
 Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3 (limma); the
-test against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009); winsorizing is
-from Phipson and others, Annals of Applied Statistics 10 (2016). Pure, on arrays.
+test against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). The robust fit of
+Phipson and others, Annals of Applied Statistics 10 (2016), is not taken: it trusts the prior more by
+leaving out the wildest points, which here are those with modes. Pure, on arrays.
 """
 
 from __future__ import annotations
@@ -18,9 +19,6 @@ Floats = NDArray[np.float64]
 
 LEAST_SD = 1e-5
 """Standard deviation, of logarithms, below which rounds repeat only because times are rounded."""
-
-WINSORIZED = 0.05
-"""Quantile to which the extreme variances at either end are drawn in before the prior is fitted."""
 
 
 class Rounds(NamedTuple):
@@ -93,7 +91,6 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
     if len(variance) < 2:  # noqa: PLR2004 # one point has no others to learn from
         return 0.0, 1.0
     logs = np.log(variance) - special.digamma(df / 2) + np.log(df / 2)
-    logs = np.clip(logs, *np.quantile(logs, (WINSORIZED, 1 - WINSORIZED)))
     excess = logs.var(ddof=1) - special.polygamma(1, df / 2).mean()
     most = df.sum() - df.max()
     half = min(_inverse_trigamma(excess) if excess > 0 else most, most / 2)
