@@ -2,9 +2,9 @@
 
 Thousands of points with a few rounds each are the daily case of genomics, whose method this is:
 Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3 (limma); the
-test against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). The robust fit of
-Phipson and others, Annals of Applied Statistics 10 (2016), is not taken: it trusts the prior more by
-leaving out the wildest points, which here are those with modes. Pure, on arrays.
+test against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). The robust fit
+of Phipson and others, Annals of Applied Statistics 10 (2016), which leaves out the wildest points,
+is not used: here those are the points with modes, and they should count. Pure, on arrays.
 """
 
 from __future__ import annotations
