@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from itertools import chain
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +29,7 @@ def _column(group: str, meaning: str) -> Any:
     return field(default=MISSING if group == "key" else None, metadata=metadata)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
     """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
 
@@ -170,7 +174,7 @@ class Row:
     @property
     def key(self) -> PointKey:
         """What identifies the point, within a file and across files."""
-        return PointKey(*(getattr(self, name) for name in KEY))
+        return PointKey._make(_KEY_OF(self))
 
     @property
     def problem_key(self) -> tuple[str | int, ...]:
@@ -212,6 +216,7 @@ class Row:
 COLUMNS: tuple[Field[Any], ...] = fields(Row)
 NAMES = tuple(column.name for column in COLUMNS)
 KEY = PointKey._fields
+_KEY_OF = attrgetter(*KEY)
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
 REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 """What no file can do without. Other columns came with a version of gpubench, or will."""
@@ -220,7 +225,7 @@ STABLE = 1.1
 """Rounds agree while their largest median is at most this many times the smallest."""
 
 MAX_HEADER = 2**16
-"""Characters of a CSV's first line: a file such as /dev/zero has no end of one."""
+"""Characters read as the first line, of which every file has one, unless it is no CSV."""
 
 _FORMULA = re.compile(r"'*[=+\-@]")
 """How a text begins that a spreadsheet would compute, or that an apostrophe already guards."""
@@ -257,30 +262,39 @@ def unguarded(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path, columns: Collection[str] = NAMES) -> list[Row]:
     """The rows of a file, in any column order, also after pandas or a spreadsheet rewrote it.
 
     Columns that are not `REQUIRED` may be missing, as in files of other versions, and unknown ones
     are passed over. Fields may be separated by commas, semicolons or tabs, but the decimal sign is
-    a point. Raises UsageError naming the line and column that does not fit.
+    a point. A file whose name ends in .gz is compressed. `columns` are those that the caller needs
+    beside the key: a large file is read faster without the others. Raises UsageError naming the
+    line and column that does not fit.
     """
+    open_text = gzip.open if path.suffix == ".gz" else open
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = file.readline(MAX_HEADER)  # the rest only if it is a CSV of ours
+        with open_text(path, "rt", newline="", encoding="utf-8-sig") as file:
+            header = file.readline(MAX_HEADER)
             delimiter = max(",;\t", key=header.count)  # no column's name holds one
-            lines = csv.DictReader(chain([header], file), delimiter=delimiter)
-            names = lines.fieldnames or ()
+            names = next(csv.reader([header], delimiter=delimiter), [])
             for name in REQUIRED:
                 if name not in names:
                     raise UsageError(
                         f"{path}: not a CSV of this gpubench (docs/csv.md has its schema): "
                         f"column '{name}' is missing"
                     )
-            return [_parse(line, path, lines.line_num) for line in lines]
+            wanted = [name for name in KEY if name not in columns] + list(columns)
+            parsers = [(names.index(name), name, _parser(name)) for name in wanted if name in names]
+            lines = csv.reader(file, delimiter=delimiter)
+            return [
+                _parse(fields, names, parsers, f"{path}, line {lines.line_num + 1}")
+                for fields in lines
+                if fields
+            ]
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -315,26 +329,50 @@ def _plain(name: str, value: Any) -> Any:
     return f"{value:g}" if kind is str and isinstance(value, float) else kind(value)
 
 
-def _parse(line: dict[str, str | None], path: Path, number: int) -> Row:
-    values: dict[str, Any] = {}
-    if None in line:  # where DictReader puts what no column claims
-        raise UsageError(f"{path}, line {number}: more fields than columns")
-    for name, kind in _KINDS.items():
-        if name not in line:
-            continue
-        text = line[name]
-        if text is None:
-            raise UsageError(f"{path}, line {number}: the line ends before column '{name}'")
-        if name not in KEY and (text == "" or (kind is not str and text.lower() == "nan")):
-            continue  # NaN is how pandas may write that there is no number
-        try:
-            values[name] = _PARSERS.get(name, _PARSERS[kind])(text)
-        except (ValueError, OverflowError):
-            raise UsageError(
-                f"{path}, line {number}: '{text[:60]}' in column '{name}' is not "
-                f"{_KIND_NAMES.get(name) or _KIND_NAMES.get(kind, 'text')}"
-            ) from None
+_Parser = Callable[[str], Any]
+"""A field's value, None for a field that is empty; ValueError or OverflowError if it has none."""
+
+
+def _parse(
+    fields: list[str], names: list[str], parsers: list[tuple[int, str, _Parser]], place: str
+) -> Row:
+    if len(fields) > len(names):
+        raise UsageError(f"{place}: more fields than columns")
+    values = {}
+    name = text = ""
+    try:
+        for position, name, parse in parsers:
+            text = fields[position]
+            values[name] = parse(text)
+    except IndexError:
+        raise UsageError(f"{place}: the line ends before column '{name}'") from None
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{place}: '{text[:60]}' in column '{name}' is not "
+            f"{_KIND_NAMES.get(name) or _KIND_NAMES.get(_KINDS[name], 'text')}"
+        ) from None
     return Row(**values)
+
+
+def _parser(name: str) -> _Parser:
+    """How a column's fields are read. Equal texts become one object: most columns hold few."""
+    if name in KEY:
+        return lru_cache(4096)(_PARSERS.get(name, _PARSERS[_KINDS[name]]))
+    if name == "round_medians_us":
+        return lambda text: _rounds(text) if text else None
+    if _KINDS[name] is str:
+        return lru_cache(4096)(lambda text: unguarded(text) or None)
+    return _whole_or_none if _KINDS[name] is int else _float_or_none
+
+
+def _float_or_none(text: str) -> float | None:
+    """None also for NaN, as pandas may write that there is no number."""
+    number = float(text) if text else math.nan
+    return number if number == number else None  # noqa: PLR0124 # NaN alone differs from itself
+
+
+def _whole_or_none(text: str) -> int | None:
+    return None if text == "" or text.lower() == "nan" else _whole(text)
 
 
 def _whole(text: str) -> int:

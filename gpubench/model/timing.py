@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Timing:
     """The policy of measuring: when there are enough samples, and when a point is too slow."""
 
-    rounds: int = 3
+    rounds: int = 5
     precision: float = 0.005
     """Stop when the 95 % interval of the median lies within this fraction of it."""
 

@@ -51,7 +51,7 @@ def _format(value: str) -> Format:
 @app.command(
     cls=_SeveralFilesPerSide,
     epilog="Example: gpubench diff base.csv new.csv. Exit codes: 0 no confirmed regression; "
-    "1 a point is slower; 2 not comparable; 3 ambiguous or missing under --strict; "
+    "1 a point is slower; 2 not comparable; 3 not settled under --strict; "
     "4 a point is broken.",
 )
 def diff(
@@ -83,14 +83,14 @@ def diff(
             parser=_threshold,
             metavar="<percentage>",
             show_default="2%",
-            help="Smallest relative difference of medians that matters.",
+            help="Smallest relative difference that matters.",
         ),
     ] = 0.02,
-    floor_us: Annotated[
-        float, typer.Option(help="Smallest difference that matters, in microseconds.")
-    ] = 0.5,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 3 if a point is ambiguous or missing.")
+        bool,
+        typer.Option(
+            "--strict", help="Exit 3 if a point is ambiguous or missing, or the machine shifted."
+        ),
     ] = False,
     ignore_device: Annotated[
         bool, typer.Option("--ignore-device", help="Compare different GPUs, drivers or CUDA.")
@@ -130,7 +130,6 @@ def diff(
         base=base or list(islice(rest, 1)),
         new=new or list(islice(rest, 1)),
         threshold=threshold,
-        floor_us=floor_us,
         strict=strict,
         ignore_device=ignore_device,
         only=only,

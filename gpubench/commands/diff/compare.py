@@ -1,33 +1,56 @@
-"""The statistics: two sides become verdicts. Pure. docs/diff.md states the rules for users.
-
-The tests are SciPy's, loaded when the first one is made.
-"""
+"""Two sides become verdicts. Pure. docs/diff.md states the rules for users."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
-from itertools import chain
-from typing import NamedTuple
+from itertools import chain, compress
+from typing import Any, NamedTuple
 
-from gpubench.model import PointKey, Status
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.commands.diff.moderated import (
+    Floats,
+    Rounds,
+    adjusted,
+    half_widths,
+    moderate,
+    p_values,
+    summarize,
+)
+from gpubench.model import PointKey
 
 Key = PointKey
 """The key of a point: `Row.key`."""
 
 ABSENT = "not in the file"
-TOO_NOISY = "the machine is too noisy for so few sweeps"
+MODES = "its rounds have more than one mode"
 OTHER_GPU = "the other side's GPU is another one"
-"""Reasons of findings that others look for."""
+WITH_MACHINE = "moved with the machine"
+TOO_FEW_ROUNDS = "a single round a side"
+TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
+"""Reasons of findings."""
 
-ROUNDING = 1 + 1e-9
-"""SciPy's p-value of complete separation may differ from ours in its last digits."""
+CLOCK_REPEATS = 0.01
+"""Relative difference of two clocks that says nothing: between sweeps of 405 points on an H200 the
+clock of a point, read in the stream, differed by up to 0.52 %."""
+
+SAME_MEASUREMENT = 1e-12
+"""Relative difference below which both sides are the same file: that scatters, but not moved."""
+
+NO_INTERVAL = 50.0
+"""Half an interval, of logarithms, that says nothing."""
+
+MODE_GAP = 2.0
+"""Rounds have two modes if they fall into two groups so many times further apart than wide."""
+
+DECIDING_ROUNDS = 20
+"""Rounds of both sides together with which a point whose rounds have modes is judged."""
 
 
 class Verdict(StrEnum):
@@ -45,10 +68,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How large a difference must be to count: relative, and in microseconds."""
+    """How large a difference must be to count."""
 
     threshold: float = 0.02
-    floor_us: float = 0.5
+    """Relative difference that matters."""
+
     q: float = 0.01
     """False discovery rate over all points; 1 - q is the confidence of the intervals."""
 
@@ -57,23 +81,24 @@ class Limits:
     measurement. 0: none is allowed for."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PooledPoint:
     """What one side knows about a point: the rows of all its files."""
 
-    status: Status = Status.OK
-    reason: str = ""
     sweeps_us: tuple[tuple[float, ...], ...] = ()
-    """Round medians of each sweep, that is, of each process that measured the point."""
+    """Round medians of each sweep that has a time of the point."""
 
-    cycles: tuple[float, ...] = ()
-    """All rounds in cycles of the multiprocessors (time × clock); empty: no clock is known."""
+    lost: str = ""
+    """Why a sweep has no time of it: `wrong: relative error 1`."""
+
+    clock_mhz: float | None = None
+    """Of the multiprocessors while it was sampled; None: not known."""
 
     gpus: frozenset[str] = frozenset()
     """UUIDs; empty: not known."""
 
     on_cpu: bool = False
-    """Timed by a CPU's clock: its times shift from process to process."""
+    """Timed by a CPU's clock: rounds of one sweep resemble each other more than sweeps do."""
 
     is_blas: bool = False
     """Runs the vendor's library, the same code in every build."""
@@ -84,31 +109,12 @@ class PooledPoint:
         return tuple(chain.from_iterable(self.sweeps_us))
 
     @property
-    def timed(self) -> bool:
-        """It has a time."""
-        return self.status == Status.OK and bool(self.sweeps_us)
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was wrong or ended in an error."""
-        return self.status in {Status.WRONG, Status.ERROR}
-
-    @property
-    def median_us(self) -> float | None:
-        """Median of the round medians."""
-        return statistics.median(self.rounds_us) if self.timed else None
-
-    @property
-    def why_untimed(self) -> str:
-        """Why it has no time."""
-        return self.reason if self.status == Status.SKIPPED else f"{self.status}: {self.reason}"
+    def repeats_us(self) -> Sequence[float]:
+        """What the test takes for independent: rounds; on a CPU the median of each sweep."""
+        return list(map(statistics.median, self.sweeps_us)) if self.on_cpu else self.rounds_us
 
 
-_Pair = tuple[PooledPoint, PooledPoint]
-"""A point of the base and of the new side."""
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """A point's verdict and what it rests on; None where a side has no time.
 
@@ -123,10 +129,12 @@ class Finding:
     ratio_low: float | None = None
     ratio_high: float | None = None
     cycles_ratio: float | None = None
+    judged_ratio: float | None = None
     p: float | None = None
     p_adjusted: float | None = None
     base_rounds: int = 0
     new_rounds: int = 0
+    modes: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +151,6 @@ class Comparison:
     drift: float = 1.0
     """Factor by which the machine was slower: what most points share with the BLAS."""
 
-    untested: int = 0
-    """Points of both sides with too few rounds for the test."""
-
     @property
     def drifted(self) -> bool:
         """Whether the machine's own shift is one that would matter."""
@@ -161,13 +166,17 @@ class Comparison:
         """The findings on points that both sides have a time of."""
         return {key: found for key, found in self.findings.items() if found.ratio is not None}
 
+    @property
+    def untested(self) -> dict[Key, Finding]:
+        """Those of them that have too few rounds, or sweeps, to be judged."""
+        too_few = {TOO_FEW_ROUNDS, TOO_FEW_SWEEPS}
+        return {key: found for key, found in self.findings.items() if found.reason in too_few}
+
     def of(self, verdict: Verdict) -> dict[Key, Finding]:
         """The points of a verdict, the largest change first."""
         chosen = {key: found for key, found in self.findings.items() if found.verdict == verdict}
-        return dict(sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].ratio or 1.0))))
-
-
-# ---- the verdicts
+        ordered = sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].judged_ratio or 1)))
+        return dict(ordered)
 
 
 def compare(
@@ -175,248 +184,204 @@ def compare(
 ) -> Comparison:
     """Judge every point of either side."""
     limits = limits or Limits()
-    absent = PooledPoint(status=Status.SKIPPED, reason=ABSENT)
-    points = {key: (base.get(key, absent), new.get(key, absent)) for key in {**base, **new}}
-    timed = {key: pair for key, pair in points.items() if pair[0].timed and pair[1].timed}
-    drift = _shared_drift(timed.values())
-    tests = _tests(timed, drift, limits.q)
-    findings = {
-        key: _finding(before, after, tests.get(key), drift, limits)
-        for key, (before, after) in points.items()
-        if before.timed or after.timed
+    absent = PooledPoint(lost=ABSENT)
+    renamed = _changed_modes(base, new)
+    points = {renamed.get(key, key): (before, new.get(key, absent)) for key, before in base.items()}
+    points |= {
+        key: (points[key][0] if key in points else absent, after) for key, after in new.items()
     }
-    untimed = {
-        key: (before if after is absent else after).why_untimed
-        for key, (before, after) in points.items()
-        if key not in findings
-    }
-    on_cpu = {key: pair for key, pair in timed.items() if pair[0].on_cpu and pair[1].on_cpu}
-    if any(least_p(len(a.sweeps_us), len(b.sweeps_us)) > limits.q for a, b in on_cpu.values()):
-        findings |= _distrust({key: findings[key] for key in on_cpu})
+    findings: dict[Key, Finding] = {}
+    untimed: dict[Key, str] = {}
+    both: dict[Key, tuple[PooledPoint, PooledPoint]] = {}
+    was = {after: before.compute_mode for before, after in renamed.items()}
+    for key, (before, after) in points.items():
+        lost = after.lost
+        if key in was:
+            lost = f"computes in {key.compute_mode}, the base in {was[key]}"
+        if not (before.sweeps_us or after.sweeps_us):
+            untimed[key] = before.lost if after is absent else after.lost
+        elif not before.sweeps_us:
+            findings[key] = _one_sided(Verdict.NEW, before.lost, before, after)
+        elif after is absent:
+            findings[key] = _one_sided(Verdict.MISSING, lost, before, after)
+        elif key in was or not after.sweeps_us or (lost and not before.lost):
+            findings[key] = _one_sided(Verdict.BROKEN, lost, before, after)
+        else:
+            both[key] = before, after
+    drift = 0.0
+    if both:
+        judged, drift = _judge(both, limits)
+        findings |= judged
     return Comparison(
-        findings=findings,
+        findings={key: findings[key] for key in points if key in findings},
         untimed=untimed,
         limits=limits,
         drift=math.exp(drift),
-        untested=len(timed) - len(tests),
     )
 
 
-def _shared_drift(points: Iterable[_Pair]) -> float:
-    """Log of the factor that the median point and the median BLAS point share."""
-    logs: dict[bool, list[float]] = {True: [], False: []}
-    for before, after in points:
-        logs[before.is_blas].append(log_ratio(before.rounds_us, after.rounds_us))
-    if not all(logs.values()):
-        return 0.0
-    blas, others = map(statistics.median, logs.values())
-    return 0.0 if blas * others <= 0 else min(blas, others, key=abs)
-
-
-class _Test(NamedTuple):
-    """p-values of the Mann-Whitney test of a point."""
-
-    p: float
-    p_adjusted: float
-    p_without_drift: float
-    """Adjusted, of the same test once the drift is taken out."""
-
-
-def _tests(timed: Mapping[Key, _Pair], drift: float, q: float) -> dict[Key, _Test]:
-    """The tests of all points that have enough rounds for one."""
-    rounds = {key: (before.rounds_us, after.rounds_us) for key, (before, after) in timed.items()}
-    rounds = {
-        key: pair for key, pair in rounds.items() if least_p(*map(len, pair)) <= q / len(timed)
-    }
-    p = {key: p_value(*pair) for key, pair in rounds.items()}
-    p_without_drift = p
-    if drift:  # half of it on either side, so that swapping the sides changes nothing
-        p_without_drift = {
-            key: p_value(
-                [math.log(time_us) + drift / 2 for time_us in base],
-                [math.log(time_us) - drift / 2 for time_us in new],
-            )
-            for key, (base, new) in rounds.items()
-        }
-    p_adjusted, p_without_drift = adjusted(p), adjusted(p_without_drift)
-    return {key: _Test(p[key], p_adjusted[key], p_without_drift[key]) for key in rounds}
-
-
-class _Shift(NamedTuple):
-    """How far a point moved: logs of ratios, new over base."""
-
-    log: float
-    low: float
-    high: float
-    cycles: float | None
-    """None: no clock is known."""
-
-    def direction(self, margin: float, drift: float = 0.0) -> int:
-        """1 if the whole interval is above the drift by more than the margin; -1 if below it."""
-        return (self.low - drift > margin) - (self.high - drift < -margin)
-
-
-def _finding(
-    before: PooledPoint, after: PooledPoint, test: _Test | None, drift: float, limits: Limits
-) -> Finding:
-    base, new = before.rounds_us, after.rounds_us
-    finding = Finding(
-        verdict=Verdict.NEW,
-        reason=before.why_untimed,
-        base_median_us=before.median_us,
-        new_median_us=after.median_us,
-        base_rounds=len(base),
-        new_rounds=len(new),
-    )
-    if not after.timed:
-        verdict = Verdict.BROKEN if after.failed else Verdict.MISSING
-        return replace(finding, verdict=verdict, reason=after.why_untimed)
-    if not before.timed:
-        return finding
-    log = log_ratio(base, new)
-    low, high = log_interval(base, new, limits.q if test else None)
-    if sorted(base) == sorted(new):  # the same measurement, or rounds that are all equal
-        low = high = log
-    cycles = log_ratio(before.cycles, after.cycles) if before.cycles and after.cycles else None
-    shift = _Shift(log, min(low, log), max(high, log), cycles)
-    verdict, reason = _verdict(before, after, shift, test, drift, limits)
-    return replace(
-        finding,
-        verdict=verdict,
-        reason=reason,
-        ratio=math.exp(log),
-        ratio_low=math.exp(shift.low),
-        ratio_high=math.exp(shift.high),
-        cycles_ratio=None if cycles is None else math.exp(cycles),
-        p=test.p if test else None,
-        p_adjusted=test.p_adjusted if test else None,
-    )
-
-
-def _verdict(  # noqa: PLR0911 # each rule of docs/diff.md returns its own verdict
-    before: PooledPoint,
-    after: PooledPoint,
-    shift: _Shift,
-    test: _Test | None,
-    drift: float,
-    limits: Limits,
-) -> tuple[Verdict, str]:
-    """The verdict on a point of both sides, and why."""
-    fastest_us = min(statistics.median(before.rounds_us), statistics.median(after.rounds_us))
-    margin = math.log1p(max(limits.threshold, limits.floor_us / fastest_us))
-    if -margin <= shift.low and shift.high <= margin:
-        return Verdict.SAME, ""
-    direction = shift.direction(margin)
-    if direction == 0 or (test and test.p_adjusted > limits.q):
-        return Verdict.AMBIGUOUS, ""
-    if not _sweeps_agree(before, after, limits.q):
-        return Verdict.AMBIGUOUS, "its sweeps disagree"
-    if shift.cycles is not None and abs(shift.cycles) <= min(margin, abs(shift.log) / 2):
-        return Verdict.CLOCK, ""  # the cycles stayed, so most of the shift is the clock's
-    if shift.direction(margin, drift) != direction or (test and test.p_without_drift > limits.q):
-        return Verdict.AMBIGUOUS, "moved with the machine"
-    least = shift.low if direction > 0 else -shift.high
-    different_gpus = before.gpus and after.gpus and before.gpus != after.gpus
-    if different_gpus and least <= math.log1p(limits.between_gpus):
-        return Verdict.AMBIGUOUS, OTHER_GPU
-    return (Verdict.SLOWER if direction > 0 else Verdict.FASTER), ""
-
-
-def _sweeps_agree(before: PooledPoint, after: PooledPoint, q: float) -> bool:
-    """Whether the medians of the sweeps differ between the sides too.
-
-    Rounds of one sweep share what its process did to them. So the sweeps must agree: by the test
-    where there are enough, otherwise each of one side with each of the other.
-    """
-    medians = [list(map(statistics.median, point.sweeps_us)) for point in (before, after)]
-    return p_value(*medians) <= max(q, least_p(*map(len, medians)) * ROUNDING)
-
-
-def _distrust(findings: dict[Key, Finding]) -> dict[Key, Finding]:
-    """Corrects findings of few sweeps on a CPU: if most cannot be shown to have stayed, none moved.
-
-    A process's layout in memory shifts its times by ten percent or more, alike in all its rounds
-    (Mytkowicz, Diwan, Hauswirth and Sweeney, ASPLOS 2009), and so do other programs on the machine.
-    The points that did not move show how much of that there was.
-    """
-    counts = Counter(finding.verdict for finding in findings.values())
-    if counts[Verdict.AMBIGUOUS] <= counts[Verdict.SAME]:
-        return {}
+def _changed_modes(
+    base: Mapping[Key, PooledPoint], new: Mapping[Key, PooledPoint]
+) -> dict[Key, Key]:
+    """Points that only the base has, and those of the new side that differ in the mode alone."""
+    alone: defaultdict[tuple[Any, ...], tuple[list[Key], list[Key]]] = defaultdict(lambda: ([], []))
+    for place, (side, other) in enumerate(((base, new), (new, base))):
+        for key in side.keys() - other.keys():
+            alone[tuple(key._replace(compute_mode=""))][place].append(key)
     return {
-        key: replace(finding, verdict=Verdict.AMBIGUOUS, reason=TOO_NOISY)
-        for key, finding in findings.items()
-        if finding.verdict in {Verdict.SLOWER, Verdict.FASTER}
+        before[0]: after[0]
+        for before, after in alone.values()
+        if len(before) == len(after) == 1 and base[before[0]].sweeps_us
     }
 
 
-# ---- the rank test
+def _one_sided(verdict: Verdict, reason: str, before: PooledPoint, after: PooledPoint) -> Finding:
+    return Finding(verdict=verdict, reason=reason, **_medians(before, after))
 
 
-def p_value(base: Sequence[float], new: Sequence[float]) -> float:
-    """Two-sided exact Mann-Whitney test that neither side tends to be slower.
+def _medians(before: PooledPoint, after: PooledPoint) -> dict[str, Any]:
+    base, new = before.rounds_us, after.rounds_us
+    return {
+        "base_median_us": statistics.median(base) if base else None,
+        "new_median_us": statistics.median(new) if new else None,
+        "base_rounds": len(base),
+        "new_rounds": len(new),
+    }
 
-    Mann and Whitney, Annals of Mathematical Statistics 18 (1947). The exact distribution is that
-    without ties; ties narrow the true one, so they make the test conservative.
+
+# ---- points that both sides have a time of: arrays, with an element a point
+
+_Pairs = Mapping[Key, tuple[PooledPoint, PooledPoint]]
+
+
+class _Shifts(NamedTuple):
+    """By how much points moved, new over base, as logarithms."""
+
+    time: Floats
+    clock: Floats
+    of_clock: Floats
+    """What of `time` the machine's clock explains."""
+
+    of_drift: Floats
+    """What of the rest the machine explains: what most points share with the BLAS."""
+
+    effect: Floats
+    """What is judged: what the machine does not explain."""
+
+
+def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float]:
+    """The findings, and the logarithm of the machine's drift."""
+    base, new = (_rounds([pair[side].repeats_us for pair in pairs.values()]) for side in (0, 1))
+    variance = moderate(base, new)
+    shifts = _shifts(pairs, new.mean - base.mean)
+    threshold = math.log1p(limits.threshold)
+    margin = np.full(len(pairs), threshold)
+    margin[_on_other_gpu(pairs)] = math.log1p(max(limits.threshold, limits.between_gpus))
+    p = p_values(shifts.effect, margin, variance)
+    p_adjusted = adjusted(p)
+    half = half_widths(variance, limits.q)
+    half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
+    on_cpu = np.array([before.on_cpu for before, _ in pairs.values()])  # there sweeps differ anyway
+    modes = (_have_modes(base, threshold) | _have_modes(new, threshold)) & ~on_cpu
+    # Modes explain a difference, unless the sides are further apart than the modes of either.
+    apart = np.maximum(new.low - base.high, base.low - new.high)
+    spread = np.maximum(base.high - base.low, new.high - new.low)
+    open_modes = modes & (apart <= spread) & (base.number + new.number < DECIDING_ROUNDS)
+    findings = {}
+    for i, (key, (before, after)) in enumerate(pairs.items()):
+        tested = not math.isnan(variance.df[i])
+        time, effect, cycles = shifts.time[i], shifts.effect[i], shifts.time[i] + shifts.clock[i]
+        stayed = abs(effect) + half[i] <= threshold
+        if stayed and abs(time) + half[i] <= threshold:
+            verdict, reason = Verdict.SAME, ""
+        elif not tested:
+            verdict, reason = Verdict.AMBIGUOUS, TOO_FEW_SWEEPS if before.on_cpu else TOO_FEW_ROUNDS
+        elif open_modes[i]:
+            verdict, reason = Verdict.AMBIGUOUS, MODES
+        elif p_adjusted[i] <= limits.q:
+            verdict, reason = Verdict.SLOWER if effect > 0 else Verdict.FASTER, ""
+            if abs(effect - time) > threshold / 2:
+                reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
+        elif stayed and abs(shifts.of_clock[i]) > abs(shifts.of_drift[i]):
+            verdict, reason = Verdict.CLOCK, ""
+        elif abs(shifts.of_drift[i]) > threshold / 2:
+            verdict, reason = Verdict.AMBIGUOUS, WITH_MACHINE
+        else:
+            moved_less = margin[i] > threshold and abs(effect) - half[i] > threshold
+            verdict, reason = Verdict.AMBIGUOUS, OTHER_GPU if moved_less else ""
+        has_interval = half[i] < NO_INTERVAL  # nor is NaN
+        findings[key] = Finding(
+            verdict=verdict,
+            reason=reason,
+            **_medians(before, after),
+            ratio=math.exp(time),
+            ratio_low=math.exp(time - half[i]) if has_interval else None,
+            ratio_high=math.exp(time + half[i]) if has_interval else None,
+            cycles_ratio=math.exp(cycles) if before.clock_mhz and after.clock_mhz else None,
+            judged_ratio=math.exp(effect),
+            p=float(p[i]) if tested else None,
+            p_adjusted=float(p_adjusted[i]) if tested else None,
+            modes=1 + int(modes[i]),
+        )
+    blas = np.array([before.is_blas for before, _ in pairs.values()])
+    return findings, _shared_median(shifts.time, blas)
+
+
+def _rounds(of_points: Sequence[Sequence[float]]) -> Rounds:
+    counts = np.fromiter(map(len, of_points), np.int64)
+    return summarize(np.log(np.fromiter(chain.from_iterable(of_points), float)), counts)
+
+
+def _have_modes(rounds: Rounds, threshold: float) -> NDArray[np.bool_]:
+    return (rounds.gap > threshold) & (rounds.gap > MODE_GAP * rounds.group)
+
+
+def _on_other_gpu(pairs: _Pairs) -> list[bool]:
+    return [bool(a.gpus and b.gpus and a.gpus != b.gpus) for a, b in pairs.values()]
+
+
+def _shifts(pairs: _Pairs, time: Floats) -> _Shifts:
+    """Divides each point's shift between the machine and the build.
+
+    A clock that fell is the machine's as far as the clock of the BLAS fell too, at the same problem
+    if it is there; what a kernel lowers alone is its own doing. A clock that rose explains nothing:
+    a time that stayed has more cycles then. So that base and new can be swapped, what is judged is
+    the larger of time, at the machine's clock, and cycles.
     """
-    from scipy.stats import mannwhitneyu
-
-    return float(mannwhitneyu(base, new, alternative="two-sided", method="exact").pvalue)
-
-
-def least_p(base_rounds: int, new_rounds: int) -> float:
-    """The smallest p-value of so many rounds: all of one side are slower than all of the other."""
-    return min(1.0, 2 / math.comb(base_rounds + new_rounds, base_rounds))
-
-
-def rounds_needed(points: int, q: float) -> int:
-    """Rounds per side with which a single shifted point among `points` can be told from chance."""
-    rounds = 1
-    while least_p(rounds, rounds) > q / max(points, 1):
-        rounds += 1
-    return rounds
-
-
-def adjusted(p_values: Mapping[Key, float]) -> dict[Key, float]:
-    """p-values adjusted for the false discovery rate over all of them.
-
-    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57 (1995).
-    """
-    from scipy.stats import false_discovery_control
-
-    if not p_values:
-        return {}
-    p_adjusted = false_discovery_control(list(p_values.values()), method="bh")
-    return dict(zip(p_values, map(float, p_adjusted), strict=True))
+    clock = np.array([_clock_shift(*pair) for pair in pairs.values()])
+    blas = np.array([before.is_blas for before, _ in pairs.values()])
+    problems = [key._replace(variant="", tile="") for key in pairs]
+    of_blas = dict(zip(compress(problems, blas), clock[blas], strict=True))
+    of_machine, drift = np.zeros_like(time), np.zeros_like(time)
+    groups = [(key.op, key.backend) for key in pairs]
+    for group in dict.fromkeys(groups):
+        inside = np.array([of_point == group for of_point in groups])
+        typical = np.median(clock[inside & blas] if (inside & blas).any() else clock[inside])
+        shared = np.array([of_blas.get(problem, typical) for problem in problems])
+        of_machine[inside] = _shared(clock, shared)[inside]
+        at_clock = (time + of_machine)[inside]
+        drift[inside] = _shared_median(at_clock, blas[inside])
+    effect = time + of_machine - drift
+    cycles = time + clock - drift
+    effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
+    return _Shifts(time, clock, -of_machine, drift, effect)
 
 
-def log_interval(
-    base: Sequence[float], new: Sequence[float], level: float | None
-) -> tuple[float, float]:
-    """Interval of log(new / base): the factors that the Mann-Whitney test does not reject.
-
-    `level` is the test's, 0.01 for an interval of 99 %; None gives the range of all pairs. The ends
-    are two of the sorted logs of all pairs' ratios (Moses; Hollander, Wolfe and Chicken,
-    Nonparametric Statistical Methods, 3rd edition, section 4.3), whatever the distribution of the
-    rounds.
-    """
-    pairs = sorted(math.log(after) - math.log(before) for before in base for after in new)
-    outside = 0 if level is None else _pairs_outside(len(base), len(new), level)
-    return pairs[outside], pairs[-1 - outside]
+def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
+    if not (before.clock_mhz and after.clock_mhz):
+        return 0.0
+    shift = math.log(after.clock_mhz / before.clock_mhz)
+    return shift if abs(shift) > CLOCK_REPEATS else 0.0
 
 
-@cache
-def _pairs_outside(base_rounds: int, new_rounds: int, level: float) -> int:
-    """How many pairs lie outside either end of the interval: the largest U that is rejected."""
-
-    def p_of(u: int) -> float:
-        """The p-value of two sides of which `u` pairs have the faster round on the new side."""
-        full, rest = divmod(u, base_rounds)
-        below = [base_rounds] * full + [rest] + [0] * new_rounds  # base rounds below each new one
-        return p_value(range(base_rounds), [count - 0.5 for count in below[:new_rounds]])
-
-    return max(bisect_right(range(base_rounds * new_rounds // 2), level, key=p_of) - 1, 0)
+def _shared(one: Any, other: Any) -> Any:
+    """What two shifts have in common: the smaller one, if they have the same direction."""
+    smaller = np.where(np.abs(one) < np.abs(other), one, other)
+    return np.where(one * other > 0, smaller, 0.0)
 
 
-def log_ratio(base: Sequence[float], new: Sequence[float]) -> float:
-    """log(median of new / median of base)."""
-    return math.log(statistics.median(new)) - math.log(statistics.median(base))
+def _shared_median(shifts: Floats, blas: NDArray[np.bool_]) -> float:
+    """What the median point has in common with the median BLAS point; 0 if one is not there."""
+    if blas.all() or not blas.any():
+        return 0.0
+    return float(_shared(np.median(shifts[blas]), np.median(shifts[~blas])))

@@ -5,6 +5,7 @@ docs/diff.md has the form of the file.
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,16 +22,16 @@ from gpubench.commands.diff.compare import (
     Verdict,
 )
 from gpubench.commands.diff.report import Report
-from gpubench.commands.diff.sides import Side
+from gpubench.commands.diff.sides import RATES, Side
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, Status
+from gpubench.model import OPERATIONS
 from gpubench.plan.ranges import parse_fraction, parse_sizes, shown
 from gpubench.plan.registry import unknown
 from gpubench.plan.toml_file import decode, read_toml
 from gpubench.row import KEY, Row
 
 TIME = "median_us"
-COLUMNS = (TIME, "gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
+COLUMNS = (TIME, *RATES)
 """Columns that a figure may be expected of: a lower time is better, a higher rate."""
 
 WHERE = tuple(name for name in KEY if name not in {"m", "n", "k"})
@@ -145,9 +146,9 @@ def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bo
     for expectation in expected.points:
         where = expectation.where.items()
         fitting = [
-            found[0]
-            for found in new.points.values()
-            if all(getattr(found[0], name) == value for name, value in where)
+            new.rows_of(key)[0]
+            for key in new.points
+            if all(getattr(key, name) == value for name, value in where)
         ]
         if len(fitting) > 1:
             raise UsageError(
@@ -178,11 +179,11 @@ def _judge(expectation: Expectation, row: Row, point: PooledPoint | None) -> Fin
     """`same` within the tolerances; otherwise slower or faster, by what the column means."""
     if point is None:
         return Finding(verdict=Verdict.MISSING, reason=ABSENT)
-    time_us, figure = point.median_us, getattr(row, expectation.column)
-    if time_us is None or figure is None:
-        verdict = Verdict.BROKEN if point.failed else Verdict.MISSING
-        reason = f"has no {expectation.column}" if point.status == Status.OK else point.reason
-        return Finding(verdict=verdict, reason=reason)
+    figure = getattr(row, expectation.column)
+    if point.lost or figure is None:
+        reason = point.lost or f"has no {expectation.column}"
+        return Finding(verdict=Verdict.BROKEN if point.lost else Verdict.MISSING, reason=reason)
+    time_us = statistics.median(point.rounds_us)
     low = expectation.value * (1 - expectation.lower)
     high = expectation.value * (1 + expectation.upper)
     if expectation.column == TIME:
@@ -200,4 +201,5 @@ def _judge(expectation: Expectation, row: Row, point: PooledPoint | None) -> Fin
         base_median_us=time_us / ratio,
         new_median_us=time_us,
         ratio=ratio,
+        judged_ratio=ratio,
     )

@@ -24,7 +24,6 @@ class Options:
     base: Sequence[Path]
     new: Sequence[Path]
     threshold: float
-    floor_us: float
     strict: bool
     ignore_device: bool
     only: str | None

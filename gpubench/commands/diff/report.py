@@ -18,12 +18,12 @@ from rich.text import Text
 import gpubench
 from gpubench.commands.diff.compare import (
     ABSENT,
-    TOO_NOISY,
+    DECIDING_ROUNDS,
+    TOO_FEW_SWEEPS,
     Comparison,
     Finding,
     Key,
     Verdict,
-    rounds_needed,
 )
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
@@ -37,10 +37,11 @@ SLOWER, STRICT, BROKEN = 1, 3, 4
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label holds, or that no label needs."""
 
+SHORT = 8
+"""Points named in a list; the others are counted."""
+
 MOST = 3
 """Points, at least, of which "most" can be said to have moved together."""
-
-USUAL_ROUNDS = 10
 
 USUAL = {
     "op": "gemm",
@@ -52,7 +53,7 @@ USUAL = {
 """Options of a sweep that need not be written."""
 
 SWEEPS = 5
-"""Per side: the test can then decide on one figure per sweep, as least_p(5, 5) is 0.008."""
+"""Per side, that are advised on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,25 +82,36 @@ class Report:
             return BROKEN
         if Verdict.SLOWER in found:
             return SLOWER
-        return STRICT if self.strict and found & {Verdict.AMBIGUOUS, Verdict.MISSING} else 0
+        unsettled = found & {Verdict.AMBIGUOUS, Verdict.MISSING} or self.comparison.drifted
+        return STRICT if self.strict and unsettled else 0
 
     @property
     def headline(self) -> str:
-        """The verdict in a line."""
-        counts = self.comparison.counts
+        """The verdict in a line; and whether the machine itself was another."""
+        shift = (
+            f"machine-wide shift of {_change(self.comparison.drift)}: " * self.comparison.drifted
+        )
+        return f"{shift}{self._verdicts}"
+
+    @property
+    def _verdicts(self) -> str:
+        comparison = self.comparison
+        counts = comparison.counts
         points = f"of {counted(sum(counts.values()), 'point')}"
         if counts[Verdict.BROKEN]:
             slower = f"; {counts[Verdict.SLOWER]} slower" if counts[Verdict.SLOWER] else ""
-            return f"broken: {counts[Verdict.BROKEN]} {points} had a right result before{slower}"
+            return f"broken: {counts[Verdict.BROKEN]} {points} wrong or lost{slower}"
         if counts[Verdict.SLOWER]:
-            worst, finding = next(iter(self.comparison.of(Verdict.SLOWER).items()))
+            worst, finding = next(iter(comparison.of(Verdict.SLOWER).items()))
             return (
                 f"slower: {counts[Verdict.SLOWER]} {points}, by up to "
-                f"{_change(finding.ratio).lstrip('+')} ({self.label(worst)})"
+                f"{_change(finding.judged_ratio).lstrip('+')} ({self.label(worst)})"
             )
         order = ("same", "faster", "ambiguous", "clock", "missing", "new")
         rest = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
         kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
+        if (untested := comparison.untested) and len(untested) == len(comparison.two_sided):
+            kind = f"nothing could be judged, {next(iter(untested.values())).reason}"
         return f"{kind}: {points} {rest}"
 
     def label(self, key: Key) -> str:
@@ -127,14 +139,13 @@ def make_report(
     """The report on a comparison; `rerun_command` would measure its ambiguous points again."""
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
-    limits = comparison.limits
     return Report(
         comparison=comparison,
         rows=rows,
         base=base.name,
         new=new.name,
         machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
-        limits=f"±{100 * limits.threshold:g} % or {limits.floor_us:g} µs",
+        limits=f"±{100 * comparison.limits.threshold:g} %",
         strict=strict,
         notes=(*_notes(comparison, rows, base, new), *notes),
         advice=tuple(_advice(comparison, rows, rerun_command)),
@@ -144,25 +155,26 @@ def make_report(
 def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Side) -> Iterator[str]:
     limits = comparison.limits
     two_sided = comparison.two_sided
-    if comparison.untested:
-        fewest = min(min(found.base_rounds, found.new_rounds) for found in two_sided.values())
+    if untested := comparison.untested:
+        on_cpu = any(found.reason == TOO_FEW_SWEEPS for found in untested.values())
         yield (
-            f"too few rounds to test {comparison.untested} of {counted(len(two_sided), 'point')}: "
-            f"{fewest}, where {rounds_needed(len(two_sided), limits.q)} a side are needed. Their "
-            "verdicts rest on the size of the effect alone: every round of one side against every "
-            "round of the other."
+            f"{counted(len(untested), 'point')} cannot be judged: "
+            + (
+                "on a CPU a sweep shifts all its rounds together, so one sweep a side says nothing "
+                f"of the build. Compare {SWEEPS} a side, taken in turns: --base b*.csv --new n*.csv"
+                if on_cpu
+                else "one round a side does not tell how well a time repeats"
+            )
         )
-    if noisy := sum(finding.reason == TOO_NOISY for finding in comparison.findings.values()):
+    if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
         yield (
-            f"{counted(noisy, 'point')} may have moved, but few of the others could be shown "
-            "to have stayed: the machine is noisy, and on a CPU each process has times of its own. "
-            f"Compare {SWEEPS} sweeps a side, taken in turns: --base b*.csv --new n*.csv"
+            f"the rounds of {_shortened(modes, ', ')} have more than one mode. Such a point is "
+            f"judged once it has {DECIDING_ROUNDS} rounds, both sides together: --rerun"
         )
     if comparison.drifted:
         yield (
-            f"machine drift: most points moved together by {_change(comparison.drift)}, the BLAS "
-            "with them. That is the machine, not the build; points that moved no further are not "
-            "judged."
+            f"most points moved together by {_change(comparison.drift)}, the BLAS with them: that "
+            "is the machine, not the build. Points are judged by what they moved beyond it"
         )
     elif len(two_sided) >= MOST and not any(is_blas(rows[key]) for key in two_sided):
         shared = statistics.median(finding.ratio or 1.0 for finding in two_sided.values())
@@ -188,29 +200,21 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
 
 def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str) -> list[str]:
     """The commands that would settle the open points: ambiguous ones, and those not tested."""
-    open_points = {
-        key: finding
-        for key, finding in comparison.findings.items()
-        if finding.verdict == Verdict.AMBIGUOUS
-        or (finding.verdict in {Verdict.SLOWER, Verdict.FASTER} and finding.p is None)
-    }
+    open_points = comparison.of(Verdict.AMBIGUOUS)
     if not open_points:
         return []
-    most = max(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
-    needed = max(USUAL_ROUNDS, rounds_needed(len(comparison.two_sided), comparison.limits.q))
     on_cpu = any(rows[key].timer == Timer.HOST for key in open_points)
+    rounds = min(min(found.base_rounds, found.new_rounds) for found in open_points.values())
     # On a CPU, more processes show more than more rounds do.
-    rounds = needed if most < needed or on_cpu else 2 * most
+    more_rounds = {} if on_cpu else {"rounds": str(max(DECIDING_ROUNDS // 2, 2 * rounds))}
     both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
     lines = []
     # A sweep has one operation and one kind of operands.
     for sweep in dict.fromkeys((key.op, key.operands) for key in open_points):
         chosen = [rows[key] for key in open_points if (key.op, key.operands) == sweep]
         blas = [row for row in rows.values() if (row.op, row.operands) == sweep and is_blas(row)]
-        options = covering_options(chosen) | {
-            "rounds": str(rounds),
-            "variants": _listed(row.variant for row in (*chosen, *blas)),
-        }
+        variants = _listed(row.variant for row in (*chosen, *blas))
+        options = covering_options(chosen) | more_rounds | {"variants": variants}
         flags = " ".join(f"--{name} {text}" for name, text in options.items())
         lines.append(f"to settle it, measure {both_builds}, in turns, with: gpubench sweep {flags}")
     if rerun_command:
@@ -240,6 +244,18 @@ def _listed(items: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(items))
 
 
+def _shortened(names: Iterable[str], separator: str) -> str:
+    """The first names; the others are counted."""
+    shown, more = _first(list(names), SHORT)
+    return separator.join([*shown, *more])
+
+
+def _first(lines: list[str], most: int) -> tuple[list[str], list[str]]:
+    """The first lines, and one that counts the others if there are any."""
+    left = len(lines) - most
+    return lines[:most], [f"{left} more"] if left > 0 else []
+
+
 def _change(ratio: float | None) -> str:
     """`+5.1 %` for 1.051."""
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
@@ -264,9 +280,6 @@ def counted(count: int, noun: str) -> str:
 
 # ---- text
 
-SHORT = 8
-"""Points named in the short lists; the others are counted."""
-
 
 def text(report: Report) -> RenderableType:
     """What the terminal shows: the headline, what got slower, the rest in short."""
@@ -284,9 +297,8 @@ def text(report: Report) -> RenderableType:
     parts.append(Text(""))
     for verdict in ("missing", "ambiguous", "clock", "faster", "new"):
         if findings := comparison.of(Verdict(verdict)):
-            names = [f"{report.label(key)}{_in_short(found)}" for key, found in findings.items()]
-            more = [f"{len(names) - SHORT} more"] if len(names) > SHORT else []
-            parts.append(Text(f"{verdict} ({len(names)}): {'; '.join(names[:SHORT] + more)}"))
+            names = (f"{report.label(key)}{_in_short(found)}" for key, found in findings.items())
+            parts.append(Text(f"{verdict} ({len(findings)}): {_shortened(names, '; ')}"))
     if same := comparison.counts[Verdict.SAME]:
         parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
     if comparison.untimed:
@@ -301,12 +313,10 @@ def _plain_text(report: Report) -> str:
 
 
 def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableType:
-    # Two files give an interval; an expected figure gives its limits as the reason.
-    last = "interval, %" if any(finding.ratio_low for finding in slower.values()) else "because"
-    grid = table("slower", "base, ms", "new, ms", "change", last, left={"slower", "because"})
+    grid = table("slower", "base, ms", "new, ms", "change", "interval, %", "", left={"slower", ""})
     for key, finding in slower.items():
         *figures, of_change = _figures(finding)
-        grid.add_row(report.label(key), *figures, of_change.removesuffix(" %") or finding.reason)
+        grid.add_row(report.label(key), *figures, of_change.removesuffix(" %"), finding.reason)
     return grid
 
 
@@ -317,8 +327,8 @@ def _in_short(finding: Finding) -> str:
     if finding.verdict == Verdict.CLOCK:
         return f" {_change(finding.ratio)}, in cycles {_change(finding.cycles_ratio)}"
     if finding.verdict == Verdict.AMBIGUOUS:
-        reason = f", {finding.reason}" if finding.reason else ""
-        return f" {_change(finding.ratio)} ({_interval(finding)}{reason})"
+        because = ", ".join(filter(None, (_interval(finding), finding.reason)))
+        return f" {_change(finding.ratio)} ({because})"
     return f" {_change(finding.ratio)}"
 
 
@@ -409,7 +419,7 @@ def _json(report: Report) -> str:
             "counts": {str(verdict): comparison.counts[verdict] for verdict in Verdict},
             "drift": comparison.drift,
             "drifted": comparison.drifted,
-            "untested": comparison.untested,
+            "untested": len(comparison.untested),
             "notes": list(report.notes),
             "advice": list(report.advice),
             "points": [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -57,12 +56,12 @@ def rerun(
 
     def has_installed(side: Side, key: Key) -> bool:
         return all(
-            row.source_hash == installed.get((row.op, row.variant)) for row in side.points[key]
+            row.source_hash == installed.get((row.op, row.variant)) for row in side.rows_of(key)
         )
 
     def fresh_rows(keys: Sequence[Key], rounds: int) -> list[Row]:
         with progress() as watcher:
-            return measure([new.points[key][0] for key in keys], rounds, watcher)
+            return measure([new.rows_of(key)[0] for key in keys], rounds, watcher)
 
     ambiguous = list(comparison.of(Verdict.AMBIGUOUS))
     of_new = [key for key in ambiguous if has_installed(new, key)]
@@ -76,15 +75,15 @@ def rerun(
         )
     if of_both:
         rows = fresh_rows(of_both, 2 * ROUNDS)
-        base = base.with_rerun([_every_other(row, 0) for row in rows], replacing=True)
-        new = new.with_rerun([_every_other(row, 1) for row in rows], replacing=True)
+        base = base.with_rerun(_every_other(rows, 0), replacing=True)
+        new = new.with_rerun(_every_other(rows, 1), replacing=True)
         notes.append(
             f"--rerun measured {counted(len(of_both), 'point')} with the same kernels for both "
             f"sides, in turns, {ROUNDS} rounds or more each; they are judged by these rounds alone"
         )
     if of_new:
         rows = fresh_rows(of_new, ROUNDS)
-        new = new.with_rerun(rows, replacing=False)
+        new = new.with_rerun([rows], replacing=False)
         notes.append(
             f"--rerun added {ROUNDS} rounds or more to the new side of "
             f"{counted(len(of_new), 'point')}; the base's kernels are not installed"
@@ -92,16 +91,17 @@ def rerun(
     return base, new, notes
 
 
-def _every_other(row: Row, first: int) -> Row:
-    if not row.round_medians_us:
-        return row
-    chosen = row.round_medians_us.split(";")[first::2]
-    return replace(
-        row,
-        round_medians_us=";".join(chosen),
-        rounds=len(chosen),
-        median_us=statistics.median(map(float, chosen)),
-    )
+def _every_other(rows: Sequence[Row], first: int) -> list[list[Row]]:
+    """Every other round, as a sweep of its own: it stands beside one of the other side."""
+    medians = [(row.round_medians_us or str(row.median_us)).split(";") for row in rows]
+    return [
+        [
+            replace(row, round_medians_us=of_row[turn])
+            for row, of_row in zip(rows, medians, strict=True)
+            if turn < len(of_row)
+        ]
+        for turn in range(first, max(map(len, medians)), 2)
+    ]
 
 
 def _sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:

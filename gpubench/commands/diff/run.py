@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 
@@ -23,7 +22,6 @@ def run_diff(options: Options) -> int:
     output = Output(options.output, overwrite=True) if options.output else None
     limits = Limits(
         threshold=options.threshold,
-        floor_us=options.floor_us,
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
     report = (_against_expected if expects else _against_base)(options, limits)
@@ -42,8 +40,6 @@ def _check(options: Options, *, expects: bool) -> None:
         compared = map(os.path.realpath, (*options.base, *options.new))
         if os.path.realpath(options.output) in compared:
             raise UsageError(f"--output: {options.output} is one of the files compared")
-    if not 0 <= options.floor_us < math.inf:
-        raise UsageError(f"--floor-us: {options.floor_us:g} is not a time in µs, such as 0.5")
     if not options.base or not options.new:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
     if expects and len(options.base) > 1:
@@ -96,8 +92,6 @@ def _command(options: Options) -> str:
     words = ["gpubench", "diff", *(("--base", *base, "--new", *new) if several else (*base, *new))]
     if options.threshold != Limits.threshold:
         words += ["--threshold", f"{100 * options.threshold:g}%"]
-    if options.floor_us != Limits.floor_us:
-        words += ["--floor-us", f"{options.floor_us:g}"]
     words += ["--only", options.only] if options.only else []
     words += ["--exclude", options.exclude] if options.exclude else []
     words += ["--strict"] if options.strict else []

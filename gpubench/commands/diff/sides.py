@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 
 from gpubench.commands.diff.compare import Key, PooledPoint
@@ -17,11 +18,17 @@ from gpubench.plan.ranges import parse_names, parse_sizes
 from gpubench.plan.registry import unknown, variants
 from gpubench.row import Row, read
 
+RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
+"""Columns, beside the time, that figures may be expected of."""
+
+COLUMNS = (
+    *("status", "reason", "median_us", "round_medians_us", "sm_mhz", *RATES),
+    *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "gpubench"),
+)
+"""What is read of a file beside the key."""
+
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns in which both sides must agree, and what a message puts before their values."""
-
-RERUN = Path("--rerun")
-"""Takes the place of a file's name for rows that `--rerun` measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +45,22 @@ class Side:
         return tuple(chain.from_iterable(self.files.values()))
 
     @cached_property
-    def points(self) -> dict[Key, list[Row]]:
-        """The rows of each point, in the order of the files."""
-        return _by_key(self.rows)
+    def points(self) -> dict[Key, dict[Path, list[Row]]]:
+        """The rows of each point by file; a partial file has a row a round."""
+        points: dict[Key, dict[Path, list[Row]]] = {}
+        for path, rows in self.files.items():
+            for row in rows:
+                points.setdefault(row.key, {}).setdefault(path, []).append(row)
+        return points
 
     @cached_property
     def pooled(self) -> dict[Key, PooledPoint]:
         """What this side knows about each point: the rounds of all its files."""
-        by_file = [
-            _by_key(rows) for rows in self.files.values()
-        ]  # a partial file has a row a round
-        return {
-            key: _pool([points[key] for points in by_file if key in points]) for key in self.points
-        }
+        return {key: _pool(list(of_files.values())) for key, of_files in self.points.items()}
+
+    def rows_of(self, key: Key) -> list[Row]:
+        """The rows of a point, in the order of the files."""
+        return list(chain.from_iterable(self.points[key].values()))
 
     def filtered(self, keep: Callable[[Row], bool]) -> Side:
         """The side with some of its rows."""
@@ -58,11 +68,12 @@ class Side:
             self, files={path: list(filter(keep, rows)) for path, rows in self.files.items()}
         )
 
-    def with_rerun(self, rows: Sequence[Row], *, replacing: bool) -> Side:
-        """The side with fresh rows, beside its earlier rows of their points or replacing them."""
-        keys = {row.key for row in rows} if replacing else set()
+    def with_rerun(self, sweeps: Sequence[Sequence[Row]], *, replacing: bool) -> Side:
+        """The side with fresh sweeps, beside its earlier rows of their points or replacing them."""
+        keys = {row.key for sweep in sweeps for row in sweep} if replacing else set()
         kept = self.filtered(lambda row: row.key not in keys)
-        return replace(kept, files={**kept.files, RERUN: [*kept.files.get(RERUN, ()), *rows]})
+        fresh = {Path(f"--rerun {len(kept.files) + n}"): rows for n, rows in enumerate(sweeps)}
+        return replace(kept, files={**kept.files, **fresh})
 
 
 def read_side(paths: Sequence[Path]) -> Side:
@@ -71,7 +82,7 @@ def read_side(paths: Sequence[Path]) -> Side:
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
-        files[path] = read(path)
+        files[path] = read(path, COLUMNS)
         if not files[path]:
             raise UsageError(f"{path}: holds no points")
         for row in files[path]:
@@ -100,13 +111,6 @@ def _check(row: Row, path: Path) -> None:
             raise UsageError(f"{place}: a point that is ok has positive times in '{column}'")
 
 
-def _by_key(rows: Iterable[Row]) -> dict[Key, list[Row]]:
-    points: dict[Key, list[Row]] = {}
-    for row in rows:
-        points.setdefault(row.key, []).append(row)
-    return points
-
-
 def _round_medians(row: Row) -> list[float]:
     """The round medians of a row; the median itself where none are kept."""
     if row.round_medians_us:
@@ -115,31 +119,36 @@ def _round_medians(row: Row) -> list[float]:
 
 
 def _pool(sweeps: Sequence[Sequence[Row]]) -> PooledPoint:
-    """What the rows of a point say together: a failure decides, otherwise all rounds count."""
+    """What the rows of a point say together: a list for each file, with a row or a row a round."""
     rows = list(chain.from_iterable(sweeps))
-    point = PooledPoint(on_cpu=rows[0].timer == Timer.HOST, is_blas=is_blas(rows[0]))
-    for row in rows:
-        if row.status in {Status.WRONG, Status.ERROR}:
-            return replace(point, status=Status(row.status), reason=row.reason or "")
     timed = [row for row in rows if row.status == Status.OK]
-    if not timed:
-        return replace(point, status=Status.SKIPPED, reason=rows[0].reason or "skipped")
-    by_sweep = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
-    rounds = (tuple(chain.from_iterable(map(_round_medians, sweep))) for sweep in by_sweep)
-    # A row has one clock for all its rounds.
-    cycles = [time_us * (row.sm_mhz or 0.0) for row in timed for time_us in _round_medians(row)]
-    return replace(
-        point,
-        sweeps_us=tuple(filter(None, rounds)),
-        cycles=tuple(cycles) if all(cycles) else (),
+    lost = next((row for row in rows if row.status != Status.OK), None)
+    by_sweep = [
+        tuple(
+            time_us for row in sweep if row.status == Status.OK for time_us in _round_medians(row)
+        )
+        for sweep in sweeps
+    ]
+    clocks = [row.sm_mhz for row in timed if row.sm_mhz]
+    return PooledPoint(
+        sweeps_us=tuple(filter(None, by_sweep)),
+        lost=_why_lost(lost) if lost else "",
+        clock_mhz=statistics.median(clocks) if clocks and len(clocks) == len(timed) else None,
         gpus=gpus_of(timed),
+        on_cpu=rows[0].timer == Timer.HOST,
+        is_blas=is_blas(rows[0]),
     )
+
+
+def _why_lost(row: Row) -> str:
+    reason = row.reason or "no reason given"
+    return reason if row.status == Status.SKIPPED else f"{row.status}: {reason}"
 
 
 def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
     """UUIDs of the GPUs that measured the rows; empty where some row does not name them."""
-    uuids = [(row.device_uuid or "").split(";") for row in rows]
-    return frozenset(chain.from_iterable(uuids)) if all(map(all, uuids)) else frozenset()
+    uuids = {row.device_uuid or "" for row in rows}
+    return frozenset(";".join(uuids).split(";")) if uuids and "" not in uuids else frozenset()
 
 
 def is_blas(row: Row) -> bool:
@@ -156,17 +165,15 @@ def require_same_machine(base: Side, new: Side) -> None:
     """Raise UsageError, naming both, where files come from different GPUs, drivers or CUDA."""
     seen: dict[str, tuple[str, Path]] = {}
     for path, rows in chain(base.files.items(), new.files.items()):
-        for row, (column, words) in product(rows, MACHINE.items()):
-            value = getattr(row, column)
-            if value is None:
-                continue
-            first, first_path = seen.setdefault(column, (value, path))
-            if value != first:
-                raise UsageError(
-                    f"{first_path} was measured on {words}{first}, {path} on {words}{value}: "
-                    "their times say nothing about a change; "
-                    "--ignore-device compares them all the same"
-                )
+        for column, words in MACHINE.items():
+            for value in {getattr(row, column) for row in rows} - {None}:
+                first, first_path = seen.setdefault(column, (value, path))
+                if value != first:
+                    raise UsageError(
+                        f"{first_path} was measured on {words}{first}, {path} on {words}{value}: "
+                        "their times say nothing about a change; "
+                        "--ignore-device compares them all the same"
+                    )
 
 
 def selection(only: str | None, exclude: str | None, rows: Sequence[Row]) -> Callable[[Row], bool]:

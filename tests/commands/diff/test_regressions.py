@@ -1,0 +1,205 @@
+"""Regressions that a comparison could miss, each by its exit code; and what is none."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from diffs import ROUNDS, SIZES, Run, Write, failure, row, rows, swapped
+
+from gpubench.model import Status
+from gpubench.row import Row
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (Status.SKIPPED, "estimated 12 s a launch, over the limit of 10 s"),
+        (Status.SKIPPED, "needs 200 bytes of memory, 100 are free"),
+        (Status.SKIPPED, "skipped after two crashes"),
+        (Status.ERROR, "lost the device"),
+        (Status.WRONG, "relative error 0.3"),
+    ],
+)
+def test_a_point_that_lost_its_time_is_broken(
+    file: Write, run: Run, status: Status, reason: str
+) -> None:
+    new = swapped(rows(), failure(status, reason))
+    code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
+    assert code == 4
+    assert out.startswith("broken: 1 of 9 points wrong or lost")
+    assert reason in out
+
+
+def test_a_point_that_one_of_five_sweeps_lost_is_broken(file: Write, run: Run) -> None:
+    base = [file(f"b{n}.csv", rows()) for n in range(5)]
+    new = [file(f"n{n}.csv", rows()) for n in range(4)]
+    lost = file("n4.csv", swapped(rows(), failure(Status.SKIPPED, "over the limit of 10 s")))
+    assert run("--base", *base, "--new", *new)[0] == 0
+    assert run("--base", *base, "--new", *new, lost)[0] == 4
+    assert run("--base", *base, lost, "--new", *new)[0] == 0
+    assert run("--base", *base[:4], lost, "--new", *new, lost.replace("n4", "n3"))[0] == 2
+
+
+def test_another_compute_mode_is_broken_and_not_missing_and_new(file: Write, run: Run) -> None:
+    changed = replace(row("own", 64, 0.5), compute_mode="tf32")
+    new = [changed if row.key == rows()[3].key else row for row in rows()]
+    code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
+    assert code == 4
+    assert "computes in tf32, the base in float32" in out
+    assert "missing" not in out
+    assert "new (" not in out
+
+
+def test_a_time_that_stayed_while_the_clock_rose_is_slower(file: Write, run: Run) -> None:
+    """The base was throttled, and the kernel hides behind it."""
+    base = file("base.csv", rows(mhz=1600.0))
+    faster = dict.fromkeys(("cublas", "own", "other"), 1600 / 1980)
+    risen = swapped(rows(mhz=1980.0, **faster), row("own", 64, mhz=1980.0))
+    code, out, _ = run(base, file("new.csv", risen))
+    assert code == 1
+    first = "machine-wide shift of -19.2 %: slower: 1 of 9 points, by up to 23.7 % (own at 64)"
+    assert out.splitlines()[0] == first
+    assert "+23.7 % beyond what the machine did" in out
+
+
+def test_a_base_throttled_at_one_point_alone_does_not_hide_it(file: Write, run: Run) -> None:
+    base = swapped(rows(mhz=1980.0), row("own", 64, mhz=1600.0))
+    code, out, _ = run(file("base.csv", base), file("new.csv", rows(mhz=1980.0)))
+    first = "slower: 1 of 9 points, by up to 23.8 % (own at 64)"
+    assert (code, out.splitlines()[0]) == (1, first)
+
+
+def test_a_kernel_that_lowers_its_own_clock_is_slower(file: Write, run: Run) -> None:
+    slow = [row("own", size, 1980 / 1600, mhz=1600.0) for size in SIZES]
+    new = swapped(rows(mhz=1980.0), *slow)
+    code, out, _ = run(file("base.csv", rows(mhz=1980.0)), file("new.csv", new))
+    assert (code, out.startswith("slower: 3 of 9 points, by up to 23.8 %")) == (1, True)
+
+
+def test_a_clock_that_fell_for_the_blas_too_is_the_machines(file: Write, run: Run) -> None:
+    lower = dict.fromkeys(("cublas", "own", "other"), 1980 / 1600)
+    base, new = file("base.csv", rows(mhz=1980.0)), file("new.csv", rows(mhz=1600.0, **lower))
+    code, out, _ = run(base, new)
+    assert code == 0
+    assert out.startswith("machine-wide shift of +23.8 %: no confirmed regression: of 9 points 9 c")
+    assert run(base, new, "--strict")[0] == 3
+
+
+def test_a_kernel_that_stayed_on_a_faster_machine_is_slower(file: Write, run: Run) -> None:
+    faster = dict.fromkeys(("cublas", "own", "other"), 1 / 1.05)
+    new = swapped(rows(**faster), row("own", 64))
+    code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
+    assert code == 1
+    first = "machine-wide shift of -4.8 %: slower: 1 of 9 points, by up to 5.0 % (own at 64)"
+    assert out.splitlines()[0] == first
+
+
+def test_all_points_slower_with_the_blas_are_a_machine_wide_shift(file: Write, run: Run) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(cublas=1.05, own=1.05, other=1.05))
+    code, out, _ = run(base, new)
+    first = "machine-wide shift of +5.0 %: no confirmed regression: of 9 points 9 ambiguous"
+    assert (code, out.splitlines()[0]) == (0, first)
+    assert run(base, new, "--strict")[0] == 3
+
+
+def test_fifteen_percent_of_three_microseconds_are_found(file: Write, run: Run) -> None:
+    rounds, again = (3.0, 3.03, 3.01, 2.98, 3.01), (3.01, 3.0, 3.03, 2.99, 3.0)
+    base = [row(f"own{n}", 64, 1.0, rounds) for n in range(20)]
+    new = [row(f"own{n}", 64, 1.15 if n == 7 else 1.0, again) for n in range(20)]
+    code, out, _ = run(file("base.csv", base), file("new.csv", new))
+    assert code == 1
+    assert out.startswith("slower: 1 of 20 points, by up to 15.0 % (own7 at 64)")
+
+
+def noisy(count: int, rounds: int, seed: int, factor: float = 1.0) -> list[Row]:
+    """Points that repeat to 0.3 %, the first six `factor` times slower."""
+    chance = random.Random(seed)  # noqa: S311 # noise, not a secret
+    return [
+        row(
+            "own",
+            16 + number,
+            factor if number < 6 else 1.0,
+            [100 * chance.lognormvariate(0, 0.003) for _ in range(rounds)],
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [100, 300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_kernel_slower_by_five_percent_is_found_at_five_rounds_among_many_points(
+    file: Write, run: Run, count: int
+) -> None:
+    base = file("base.csv", noisy(count, 5, 1))
+    assert run(base, file("same.csv", noisy(count, 5, 2)))[0] == 0
+    code, out, _ = run(base, file("new.csv", noisy(count, 5, 3, 1.05)))
+    assert (code, out.startswith("slower: 6 of")) == (1, True)
+
+
+def test_three_sweeps_a_side_are_adjusted_for_all_their_points(file: Write, run: Run) -> None:
+    sweeps = [file(f"{n}.csv", noisy(400, 3, n)) for n in range(6)]
+    assert run("--base", *sweeps[:3], "--new", *sweeps[3:])[0] == 0
+
+
+def test_rounds_with_two_modes_are_named_and_convict_nobody(file: Write, run: Run) -> None:
+    bimodal = row("own", 64, 1.0, (100.0, 108.1, 100.2, 100.1, 100.3))
+    base = file("base.csv", swapped(rows(), bimodal))
+    new = swapped(rows(), row("own", 64, 1.08))
+    code, out, _ = run(base, file("new.csv", new))
+    assert code == 0
+    assert "the rounds of own at 64 float32 have more than one mode" in " ".join(out.split())
+    assert "its rounds have more than one mode" in out
+    # No mode explains this.
+    assert run(base, file("slower.csv", swapped(rows(), row("own", 64, 1.5))))[0] == 1
+    # With more rounds the test decides.
+    often = swapped(rows(), row("own", 64, 1.0, (*ROUNDS, 108.1, *ROUNDS[:4])))
+    more = swapped(rows(), row("own", 64, 1.08, ROUNDS * 2))
+    assert run(file("base.csv", often), file("more.csv", more))[0] == 1
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_one_round_a_side_is_not_judged_and_that_is_said(
+    file: Write, run: Run, factor: float
+) -> None:
+    base = [row("own", size, 1.0, (100.0,)) for size in SIZES]
+    new = [row("own", size, factor, (101.0,)) for size in SIZES]
+    code, out, _ = run(file("base.csv", base), file("new.csv", new))
+    assert code == 0
+    assert out.startswith("nothing could be judged, a single round a side: of 3 points 3 ambiguous")
+
+
+def test_sides_may_have_different_numbers_of_rounds(file: Write, run: Run) -> None:
+    base = [row("own", size, 1.0, ROUNDS[:3]) for size in SIZES]
+    assert run(file("base.csv", base), file("new.csv", rows(own=1.05)[3:6]))[0] == 1
+    single = [row("own", size, 1.05, ROUNDS[:1]) for size in SIZES]
+    code, out, _ = run(file("base.csv", base), file("new.csv", single))
+    assert (code, "own at 64" in out) == (1, True)
+
+
+def test_rounds_without_any_scatter_are_judged(file: Write, run: Run) -> None:
+    base = [row("own", size, 1.0, [100.0] * 5) for size in SIZES]
+    new = [row("own", size, 1.03, [100.0] * 5) for size in SIZES]
+    assert run(file("base.csv", base), file("same.csv", base))[0] == 0
+    assert run(file("base.csv", base), file("new.csv", new))[0] == 1
+
+
+def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
+    """Each sweep shifts its rounds together: ten rounds in one say no more than one round."""
+
+    def sweeps(side: str, shifts: tuple[float, ...]) -> list[str]:
+        return [
+            file(
+                f"{side}{place}.csv",
+                [replace(row("own", size, shift), timer="host") for size in SIZES],
+            )
+            for place, shift in enumerate(shifts)
+        ]
+
+    base, new = sweeps("b", (1.0, 1.09, 1.02)), sweeps("n", (1.1, 1.03, 1.12))
+    code, out, _ = run(base[0], new[0])
+    assert code == 0
+    assert out.startswith("nothing could be judged, a single sweep a side on a CPU")
+    assert run("--base", *base, "--new", *new)[0] == 0
+    slower = sweeps("s", (1.3, 1.33, 1.31))
+    assert run("--base", *sweeps("q", (1.0, 1.02, 1.01)), "--new", *slower)[0] == 1

@@ -1,0 +1,64 @@
+"""Rows of a fake GPU, for `gpubench diff` to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from fakes import failed, measured, point, variant
+
+from gpubench.model import Status, Timer
+from gpubench.row import Row
+
+Write = Callable[[str, list[Row]], str]
+"""The fixture `file`: writes rows under a name, and gives the path."""
+
+Run = Callable[..., tuple[int, str, str]]
+"""The fixture `run`: exit code, standard output and standard error of a command line."""
+
+ROUNDS = (100.0, 100.3, 100.1, 100.4, 100.2)
+SIZES = (64, 128, 256)
+
+
+def row(
+    name: str,
+    size: int,
+    factor: float = 1.0,
+    rounds: Sequence[float] = ROUNDS,
+    mhz: float | None = None,
+) -> Row:
+    """A point of a fake GPU."""
+    measured_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
+    times = [factor * time for time in rounds]
+    return replace(
+        measured(sorted(times)[len(times) // 2], measured_point),
+        round_medians_us=";".join(map(repr, times)),
+        rounds=len(times),
+        sm_mhz=mhz,
+        device="NVIDIA H200",
+        driver="580.1",
+        cuda="13.0",
+    )
+
+
+def failure(status: Status, reason: str, name: str = "other", size: int = 64) -> Row:
+    """A point of the fake GPU without times."""
+    failed_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
+    return replace(
+        failed(status, reason, failed_point), device="NVIDIA H200", driver="580.1", cuda="13.0"
+    )
+
+
+def rows(mhz: float | None = None, **factors: float) -> list[Row]:
+    """Three sizes of three variants; `own=1.05` makes those of `own` slower."""
+    return [
+        row(name, size, factors.get(name, 1.0), mhz=mhz)
+        for name in ("cublas", "own", "other")
+        for size in SIZES
+    ]
+
+
+def swapped(rows: Sequence[Row], *others: Row) -> list[Row]:
+    """The rows, with others in place of those of the same points."""
+    new = {row.key: row for row in others}
+    return [new.get(row.key, row) for row in rows]
