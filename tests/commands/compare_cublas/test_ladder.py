@@ -43,6 +43,9 @@ def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> N
         *("naive_uncoalesced", "naive", "shared_tile", "blocktile_1d", "blocktile_2d"),
         *("vectorized", "warptile", "pipelined", "large_tile", "interleaved", "register_banks"),
         *("packed_a", "bulk_copies", "packed_panels"),
+        # A branch from pipelined, in 16 bits.
+        *("mma_sync", "wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster"),
+        *("wgmma_deferred", "wgmma_mixed"),
     ]
     assert order.index("splitk") > order.index("register_banks")
     assert len(order) == len(set(order))
