@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def cuda_device(index: int) -> Device:
 def _runtime() -> Any:
     """CuPy's CUDA runtime."""
     if not any(Path(path).exists() for path in DRIVER_FILES):
-        with_cupy = "CuPy is installed, but " if find_spec("cupy") else ""
+        with_cupy = "CuPy is installed, but " if _cupy_is_installed() else ""
         raise DeviceUnavailableError(
             f"{with_cupy}no NVIDIA driver is loaded: CUDA needs an NVIDIA GPU and its driver; "
             "--device cpu works without",
@@ -66,6 +66,11 @@ def _runtime() -> Any:
             f"CuPy {problem}: {install_command('cuda13')} (or cuda12, as the driver needs)"
         ) from error
     return runtime
+
+
+def _cupy_is_installed() -> bool:
+    """Without loading it, which takes long and needs the driver's libraries."""
+    return any(Path(folder, "cupy").is_dir() for folder in sys.path)
 
 
 def _nvidia_on_the_bus() -> bool:

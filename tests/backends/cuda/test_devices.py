@@ -62,7 +62,7 @@ def test_a_machine_without_a_gpu_is_no_surprise_and_one_that_seems_to_have_one_i
         (True, False, False, False, "^CuPy is not installed: pip install"),
     ):
         monkeypatch.setattr(devices, "DRIVER_FILES", ("/",) if with_driver else ())
-        monkeypatch.setattr(devices, "find_spec", lambda _name, cupy=cupy: cupy or None)
+        monkeypatch.setattr(devices, "_cupy_is_installed", lambda cupy=cupy: cupy)
         monkeypatch.setattr(devices, "_nvidia_on_the_bus", lambda found=on_the_bus: found)
         with pytest.raises(DeviceUnavailableError, match=message) as caught:
             devices.cuda_devices()
