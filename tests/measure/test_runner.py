@@ -37,18 +37,18 @@ def test_verification_comes_before_the_first_sample(dtype: str) -> None:
     backend = FakeBackend()
     runner(backend).measure(point(dtype=dtype))
     whole = [event.what for event in backend.events if event.whole]
-    assert whole[0] == "run"
-    assert whole.count("run") == 1
-    assert set(whole[1:]) == {"sample"}
+    runs = whole.count("run")
+    assert runs >= 1
+    assert whole == ["run"] * runs + ["sample"] * (len(whole) - runs)
 
 
 def test_a_point_is_verified_once_and_timed_every_round() -> None:
     backend = FakeBackend()
     it = runner(backend)
     first = it.measure(point())
-    taken = len(backend.events_of("sample"))
+    runs, taken = len(backend.events_of("run")), len(backend.events_of("sample"))
     second = it.measure(point())
-    assert len(backend.events_of("run")) == 1
+    assert len(backend.events_of("run")) == runs
     assert len(backend.events_of("sample")) == 2 * taken
     assert second.max_relative_error == first.max_relative_error
     assert second.series == first.series
@@ -133,7 +133,10 @@ def test_a_kernel_that_turns_wrong_after_a_right_one_is_found() -> None:
 
 
 def test_a_wrong_result_keeps_its_error() -> None:
-    result = runner(FakeBackend()).measure(point(variant(leaves_out_the_last_product)))
+    def right_at_other_sizes(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        (leaves_out_the_last_product if len(a) == 64 else matmul)(a, b, c)
+
+    result = runner(FakeBackend()).measure(point(variant(right_at_other_sizes)))
     assert result.max_relative_error > 1e-4
     assert "relative error" in result.reason
 
