@@ -198,10 +198,12 @@ class Runner:
             started = perf_counter()
             took_us = self._backend.run(kernel, launches)
             each_s = (perf_counter() - started) / launches
+            if took_us is not None:
+                each_s = took_us / 1e6
+                if each_s > self._timing.slow_launch_s:
+                    # A right and slow launch is a sample already: on a CPU it costs seconds.
+                    self._first_us[point] = took_us
             check.look()
-            if took_us is not None and took_us / 1e6 > self._timing.slow_launch_s:
-                # A right and slow launch is a sample already: on a CPU it would cost seconds again.
-                self._first_us[point] = took_us
             left -= launches
             left_s -= perf_counter() - started
             launches = min(2 * launches, sets, left, int(left_s / each_s))

@@ -12,6 +12,7 @@ import pytest
 from fakes import FakeBackend, FakeKernel, matmul, point, variant
 
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
+from gpubench.hardware.architectures import example
 from gpubench.measure.operands import verifying_bytes
 from gpubench.measure.runner import COOLING_S, Runner
 from gpubench.model import CORE_DTYPES, Cache, Health, Scope, Status, Timing
@@ -260,6 +261,24 @@ def test_rounds_together_take_ten_samples_and_fifty_milliseconds(
     assert min(len(one.times_us) for one in results) >= 6
 
 
+@pytest.mark.parametrize(("time_us", "status"), [(0.09, Status.WRONG), (0.11, Status.OK)])
+def test_a_time_that_the_device_cannot_reach_is_wrong_whatever_the_result(
+    time_us: float, status: Status
+) -> None:
+    device = replace(example("sm_90"), backend="cpu")
+    result = runner(FakeBackend(time_us, device=device)).measure(point(size=(256, 256, 256)))
+    assert result.status == status
+    if status == Status.WRONG:
+        assert result.series is None
+        assert result.reason.startswith("0.09 µs a launch, and the device cannot take less than ")
+
+
+@pytest.mark.parametrize("time_us", [0.0, -1.0])
+def test_a_time_that_is_not_positive_is_wrong_on_any_device(time_us: float) -> None:
+    result = runner(FakeBackend(time_us)).measure(point())
+    assert (result.status, result.series) == (Status.WRONG, None)
+
+
 def test_a_budget_ends_sampling_but_not_under_the_fewest_samples() -> None:
     it = runner(FakeBackend(itertools.cycle([10.0, 20.0, 35.0, 70.0])), rounds=1)
     free = it.measure(point()).series
@@ -353,8 +372,8 @@ def test_a_later_process_takes_over_the_number_of_threads() -> None:
 
 def test_a_slow_launch_on_other_threads_is_no_sample() -> None:
     class Slow(Threaded):
-        def run(self, kernel: FakeKernel) -> float:  # type: ignore[override]
-            super().run(kernel)
+        def run(self, kernel: FakeKernel, launches: int = 1) -> float:  # type: ignore[override]
+            super().run(kernel, launches)
             return 9e6
 
     series = runner(Slow(2e6)).measure(point()).series
