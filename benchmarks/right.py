@@ -30,8 +30,8 @@ GEMM_SIZES = (
     *((33, 65, 17), (1, 1000, 3), (1000, 1, 77), (129, 260, 1000), (257, 130, 2049)),
     (777, 1544, 264),
 )
-"""Primes, powers of two, one, less than a tile, rectangles; N odd, even and a multiple of 4, N and K
-of 8; K over many steps."""
+"""Primes, powers of two, one, less than a tile, rectangles; N odd, even and a multiple of 4, N and
+K of 8; K over many steps."""
 
 LARGEST_EDGE = 32
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)

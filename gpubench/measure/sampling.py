@@ -127,7 +127,7 @@ def _why_stop(
     if len(times) < timing.round_samples or len(times) * sample_s < timing.round_device_s:
         return None
     low, median, high = median_interval(times)
-    width = (high - low) / 2 / median if median else 0.0
+    width = (high - low) / 2 / median
     if width <= timing.precision:
         return "precise"
     earlier = [w for count, w in widths if count <= len(times) // 2]

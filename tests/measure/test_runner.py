@@ -273,12 +273,6 @@ def test_a_time_that_the_device_cannot_reach_is_wrong_whatever_the_result(
         assert result.reason.startswith("0.09 µs a launch, and the device cannot take less than ")
 
 
-@pytest.mark.parametrize("time_us", [0.0, -1.0])
-def test_a_time_that_is_not_positive_is_wrong_on_any_device(time_us: float) -> None:
-    result = runner(FakeBackend(time_us)).measure(point())
-    assert (result.status, result.series) == (Status.WRONG, None)
-
-
 def test_a_budget_ends_sampling_but_not_under_the_fewest_samples() -> None:
     it = runner(FakeBackend(itertools.cycle([10.0, 20.0, 35.0, 70.0])), rounds=1)
     free = it.measure(point()).series
