@@ -57,7 +57,7 @@ class Field:
     def sample(self, algorithm: int, launches: int) -> float:
         """One sample by the timer, in microseconds per launch."""
         call, sets = self._calls[algorithm], self._operands.sets
-        rotation = (partial(call, *sets[index]) for index in self._operands.rotation.order)
+        rotation = (partial(call, *sets[index]) for index in self._operands.rotation)
         return self._backend.timer.sample(rotation, launches, 1)[0]
 
     def pair_us(self, algorithm: int) -> float:

@@ -1,6 +1,6 @@
 """Verifies every hand-written kernel on the GPU at odd sizes: all variants, tiles and dtypes.
 
-    python benchmarks/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,float64,int32]
+    python benchmarks/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,tf32]
 
 gemm runs every legal tile (edges up to 32: larger register tiles take minutes to compile). The
 other operations run their default tiles at every combination of seven dimensions. Each point is
@@ -19,19 +19,19 @@ from collections import Counter
 from gpubench.backends import open_backend
 from gpubench.measure.executor import InProcess
 from gpubench.measure.session import Watcher, run
-from gpubench.model import OPERATIONS, Timing, Variant
-from gpubench.plan.registry import choose
+from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, Timing, Variant
+from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
 
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12345)
 GEMM_SIZES = (
-    *((edge, edge, edge) for edge in (1, 7, 127, 129, 509)),
+    *((edge, edge, edge) for edge in (1, 7, 127, 128, 129, 509, 512)),
     *((33, 65, 17), (1, 1000, 3), (1000, 1, 77), (129, 260, 1000), (257, 130, 2049)),
     (777, 1544, 264),
 )
-"""Primes, one, less than a tile, rectangles; N odd, even and a multiple of 4, N and K of 8; K over
-many steps."""
+"""Primes, powers of two, one, less than a tile, rectangles; N odd, even and a multiple of 4, N and
+K of 8; K over many steps."""
 
 LARGEST_EDGE = 32
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)
@@ -49,9 +49,11 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
                 dtypes=(dtype,),
                 timing=QUICK,
             )
-            for variant in choose(op, device, ())
-            if dtype in variant.dtypes
+            for variant in variants()
+            if (variant.op, variant.backend) == (op, device) and dtype in variant.dtypes
         ]
+    if dtype not in CORE_DTYPES:
+        return []
     sizes = tuple((m, n, 1) for m, n in itertools.product(DIMENSIONS, repeat=2))
     return [Sweep(op=op, sizes=sizes, dtypes=(dtype,), timing=QUICK)]
 
@@ -75,7 +77,7 @@ def report(rows: list[Row]) -> None:
 def main() -> int:
     """Verify all operations and dtypes, one after another."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--dtypes", default="float32,float64,int32")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--ops", default=",".join(OPERATIONS))
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
+from gpubench.measure.probe import SIZES
 from gpubench.measure.rows import row
 from gpubench.measure.session import source_hash
 from gpubench.model import (
@@ -82,16 +85,10 @@ def point(
 
 
 @dataclass(frozen=True)
-class FakeOperands:
-    inputs: tuple[np.ndarray, ...]
-    output: np.ndarray
-
-
-@dataclass(frozen=True)
 class FakeKernel:
     point: Point
     call: Product
-    operands: FakeOperands
+    operands: OperandSets
     rows: int
     max_launches: int
     resources: None = None
@@ -114,8 +111,12 @@ class Event:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows took part."""
-        return self.point is not None and self.rows == self.point.problem.m
+        """Whether all rows took part, and it was no probe of another size."""
+        if self.point is None:
+            return False
+        problem = self.point.problem
+        probed = (problem.m, problem.n, problem.k) in SIZES[problem.op]
+        return self.rows == problem.m and not probed
 
 
 class FakeBackend:
@@ -178,11 +179,24 @@ class FakeBackend:
     def bytes_free(self) -> int:
         return self.free
 
-    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> FakeOperands:
-        self.events.append(Event("load", rows=problem.m, count=3 if cold else 1))
-        return FakeOperands(tuple(inputs), np.zeros(problem.output_shape, problem.precision.result))
+    def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> OperandSets:
+        count = 3 if cold else 1
+        if (problem.m, problem.n, problem.k) not in SIZES[problem.op]:
+            self.events.append(Event("load", rows=problem.m, count=count))
+        sets = []
+        for index in range(count):
+            factors = operand_factors(problem, index)
+            arrays = [array * factor for array, factor in zip(inputs, factors, strict=True)]
+            sets.append((*arrays, np.zeros(problem.output_shape, problem.precision.result)))
+        return OperandSets(
+            problem=problem,
+            given=tuple(inputs),
+            sets=tuple(sets),
+            policy=SetPolicy(count=count, flush=False),
+            rotation=Rotation(count),
+        )
 
-    def bind(self, of: Point, operands: FakeOperands, rows: int | None = None) -> FakeKernel:
+    def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
         self._maybe_fail("bind")
         assert isinstance(of.variant, CallVariant)
         return FakeKernel(
@@ -193,10 +207,14 @@ class FakeBackend:
             max_launches=self._most_launches,
         )
 
-    def run(self, kernel: FakeKernel) -> None:
-        self.events.append(Event("run", kernel.point, kernel.rows))
+    def fingerprints(self, operands: OperandSets) -> dict[int, int]:
+        used = operands.rotation.used
+        return {index: zlib.crc32(operands.sets[index][-1].view(np.uint8)) for index in used}
+
+    def run(self, kernel: FakeKernel, launches: int = 1) -> None:
+        self.events.append(Event("run", kernel.point, kernel.rows, launches, 1))
         self._maybe_fail("run")
-        kernel.call(*kernel.operands.inputs, kernel.operands.output)
+        self._launch(kernel, launches)
 
     def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
         self.events.append(Event("sample", kernel.point, kernel.rows, launches, count))
@@ -204,8 +222,14 @@ class FakeBackend:
         if self.at_sampling and self.events[-1].whole:
             self.at_sampling()
             self.at_sampling = None
+        if self.events[-1].whole:  # once a set: that is what is left of any number of launches
+            self._launch(kernel, min(launches * count, len(kernel.operands.sets)))
         share = kernel.rows / kernel.point.problem.m
         return [next(self._script) * share for _ in range(count)]
+
+    def _launch(self, kernel: FakeKernel, launches: int) -> None:
+        for index in kernel.operands.rotation.take(launches):
+            kernel.call(*kernel.operands.sets[index])
 
     def _maybe_fail(self, what: str) -> None:
         if what in self.fail:

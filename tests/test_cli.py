@@ -320,7 +320,7 @@ def test_a_sweep_of_vectors_shows_bytes_a_second_and_the_share_of_a_copy(tmp_pat
     done = run(tmp_path, "sweep", *options.split())
     assert done.code == 0
     assert "atax 8x30 float32" in done.out
-    assert re.search(r"% of *\n.* copy\n", done.out)
+    assert re.search(r"% of .*\n.* copy ", done.out)
     rows = read(tmp_path / "x.csv")
     assert [(one.m, one.n, one.k, one.size) for one in rows] == [(9, 9, 1, "9"), (8, 30, 1, "8x30")]
     assert all(one.percent_of_copy for one in rows)
@@ -353,7 +353,7 @@ def test_a_sweep_shows_its_tables_on_stdout_and_its_progress_on_stderr(swept: Do
     assert "     cpu_tile\n" in swept.out
     assert re.search(r"% of *\n.* BLAS", swept.out)
     assert "3 points" in swept.err
-    assert "3 points" not in swept.out
+    assert "kernels to compile" not in swept.out
 
 
 @pytest.mark.slow

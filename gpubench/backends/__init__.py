@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gpubench.backends.rotation import OperandSets
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Health, Launch, Point, Problem, Resources, Timer
 
@@ -41,18 +42,6 @@ class Kernel(Protocol):
     @property
     def thread_counts(self) -> tuple[int, ...]:
         """Numbers of CPU threads to choose from, the first in use; empty on a GPU."""
-
-
-class Operands(Protocol):
-    """A problem's arrays on the device, in as many sets as the cache state needs."""
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The first set's inputs."""
-
-    @property
-    def output(self) -> Any:
-        """The first set's output."""
 
 
 class Backend(Protocol):
@@ -100,8 +89,11 @@ class Backend(Protocol):
     def bytes_free(self) -> int:
         """Memory that can be allocated now."""
 
-    def load(self, problem: Problem, inputs: Sequence[Any], *, cold: bool) -> Any:
-        """Copy operands to the device; if `cold`, in sets that outgrow the last-level cache."""
+    def load(self, problem: Problem, inputs: Sequence[Any], *, cold: bool) -> OperandSets:
+        """Copy operands to the device; if `cold`, in sets that outgrow the last-level cache.
+
+        The sets differ by their `operand_factors`.
+        """
 
     def bind(self, point: Point, operands: Any, rows: int | None = None) -> Any:
         """The `Kernel` on the operands, or on at most their first `rows` of M rows.
@@ -109,10 +101,16 @@ class Backend(Protocol):
         Raises CompileError.
         """
 
-    def run(self, kernel: Any) -> float | None:
-        """Launch once on the first set and wait. Raises LaunchError.
+    def fingerprints(self, operands: Any) -> dict[int, int]:
+        """A number for each set whose output launches wrote into: equal where the bits are.
 
-        Returns its time in microseconds if that is as accurate as a sample of a slow launch.
+        Raises LaunchError.
+        """
+
+    def run(self, kernel: Any, launches: int = 1) -> float | None:
+        """Launch on the next sets and wait. Raises LaunchError.
+
+        Returns microseconds per launch if that is as accurate as a sample of slow launches.
         """
 
     def sample(self, kernel: Any, launches: int, count: int) -> list[float]:

@@ -1,10 +1,9 @@
-"""Operand sets: how many make a cache cold, and in which order launches rotate through them."""
+"""Operand sets: how many make a cache cold, how they differ, and in which order they are used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
 from typing import Any
 
 from gpubench.model import Problem
@@ -16,6 +15,17 @@ On an H200 one is enough (benchmarks/cold_sets.py): all of a set's bytes come fr
 
 MAX_LAUNCHES = 256
 """Launches in a sample: enough for 100 µs of the shortest kernels, few enough for launch queues."""
+
+FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
+"""What the two operands of a set are multiplied by, set after set.
+
+Results of consecutive sets differ then, and by powers of two, so each follows exactly from another:
+a workspace, a flag or a sum left over from the launch before shows.
+"""
+
+DOUBLED_BITS = 32
+"""Operands of so many bits may be doubled; narrower ones have no range to spare, and change sign
+only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +51,22 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
     """
     if not cold:
         return SetPolicy(count=1, flush=False)
-    enough = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes)
-    # One more set than fill the caches: all the others are used before a set is used again.
-    count = enough + 1 if enough > 1 else 1
+    # One more set than fill the caches: all the others are used before a set is used again. A
+    # problem that fills them alone has two too: a launch would find the end of its own last run.
+    count = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes) + 1
     return SetPolicy(count=min(count, max_sets), flush=count > max_sets)
+
+
+def operand_factors(problem: Problem, index: int) -> tuple[int, int]:
+    """What the operands of a set are multiplied by; the first set's are as they were given."""
+    a, b = FACTORS[index % len(FACTORS)]
+    return (a, b) if problem.precision.bits >= DOUBLED_BITS else (a, b // abs(b))
+
+
+def result_factor(problem: Problem, index: int) -> int:
+    """What the result of a set is, exactly, in results of the first set."""
+    a, b = operand_factors(problem, index)
+    return int(a**problem.operation.uses_of_a * b)
 
 
 class Rotation:
@@ -55,11 +77,20 @@ class Rotation:
     """
 
     def __init__(self, count: int) -> None:
-        self.order: Iterator[int] = cycle(range(count))
-        """The indices of the sets, endlessly."""
-
         self._count = count
+        self._next = 0
         self._untouched = 0
+        self.used = set(range(count))
+        """Sets that launches wrote into; at first all, until someone renews the outputs."""
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        index = self._next
+        self._next = (index + 1) % self._count
+        self.used.add(index)
+        return index
 
     def take(self, launches: int, flush: Callable[[], None] | None = None) -> list[int]:
         """The next sets; calls `flush` first unless none of them was used since the last flush."""
@@ -67,16 +98,16 @@ class Rotation:
             flush()
             self._untouched = self._count
         self._untouched -= launches
-        return list(islice(self.order, launches))
-
-    def used_out_of_order(self) -> None:
-        """Note that a set was used which `take` did not give."""
-        self._untouched = 0
+        return [next(self) for _ in range(launches)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperandSets:
     """A problem's arrays on a device."""
+
+    problem: Problem
+    given: tuple[Any, ...]
+    """The inputs in host memory, where no kernel writes into them."""
 
     sets: tuple[tuple[Any, ...], ...]
     """Each set: the inputs, then the output."""

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak, peak_gflops
 from gpubench.model import Device, Problem
+
+LOADED_BYTES_PER_CLOCK = 128
+"""At most so many bytes a clock enter a multiprocessor: the width of its L1 cache since Volta, and
+more than it gets from L2 (CUDA C++ Programming Guide and NVIDIA's architecture white papers)."""
+
+EMULATING_PRODUCTS = {"float32": 6, "float64": 28, "int32": 10}
+"""Products of 8-bit parts that tensor cores take at the least for one of a wider type, with no bit
+of the operands lost: p·(p+1)/2 for 24, 53 and 32 bits in p parts, without those of no weight."""
 
 
 def gflops(problem: Problem, time_us: float) -> float:
@@ -39,6 +48,26 @@ def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
 def percent(part: float | None, whole: float | None) -> float | None:
     """100 · part / whole; None where either is missing."""
     return 100 * part / whole if part is not None and whole else None
+
+
+def least_us(problem: Problem, device: Device) -> float:
+    """A time below any that a launch can take; 0 where nothing of the device is known.
+
+    The longest of three: operations at the highest rate and clock; operands through the load paths
+    of all multiprocessors; and from memory, those that the last-level cache cannot have kept.
+    """
+    clock_mhz = device.sm_clock_mhz
+    if not clock_mhz:
+        return 0.0
+    inputs = sum(math.prod(shape) for shape in problem.input_shapes) * problem.precision.item_bytes
+    rates = [peak_gflops(device, problem.dtype, clock_mhz) or math.inf]
+    if problem.dtype in EMULATING_PRODUCTS:
+        narrow = peak_gflops(device, "int8", clock_mhz) or 0.0
+        rates.append(narrow / EMULATING_PRODUCTS[problem.dtype])
+    loads_us = inputs / (device.multiprocessors * LOADED_BYTES_PER_CLOCK * clock_mhz)
+    bandwidth = device.memory_bandwidth_gbytes_per_s or math.inf
+    memory_us = (inputs - device.l2_bytes) / bandwidth / 1e3
+    return max(problem.flops / max(rates) / 1e3, loads_us, memory_us)
 
 
 @dataclass(frozen=True, kw_only=True)

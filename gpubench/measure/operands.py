@@ -11,9 +11,6 @@ import numpy as np
 
 from gpubench.model import Fill, Problem
 
-INTEGER_BOUND = 1000
-"""Integer operands are drawn from [−1000, 1000]: sums wrap, as integer kernels must allow."""
-
 SLICE_BITS = 53
 """Bits of a float64 significand; a product of slices whose sum needs no more is exact."""
 
@@ -22,9 +19,10 @@ EXACT_STEP = 2**20
 
 
 def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple[np.ndarray, ...]:
-    """The operands of a problem: uniform in [−1, 1], integers in [−1000, 1000]; or the index.
+    """The operands of a problem: uniform in [−1, 1], integers in their whole range; or the index.
 
-    Random rather than zeros: zeros switch fewer gates, and run up to 15 % faster. With
+    Products of int32 wrap. int8 leaves out −128, which has no negative: sets of operands differ in
+    sign. Random rather than zeros: zeros switch fewer gates, and run up to 15 % faster. With
     `Fill.INDEX` element i of operand p (from 1) is p·i, and integers wrap.
     """
     if fill == Fill.INDEX:
@@ -41,8 +39,9 @@ def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     kind = np.dtype(dtype)
     if kind.kind == "i":
-        bound = min(INTEGER_BOUND, np.iinfo(kind).max)
-        return rng.integers(-bound, bound, size=shape, dtype=kind.type, endpoint=True)
+        limits = np.iinfo(kind)
+        least = -limits.max if kind == np.int8 else limits.min
+        return rng.integers(least, limits.max, size=shape, dtype=kind.type, endpoint=True)
     values = rng.random(shape, dtype=np.float64 if kind == np.float64 else np.float32)
     values *= 2
     values -= 1

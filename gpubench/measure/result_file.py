@@ -27,7 +27,7 @@ Context = Mapping[str, Any]
 _TYPES = {
     name: hint
     for name, hint in get_type_hints(Measurement).items()
-    if name in {field.name for field in fields(Measurement)} - {"point"}
+    if name in {field.name for field in fields(Measurement)} - {"point", "fingerprints"}
 }
 
 

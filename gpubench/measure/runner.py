@@ -1,8 +1,8 @@
-"""A point becomes a measurement: prepare, estimate, verify, time."""
+"""A point becomes a measurement: prepare, estimate, verify, time, verify what was timed."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,22 +10,41 @@ from datetime import UTC, datetime
 from time import perf_counter, sleep
 from typing import Any
 
-from gpubench.backends import Backend, Kernel, Operands
+from gpubench.backends import Backend, Kernel
+from gpubench.backends.rotation import OperandSets
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.host import HostWatch
-from gpubench.measure.operands import Reference, make_inputs, make_reference, verifying_bytes
-from gpubench.measure.sampling import best_threads, collect
-from gpubench.measure.verify import poison, relative_error, why_wrong
-from gpubench.model import Cache, Fill, Measurement, Point, Problem, Scope, Status, Timing
+from gpubench.hardware.metrics import least_us
+from gpubench.measure.loaded import Loaded
+from gpubench.measure.probe import kernels_of, make_probes, probe_problems, require_exact
+from gpubench.measure.sampling import Sample, best_threads, collect
+from gpubench.measure.verify import Check, WrongError, poison
+from gpubench.model import (
+    Cache,
+    CallVariant,
+    Config,
+    Measurement,
+    Point,
+    Scope,
+    Series,
+    Status,
+    Timing,
+    Variant,
+)
 
-PROBES = (64, 16, 4)
+PARTS = (64, 16, 4)
 """A slow launch is foreseen by launches on 1/64, 1/16, 1/4 of the rows."""
 
 HOPELESS = 4.0
-"""A probe that foresees this many times the limit is believed; a nearer one is repeated larger."""
+"""Launches on some rows that foresee this many times the limit are believed; if they foresee less,
+more rows are tried."""
 
-MEMORY_SHARE = 0.5
-"""Operands of earlier problems are kept while they fill no more than this of the free memory."""
+SEEN_LAUNCHES = 40
+"""So many launches of a point are looked at one by one, if time allows: a kernel that spoils one
+launch in twenty shows twice."""
+
+SEEING_S = 0.004
+"""Time for that before the first sample. Launches too long for it are looked at between samples."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time says nothing about the kernel. (A power cap is normal: it is marked.)"""
@@ -48,9 +67,13 @@ class Runner:
         self._timing = timing
         self._seed = seed
         self._sleep = sleep
-        self._loaded: OrderedDict[tuple[Problem, Fill, bool], Operands] = OrderedDict()
-        self._references: dict[tuple[Problem, Fill], Reference] = {}
-        self._verified: dict[Point, float] = {}
+        self._loaded = Loaded(backend, seed)
+        self._probed: dict[tuple[Variant, Config | None, str], frozenset[str]] = {}
+        """The kernels that were found exact, of each variant, tile and dtype."""
+
+        self._right: dict[Point, Measurement] = {}
+        """What came of a point last, if it was right."""
+
         self._expected_us: dict[Point, float] = {}
         self._first_us: dict[Point, float] = {}
         self._threads: dict[Point, int] = {}
@@ -64,128 +87,126 @@ class Runner:
 
         `wall_limit_s` is the wall time that a budget leaves for it: sampling stops there once it
         has the fewest samples allowed. `earlier` is what came of it in another process, where it
-        was verified.
+        was probed and verified; what is timed here is verified here.
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        result = Measurement(point=point, status=Status.OK, started_utc=started)
-        host = HostWatch()
+        blank = Measurement(point=point, status=Status.OK, started_utc=started)
+        result = self._measure(blank, wall_limit_s, earlier)
+        if result.status == Status.WRONG and self._loaded.spoiled(point):
+            # By a kernel before it, perhaps: once more, on new operands.
+            self._loaded.forget()
+            result = self._measure(blank, wall_limit_s, earlier)
+            if result.status == Status.WRONG:
+                self._loaded.forget()  # by this one, and perhaps it wrote into others' too
+        return result
+
+    def _measure(
+        self, result: Measurement, wall_limit_s: float | None, earlier: Measurement | None
+    ) -> Measurement:
+        point, host = result.point, HostWatch()
         try:
-            kernel = self._bind(point)
+            with self.phase("operands"):
+                operands = self._loaded.operands(point)
+                kernel = self._backend.bind(point, operands)
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
             result = replace(
                 result, resources=kernel.resources, launch=launch, algorithm=kernel.algorithm
             )
-            if point not in self._verified and earlier is not None:
-                self._take_over(point, earlier)
-            if point not in self._verified:
-                result = self._verify(result, kernel)
-                if result.status == Status.WRONG:
-                    # A kernel before it may have written into its operands: once more, on new ones.
-                    self._forget_operands()
-                    kernel = self._bind(point)
-                    result = self._verify(replace(result, status=Status.OK, reason=""), kernel)
-                if result.status == Status.WRONG:
-                    self._forget_operands()  # and this one may have written into others'
-                if result.status != Status.OK:
-                    return result
+            earlier = self._right.get(point, earlier)
+            check = Check(self._backend, operands, lambda: self._loaded.reference(point), earlier)
+            with self.phase("verifying"):
+                if earlier is None or earlier.series is None:
+                    if reason := self._too_slow(point, operands):
+                        return replace(result, status=Status.SKIPPED, reason=reason)
+                    self._probe(point)
+                    self._verify(point, kernel, len(operands.sets), check)
+                elif point not in self._expected_us:
+                    self._take_over(point, operands, earlier, earlier.series)
             with self.phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
-                result = self._time(result, kernel, wall_limit_s)
+                result = self._time(result, kernel, operands, check, wall_limit_s)
             if kernel.thread_counts or point.scope == Scope.END_TO_END:
                 result = replace(result, host=host.read())
-            threads = next(iter(kernel.thread_counts), None)
-            return replace(result, max_relative_error=self._verified[point], threads=threads)
+            self._right[point] = replace(
+                result,
+                max_relative_error=check.error,
+                fingerprints=check.fingerprints,
+                threads=next(iter(kernel.thread_counts), None),
+            )
+            return self._right[point]
+        except WrongError as wrong:
+            self._right.pop(point, None)
+            return replace(
+                result, status=Status.WRONG, reason=str(wrong), max_relative_error=wrong.error
+            )
         except DoesNotFitError as error:
             return replace(result, status=Status.SKIPPED, reason=str(error))
         except (CompileError, LaunchError) as error:
             return replace(result, status=Status.ERROR, reason=str(error))
 
-    def _bind(self, point: Point) -> Kernel:
-        with self.phase("operands"):
-            return self._backend.bind(point, self._operands(point))  # type: ignore[no-any-return]
-
-    def _take_over(self, point: Point, earlier: Measurement) -> None:
+    def _take_over(
+        self, point: Point, operands: OperandSets, earlier: Measurement, series: Series
+    ) -> None:
         """Trust another process' verdict; launch on few rows, since here it never ran."""
-        if earlier.series is None or earlier.max_relative_error is None:
-            return
-        rows = -(-point.problem.m // PROBES[0])
-        self._backend.sample(self._backend.bind(point, self._operands(point), rows=rows), 1, 1)
-        self._verified[point] = earlier.max_relative_error
-        self._expected_us[point] = earlier.series.median_us
+        rows = -(-point.problem.m // PARTS[0])
+        self._backend.sample(self._backend.bind(point, operands, rows=rows), 1, 1)
+        self._expected_us[point] = series.median_us
         if earlier.threads:
             self._threads[point] = earlier.threads
 
-    def _forget_operands(self) -> None:
-        self._loaded.clear()
-        self._references.clear()
-
-    def _operands(self, point: Point) -> Operands:
-        """The operands of a point's problem, loaded now or in an earlier round."""
-        problem, cold = point.problem, point.cache == Cache.COLD
-        key = (problem, point.operands, cold)
-        if key in self._loaded:
-            self._loaded.move_to_end(key)
-            return self._loaded[key]
-        needed = self._backend.bytes_needed(problem, cold=cold) + verifying_bytes(problem)
-        while self._loaded and needed > MEMORY_SHARE * self._backend.bytes_free():
-            (evicted, fill, _), _ = self._loaded.popitem(last=False)
-            self._references.pop((evicted, fill), None)
-        free = self._backend.bytes_free()
-        if needed > free:
-            raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
-        inputs = make_inputs(problem, self._seed, point.operands)
-        self._loaded[key] = self._backend.load(problem, inputs, cold=cold)
-        return self._loaded[key]
-
-    def _reference(self, point: Point, operands: Operands) -> Reference:
-        """What the result must be; made when a point of the problem is verified first."""
-        key = point.problem, point.operands
-        if key not in self._references:
-            reference = make_reference(self._backend.xp, point.problem.op, *operands.inputs)
-            self._references[key] = reference
-        return self._references[key]
-
-    def _verify(self, result: Measurement, kernel: Kernel) -> Measurement:
-        """The result with its error; skipped if a launch would be too slow, or wrong."""
-        with self.phase("verifying"):
-            return self._verify_on(result, kernel, self._operands(result.point))
-
-    def _verify_on(self, result: Measurement, kernel: Kernel, operands: Operands) -> Measurement:
-        point = result.point
-        reference = self._reference(point, operands)  # before a launch can spoil operands
-        if reason := self._too_slow(point, operands):
-            return replace(result, status=Status.SKIPPED, reason=reason)
-        poison(operands.output)
-        took_us = self._backend.run(kernel)
-        precision = point.problem.precision
-        error = relative_error(
-            self._backend.xp, operands.output, reference, precision.result_roundoff
-        )
-        result = replace(result, max_relative_error=error)
-        if reason := why_wrong(error, precision.tolerance):
-            return replace(result, status=Status.WRONG, reason=reason)
-        self._verified[point] = error
-        if took_us is not None and took_us / 1e6 > self._timing.slow_launch_s:
-            # A right and slow launch is a sample already: on a CPU it would cost seconds again.
-            self._first_us[point] = took_us
-        return result
-
-    def _too_slow(self, point: Point, operands: Operands) -> str | None:
+    def _too_slow(self, point: Point, operands: OperandSets) -> str | None:
         """Why a launch would pass the limit, foreseen from launches on fewer rows."""
         limit_s, m = self._timing.launch_limit_s, point.problem.m
         estimate_s = 0.0
-        for part in PROBES:
+        for part in PARTS:
             rows = -(-m // part)
-            probe = self._backend.bind(point, operands, rows=rows)
-            estimate_s = min(self._backend.sample(probe, 1, 1)) * m / rows / 1e6
+            kernel = self._backend.bind(point, operands, rows=rows)
+            estimate_s = min(self._backend.sample(kernel, 1, 1)) * m / rows / 1e6
             if estimate_s > limit_s:  # a first launch may include loading: look again
-                estimate_s = min(self._backend.sample(probe, 1, 1)) * m / rows / 1e6
+                estimate_s = min(self._backend.sample(kernel, 1, 1)) * m / rows / 1e6
             if estimate_s <= limit_s:
                 self._expected_us[point] = estimate_s * 1e6
                 return None
             if estimate_s > HOPELESS * limit_s:
                 break
         return f"estimated {estimate_s:.3g} s a launch, over the limit of {limit_s:g} s"
+
+    def _probe(self, point: Point) -> None:
+        """Require exact results of the point's compiled kernels, once for all its sizes."""
+        instance = point.variant, point.tile, point.problem.dtype
+        kernels, probed = kernels_of(point, point.problem), self._probed.get(instance)
+        if probed is not None and kernels <= probed:
+            return
+        for problem in probe_problems(point, self._backend.device.compute_capability):
+            at = replace(point, problem=problem, cache=Cache.HOT, scope=Scope.KERNEL)
+            if isinstance(at.variant, CallVariant):  # a choice of algorithm is one for a size
+                at = replace(at, variant=replace(at.variant, tune=None))
+            for inputs, expected in make_probes(problem, self._seed):
+                operands = self._backend.load(problem, inputs, cold=False)
+                kernel = self._backend.bind(at, operands)
+                for _ in range(2):  # the first launch may leave something behind
+                    poison(operands.output)
+                    self._backend.run(kernel)
+                    require_exact(problem, self._backend.xp, operands.output, expected)
+        self._probed[instance] = kernels | (probed or frozenset())
+
+    def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
+        """Look at the first launches: one, then more at a time, as many as there are sets."""
+        check.start()
+        launches, left, left_s = 1, SEEN_LAUNCHES, SEEING_S
+        while launches > 0:
+            started = perf_counter()
+            took_us = self._backend.run(kernel, launches)
+            each_s = (perf_counter() - started) / launches
+            if took_us is not None:
+                each_s = took_us / 1e6
+                if each_s > self._timing.slow_launch_s:
+                    # A right and slow launch is a sample already: on a CPU it costs seconds.
+                    self._first_us[point] = took_us
+            check.look()
+            left -= launches
+            left_s -= perf_counter() - started
+            launches = min(2 * launches, sets, left, int(left_s / each_s))
 
     def _on_best_threads(self, point: Point, kernel: Any) -> Kernel:
         """The kernel on as many CPU threads as serve it best, chosen in the first round."""
@@ -204,30 +225,67 @@ class Runner:
             kernel = replace(kernel, thread_counts=(self._threads[point],))
         return kernel  # type: ignore[no-any-return]
 
-    def _time(self, result: Measurement, kernel: Kernel, wall_limit_s: float | None) -> Measurement:
-        """The result with its series; taken again after a pause if the device was slowed down."""
-        timing = self._timing
+    def _time(
+        self,
+        result: Measurement,
+        kernel: Kernel,
+        operands: OperandSets,
+        check: Check,
+        wall_limit_s: float | None,
+    ) -> Measurement:
+        """The result with its series; taken again after a pause if the device was slowed down.
+
+        Raises WrongError if an output of what was timed is, or the time is too short to be true.
+        """
+        timing, point = self._timing, result.point
         if wall_limit_s is not None:
             timing = replace(
                 timing,
                 max_wall_s=min(timing.max_wall_s, wall_limit_s * timing.rounds),
                 min_device_s=min(timing.min_device_s, wall_limit_s * timing.rounds),
             )
+        check.start()
         for pause_s in (*COOLING_S, None):
             before = self._backend.health()
             series = collect(
-                lambda launches, count: self._backend.sample(kernel, launches, count),
+                self._seen_samples(kernel, operands, check),
                 timing,
                 kernel.max_launches,
-                self._expected_us[result.point],
-                self._first_us.pop(result.point, None),
+                self._expected_us[point],
+                self._first_us.pop(point, None),
             )
-            result = replace(result, series=series, before=before, after=self._backend.health())
-            slowed = set(SLOWDOWNS) & {*result.before.throttle, *result.after.throttle}
+            after = self._backend.health()
+            check.look()
+            slowed = set(SLOWDOWNS) & {*before.throttle, *after.throttle}
             if not slowed or pause_s is None:
                 break
             self._sleep(pause_s)
-        return result
+        least = least_us(point.problem, self._backend.device)
+        if not series.median_us > least:
+            raise WrongError(
+                f"{series.median_us:.3g} µs a launch, and the device cannot take less than "
+                f"{least:.3g}: not all was computed, or the time is wrong"
+            )
+        return replace(result, series=series, before=before, after=after)
+
+    def _seen_samples(self, kernel: Kernel, operands: OperandSets, check: Check) -> Sample:
+        """Samples of the kernel; the first ones of a single launch are looked at between them."""
+        left, sets = SEEN_LAUNCHES, len(operands.sets)
+
+        def sample(launches: int, count: int) -> list[float]:
+            nonlocal left
+            times: list[float] = []
+            while len(times) < count:
+                several = count - len(times)
+                if seeing := launches == 1 and left > 0:
+                    several = min(several, sets)
+                times += self._backend.sample(kernel, launches, several)
+                if seeing and len(operands.rotation.used) == sets:
+                    check.look()
+                    left -= sets
+            return times
+
+        return sample
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -120,6 +120,9 @@ class Measurement:
     status: Status
     reason: str = ""
     max_relative_error: float | None = None
+    fingerprints: dict[int, int] = field(default_factory=dict)
+    """Of right outputs, by the factors of their sets (`backends.rotation.result_factor`)."""
+
     series: Series | None = None
     resources: Resources | None = None
     launch: Launch | None = None

@@ -28,6 +28,9 @@ class Operation:
     terms: Callable[[int, int, int], int]
     """Products summed for an element of the result."""
 
+    uses_of_a: int = 1
+    """How often an element of A is a factor of a product that is summed."""
+
     has_k: bool = True
     """Whether there is an inner extent of its own; if not, K is 1."""
 
@@ -75,6 +78,7 @@ OPERATIONS = {
             output=lambda _m, n, _k: (n,),
             flops=lambda m, n, _k: 4 * m * n,
             terms=lambda m, _n, _k: m,
+            uses_of_a=2,
             has_k=False,
             bandwidth_bound=True,
         ),

@@ -29,7 +29,7 @@ class Fill(StrEnum):
     """What operands hold."""
 
     UNIFORM = "uniform"
-    """Drawn from [−1, 1], integers from [−1000, 1000]."""
+    """Drawn from [−1, 1], integers from their whole range."""
 
     INDEX = "index"
     """Element i of the first operand is i, of the second 2·i, and so on; integers wrap."""

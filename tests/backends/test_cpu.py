@@ -15,6 +15,7 @@ import threadpoolctl
 
 from gpubench.backends.cpu import backend as module
 from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend, describe_cpu
+from gpubench.backends.rotation import result_factor
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.host import cpu_threads
 from gpubench.measure.operands import make_inputs, make_reference
@@ -174,13 +175,19 @@ def test_cold_sets_outgrow_the_cache_and_are_apart_in_memory() -> None:
     assert backend.bytes_needed(point.problem, cold=True) == sum(a.nbytes for a in arrays)
 
 
-def test_all_sets_hold_the_same_operands() -> None:
-    operands = load(small_cache(2**18), on_cpu(ON_CPU["cpu_blas"], cache=Cache.COLD))
-    first, *others = operands.sets
-    assert others
-    for arrays in others:
-        assert np.array_equal(arrays[0], first[0])
-        assert np.array_equal(arrays[1], first[1])
+def test_the_result_of_each_set_is_a_power_of_two_of_the_first_ones() -> None:
+    backend, point = small_cache(2**18), on_cpu(ON_CPU["cpu_naive"], cache=Cache.COLD)
+    operands = load(backend, point)
+    kernel = backend.bind(point, operands)
+    backend.run(kernel, len(operands.sets))
+    factors = [result_factor(point.problem, index) for index in range(len(operands.sets))]
+    assert factors[:5] == [1, -2, 2, -1, 1]
+    for (*_, output), factor in zip(operands.sets, factors, strict=True):
+        assert np.array_equal(output, factor * operands.output)
+    found = backend.fingerprints(operands)
+    assert found.keys() == operands.rotation.used == set(range(len(operands.sets)))
+    assert len({found[index] for index in range(4)}) == 4
+    assert all(found[index] == found[index % 4] for index in found)
 
 
 def test_operands_start_at_cache_lines() -> None:
@@ -220,7 +227,7 @@ def test_the_smallest_problems_are_flushed_before_a_set_is_used_again(
     assert len(flushes) == 5
     backend.sample(kernel, 4, 9)  # one flush serves four samples of four sets each
     assert len(flushes) == 8
-    backend.run(kernel)  # on the first set, out of order
+    backend.run(kernel, 12)  # on the rest of the sets that the last flush served
     backend.sample(kernel, 1, 1)
     assert len(flushes) == 9
 

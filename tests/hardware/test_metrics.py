@@ -14,10 +14,11 @@ from gpubench.hardware.metrics import (
     cgma,
     gbytes_per_s,
     gflops,
+    least_us,
     percent,
     roofline,
 )
-from gpubench.model import Problem
+from gpubench.model import DTYPES, Device, Problem
 
 H200 = example("sm_90")
 
@@ -94,3 +95,27 @@ def test_without_peak_or_bandwidth_there_is_no_roofline() -> None:
     small = problem(64, 64, 64)
     assert roofline(small, example("sm_121"), "float32") is None  # its clock is not known
     assert roofline(small, replace(H200, memory_bandwidth_gbytes_per_s=None), "float32") is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("extent", [64, 1024, 8192])
+def test_no_honest_time_is_under_the_least(extent: int, dtype: str) -> None:
+    at = problem(extent, extent, extent, dtype)
+    least = least_us(at, H200)
+    assert 0 < least <= roofline(at, H200, dtype).bound_us
+
+
+def test_the_least_time_of_large_operands_is_that_of_memory_without_what_a_cache_keeps() -> None:
+    at = Problem(op="gemv", m=32768, n=8192, dtype="float32")
+    bandwidth = H200.memory_bandwidth_gbytes_per_s
+    least = (at.bytes - H200.l2_bytes) / bandwidth / 1e3
+    assert least_us(at, H200) == pytest.approx(least, rel=1e-3)
+
+
+def test_the_least_time_of_tensor_cores_is_at_the_highest_clock() -> None:
+    least = 2 * 8192**3 / (132 * 4096 * 1980e6) * 1e6
+    assert least_us(problem(8192, 8192, 8192, "float16"), H200) == pytest.approx(least)
+
+
+def test_a_device_of_which_nothing_is_known_has_no_least_time() -> None:
+    assert least_us(problem(64, 64, 64), Device(backend="cpu", name="some CPU")) == 0

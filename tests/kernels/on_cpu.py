@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from threading import Lock
@@ -88,6 +88,8 @@ class Case:
     tile: Config
     problem: Problem
     gpu: Gpu = ONE_MULTIPROCESSOR
+    inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
+    """Empty: `operands`."""
 
     @property
     def label(self) -> str:
@@ -228,7 +230,7 @@ def _words(*values: int) -> bytes:
 def _encoded(case: Case, names: Sequence[str]) -> bytes:
     """A case as runtime.cpp's `run_case` reads it: buffers, then launches on them."""
     problem, launch = case.problem, case.launch
-    inputs = operands(problem)
+    inputs = case.inputs or operands(problem)
     output = np.empty(problem.output_shape, dtype=problem.dtype)
     poison(output)
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []

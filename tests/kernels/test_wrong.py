@@ -22,7 +22,8 @@ import pytest
 from cases import cases, expected
 from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
 
-from gpubench.model import Config, CudaVariant
+from gpubench.measure.probe import make_probes
+from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import descriptors, load
 
 FOLDER = Path(__file__).parent.parent / "wrong"
@@ -76,6 +77,9 @@ SEEN_IN_THE_RESULT = {
 }
 """Clean to every sanitizer: the result tells."""
 
+SEEN_BY_THE_PROBE = {"cut_operands"}
+"""Right for the whole numbers of `operands`, and to any tolerance of long sums."""
+
 LOADED = [load(path, "gemm") for path in descriptors(FOLDER / "gemm")]
 WRONG = {variant.name: variant for variant in LOADED if isinstance(variant, CudaVariant)}
 
@@ -115,8 +119,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 
 
 def test_every_wrong_kernel_has_its_check() -> None:
-    assert set(WRONG) == {*CAUGHT, *SEEN_IN_THE_RESULT}
-    assert not set(CAUGHT) & set(SEEN_IN_THE_RESULT)
+    assert sorted(WRONG) == sorted([*CAUGHT, *SEEN_IN_THE_RESULT, *SEEN_BY_THE_PROBE])
     for name in WRONG:
         assert twin_of(name) != text_of(name)
         assert "right:" not in twin_of(name)
@@ -150,6 +153,24 @@ def test_a_fault_that_no_sanitizer_sees_shows_in_the_result(name: str, runs: Run
     assert wrong
     seen = {"NaN" if np.isnan(output).any() else "a wrong sum" for output in wrong}
     assert SEEN_IN_THE_RESULT[name] in seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SEEN_BY_THE_PROBE))
+def test_a_fault_that_a_tolerance_lets_pass_shows_in_the_exact_probe(
+    name: str, tmp_path: Path
+) -> None:
+    problem = Problem(op="gemm", m=19, n=23, k=17, dtype="float32")
+    probes = make_probes(problem, 1)
+    cases = [
+        Case(variant=WRONG[name], tile=TILE, problem=problem, inputs=inputs) for inputs, _ in probes
+    ]
+    for what, text in (("wrong", text_of(name)), ("twin", twin_of(name))):
+        outputs = run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path / what / "built", text)
+        exact = [
+            np.array_equal(*pair) for pair in zip(outputs, (c for _, c in probes), strict=True)
+        ]
+        assert exact == [what == "twin", True]  # the powers of two in the second A lose no bit
 
 
 @pytest.mark.slow

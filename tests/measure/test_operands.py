@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.measure import operands as module
-from gpubench.measure.operands import INTEGER_BOUND, make_inputs, make_reference
+from gpubench.measure.operands import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, Fill, Problem
 
 SHAPES = [(1, 1, 1), (3, 5, 7), (2, 3, 31), (7, 1, 5), (1, 7, 64), (5, 3, 129)]
@@ -130,12 +130,17 @@ def test_a_seed_decides_the_operands(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_operands_fill_their_range_on_both_sides_of_zero(dtype: str) -> None:
-    bound = INTEGER_BOUND if dtype == "int32" else 1
+    bound = 2.0**31 if dtype == "int32" else 1
     for array in make_inputs(problem(100, 100, 100, dtype), 1):
         assert -bound <= array.min() < -0.99 * bound
         assert 0.99 * bound < array.max() <= bound
-        assert abs(array.mean()) < 0.05 * bound
+        assert abs(array.mean(dtype=np.float64)) < 0.05 * bound
         assert np.count_nonzero(array) > 0.99 * array.size
+
+
+def test_int8_operands_have_negatives() -> None:
+    for array in make_inputs(problem(100, 100, 100, "int8"), 1):
+        assert (array.min(), array.max()) == (-127, 127)
 
 
 def test_norms_are_those_of_rows_and_columns() -> None:

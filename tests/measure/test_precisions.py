@@ -15,8 +15,8 @@ from gpubench.plan.registry import variants
 
 def cut(values: np.ndarray, bits: int) -> np.ndarray:
     """float32 values with so many bits in their significands, rounded to nearest."""
-    scale = np.float64(2.0) ** (bits - 1 - np.floor(np.log2(np.abs(values) + 1e-300)))
-    return np.round(values.astype(np.float64) * scale) / scale
+    significands, exponents = np.frexp(values.astype(np.float64))
+    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits)
 
 
 def right(precision: Precision, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -121,10 +121,10 @@ def test_a_point_has_one_row_of_all_its_rounds() -> None:
 
 
 class FailingAt16(FakeBackend):
-    def run(self, kernel: FakeKernel) -> None:
+    def run(self, kernel: FakeKernel, launches: int = 1) -> None:
         if kernel.rows == 16:
             raise LaunchError("an illegal memory access was encountered")
-        super().run(kernel)
+        super().run(kernel, launches)
 
 
 @pytest.mark.usefixtures("one_variant")
@@ -312,7 +312,7 @@ def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
         seen.append((seed, fill))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gpubench.measure.runner.make_inputs", remember)
+    monkeypatch.setattr("gpubench.measure.loaded.make_inputs", remember)
     sweep = asked(variants=("cpu_blas",), seed=77, operands=Fill.INDEX)
     run(sweep, InProcess(FakeBackend()), Diary())
     assert seen == [(77, Fill.INDEX)]

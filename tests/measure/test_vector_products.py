@@ -172,7 +172,7 @@ def one_product_of_the_first_half_left_out(_op: str, a: np.ndarray, x: np.ndarra
     b = a @ x
     i = len(b) // 2
     j = np.argsort(np.abs(a[i] * x))[len(x) // 2]
-    b[i] -= a[i, j] * x[j]
+    b[i : i + 1] -= a[i, j : j + 1] * x[j]
     return a.T @ b
 
 

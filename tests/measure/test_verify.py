@@ -114,7 +114,7 @@ def typical_product_left_out(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     i, j = a.shape[0] - 1, b.shape[1] // 2
     # Products in the operands' dtype: int32 wraps as the sum does.
     products = a[i] * b[:, j]
-    c[i, j] -= np.sort(np.abs(products))[len(products) // 2]
+    c[i, j : j + 1] -= np.sort(np.abs(products))[len(products) // 2]
     return c
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import timeit
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from gpubench.backends.rotation import (
     Rotation,
     SetPolicy,
     first_rows,
+    operand_factors,
     set_policy,
 )
 from gpubench.errors import CompileError, LaunchError, first_line
@@ -147,10 +149,19 @@ class CpuBackend:
         """Copies of the operands, aligned to cache lines."""
         policy = self._policy(problem, cold=cold)
         output = np.zeros(problem.output_shape, problem.precision.result)
-        sets = tuple(
-            tuple(_aligned_copy(array) for array in (*inputs, output)) for _ in range(policy.count)
+        sets = []
+        for index in range(policy.count):
+            arrays = tuple(_aligned_copy(array) for array in (*inputs, output))
+            for array, factor in zip(arrays, operand_factors(problem, index), strict=False):
+                array *= factor  # noqa: PLW2901 # in place
+            sets.append(arrays)
+        return OperandSets(
+            problem=problem,
+            given=tuple(inputs),
+            sets=tuple(sets),
+            rotation=Rotation(policy.count),
+            policy=policy,
         )
-        return OperandSets(sets=sets, rotation=Rotation(policy.count), policy=policy)
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CpuKernel:
         """The compiled function on the operands."""
@@ -170,26 +181,29 @@ class CpuBackend:
             max_launches=operands.policy.max_launches,
         )
 
-    def run(self, kernel: CpuKernel) -> float:
-        """Call once on the first set: its time in microseconds."""
-        self._limit_threads(kernel.thread_counts[0])
-        kernel.rotation.used_out_of_order()
-        start_ns = self._clock_ns()
-        _call(kernel, kernel.sets[0])
-        return (self._clock_ns() - start_ns) / 1e3
+    def fingerprints(self, operands: OperandSets) -> dict[int, int]:
+        """Of the outputs that calls wrote into, by their sets."""
+        return {
+            index: zlib.crc32(operands.sets[index][-1].view(np.uint8))
+            for index in operands.rotation.used
+        }
+
+    def run(self, kernel: CpuKernel, launches: int = 1) -> float:
+        """Call on the next sets: microseconds per call."""
+        return self._time(kernel, kernel.rotation.take(launches))
 
     def sample(self, kernel: CpuKernel, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
-        self._limit_threads(kernel.thread_counts[0])
-        times = []
         flush = self.flush if kernel.flush else None
-        for _ in range(count):
-            sets = [kernel.sets[index] for index in kernel.rotation.take(launches, flush)]
-            start_ns = self._clock_ns()
-            for arrays in sets:
-                _call(kernel, arrays)
-            times.append((self._clock_ns() - start_ns) / 1e3 / launches)
-        return times
+        return [self._time(kernel, kernel.rotation.take(launches, flush)) for _ in range(count)]
+
+    def _time(self, kernel: CpuKernel, indices: Sequence[int]) -> float:
+        self._limit_threads(kernel.thread_counts[0])
+        sets = [kernel.sets[index] for index in indices]
+        start_ns = self._clock_ns()
+        for arrays in sets:
+            _call(kernel, arrays)
+        return (self._clock_ns() - start_ns) / 1e3 / len(sets)
 
     def _build(self, point: Point) -> Callable[..., None] | str:
         """The compiled function of a point, or why it does not compile."""

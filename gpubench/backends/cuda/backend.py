@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any
 
 import cupy
@@ -21,11 +21,13 @@ from gpubench.backends.cuda.stream import CudaStream
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.backends.rotation import (
     CACHES_TO_OUTGROW,
+    FACTORS,
     MAX_LAUNCHES,
     OperandSets,
     Rotation,
     SetPolicy,
     first_rows,
+    operand_factors,
     set_policy,
 )
 from gpubench.errors import DoesNotFitError, LaunchError, first_line
@@ -46,19 +48,26 @@ from gpubench.model import (
 class CudaOperands(OperandSets):
     """Operands in device memory."""
 
-    hosts: tuple[np.ndarray, ...]
-    """The inputs and room for the output, in pageable host memory."""
+    outputs: Any
+    """The outputs of all sets, one after the other."""
+
+    host_output: np.ndarray
+    """Room for the output in pageable host memory, where the given inputs are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CudaKernel:
     """A kernel or library routine bound to operands."""
 
-    first: Callable[[], None]
-    """A launch on the first set of operands, which enqueues and does not wait."""
-
     rotation: Iterator[Callable[[], None]]
-    """Launches on set after set, from where the last launch on these operands stopped."""
+    """Launches on set after set, from where the last launch on these operands stopped; they enqueue
+    and do not wait."""
+
+    host_output: np.ndarray
+    """Where a launch that is timed end to end leaves its result, and not in `output`."""
+
+    output: Any
+    """The first set's output."""
 
     timer: Timer
     scope: Scope
@@ -149,19 +158,23 @@ class CudaBackend:
         """One allocation per operand, which holds all sets."""
         policy = self._policy(problem, cold=cold)
         with faults():
-            stacks = []
-            for array in inputs:
-                stack = cupy.empty((policy.count, *array.shape), array.dtype)
-                stack[:] = cupy.asarray(array)
-                stacks.append(stack)
-            stacks.append(
-                cupy.zeros((policy.count, *problem.output_shape), problem.precision.result)
-            )
+            stacks = [cupy.empty((policy.count, *array.shape), array.dtype) for array in inputs]
+            for position, (array, stack) in enumerate(zip(inputs, stacks, strict=True)):
+                copies: dict[int, Any] = {}
+                for index in range(min(policy.count, len(FACTORS))):
+                    factor = operand_factors(problem, index)[position]
+                    if factor not in copies:
+                        copies[factor] = cupy.asarray(array * factor)
+                    stack[index :: len(FACTORS)] = copies[factor]
+            outputs = cupy.zeros((policy.count, *problem.output_shape), problem.precision.result)
             if policy.flush and self._flush_buffer is None:
                 self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
         return CudaOperands(
-            sets=tuple(zip(*stacks, strict=True)),
-            hosts=(*inputs, np.empty(problem.output_shape, problem.precision.result)),
+            problem=problem,
+            given=tuple(inputs),
+            sets=tuple(zip(*stacks, outputs, strict=True)),
+            outputs=outputs,
+            host_output=np.empty(problem.output_shape, problem.precision.result),
             policy=policy,
             rotation=Rotation(policy.count),
         )
@@ -178,12 +191,14 @@ class CudaBackend:
             launches = [
                 routine.bind((*first_rows(arrays, problem), *workspace)) for arrays in operands.sets
             ]
-        rotation: Iterator[Callable[[], None]] = map(launches.__getitem__, operands.rotation.order)
+        rotation: Iterator[Callable[[], None]] = map(launches.__getitem__, operands.rotation)
+        hosts = first_rows((*operands.given, operands.host_output), problem)
         if point.scope == Scope.END_TO_END:
-            rotation = repeat(_end_to_end(routine, first_rows(operands.hosts, problem)))
+            rotation = _on_first_set(_end_to_end(routine, hosts), operands.rotation)
         return CudaKernel(
-            first=launches[0],
             rotation=rotation,
+            host_output=hosts[-1],
+            output=first_rows(operands.sets[0], problem)[-1],
             timer=point.timer,
             scope=point.scope,
             flush=operands.policy.flush,
@@ -202,17 +217,26 @@ class CudaBackend:
         before = self._flush if operands.policy.flush else None
 
         def sample(call: Callable[..., None], launches: int) -> float:
-            on_sets = (partial(call, *operands.sets[index]) for index in operands.rotation.order)
+            on_sets = (partial(call, *operands.sets[index]) for index in operands.rotation)
             return self.timer.sample(on_sets, launches, 1, before)[0]
 
         cold = point.cache == Cache.COLD
         return call_routine(*tune(problem, cold, sample, operands.policy.max_launches))
 
-    def run(self, kernel: CudaKernel) -> None:
-        """Launch on the first set and wait."""
+    def fingerprints(self, operands: CudaOperands) -> dict[int, int]:
+        """Of the outputs that launches wrote into, by their sets."""
         with faults():
-            kernel.first()
+            found = self.stream.fingerprints(operands.outputs)
+        return {index: found[index] for index in operands.rotation.used}
+
+    def run(self, kernel: CudaKernel, launches: int = 1) -> None:
+        """Launch on the next sets and wait."""
+        with faults():
+            for launch in islice(kernel.rotation, launches):
+                launch()
             cupy.cuda.get_current_stream().synchronize()
+            if kernel.scope == Scope.END_TO_END:
+                kernel.output.set(kernel.host_output)
 
     def sample(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
         """Time by the blocked batch, or by CUPTI; end to end by events alone."""
@@ -236,6 +260,7 @@ class CudaBackend:
             stop = self.stream.record_stop()
             self.stream.synchronize()
             times.append(self.stream.elapsed_us(start, stop) / launches)
+        kernel.output.set(kernel.host_output)
         return times
 
     @property
@@ -267,6 +292,13 @@ def _workspace(routine: Routine) -> tuple[Any, ...]:
     """The array that a routine takes as its last, if it takes one."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
+
+
+def _on_first_set(launch: Callable[[], None], rotation: Rotation) -> Iterator[Callable[[], None]]:
+    """A launch again and again, each noted as one on the first set."""
+    while True:
+        rotation.used.add(0)
+        yield launch
 
 
 def _end_to_end(routine: Routine, hosts: Sequence[np.ndarray]) -> Callable[[], None]:

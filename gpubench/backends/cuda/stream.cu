@@ -44,3 +44,23 @@ __global__ void __launch_bounds__(256) multiply_add(float* out, float a, float b
   // Stored so that the compiler cannot remove the work; nothing reads it.
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
+
+// fingerprint: a number for each of several arrays, which tells whether two hold the same bits.
+//
+// A sum, in any order, of each 16-bit word mixed with its place (the finalizer of MurmurHash3). The
+// arrays lie one after the other, aligned to their elements alone.
+
+__global__ void fingerprint(const unsigned short* arrays, long long words,
+                            unsigned long long* sums) {
+  const unsigned short* array = arrays + blockIdx.y * words;
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  unsigned long long sum = 0;
+  for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += stride) {
+    unsigned long long mixed = static_cast<unsigned long long>(i) << 16 | array[i];
+    mixed = (mixed ^ mixed >> 33) * 0xff51afd7ed558ccdull;
+    mixed = (mixed ^ mixed >> 33) * 0xc4ceb9fe1a85ec53ull;
+    sum += mixed ^ mixed >> 33;
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_down_sync(0xffffffff, sum, lanes);
+  if (threadIdx.x % 32 == 0) atomicAdd(sums + blockIdx.y, sum);
+}

@@ -57,9 +57,9 @@ class CudaStream:
         self._stream = cupy.cuda.get_current_stream()
         self._clock_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
-        blocking_kernel, timestamp_kernel, self._multiply_add = (
+        blocking_kernel, timestamp_kernel, self._multiply_add, self._fingerprint = (
             load_function(compile_instance(SOURCE, name, architecture))
-            for name in ("blocking_kernel", "timestamp_kernel", "multiply_add")
+            for name in ("blocking_kernel", "timestamp_kernel", "multiply_add", "fingerprint")
         )
         one_thread = Launch(grid=(1,), block=(1,))
         self._launch_blocking_kernel = bind_launch(blocking_kernel, one_thread, (self._cycles,))
@@ -112,6 +112,20 @@ class CudaStream:
             self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
         ).tolist()
         return cycles / nanoseconds * 1e3 if multiprocessor == 0 and nanoseconds > 0 else None
+
+    def fingerprints(self, arrays: Any) -> list[int]:
+        """A number for each of the arrays stacked in one: equal if they hold the same bits."""
+        count, words = len(arrays), arrays[0].nbytes // 2
+        sums = cupy.zeros(count, np.uint64)
+        threads = 256
+        blocks = min(-(-words // threads), 16 * self._device.multiprocessors)
+        arguments = (
+            ctypes.c_void_p(arrays.data.ptr),
+            ctypes.c_longlong(words),
+            ctypes.c_void_p(sums.data.ptr),
+        )
+        bind_launch(self._fingerprint, Launch(grid=(blocks, count), block=(threads,)), arguments)()
+        return [int(number) for number in sums.get()]
 
     def warm_up(self) -> None:
         """Multiply-add until the rate is steady: the clock has settled under load."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import CPU, Event, FakeBackend, FakeKernel, FakeOperands
+from fakes import CPU, Event, FakeBackend, FakeKernel
 
 from gpubench import row as table
+from gpubench.backends.rotation import OperandSets
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.reproduce.run import LoopCache, reproduce, with_pace
@@ -54,7 +55,7 @@ tiles = [4]
 class FakeGpu(FakeBackend):
     """Runs any variant as NumPy's product."""
 
-    def bind(self, of: Point, operands: FakeOperands, rows: int | None = None) -> FakeKernel:
+    def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
         return FakeKernel(
             point=of,
             call=lambda a, b, c: np.matmul(a, b, out=c),
@@ -171,8 +172,8 @@ def test_a_slow_loop_is_launched_three_times_and_the_verified_launch_is_one(tmp_
     class Slow(FakeBackend):
         """The verified launch is a sample, as on a real CPU."""
 
-        def run(self, kernel: FakeKernel) -> float:  # type: ignore[override]
-            super().run(kernel)
+        def run(self, kernel: FakeKernel, launches: int = 1) -> float:  # type: ignore[override]
+            super().run(kernel, launches)
             return 2e6
 
     _, _, backends = ran(tmp_path, cpu=Slow(2e6))
