@@ -23,10 +23,10 @@ from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.measure.result_file import read_context
-from gpubench.model import OPERATIONS, Config
+from gpubench.model import LARGEST, OPERATIONS, Config
 from gpubench.options import read_sweep
 from gpubench.output import Output
-from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_sizes, parse_tiles
+from gpubench.plan.ranges import MAX_ITEMS, parse_sizes, parse_tiles
 
 REPOSITORY = Path(__file__).parents[2]
 
