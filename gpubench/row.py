@@ -462,7 +462,7 @@ _MISSING = {"", "nan", "NaN", "NAN"}
 """NaN is how pandas may write that there is no number."""
 
 _SHARED = 1000
-"""So many texts and whole numbers of a column are parsed and stored once, whatever rows have them."""
+"""So many texts and whole numbers of a column are parsed and stored once, for all rows."""
 
 _SLOTS = {name: getattr(Row, name).__set__ for name in NAMES}
 _PARSERS = {name: _parser(name) for name in NAMES}

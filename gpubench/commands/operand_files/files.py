@@ -63,10 +63,10 @@ def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Raises UsageError for what is not a file, or where reading it fails."""
+    if not path.is_file():
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise UsageError(f"{path} {problem}")
     try:
-        if not path.is_file():
-            problem = "is not a regular file" if path.exists() else "does not exist"
-            raise UsageError(f"{path} {problem}")
         yield
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error

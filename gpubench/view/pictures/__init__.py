@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import chdir, suppress
 from enum import StrEnum
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def load_matplotlib() -> None:
     found = find_spec("matplotlib")
     if found and found.origin:
         with suppress(OSError), chdir(Path(found.origin).with_name("mpl-data")):
-            import matplotlib  # noqa: F401 # from now on loaded
+            import_module("matplotlib")
 
 
 class Kind(StrEnum):
