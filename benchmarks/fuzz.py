@@ -2,6 +2,9 @@
 
     pip install atheris            # Linux, CPython 3.11 to 3.13
     python benchmarks/fuzz.py [--share 0.01] [reader ...]
+    python benchmarks/fuzz.py --plain 100000 [--from 0] [reader ...]      # without atheris
+
+`--plain` tries so many inputs, each made from its own number, on all cores; most are commands.
 
 `tests/fuzz/contract.py` says what must hold, `tests/fuzz/readers.py` what is read; the tests try a
 few thousand inputs. Half of the inputs here are libFuzzer's mutations of those that reached new
@@ -14,6 +17,7 @@ a finding.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import re
 import shutil
@@ -21,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -38,6 +44,21 @@ RUNS = {
     "partial": 200,
 }
 """Inputs of each reader, fewer where one takes longer: a million, in twenty minutes of one core."""
+
+PLAIN = {
+    "command": 40,
+    "shown": 10,
+    "descriptor": 10,
+    "csv": 8,
+    "diff": 4,
+    "partial": 5,
+    **dict.fromkeys(("config", "experiment", "expect", "operands", "archive"), 4),
+    **dict.fromkeys(("sizes", "tiles"), 2),
+}
+"""Of the inputs of `--plain`, how many each reader gets; in sum about a hundred."""
+
+MAX_RESIDENT_BYTES = 2**30
+"""Of a process that tries thousands of them."""
 
 MAX_BYTES = 4 * 2**30
 """Address space; importing NumPy, pandas and matplotlib takes most of it."""
@@ -131,16 +152,73 @@ def main(names: list[str], fraction: float) -> int:
     return int(failed > 0)
 
 
+def plain(names: list[str], numbers: range) -> int:
+    """Try an input for each number, on all cores; print and count the findings."""
+    cores = len(os.sched_getaffinity(0))
+    print(f"inputs {numbers.start:,} to {numbers.stop - 1:,} of {', '.join(names)}", flush=True)
+    started = time.monotonic()
+    workers = [(numbers[core::cores], names) for core in range(cores)]
+    with multiprocessing.get_context("fork").Pool(cores) as pool:
+        counts = pool.starmap(_try, workers)
+    tried = sum((Counter(of) for of, _, _ in counts), Counter())
+    findings = sum(found for _, found, _ in counts)
+    most = max(bytes_ for _, _, bytes_ in counts)
+    for name in names:
+        print(f"{name:10} {tried[name]:9,}")
+    print(
+        f"{sum(tried.values()):,} inputs in {time.monotonic() - started:.0f} s, "
+        f"{findings} findings, {most / 2**20:,.0f} MiB resident at the most"
+    )
+    return int(findings > 0 or most > MAX_RESIDENT_BYTES)
+
+
+def _try(numbers: range, names: list[str]) -> tuple[Counter[str], int, int]:
+    """Inputs of each reader, findings, and the most memory that this process had, in bytes."""
+    import resource
+
+    sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
+    import contract
+    import readers
+    from mutations import mutated
+
+    contract.TRACED = False
+    weights = [PLAIN[name] for name in names]
+    tried: Counter[str] = Counter()
+    found = 0
+    seeds = {name: readers.READERS[name].seeds() for name in names}
+    for number in numbers:
+        chance = Random(number)  # noqa: S311 # no secret
+        (name,) = chance.choices(names, weights)
+        data = mutated(chance.choice(seeds[name]), chance, readers.READERS[name].own)
+        tried[name] += 1
+        try:
+            with contract.empty_folder() as folder:
+                readers.READERS[name].read(data, folder)
+        except Exception:  # each is a finding
+            found += 1
+            FINDINGS.mkdir(exist_ok=True)
+            (FINDINGS / f"{name}-{number}").write_bytes(data)
+            last = traceback.format_exc(limit=-3)
+            (FINDINGS / f"{name}-{number}.log").write_text(traceback.format_exc(), errors="replace")
+            print(f"{name} {number}: {ascii(last.splitlines()[-1])[:300]}", flush=True)
+    return tried, found, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("readers", nargs="*", metavar="reader")
     parser.add_argument(
         "--share", type=float, default=1.0, help="fraction of the inputs of each reader"
     )
+    parser.add_argument("--plain", type=int, metavar="INPUTS", help="so many, without atheris")
+    parser.add_argument("--from", type=int, default=0, dest="start", metavar="NUMBER")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.plain:
+        first = options.start
+        sys.exit(plain(options.readers or list(PLAIN), range(first, first + options.plain)))
     if options.one:
         fuzz(options.one, options.runs, options.corpus)
     else:

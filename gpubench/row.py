@@ -8,15 +8,17 @@ import io
 import math
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, PointKey, Timing
+from gpubench.model import LARGEST, OPERATIONS, PointKey, Timing
 from gpubench.output import Output, clean
 
 if TYPE_CHECKING:
@@ -224,6 +226,9 @@ REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
 STABLE = 1.1
 """Rounds agree while their largest median is at most this many times the smallest."""
 
+MAX_ROWS, MAX_BYTES = 200_000, 2**27
+"""Of a file: what `diff`, `plot` and `report` read within a gigabyte of memory."""
+
 MAX_HEADER = 2**16
 """Characters read as the first line, of which every file has one, unless it is no CSV."""
 
@@ -267,34 +272,87 @@ def read(path: Path, columns: Collection[str] = NAMES) -> list[Row]:
 
     Columns that are not `REQUIRED` may be missing, as in files of other versions, and unknown ones
     are passed over. Fields may be separated by commas, semicolons or tabs, but the decimal sign is
-    a point. A file whose name ends in .gz is compressed. `columns` are those that the caller needs
-    beside the key: a large file is read faster without the others. Raises UsageError naming the
-    line and column that does not fit.
+    a point. `*.gz` is decompressed. `columns` are those that the caller needs beside the key: a
+    large file is read faster without the others. Raises UsageError for a file of more than
+    `MAX_ROWS` rows, and naming the line and column that does not fit.
     """
-    open_text = gzip.open if path.suffix == ".gz" else open
+    with opened(path) as file:
+        header = file.readline(MAX_HEADER)
+        delimiter = max(",;\t", key=header.count)  # no column's name holds one
+        lines = csv.reader(chain([header], file), delimiter=delimiter)
+        names = next(lines, [])
+        for name in REQUIRED:
+            if name not in names:
+                raise UsageError(
+                    f"{path}: not a CSV of this gpubench (docs/csv.md has its schema): "
+                    f"column '{name}' is missing"
+                )
+        wanted = set(NAMES) & {*KEY, *columns}
+        parsers = [(at, name, _PARSERS[name]) for at, name in enumerate(names) if name in wanted]
+        found = []
+        for line in lines:
+            if len(line) != len(names):
+                if not line:  # an empty line
+                    continue
+                _refuse_length(f"{path}, line {lines.line_num}", line, names)
+            try:
+                found.append(_row({name: parse(line[at]) for at, name, parse in parsers}))
+            except ValueError:
+                texts = {name: line[at] for at, name, _ in parsers}
+                raise _misfit(f"{path}, line {lines.line_num}", texts) from None
+        return found
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """The text of a CSV, `*.gz` decompressed.
+
+    Raises UsageError for one of more than `MAX_BYTES` or `MAX_ROWS` lines before any is read, and
+    for what the block finds to be no CSV.
+    """
     try:
-        with open_text(path, "rt", newline="", encoding="utf-8-sig") as file:
-            header = file.readline(MAX_HEADER)
-            delimiter = max(",;\t", key=header.count)  # no column's name holds one
-            names = next(csv.reader([header], delimiter=delimiter), [])
-            for name in REQUIRED:
-                if name not in names:
-                    raise UsageError(
-                        f"{path}: not a CSV of this gpubench (docs/csv.md has its schema): "
-                        f"column '{name}' is missing"
-                    )
-            wanted = [name for name in KEY if name not in columns] + list(columns)
-            parsers = [(names.index(name), name, _parser(name)) for name in wanted if name in names]
-            lines = csv.reader(file, delimiter=delimiter)
-            return [
-                _parse(fields, names, parsers, f"{path}, line {lines.line_num + 1}")
-                for fields in lines
-                if fields
-            ]
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES or content.count(b"\n") > MAX_ROWS + 1:
+            raise UsageError(
+                f"{path}: more than {MAX_ROWS:,} rows, or {MAX_BYTES // 2**20} MiB; "
+                "split it, such as by size"
+            )
+        yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+
+
+def _row(values: dict[str, Any]) -> Row:
+    """`Row(**values)` of values that the parsers made, whose text is clean: 15 times as fast."""
+    row = object.__new__(Row)
+    for name, put in _SLOTS.items():
+        put(row, values.get(name))
+    return row
+
+
+def _refuse_length(place: str, line: Sequence[str], names: Sequence[str]) -> NoReturn:
+    if len(line) > len(names):
+        raise UsageError(f"{place}: more fields than columns")
+    raise UsageError(f"{place}: the line ends before column '{names[len(line)]}'")
+
+
+def _misfit(place: str, texts: Mapping[str, str]) -> UsageError:
+    """What says which column does not take its text."""
+    for name, text in texts.items():
+        try:
+            _PARSERS[name](text)
+        except ValueError:
+            break
+    low, high = _RANGES[name]
+    what = {"round_medians_us": "a list of numbers joined by ;, each", "tile": "a tile"}.get(
+        name, "a number" if _KINDS[name] is float else "a whole number"
+    )
+    return UsageError(
+        f"{place}: '{text[:60]}' in column '{name}' is not {what} from {low:g} to {high:g}"
+    )
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -315,64 +373,53 @@ def rows(of: pd.DataFrame) -> list[Row]:
         if name not in of.columns:
             raise UsageError(f"not a gpubench frame: column '{name}' is missing")
     names = [name for name in NAMES if name in of.columns]
-    return [
-        Row(**{name: _plain(name, value) for name, value in zip(names, line, strict=True)})
-        for line in of[names].itertuples(index=False, name=None)
-    ]
+    found = []
+    for number, line in enumerate(of[names].itertuples(index=False, name=None), 1):
+        texts = dict(zip(names, map(_text, line), strict=True))
+        try:
+            found.append(_row({name: _PARSERS[name](text) for name, text in texts.items()}))
+        except ValueError:
+            raise _misfit(f"the frame's row {number}", texts) from None
+    return found
 
 
-def _plain(name: str, value: Any) -> Any:
-    """A value of a frame as a row holds it: pandas has NaN, and floats where integers are few."""
-    kind = _KINDS[name]
+def _text(value: Any) -> str:
+    """A value of a frame as the CSV has it: pandas has NaN, and floats where integers are few."""
     if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
-        return "" if name in KEY else None
-    return f"{value:g}" if kind is str and isinstance(value, float) else kind(value)
+        return ""
+    return str(_field(value))
 
 
-_Parser = Callable[[str], Any]
-"""A field's value, None for a field that is empty; ValueError or OverflowError if it has none."""
+_KINDS: dict[str, type] = {
+    column.name: {"str": str, "int": int, "float": float}[str(column.type).partition(" ")[0]]
+    for column in COLUMNS
+}
+_TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)
+
+LEAST, MOST = 1e-30, 1e30
+"""Of what is measured, the magnitude of any number but 0: products of a few stay finite."""
+
+_RANGES = {
+    **dict.fromkeys(NAMES, (0.0, MOST)),
+    **dict.fromkeys(("m", "n", "k", "tile"), (1, LARGEST)),
+    **dict.fromkeys(("ci_low_us", "overhead_us", "temperature_c"), (-MOST, MOST)),
+    "max_relative_error": (0.0, math.inf),  # of a result that is infinite
+}
+"""Lowest and highest number of a column."""
 
 
-def _parse(
-    fields: list[str], names: list[str], parsers: list[tuple[int, str, _Parser]], place: str
-) -> Row:
-    if len(fields) > len(names):
-        raise UsageError(f"{place}: more fields than columns")
-    values = {}
-    name = text = ""
-    try:
-        for position, name, parse in parsers:
-            text = fields[position]
-            values[name] = parse(text)
-    except IndexError:
-        raise UsageError(f"{place}: the line ends before column '{name}'") from None
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"{place}: '{text[:60]}' in column '{name}' is not "
-            f"{_KIND_NAMES.get(name) or _KIND_NAMES.get(_KINDS[name], 'text')}"
-        ) from None
-    return Row(**values)
+def in_range(number: float, low: float = 0.0, high: float = MOST) -> float:
+    """The number. Raises ValueError for NaN, and where no figure can be."""
+    if low <= number <= high and (not number or abs(number) >= LEAST):
+        return number
+    raise ValueError(f"{number} is not a number from {low:g} to {high:g}")
 
 
-def _parser(name: str) -> _Parser:
-    """How a column's fields are read. Equal texts become one object: most columns hold few."""
-    if name in KEY:
-        return lru_cache(4096)(_PARSERS.get(name, _PARSERS[_KINDS[name]]))
-    if name == "round_medians_us":
-        return lambda text: _rounds(text) if text else None
-    if _KINDS[name] is str:
-        return lru_cache(4096)(lambda text: unguarded(text) or None)
-    return _whole_or_none if _KINDS[name] is int else _float_or_none
-
-
-def _float_or_none(text: str) -> float | None:
-    """None also for NaN, as pandas may write that there is no number."""
-    number = float(text) if text else math.nan
-    return number if number == number else None  # noqa: PLR0124 # NaN alone differs from itself
-
-
-def _whole_or_none(text: str) -> int | None:
-    return None if text == "" or text.lower() == "nan" else _whole(text)
+def _tile(text: str) -> str:
+    """`16`; also `16.0`: with empty fields among them, edges are floats to pandas."""
+    if re.fullmatch(r"\d+(\.\d*(e[+-]\d+)?)?", text):
+        return str(in_range(_whole(text), *_RANGES["tile"]))
+    return unguarded(text)
 
 
 def _whole(text: str) -> int:
@@ -380,44 +427,46 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        number = float(text)
+        number = in_range(float(text), -MOST)
         if not number.is_integer():
             raise
         return int(number)
 
 
-def _tile(text: str) -> str:
-    """`16`; also `16.0` and `NaN`: with empty fields among them, edges are floats to pandas."""
-    text = unguarded(text)
-    if text.lower() == "nan":
-        return ""
-    return str(_whole(text)) if re.fullmatch(r"\d+\.\d*(e[+-]\d+)?", text, re.ASCII) else text
-
-
 def _rounds(text: str) -> str:
     """Numbers joined by `;`, as they stand."""
     for number in text.split(";"):
-        float(number)
+        in_range(float(number), LEAST)
     return text
 
 
-_PARSERS: dict[type | str, Callable[[str], Any]] = {
-    str: unguarded,
-    int: _whole,
-    float: float,
-    "tile": _tile,
-    "round_medians_us": _rounds,
-}
-"""By the column's name, or else by its type."""
+def _parser(name: str) -> Callable[[str], Any]:
+    """What reads a field of the column: its value, None where it is empty; raises ValueError."""
+    kind, is_key = _KINDS[name], name in KEY
+    if kind is str:
+        of_text = {"tile": _tile, "round_medians_us": _rounds}.get(name, unguarded)
+        missing = _MISSING if name == "tile" or not is_key else {""}
+
+        def cleaned(text: str) -> str | None:
+            return (clean(of_text(text)) if text not in missing else "") or ("" if is_key else None)
+
+        return lru_cache(_SHARED)(cleaned)
+    low, high = _RANGES[name]
+    convert = _whole if kind is int else float
+
+    def number(text: str) -> float | None:
+        if not is_key and text in _MISSING:
+            return None
+        return in_range(convert(text), low, high)
+
+    return lru_cache(_SHARED)(number) if kind is int else number
 
 
-_KINDS: dict[str, type] = {
-    column.name: {"str": str, "int": int, "float": float}[str(column.type).partition(" ")[0]]
-    for column in COLUMNS
-}
-_KIND_NAMES: dict[type | str, str] = {
-    int: "a whole number",
-    float: "a number",
-    "round_medians_us": "a list of numbers joined by ;",
-}
-_TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)
+_MISSING = {"", "nan", "NaN", "NAN"}
+"""NaN is how pandas may write that there is no number."""
+
+_SHARED = 1000
+"""So many texts and whole numbers of a column are parsed and stored once, for all rows."""
+
+_SLOTS = {name: getattr(Row, name).__set__ for name in NAMES}
+_PARSERS = {name: _parser(name) for name in NAMES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpubench.model.config import Config, Space, edges
 from gpubench.model.measurement import Device, Health, Host, Measurement, Resources, Series
-from gpubench.model.operation import OPERATIONS, Operation, Shape
+from gpubench.model.operation import LARGEST, OPERATIONS, Operation, Shape
 from gpubench.model.point import (
     ROW_MAJOR,
     Cache,
@@ -25,6 +25,7 @@ __all__ = [
     "CORE_DTYPES",
     "DTYPES",
     "ITEM_BYTES",
+    "LARGEST",
     "OPERATIONS",
     "PRECISIONS",
     "ROW_MAJOR",

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 Shape = tuple[int, ...]
 
+LARGEST = 2**31 - 1
+"""Kernels take M, N and K as 32-bit integers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:

@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, Config
-
-LARGEST = 2**31 - 1
-"""Kernels take M, N and K as 32-bit integers."""
+from gpubench.model import LARGEST, OPERATIONS, Config
 
 SHOWN = 60
 """Characters of a user's text that an error repeats."""

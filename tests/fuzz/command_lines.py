@@ -76,6 +76,10 @@ WORDS = (
 CODES = {0, 1, 2, 3, 4, 130}
 
 
+NEVER_1 = {"plot", "report", "show", "variants", "deviceinfo", "new-kernel", "generate"}
+"""Commands that judge no result."""
+
+
 def prepared(folder: Path) -> None:
     """Write the files that command lines name, valid and invalid."""
     import readers
@@ -219,6 +223,10 @@ def run(argv: Sequence[str], folder: Path) -> int:
         code: int = call_within_contract(command, folder)
     if code not in CODES:
         raise BrokenContractError(f"exit code {code}")
+    if code == 1 and argv[0] in NEVER_1:
+        raise BrokenContractError(
+            "exit code 1, which says of results that they are slower or wrong"
+        )
     message = err.getvalue()
     if "Traceback" in message:
         raise BrokenContractError(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
@@ -23,10 +24,11 @@ from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.measure.result_file import read_context
-from gpubench.model import OPERATIONS, Config
+from gpubench.model import LARGEST, OPERATIONS, Config
 from gpubench.options import read_sweep
 from gpubench.output import Output
-from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_sizes, parse_tiles
+from gpubench.plan.ranges import MAX_ITEMS, parse_sizes, parse_tiles
+from gpubench.view.pictures import Kind
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -187,6 +189,73 @@ def diff(data: bytes, folder: Path) -> None:
     require_unchanged(folder, {"base.csv": base.read_bytes(), "a.csv": data})
 
 
+def _published() -> bytes:
+    """The head and first figures of a file of `reproduce`."""
+    lines = (REPOSITORY / "results/h200/reproduce/reproduce.csv").read_bytes().splitlines(True)
+    return b"".join(lines[:1] + lines[40:50])
+
+
+def _csv_of_gpu() -> bytes:
+    """Rows with all that pictures show: rates, percentages, local memory, several sizes."""
+    lines = (REPOSITORY / "results/h200/sweep.csv").read_bytes().splitlines(True)
+    return b"".join(lines[:1] + lines[1:3] + lines[100:240:70])
+
+
+def shown(data: bytes, folder: Path) -> None:
+    """The page, or a picture of one of the kinds."""
+    _in_file("a.csv", data, folder)
+    kind = ("report", *Kind)[len(data) % (1 + len(Kind))]
+    name = "a.html" if kind == "report" else f"a{('.svg', '.png')[len(data) % 2]}"
+    drawing = ["report"] if kind == "report" else ["plot", "--kind", kind]
+    code = command_lines.run([*drawing, "a.csv", "-o", name], folder)
+    if code == 0:
+        assert (folder / name).stat().st_size > 0
+        (folder / name).unlink()
+    require_unchanged(folder, {"a.csv": data})
+
+
+# ---- a kernel of the user's
+
+
+DESCRIPTOR = b"""from gpubench.model import CallVariant, edges
+
+def build(tile, dtype):
+    return lambda a, b, c: None
+
+VARIANT = CallVariant(
+    idea="nothing",
+    dtypes=("float32", "float64"),
+    tiles=edges(1, 64, because="it is"),
+    baseline="cpu_blas",
+    default=True,
+    after="",
+    tunes="",
+    capability=(0, 0),
+    refuse=lambda tile, problem: None,
+    libraries=(),
+    runs_on="cpu",
+    build=build,
+    threads=1,
+)
+"""
+
+
+def descriptor(data: bytes, folder: Path) -> None:
+    """A description of a kernel, listed and swept; each has its own name, as Python keeps it."""
+    name = f"k{zlib.crc32(data):x}"
+    (folder / "own").mkdir(exist_ok=True)
+    _in_file(f"own/{name}.py", data, folder)
+    _in_file(f"own/{name}.cu", b"", folder)
+    with nothing_measured():
+        for line in (["variants", "--kernels", "own"], ["sweep", "--kernels", "own", *OWN]):
+            command_lines.run(line, folder)
+    if not contents(folder).keys() <= {f"own/{name}.py", f"own/{name}.cu", "a.csv"}:
+        raise BrokenContractError(f"files: {sorted(contents(folder))}")
+
+
+OWN = ("--device", "cpu", "--sizes", "8,24", "--rounds", "1", "-o", "a.csv")
+
+
 # ---- an interrupted sweep
 
 
@@ -281,6 +350,14 @@ READERS = {
         own=(mutations.toml,),
     ),
     "csv": Reader(read=csv, seeds=_csv, own=(mutations.table,)),
+    "shown": Reader(
+        read=shown,
+        seeds=lambda: (*_csv(), _csv_of_gpu(), _published()),
+        own=(mutations.table,),
+    ),
+    "descriptor": Reader(
+        read=descriptor, seeds=lambda: (DESCRIPTOR,), own=(mutations.description,)
+    ),
     "diff": Reader(read=diff, seeds=_csv, own=(mutations.table,)),
     "partial": Reader(read=partial, seeds=_partial, own=(mutations.table,)),
     "operands": Reader(

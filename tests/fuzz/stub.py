@@ -85,7 +85,8 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
             "gpubench.backends.cuda.compile.nvrtc_version": _no_compiler,
-            # find_library starts programs
+            # these start programs
+            "gpubench.measure.session._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory
             "gpubench.backends.cpu.backend.CpuBackend.bytes_free": lambda _self: 2**20,

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpubench.errors import UsageError
-from gpubench.model import Config, Problem
-from gpubench.plan.ranges import LARGEST, MAX_ITEMS, parse_names, parse_sizes, parse_tiles
+from gpubench.model import LARGEST, Config, Problem
+from gpubench.plan.ranges import MAX_ITEMS, parse_names, parse_sizes, parse_tiles
 
 SPANS = [
     ("16", [16]),

@@ -8,8 +8,11 @@ named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or int32; it
 
 from __future__ import annotations
 
+import math
 import struct
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -17,18 +20,29 @@ import numpy as np
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.errors import UsageError, first_line
-from gpubench.model import CORE_DTYPES
+from gpubench.model import CORE_DTYPES, LARGEST, Problem
 from gpubench.output import Output
 from gpubench.plan.ranges import shown
 
 _HEADER = struct.Struct("<II8x")
 _ITEM = np.dtype("<f4")
 
-_MAX_INFLATED = 1032
-"""Bytes that one byte of a deflated stream can become (RFC 1951: 258 bytes from two bits)."""
 
-_LARGEST = 2**31 - 1
-"""Kernels take M and N as 32-bit integers."""
+def read_problem(path: Path, op: str) -> Problem:
+    """What `op` computes of a file's operands, from the headers of their arrays alone.
+
+    Raises UsageError for a file that is not an operand file, truncated, too long, or whose
+    operands `op` does not take.
+    """
+    with _reading(path):
+        shape, v_size, dtype = _npz_shapes(path) if path.suffix == ".npz" else _shapes(path)
+    problem = Problem(op=op, m=shape[0], n=shape[1], dtype=dtype)
+    (wanted,) = problem.input_shapes[1]
+    if v_size != wanted:
+        raise UsageError(
+            f"{path}: v has {v_size} elements, and {op} of {problem.m}x{problem.n} takes {wanted}"
+        )
+    return problem
 
 
 def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -37,23 +51,32 @@ def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
     Nothing is allocated before sizes are checked against the file's and free memory. Raises
     UsageError for a file that is not an operand file, truncated, too long, or not finite.
     """
-    try:
-        if not path.is_file():
-            problem = "is not a regular file" if path.exists() else "does not exist"
-            raise UsageError(f"{path} {problem}")
+    with _reading(path):
         a, v = _read_npz(path) if path.suffix == ".npz" else _read_binary(path)
-        for name, array in (("A", a), ("v", v)):
-            finite = np.isfinite(array)
-            if not finite.all():
-                at = tuple(map(int, np.unravel_index(finite.argmin(), array.shape)))
-                raise UsageError(
-                    f"{path}: {name}{list(at)} is {array[at]}; operands must be finite"
-                )
+    for name, array in (("A", a), ("v", v)):
+        if not all(map(np.isfinite, (array.min(), array.max()))):  # allocates nothing
+            at = tuple(map(int, np.unravel_index(np.isfinite(array).argmin(), array.shape)))
+            raise UsageError(f"{path}: {name}{list(at)} is {array[at]}; operands must be finite")
+    return a, v
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises UsageError for what is not a file, or where reading it fails."""
+    if not path.is_file():
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise UsageError(f"{path} {problem}")
+    try:
+        yield
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
         raise UsageError(f"{path}: too little memory for its arrays") from error
-    return a, v
+    except UsageError:
+        raise
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types for damaged files
+        reason = shown(first_line(error))
+        raise UsageError(f"{path}: cannot be read as a NumPy archive: {reason}") from error
 
 
 def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
@@ -92,7 +115,14 @@ def require_binary(path: Path, dtype: str) -> None:
         raise UsageError(f"--output: {path} would hold float32, not {dtype}: name a file *.npz")
 
 
-def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
+_MAX_INFLATED = 1032
+"""Bytes that one byte of a deflated stream can become (RFC 1951: 258 bytes from two bits)."""
+
+_Shapes = tuple[tuple[int, int], int, str]
+"""M and N of A, elements of v, dtype."""
+
+
+def _shapes(path: Path) -> _Shapes:
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
@@ -107,6 +137,11 @@ def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"take {expected:,}: it is {'truncated' if size < expected else 'too long'}"
         )
     _require_memory(path, size)
+    return (rows, columns), columns, "float32"
+
+
+def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    (rows, columns), _, _ = _shapes(path)
     values = np.fromfile(path, _ITEM, offset=_HEADER.size).astype(np.float32, copy=False)
     if values.size != rows * columns + columns:
         raise UsageError(f"{path}: its size changed while it was read")
@@ -114,44 +149,57 @@ def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        _require_members(path)
-        with np.load(path, allow_pickle=False) as archive:
-            # By the member's whole name: 'A' would be another member, which was not checked.
-            a, v = (archive[f"{name}.npy"] for name in ("A", "v"))
-    except (UsageError, OSError):
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types for damaged files
-        reason = shown(first_line(error))
-        raise UsageError(f"{path}: cannot be read as a NumPy archive: {reason}") from error
-    if not (isinstance(a, np.ndarray) and isinstance(v, np.ndarray)):
-        raise UsageError(f"{path}: 'A' and 'v' must be NumPy arrays")
+    _npz_shapes(path)
+    with np.load(path, allow_pickle=False) as archive:
+        # By the member's whole name: 'A' would be another member, which was not checked.
+        a, v = (archive[f"{name}.npy"] for name in ("A", "v"))
     a, v = (x.astype(x.dtype.newbyteorder("="), order="C", copy=False) for x in (a, v))
-    if a.ndim != 2 or v.ndim != 1:  # noqa: PLR2004 # a matrix and a vector
-        raise UsageError(
-            f"{path}: A has {a.ndim} dimensions and v {v.ndim}; they must have 2 and 1"
-        )
-    _require_extents(path, *a.shape)
-    if a.dtype != v.dtype or str(a.dtype) not in CORE_DTYPES:
-        known = ", ".join(CORE_DTYPES)
-        raise UsageError(f"{path}: A is {a.dtype} and v {v.dtype}; both must be one of {known}")
     return a, v
 
 
-def _require_members(path: Path) -> None:
-    """Check the archive's directory, so that a small file cannot fill the memory."""
+def _npz_shapes(path: Path) -> _Shapes:
+    """From the archive's directory and the arrays' headers, as a small file can inflate to much."""
     with zipfile.ZipFile(path) as archive:
         members = {info.filename: info for info in archive.infolist()}
-    for name in ("A", "v"):
-        info = members.get(f"{name}.npy")
-        if info is None:
-            raise UsageError(f"{path}: holds no array '{name}'; it must hold A and v")
-        # zipfile bounds the output of deflate, and not that of bzip2 or LZMA.
-        if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise UsageError(f"{path}: '{name}' is compressed by another method than deflate")
-        if info.file_size > _MAX_INFLATED * path.stat().st_size:
-            raise UsageError(f"{path}: '{name}' claims more bytes than the file can hold")
-    _require_memory(path, members["A.npy"].file_size + members["v.npy"].file_size)
+        shapes, dtypes, held = [], [], []
+        for name in ("A", "v"):
+            info = members.get(f"{name}.npy")
+            if info is None:
+                raise UsageError(f"{path}: holds no array '{name}'; it must hold A and v")
+            # zipfile bounds the output of deflate, and not that of bzip2 or LZMA.
+            if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+                raise UsageError(f"{path}: '{name}' is compressed by another method than deflate")
+            if info.file_size > _MAX_INFLATED * path.stat().st_size:
+                raise UsageError(f"{path}: '{name}' claims more bytes than the file can hold")
+            with archive.open(info) as member:
+                version = np.lib.format.read_magic(member)
+                if version not in _READ_HEADER:
+                    raise UsageError(f"{path}: '{name}' has a format of NumPy's for other arrays")
+                shape, _, dtype = _READ_HEADER[version](member)
+                held.append(info.file_size - member.tell())
+            shapes.append(shape)
+            dtypes.append(dtype.newbyteorder("="))
+    if tuple(map(len, shapes)) != (2, 1):
+        raise UsageError(
+            f"{path}: A has {len(shapes[0])} dimensions and v {len(shapes[1])}; "
+            "they must have 2 and 1"
+        )
+    (rows, columns), (v_size,) = shapes
+    _require_extents(path, rows, columns)
+    if len(set(dtypes)) > 1 or str(dtypes[0]) not in CORE_DTYPES:
+        known = ", ".join(CORE_DTYPES)
+        raise UsageError(f"{path}: A is {dtypes[0]} and v {dtypes[1]}; both must be one of {known}")
+    if held != [math.prod(shape) * dtypes[0].itemsize for shape in shapes]:
+        raise UsageError(f"{path}: the bytes of A and v are not those of their shapes")
+    _require_memory(path, sum(held))
+    return (rows, columns), v_size, str(dtypes[0])
+
+
+_READ_HEADER = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""By the version of the format; later ones are for names of fields, which no operand has."""
 
 
 def _require_memory(path: Path, needed: int) -> None:
@@ -162,5 +210,5 @@ def _require_memory(path: Path, needed: int) -> None:
 
 def _require_extents(path: Path, rows: int, columns: int) -> None:
     for extent, what in ((rows, "rows"), (columns, "columns")):
-        if not 1 <= extent <= _LARGEST:
-            raise UsageError(f"{path}: A has {extent} {what}; there must be 1 to {_LARGEST}")
+        if not 1 <= extent <= LARGEST:
+            raise UsageError(f"{path}: A has {extent} {what}; there must be 1 to {LARGEST}")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -60,20 +61,14 @@ def run(
     claimed = Output(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
-    a, v = files.read_operands(path)
-    problem = Problem(op=op, m=a.shape[0], n=a.shape[1], dtype=str(a.dtype))
-    if v.shape != problem.input_shapes[1]:
-        (wanted,) = problem.input_shapes[1]
-        raise UsageError(
-            f"{path}: v has {v.size} elements, and {op} of {problem.m}x{problem.n} takes {wanted}"
-        )
+    problem = files.read_problem(path, op)
     files.require_binary(output, problem.dtype)
     backend = open_backend(read_sweep({"device": device}).device)
     point = choose_point(backend.device.backend, problem, variant, tiles[0])
     name = f"{op} by {point.label} on {backend.device.name}"
     limit = problem.precision.tolerance
     try:
-        result, error = compute(backend, point, (a, v))
+        result, error = compute(backend, point, lambda: files.read_operands(path))
         failure = why_wrong(error, limit)
         failure = failure and f"wrong, {failure}; nothing was written"
     except (CompileError, LaunchError, DoesNotFitError) as raised:
@@ -108,9 +103,11 @@ def choose_point(backend: str, problem: Problem, name: str | None, tile: str | N
 
 
 def compute(
-    backend: Backend, point: Point, inputs: tuple[np.ndarray, ...]
+    backend: Backend, point: Point, read: Callable[[], tuple[np.ndarray, ...]]
 ) -> tuple[np.ndarray, float]:
-    """The result of a point on given operands, and its error as `max_relative_error` of a sweep.
+    """The result of a point on the operands that are read, once there is memory for all of it.
+
+    With its error, as `max_relative_error` of a sweep.
 
     Raises CompileError, LaunchError or DoesNotFitError.
     """
@@ -120,7 +117,7 @@ def compute(
     if needed > free:
         raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
     backend.compile([point], lambda _built: None)
-    operands = backend.load(problem, inputs, cold=False)
+    operands = backend.load(problem, read(), cold=False)
     kernel = backend.bind(point, operands)
     output = operands.output
     poison(output)

@@ -9,7 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.view.pictures import Kind, Theme
+from gpubench.view.pictures import Kind, Theme, load_matplotlib
 
 app = typer.Typer()
 
@@ -59,6 +59,7 @@ def plot(
 
     Draw results: time against tile size, speed against size, percent of cuBLAS, roofline.
     """
+    load_matplotlib()
     from gpubench.commands.plot.run import run_plot
 
     run_plot(

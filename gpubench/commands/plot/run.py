@@ -89,10 +89,12 @@ def of_flags(files: Files, sizes: str | None, dtypes: str | None, variants: str 
     return [(path, list(filter(is_chosen, rows))) for path, rows in files]
 
 
-def _chosen(kind: str, names: str | None, known: Collection[str]) -> Collection[str]:
+def _chosen(kind: str, names: str | None, known: Collection[str]) -> set[str]:
     """The names of a flag's list, all where it is not given. Raises UsageError for unknown ones."""
-    chosen = known if names is None else parse_names(names)
+    if names is None:
+        return set(known)
+    chosen = parse_names(names)
     for name in chosen:
         if name not in known:
             raise UsageError(f"--{kind}s: {unknown(kind, name, known)}")
-    return chosen
+    return set(chosen)

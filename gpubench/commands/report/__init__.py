@@ -9,6 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
+from gpubench.view.pictures import load_matplotlib
 
 app = typer.Typer()
 
@@ -28,6 +29,7 @@ def report(
     force: option.Force = False,
 ) -> None:
     """Make one HTML page of results."""
+    load_matplotlib()
     from gpubench.commands.report.page import run_report
 
     run_report(files, output, bandwidth_gbytes_per_s=bandwidth, force=force)

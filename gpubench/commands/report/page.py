@@ -87,6 +87,9 @@ GROUPS = ("rates", "why", "clocks", "host")
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
 """Columns with a menu above the table, if they hold more than one value."""
 
+MAX_LISTED = 10_000
+"""Rows of a table: what a browser sorts at once."""
+
 DIGITS, PERCENT_DIGITS = 4, 3
 """Significant digits of a figure, and of a percentage."""
 
@@ -195,8 +198,12 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
     for name, of in groups:
         for kind in fitting(of):
             caption = f"{name}{CAPTIONS[kind]}"
-            drawing = svg(draw(of, kind, theme=Theme.BOTH))
-            found.append((inline(drawing, f"p{len(found)}", caption), caption))
+            try:
+                drawing = svg(draw(of, kind, theme=Theme.BOTH))
+            except UsageError as error:  # too many lines for one picture
+                found.append((Markup(), f"{caption} Not drawn: {error}"))
+            else:
+                found.append((inline(drawing, f"p{len(found)}", caption), caption))
     return found
 
 
@@ -240,6 +247,9 @@ def _table(
     `css` gives the class of a row: best, bad or none. `menus` are the index, head and values of
     each column that names things, if there is a choice.
     """
+    if len(rows) > MAX_LISTED:
+        caption = f"{caption} Only the first {MAX_LISTED:,} of {len(rows):,} stand here."
+        rows = rows[:MAX_LISTED]
     shown = [column for column in columns if any(map(column.text, rows))]
     lines = [(css(row), [column.text(row) for column in shown]) for row in rows]
     menus = [

@@ -1,6 +1,26 @@
 """Pictures of rows, by matplotlib. Their names alone stand here: a command line loads them."""
 
+from __future__ import annotations
+
+import os
+from contextlib import chdir, suppress
 from enum import StrEnum
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def load_matplotlib() -> None:
+    """Load matplotlib with its own settings, whatever a matplotlibrc or MPLBACKEND says.
+
+    For a command, which loads it once: it looks for a matplotlibrc in the current directory first,
+    and one that is damaged is an exception. A notebook keeps its user's settings.
+    """
+    os.environ.pop("MPLBACKEND", None)
+    found = find_spec("matplotlib")
+    if found and found.origin:
+        with suppress(OSError), chdir(Path(found.origin).with_name("mpl-data")):
+            import_module("matplotlib")
 
 
 class Kind(StrEnum):

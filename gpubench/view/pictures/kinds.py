@@ -157,8 +157,10 @@ def _curve(axes: Axes, line: Series, look: style.Look) -> Line2D:
     axes.plot(tiles, [_ms(row) for row in rows], **line_style)
     axes.fill_between(tiles, low, high, color=look.colour, alpha=0.25, linewidth=0)
     best = line.best
-    for tile, row in zip(tiles, rows, strict=True):
-        axes.plot(tile, _ms(row), **_marker(row, look, largest=row is best))
+    alike = grouped(rows, lambda row: (row is best, bool(row.local_bytes)))
+    for (is_best, _), of_marker in alike.items():
+        points = [int(row.tile) for row in of_marker], [_ms(row) for row in of_marker]
+        axes.plot(*points, **_marker(of_marker[0], look, largest=is_best))
     text = style.label(line.name, f"best {best.tile}: {milliseconds(best.median_us)} ms")
     return Line2D([tiles[-1]], [_ms(rows[-1])], **line_style, marker=look.marker, label=text)
 

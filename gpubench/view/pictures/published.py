@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
 from gpubench.output import clean
-from gpubench.row import MAX_HEADER, unguarded
+from gpubench.row import MAX_HEADER, in_range, opened, unguarded
 from gpubench.view.pictures import Theme, style
 from gpubench.view.pictures.series import grouped
 
@@ -49,11 +49,11 @@ def read_published(path: Path) -> list[Figure] | None:
 
     Raises UsageError if it cannot be read, or naming the line that does not fit.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.DictReader(chain([file.readline(MAX_HEADER)], file), restval="")
-            if not set(lines.fieldnames or ()) >= COLUMNS:
-                return None
+    with opened(path) as file:
+        lines = csv.DictReader(chain([file.readline(MAX_HEADER)], file), restval="")
+        if not set(lines.fieldnames or ()) >= COLUMNS:
+            return None
+        try:
             return [
                 Figure(
                     experiment=line["experiment"],
@@ -61,8 +61,8 @@ def read_published(path: Path) -> list[Figure] | None:
                     label=line["label"],
                     column=line["column"],
                     unit=UNITS.get(line["figure"], line["figure"]),
-                    published=float(line["published"]) if line["published"] else None,
-                    measured=float(line["measured"]) if line["measured"] else None,
+                    published=in_range(float(line["published"])) if line["published"] else None,
+                    measured=in_range(float(line["measured"])) if line["measured"] else None,
                     published_device=line.get("published_device", ""),
                     device=line.get("device", ""),
                 )
@@ -71,12 +71,10 @@ def read_published(path: Path) -> list[Figure] | None:
                     for line in lines
                 )
             ]
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
-    except ValueError as error:
-        raise UsageError(f"{path}, line {lines.line_num}: {error}") from error
+        except UnicodeDecodeError:
+            raise
+        except ValueError as error:
+            raise UsageError(f"{path}, line {lines.line_num}: {error}") from error
 
 
 def draw(figures: Sequence[Figure], theme: Theme) -> style.Picture:
@@ -93,6 +91,7 @@ def draw(figures: Sequence[Figure], theme: Theme) -> style.Picture:
     ]
     if not panels:
         raise UsageError("--kind published: no series has published figures")
+    style.require_drawable(len(panels), len({figure.label for figure in figures}))
     return style.compose("Published and measured", panels, theme)
 
 

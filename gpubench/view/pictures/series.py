@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from gpubench.model import Status
 from gpubench.row import Row
-from gpubench.view.pictures.style import DASHES
+from gpubench.view.pictures.style import DASHES, require_drawable
 from gpubench.view.tables import best_of
 
 Key = TypeVar("Key")
@@ -120,6 +120,7 @@ def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
     """A panel for each dtype, cache state, scope and clock; for each size too, if `by_size`.
 
     Where sources share panels, only those: the others would show one source and compare nothing.
+    Raises UsageError where they are too many.
     """
     devices = list(dict.fromkeys(row.device or "" for source in of for row in source.rows))
     where = f" on {devices[0]}" if len(devices) == 1 else ""  # the legend names several
@@ -138,7 +139,9 @@ def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
             line = Series(variant=variant, source=source, rows=tuple(rows))
             groups.setdefault(name, []).append(line)
     found = [Panel(title=name, series=tuple(lines)) for name, lines in groups.items()]
-    return [panel for panel in found if len({line.source for line in panel.series}) > 1] or found
+    found = [panel for panel in found if len({line.source for line in panel.series}) > 1] or found
+    require_drawable(len(found), sum(len(panel.series) for panel in found))
+    return found
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

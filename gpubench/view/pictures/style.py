@@ -53,6 +53,12 @@ TITLES_IN = 1.0
 TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
 """A longer text goes on in the next line."""
 
+WRAPPED_LINES = 3
+"""Of a text; what is longer than that ends with an ellipsis."""
+
+MAX_PANELS, MAX_LINES = 24, 200
+"""Of a picture, in all its panels: more would take a minute to draw, and nobody would find any."""
+
 TICK_CHARACTERS = 60
 """About so many fit below the axes."""
 
@@ -136,12 +142,12 @@ def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
     with _settings(theme):
         picture = Picture(figsize=(WIDTH_IN, WIDTH_IN), layout="constrained")
         picture.theme = theme
-        headline = fill(headline, TITLE_CHARACTERS)
+        headline = wrapped(headline, TITLE_CHARACTERS)
         picture.suptitle(headline, x=0.01, ha="left", fontsize="large", fontweight="bold")
         column = picture.subplots(len(panels), squeeze=False)[:, 0]
         heights_in = []
         for (title, draw), axes in zip(panels, column, strict=True):
-            axes.set_title(fill(title, TITLE_CHARACTERS))
+            axes.set_title(wrapped(title, TITLE_CHARACTERS))
             height_in = draw(axes)
             if beside := axes.get_legend():
                 height_in = max(height_in, beside.get_window_extent().height / picture.dpi)
@@ -201,7 +207,22 @@ def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
 
 def label(*lines: str) -> str:
     """Text of a legend or of an axis, what is too long for a line in several."""
-    return "\n".join(fill(line, LABEL_CHARACTERS) for line in lines if line)
+    return "\n".join(wrapped(line, LABEL_CHARACTERS) for line in lines if line)
+
+
+def wrapped(text: str, characters: int) -> str:
+    """A text in lines of so many characters."""
+    return fill(text, characters, max_lines=WRAPPED_LINES, placeholder=" …")
+
+
+def require_drawable(panels: int, lines: int) -> None:
+    """Raises UsageError where a picture would have too many panels or lines."""
+    if panels > MAX_PANELS or lines > MAX_LINES:
+        raise UsageError(
+            f"a picture of {panels:,} panels and {lines:,} lines; at most {MAX_PANELS} and "
+            f"{MAX_LINES} are drawn: choose with --sizes, --dtypes, --variants or --experiments "
+            "of 'gpubench plot'"
+        )
 
 
 def line_count(labels: Iterable[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import struct
 import tracemalloc
 import zipfile
@@ -170,11 +171,11 @@ def test_an_archive_of_other_arrays_is_refused(tmp_path: Path) -> None:
 def test_a_pickle_in_an_archive_is_never_loaded(tmp_path: Path) -> None:
     path = tmp_path / "operands.npz"
     np.savez(path, A=np.array([[object()]]), v=FLOAT_V)
-    assert "allow_pickle=False" in refusal(path)
+    assert "A is object" in refusal(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("A.npy", pickle.dumps(FLOAT_A))
         archive.writestr("v.npy", npy("(3,)", b"\0" * 12))
-    assert "must be NumPy arrays" in refusal(path)
+    assert "cannot be read as a NumPy archive" in refusal(path)
 
 
 def npy(shape: str, data: bytes) -> bytes:
@@ -201,9 +202,9 @@ def test_an_archive_whose_array_has_a_false_header_is_refused(tmp_path: Path) ->
         npy("garbage", b""),
     ):
         write_archive(path, content)
-        assert "cannot be read as a NumPy archive" in refusal(path)
+        assert re.search("cannot be read as a NumPy|not those of their", refusal(path))
     write_archive(path, b"nothing like it")
-    assert "must be NumPy arrays" in refusal(path)
+    assert "cannot be read as a NumPy archive" in refusal(path)
 
 
 def claim(path: Path, size: int) -> None:
