@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from dataclasses import fields, replace
 from pathlib import Path
@@ -337,3 +338,20 @@ def test_round_medians_that_are_no_numbers_are_refused(csv_file: Path) -> None:
     assert "line 2: '1.0;fast' in column 'round_medians_us' is not a list of numbers" in refusal(
         csv_file
     )
+
+
+def test_a_compressed_file_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    whole = gzip.compress(table.encode([measured(9.0), measured(10.0)]))
+    path.write_bytes(whole)
+    assert [row.median_us for row in read(path)] == [9.0, 10.0]
+    for damaged in (whole[:-20], b"no gzip", whole[:40] + b"\0" * 40 + whole[80:]):
+        path.write_bytes(damaged)
+        assert "not a gpubench CSV" in refusal(path)
+
+
+def test_columns_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write([measured(9.0)], path)
+    (row,) = read(path, ("median_us",))
+    assert (row.key, row.median_us, row.gflops) == (measured(9.0).key, 9.0, None)

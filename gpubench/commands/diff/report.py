@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import StringIO
+from itertools import islice
 from xml.etree import ElementTree as ET
 
 from rich.console import Console, Group, RenderableType
@@ -39,6 +40,9 @@ LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 
 SHORT = 8
 """Points named in a list; the others are counted."""
+
+TABLE_ROWS = 1000
+"""Slower points that the text shows; the other formats have them all."""
 
 MOST = 3
 """Points, at least, of which "most" can be said to have moved together."""
@@ -186,10 +190,9 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     gpus = [gpus_of(row for row in side.rows if row.median_us) for side in (base, new)]
     if limits.between_gpus and all(gpus) and gpus[0] != gpus[1]:
         yield (
-            "the sides ran on different GPUs of one kind. Such differ by up to "
-            f"{100 * limits.between_gpus:g} % at some points, so a point that moved by less is "
-            "ambiguous. Measure both sides on one GPU; --ignore-device compares without this "
-            "allowance"
+            "the sides ran on different GPUs of one kind, which differ by up to "
+            f"{100 * limits.between_gpus:g} % at some points: a point must have moved by more. "
+            "Measure both sides on one GPU, or compare without this allowance: --ignore-device"
         )
     for column in ("gpubench", "library", "cupy"):
         values = [{getattr(row, column) for row in side.rows} - {None} for side in (base, new)]
@@ -199,7 +202,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
 
 
 def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str) -> list[str]:
-    """The commands that would settle the open points: ambiguous ones, and those not tested."""
+    """The commands that would settle the ambiguous points."""
     open_points = comparison.of(Verdict.AMBIGUOUS)
     if not open_points:
         return []
@@ -246,14 +249,9 @@ def _listed(items: Iterable[str]) -> str:
 
 def _shortened(names: Iterable[str], separator: str) -> str:
     """The first names; the others are counted."""
-    shown, more = _first(list(names), SHORT)
-    return separator.join([*shown, *more])
-
-
-def _first(lines: list[str], most: int) -> tuple[list[str], list[str]]:
-    """The first lines, and one that counts the others if there are any."""
-    left = len(lines) - most
-    return lines[:most], [f"{left} more"] if left > 0 else []
+    listed = list(names)
+    more = [f"{len(listed) - SHORT} more"] if len(listed) > SHORT else []
+    return separator.join(listed[:SHORT] + more)
 
 
 def _change(ratio: float | None) -> str:
@@ -294,6 +292,8 @@ def text(report: Report) -> RenderableType:
         parts += [Text(""), *(Text(line, style="red") for line in lines)]
     if slower := comparison.of(Verdict.SLOWER):
         parts += [Text(""), _slower_table(report, slower)]
+        if len(slower) > TABLE_ROWS:
+            parts.append(Text(f"and {len(slower) - TABLE_ROWS} more"))
     parts.append(Text(""))
     for verdict in ("missing", "ambiguous", "clock", "faster", "new"):
         if findings := comparison.of(Verdict(verdict)):
@@ -314,7 +314,7 @@ def _plain_text(report: Report) -> str:
 
 def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableType:
     grid = table("slower", "base, ms", "new, ms", "change", "interval, %", "", left={"slower", ""})
-    for key, finding in slower.items():
+    for key, finding in islice(slower.items(), TABLE_ROWS):
         *figures, of_change = _figures(finding)
         grid.add_row(report.label(key), *figures, of_change.removesuffix(" %"), finding.reason)
     return grid

@@ -11,7 +11,7 @@ import pytest
 from fakes import FakeBackend, measured, point, variant
 
 from gpubench.commands.diff import rerun as module
-from gpubench.commands.diff.compare import Comparison, Verdict, compare
+from gpubench.commands.diff.compare import MODES, Comparison, Verdict, compare
 from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
 from gpubench.commands.diff.sides import Side
@@ -46,10 +46,12 @@ class Machine:
         self.calls: list[tuple[list[int], int]] = []
         """The sizes and the number of rounds."""
 
+        self.timer = Timer.HOST
+
     def measure(self, rows: Sequence[Row], rounds: int, _watcher: object) -> list[Row]:
         self.calls.append(([asked.m for asked in rows], rounds))
         times = [100 + 0.1 * number for number in range(rounds)]
-        return [row(asked.m, times, "here") for asked in rows]
+        return [replace(row(asked.m, times, "here"), timer=self.timer) for asked in rows]
 
     def rerun(self, base: Side, new: Side) -> tuple[Side, Side, list[str]]:
         installed = {("gemm", "fake"): "here"}
@@ -94,6 +96,24 @@ def test_a_point_of_other_kernels_is_left_and_said_to_be() -> None:
     assert not machine.calls
     assert judged(base, new) == before
     assert "leaves 1 ambiguous point" in notes[0]
+
+
+def on_gpu(*rounds: float) -> Row:
+    gpu = row(1, rounds, "here")
+    return replace(gpu, timer=Timer.EVENTS)
+
+
+def test_rounds_with_two_modes_are_measured_again_and_then_decide() -> None:
+    base = side("base.csv", on_gpu(100.0, 108.1, 100.2, 100.1, 100.3))
+    new = side("new.csv", on_gpu(108.0, 108.2, 108.1, 108.3, 108.0))
+    (before,) = judged(base, new).findings.values()
+    assert (before.verdict, before.reason, before.modes) == (Verdict.AMBIGUOUS, MODES, 2)
+
+    machine = Machine()
+    machine.timer = Timer.EVENTS
+    after = judged(*machine.rerun(base, new)[:2])
+    assert machine.calls == [([1], 20)]
+    assert after.counts == {Verdict.SAME: 1}
 
 
 # ---- measuring again
