@@ -2,9 +2,8 @@
 
     python benchmarks/diff_power.py results/h200/diff_rounds > results/h200/diff_power.md
 
-The directory holds sweeps of one build. Their points are divided: every other one of each kernel
-is for fitting rules, with `--half fit`, and what is printed by default is of the points that no
-rule was fitted on. Rounds are divided at random between two sides, all points of a copy alike, so
+The directory holds sweeps of one build. Every other point is for trying rules, with `--half fit`;
+what is printed by default is of the others. Rounds are divided at random between two sides, all points of a copy alike, so
 that what a process did to many of its points stays together. Where more points are asked for than
 were recorded, they are recorded ones again, with a division of their own.
 
