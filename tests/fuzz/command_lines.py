@@ -224,7 +224,9 @@ def run(argv: Sequence[str], folder: Path) -> int:
     if code not in CODES:
         raise BrokenContractError(f"exit code {code}")
     if code == 1 and argv[0] in NEVER_1:
-        raise BrokenContractError("exit code 1, which says of results that they are slower or wrong")
+        raise BrokenContractError(
+            "exit code 1, which says of results that they are slower or wrong"
+        )
     message = err.getvalue()
     if "Traceback" in message:
         raise BrokenContractError(message)

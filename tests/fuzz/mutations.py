@@ -195,17 +195,39 @@ def description(data: bytes, chance: Random) -> bytes:
     if what == 0:
         del lines[at]
     elif what == 1:
-        lines.insert(at, chance.choice((lines[at], b"    odd=1,", b"return", b"raise SystemExit(0)")))
+        lines.insert(
+            at, chance.choice((lines[at], b"    odd=1,", b"return", b"raise SystemExit(0)"))
+        )
     else:
         lines[at] = key + b"=" + chance.choice(LITERALS) + b","
     return b"\n".join(lines)
 
 
 LITERALS = (
-    *(b"None", b"[]", b"[[]]", b"()", b"{}", b"{1: 2}", b"''", b"'x'", b"b'x'", b"0", b"-1", b"1e999"),
+    *(
+        b"None",
+        b"[]",
+        b"[[]]",
+        b"()",
+        b"{}",
+        b"{1: 2}",
+        b"''",
+        b"'x'",
+        b"b'x'",
+        b"0",
+        b"-1",
+        b"1e999",
+    ),
     *(b"9" * 30, b"True", b"('float32',)", b"(['float32'],)", b"('x',)", b"'\\x1b[2J'", b"'cuda'"),
     *(b"['cpu']", b"edges(1, 2, because='')", b"edges(5, 1, because='x')", b"edges('a', None)"),
-    *(b"lambda: 1", b"lambda *a: 1", b"lambda *a: 1 / 0", b"lambda *a: 'no'", b"print", b"object()"),
+    *(
+        b"lambda: 1",
+        b"lambda *a: 1",
+        b"lambda *a: 1 / 0",
+        b"lambda *a: 'no'",
+        b"print",
+        b"object()",
+    ),
     *(b"'n' * 100000", b"('float32',) * 1000", b"(0,)", b"('cpu_blas',)", b"'missing'", b"build"),
     *(b"float('nan')", b"frozenset()", b"type", b"edges(1, 10 ** 9, because='x')", b"exit"),
 )
