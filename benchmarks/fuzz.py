@@ -4,7 +4,7 @@
     python benchmarks/fuzz.py [--share 0.01] [reader ...]
     python benchmarks/fuzz.py --plain 100000 [--from 0] [reader ...]      # without atheris
 
-`--plain` tries so many inputs, each made from its own number, on all cores; most are commands.
+`--plain` tries so many inputs, each made from its own number, on all cores; most are whole commands.
 
 `tests/fuzz/contract.py` says what must hold, `tests/fuzz/readers.py` what is read; the tests try a
 few thousand inputs. Half of the inputs here are libFuzzer's mutations of those that reached new
@@ -56,6 +56,9 @@ PLAIN = {
     **dict.fromkeys(("sizes", "tiles"), 2),
 }
 """Of the inputs of `--plain`, how many each reader gets; in sum about a hundred."""
+
+CHUNK = 500
+"""Inputs that a process tries before it says how it got on."""
 
 MAX_RESIDENT_BYTES = 2**30
 """Of a process that tries thousands of them."""
@@ -154,25 +157,25 @@ def main(names: list[str], fraction: float) -> int:
 
 def plain(names: list[str], numbers: range) -> int:
     """Try an input for each number, on all cores; print and count the findings."""
-    cores = len(os.sched_getaffinity(0))
     print(f"inputs {numbers.start:,} to {numbers.stop - 1:,} of {', '.join(names)}", flush=True)
     started = time.monotonic()
-    workers = [(numbers[core::cores], names) for core in range(cores)]
-    with multiprocessing.get_context("fork").Pool(cores) as pool:
-        counts = pool.starmap(_try, workers)
-    tried = sum((Counter(of) for of, _, _ in counts), Counter())
-    findings = sum(found for _, found, _ in counts)
-    most = max(bytes_ for _, _, bytes_ in counts)
-    for name in names:
-        print(f"{name:10} {tried[name]:9,}")
-    print(
-        f"{sum(tried.values()):,} inputs in {time.monotonic() - started:.0f} s, "
-        f"{findings} findings, {most / 2**20:,.0f} MiB resident at the most"
-    )
+    chunks = [(numbers[at : at + CHUNK], names) for at in range(0, len(numbers), CHUNK)]
+    tried: Counter[str] = Counter()
+    findings = most = 0
+    with multiprocessing.get_context("fork").Pool() as pool:
+        for of_readers, found, bytes_ in pool.imap_unordered(_try, chunks):
+            tried += of_readers
+            findings, most = findings + found, max(most, bytes_)
+            print(
+                f"{sum(tried.values()):9,} inputs in {time.monotonic() - started:.0f} s, {findings} "
+                f"findings, {most / 2**20:,.0f} MiB resident at the most",
+                flush=True,
+            )
+    print("\n".join(f"{name:10} {tried[name]:9,}" for name in names))
     return int(findings > 0 or most > MAX_RESIDENT_BYTES)
 
 
-def _try(numbers: range, names: list[str]) -> tuple[Counter[str], int, int]:
+def _try(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
     """Inputs of each reader, findings, and the most memory that this process had, in bytes."""
     import resource
 
@@ -182,6 +185,7 @@ def _try(numbers: range, names: list[str]) -> tuple[Counter[str], int, int]:
     from mutations import mutated
 
     contract.TRACED = False
+    numbers, names = chunk
     weights = [PLAIN[name] for name in names]
     tried: Counter[str] = Counter()
     found = 0
@@ -194,7 +198,7 @@ def _try(numbers: range, names: list[str]) -> tuple[Counter[str], int, int]:
         try:
             with contract.empty_folder() as folder:
                 readers.READERS[name].read(data, folder)
-        except Exception:  # each is a finding
+        except Exception:  # noqa: BLE001 # each is a finding
             found += 1
             FINDINGS.mkdir(exist_ok=True)
             (FINDINGS / f"{name}-{number}").write_bytes(data)

@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -27,8 +27,15 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
 NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
 """A name becomes a template instance, an item of `--variants` and a field of the CSV."""
 
-FUNCTIONS = {"launch": "tile and problem", "reuse": "a tile", "build": "tile and dtype"}
-"""Fields that hold a function, and what it is given, where a kind of variant must have them."""
+FUNCTIONS = {
+    "launch": "tile and problem",
+    "reuse": "a tile",
+    "build": "tile and dtype",
+    "refuse": "tile and problem",
+    "specialize": "launch, tile, problem and GPU",
+    "tune": "problem, whether cold, sample and launches",
+}
+"""Fields that hold a function, and what it is given."""
 
 
 PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
@@ -123,7 +130,7 @@ def _checked(described: object, path: Path) -> Variant:
         raise UsageError(
             f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant or a CallVariant"
         )
-    required = {field.name for field in fields(described) if field.default is MISSING}
+    defaults = {field.name: field.default for field in fields(described)}
     for name, kind in get_type_hints(type(described)).items():
         if kind in PLAIN:
             try:
@@ -138,7 +145,7 @@ def _checked(described: object, path: Path) -> Variant:
         and set(described.dtypes) <= set(DTYPES),
         f"runs_on is {' or '.join(known)}": described.backend in known,
         "tiles is a Space, such as edges(1, 32, because='…')": isinstance(tiles, Space)
-        or (tiles is None and "tiles" not in required),
+        or (tiles is None and defaults["tiles"] is None),
     }
     if isinstance(tiles, Space):
         rules["tiles.default names legal tiles, such as ('16',)"] = (
@@ -148,8 +155,9 @@ def _checked(described: object, path: Path) -> Variant:
         )
     rules |= {
         f"{name} is a function of {of}": callable(getattr(described, name))
+        or getattr(described, name) is defaults[name]
         for name, of in FUNCTIONS.items()
-        if name in required
+        if name in defaults
     }
     for rule, holds in rules.items():
         if not holds:

@@ -85,6 +85,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
             "gpubench.backends.cuda.compile.nvrtc_version": _no_compiler,
+            "gpubench.commands.explain.run.nvrtc_version": lambda: (13, 0),
             # these start programs
             "gpubench.measure.session._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,

@@ -72,7 +72,7 @@ def test_random_bytes_and_text_are_read_or_refused() -> None:
             "partial",
             "command",
             "shown",
-        }:  # slow
+        }:  # they take long, and read what others read
             continue
         chance = Random(name)  # noqa: S311 # no secret
         for _ in range(50):
