@@ -3,9 +3,9 @@
     python benchmarks/diff_power.py results/h200/diff_rounds > results/h200/diff_power.md
 
 The directory holds sweeps of one build. Every other point is for trying rules, with `--half fit`;
-what is printed by default is of the others. Rounds are divided at random between two sides, all points of a copy alike, so
-that what a process did to many of its points stays together. Where more points are asked for than
-were recorded, they are recorded ones again, with a division of their own.
+what is printed by default is of the others. Rounds are divided at random between two sides, all
+points of a copy alike, so that what a process did to many of its points stays together. Where more
+points are asked for than were recorded, they are recorded ones again, with a division of their own.
 
 Columns: the rate of comparisons of one build that exit 1; the same in a simulation where one point
 in ten has two modes 8 % apart; then, with one kernel of six points or more made slower, the rate

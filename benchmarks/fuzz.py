@@ -4,7 +4,7 @@
     python benchmarks/fuzz.py [--share 0.01] [reader ...]
     python benchmarks/fuzz.py --plain 100000 [--from 0] [reader ...]      # without atheris
 
-`--plain` tries so many inputs, each made from its own number, on all cores; most are whole commands.
+`--plain` tries so many inputs, each made from its own number, on all cores; most are commands.
 
 `tests/fuzz/contract.py` says what must hold, `tests/fuzz/readers.py` what is read; the tests try a
 few thousand inputs. Half of the inputs here are libFuzzer's mutations of those that reached new
@@ -167,8 +167,8 @@ def plain(names: list[str], numbers: range) -> int:
             tried += of_readers
             findings, most = findings + found, max(most, bytes_)
             print(
-                f"{sum(tried.values()):9,} inputs in {time.monotonic() - started:.0f} s, {findings} "
-                f"findings, {most / 2**20:,.0f} MiB resident at the most",
+                f"{sum(tried.values()):9,} inputs in {time.monotonic() - started:.0f} s, "
+                f"{findings} findings, {most / 2**20:,.0f} MiB resident at the most",
                 flush=True,
             )
     print("\n".join(f"{name:10} {tried[name]:9,}" for name in names))
@@ -198,7 +198,7 @@ def _try(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
         try:
             with contract.empty_folder() as folder:
                 readers.READERS[name].read(data, folder)
-        except Exception:  # noqa: BLE001 # each is a finding
+        except Exception:  # each is a finding
             found += 1
             FINDINGS.mkdir(exist_ok=True)
             (FINDINGS / f"{name}-{number}").write_bytes(data)
