@@ -167,8 +167,8 @@ def plain(names: list[str], numbers: range) -> int:
             tried += of_readers
             findings, most = findings + found, max(most, bytes_)
             print(
-                f"{sum(tried.values()):9,} inputs in {time.monotonic() - started:.0f} s, "
-                f"{findings} findings, {most / 2**20:,.0f} MiB resident at the most",
+                f"{tried.total():9,} inputs in {time.monotonic() - started:.0f} s, "
+                f"{findings} findings, {most / 2**20:,.0f} MiB at the most",
                 flush=True,
             )
     print("\n".join(f"{name:10} {tried[name]:9,}" for name in names))

@@ -375,7 +375,7 @@ def rows(of: pd.DataFrame) -> list[Row]:
     names = [name for name in NAMES if name in of.columns]
     found = []
     for number, line in enumerate(of[names].itertuples(index=False, name=None), 1):
-        texts = dict(zip(names, map(_text, line), strict=True))
+        texts = dict(zip(names, map(_text, names, line), strict=True))
         try:
             found.append(_row({name: _PARSERS[name](text) for name, text in texts.items()}))
         except ValueError:
@@ -383,11 +383,11 @@ def rows(of: pd.DataFrame) -> list[Row]:
     return found
 
 
-def _text(value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     """A value of a frame as the CSV has it: pandas has NaN, and floats where integers are few."""
     if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
         return ""
-    return str(_field(value))
+    return str(_field(value) if _KINDS[name] is str else value)
 
 
 _KINDS: dict[str, type] = {

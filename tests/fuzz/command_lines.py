@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -198,7 +199,7 @@ def _named(name: str, argv: Sequence[str]) -> bool:
     whole = Path(name.removesuffix(".partial"))
     for word in argv[1:]:
         for value in (word, word.partition("=")[2], word.removeprefix("-o")):
-            path = Path(value)
+            path = Path(os.path.normpath(value))
             if value and (path == whole or (argv[0] == "reproduce" and path in whole.parents)):
                 return True
     return False

@@ -241,7 +241,7 @@ VARIANT = CallVariant(
 
 
 def descriptor(data: bytes, folder: Path) -> None:
-    """A description of a kernel, listed and swept; each has its own name, as Python keeps it."""
+    """A kernel's description, listed and swept; each has its own name, as Python keeps it."""
     name = f"k{zlib.crc32(data):x}"
     (folder / "own").mkdir(exist_ok=True)
     _in_file(f"own/{name}.py", data, folder)

@@ -1,0 +1,243 @@
+"""Files of unusual numbers, shapes and sizes: refused in one line, or read in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from samples import curve, sample
+
+from gpubench import row as table
+from gpubench.errors import UsageError
+from gpubench.row import LEAST, MAX_ROWS, MOST, NAMES, Row, read, write
+from gpubench.view.pictures.style import MAX_LINES, MAX_PANELS
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it took."""
+
+    code: int
+    out: str
+    err: str
+    cpu_s: float
+    megabytes: float
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> Done:
+    """A command in a process of its own."""
+    with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
+        command = [sys.executable, "-m", "gpubench", *arguments]
+        child = subprocess.Popen(
+            command, cwd=folder, env=os.environ | environment, stdout=out, stderr=err
+        )
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        cpu_s = used.ru_utime + used.ru_stime
+        return Done(child.returncode, out.read(), err.read(), cpu_s, used.ru_maxrss / 1024)
+
+
+def write_with(path: Path, rows: list[Row], **texts: str) -> None:
+    """A file in whose last row these texts stand."""
+    write(rows, path)
+    *lines, last = path.read_text().splitlines()
+    fields = last.split(",")
+    for name, text in texts.items():
+        fields[NAMES.index(name)] = text
+    path.write_text("\n".join([*lines, ",".join(fields)]) + "\n")
+
+
+GPU_POINT = {"percent_of_peak": 10.0, "percent_of_blas": 50.0}
+
+
+def test_a_gpu_sweep_of_one_point_is_drawn_and_reported(tmp_path: Path) -> None:
+    write([sample(**GPU_POINT)], tmp_path / "one.csv")
+    for command, output in (
+        ("report", "a.html"),
+        ("plot --kind roofline", "a.svg"),
+        ("plot", "b.svg"),
+    ):
+        done = run(tmp_path, *command.split(), "one.csv", "-o", output)
+        assert (done.code, done.err) == (0, "")
+
+
+def test_a_tile_that_was_emptied_ties_with_one_that_was_not(tmp_path: Path) -> None:
+    interval = {"ci_low_us": 99.0, "ci_high_us": 101.0}
+    rows = [sample(tile=tile, **GPU_POINT, **interval) for tile in ("16", "8", "32")]
+    write_with(tmp_path / "tie.csv", rows, tile="")
+    for command in ("report tie.csv", "plot tie.csv --kind tiles", "show tie.csv"):
+        assert run(tmp_path, *command.split()).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("m", "1e308"),
+        ("m", "0"),
+        ("k", str(2**31)),
+        ("tile", "9" * 400),
+        ("tile", "0"),
+        ("gflops", "inf"),
+        ("gflops", "-1"),
+        ("median_us", "1e-320"),
+        ("percent_of_peak", "1e400"),
+        ("samples", "9" * 5000),
+        ("round_medians_us", "1;inf"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_where_it_is_read(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    write_with(tmp_path / "a.csv", [sample()], **{name: text})
+    with pytest.raises(UsageError, match=f"a.csv, line 2: '{text[:60]}' in column '{name}' is not"):
+        read(tmp_path / "a.csv")
+    frame = table.frame([sample()]).astype({name: object})
+    frame.loc[0, name] = text
+    with pytest.raises(UsageError, match=f"the frame's row 1: '{text[:60]}' in column '{name}'"):
+        table.rows(frame)
+
+
+def test_every_command_refuses_such_a_number_in_one_line(tmp_path: Path) -> None:
+    write([sample()], tmp_path / "b.csv")
+    write_with(tmp_path / "m.csv", [sample()], m="1e308")
+    write_with(tmp_path / "inf.csv", [sample(), sample(n=512)], gflops="inf")
+    for command in ("plot", "report", "show", "diff b.csv"):
+        for name in ("m.csv", "inf.csv"):
+            done = run(tmp_path, *command.split(), name)
+            assert (done.code, len(done.err.splitlines())) == (2, 1), done
+            assert "in column" in done.err
+
+
+def test_numbers_at_the_limits_are_read_and_drawn(tmp_path: Path) -> None:
+    for value in (1e12 * LEAST, MOST / 1e12):
+        rows = [sample(n=n, median_us=value, gflops=value, percent_of_peak=value) for n in (8, 9)]
+        write(rows, tmp_path / "a.csv")
+        for kind in ("sizes", "roofline"):
+            done = run(tmp_path, "plot", "a.csv", "--kind", kind, "-o", f"{value}{kind}.svg")
+            assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("text", ["backend: nonsense\n", "axes.grid: [\n", "\udcff\udcfe\udc80"])
+def test_a_matplotlibrc_changes_no_picture(tmp_path: Path, text: str) -> None:
+    write([sample(**GPU_POINT)], tmp_path / "one.csv")
+    assert run(tmp_path, "plot", "one.csv", "-o", "usual.svg").code == 0
+    (tmp_path / "matplotlibrc").write_bytes(text.encode(errors="surrogateescape"))
+    done = run(tmp_path, "plot", "one.csv", "-o", "a.svg", MPLBACKEND="nonsense")
+    assert (done.code, done.err) == (0, "")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "usual.svg").read_bytes()
+    assert run(tmp_path, "report", "one.csv").code == 0
+
+
+def test_a_compressed_file_is_read(tmp_path: Path) -> None:
+    write([sample()], tmp_path / "a.csv")
+    whole = gzip.compress((tmp_path / "a.csv").read_bytes())
+    (tmp_path / "b.csv.gz").write_bytes(whole)
+    assert read(tmp_path / "b.csv.gz") == [sample()]
+    for broken in (whole[:-20], b"op,variant", whole[:30] + bytes(40) + whole[70:]):
+        (tmp_path / "b.csv.gz").write_bytes(broken)
+        with pytest.raises(UsageError, match=r"b\.csv\.gz"):
+            read(tmp_path / "b.csv.gz")
+
+
+def test_more_rows_than_can_be_read_are_refused_at_once(tmp_path: Path) -> None:
+    write([sample()], tmp_path / "a.csv")
+    header, line = (tmp_path / "a.csv").read_text().splitlines()
+    (tmp_path / "b.csv").write_text("\n".join([header, *[line[:150]] * (MAX_ROWS + 1)]) + "\n")
+    done = run(tmp_path, "report", "b.csv")
+    assert done.code == 2
+    assert done.err.startswith(
+        f"gpubench: b.csv: more than {MAX_ROWS:,} rows, or 128 MiB; split it"
+    )
+    assert done.megabytes < 300
+
+
+def test_a_picture_of_too_many_panels_or_lines_is_refused_and_the_report_says_so(
+    tmp_path: Path,
+) -> None:
+    panels = [row for n in range(1, MAX_PANELS + 2) for row in curve("naive", (3, 2, 1), n=n)]
+    write(panels, tmp_path / "panels.csv")
+    lines = [row for n in range(MAX_LINES + 1) for row in curve(f"v{n}", (3, 2, 1))]
+    write(lines, tmp_path / "lines.csv")
+    for name, count in (("panels.csv", f"{MAX_PANELS + 1} panels"), ("lines.csv", "201 lines")):
+        done = run(tmp_path, "plot", name, "--kind", "tiles")
+        assert done.code == 2
+        assert count in done.err
+        assert "--sizes" in done.err
+    assert run(tmp_path, "plot", "panels.csv", "--kind", "tiles", "--sizes", "8").code == 0
+    assert run(tmp_path, "report", "panels.csv").code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert f"Not drawn: a picture of {MAX_PANELS + 1} panels" in page
+    assert page.count("<svg") == 1  # speed against size
+
+
+def test_text_of_any_length_takes_three_lines_of_a_picture(tmp_path: Path) -> None:
+    write([sample("v" * 100_000, device="d " * 50_000, **GPU_POINT)], tmp_path / "a.csv")
+    assert run(tmp_path, "plot", "a.csv", "-o", "a.png").code == 0
+    assert (tmp_path / "a.png").stat().st_size < 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["plot", "report"])
+def test_a_hundred_thousand_rows_take_bounded_time_and_memory(tmp_path: Path, command: str) -> None:
+    write([sample(**GPU_POINT)], tmp_path / "one.csv")
+    header, line = (tmp_path / "one.csv").read_text().splitlines()
+    before, after = (part.split(",") for part in line.split(",naive,cuda,16,"))
+    with (tmp_path / "many.csv").open("w") as file:
+        print(header, file=file)
+        for number in range(100_000):
+            tile, variant = 1 + number % 1000, number // 1000
+            own = [f"v{variant}", "cuda", str(tile)]
+            print(*before, *own, *after, sep=",", file=file)
+    done = run(tmp_path, command, "many.csv")
+    assert (done.code, done.err) == (0, "")
+    assert done.megabytes < 1000
+    assert done.cpu_s < 60  # 30 on a core that does nothing else
+
+
+def archive(path: Path, a: tuple[str, tuple[int, ...]], v: tuple[str, tuple[int, ...]]) -> None:
+    """Zeros of these types and shapes, deflated a thousand to one."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as members:
+        for name, (kind, shape) in (("A", a), ("v", v)):
+            head = io.BytesIO()
+            facts = {"descr": kind, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(head, facts)
+            with members.open(f"{name}.npy", "w") as member:
+                member.write(head.getvalue())
+                left = int(np.prod(shape)) * np.dtype(kind).itemsize
+                while left:
+                    member.write(bytes(min(left, 2**24)))
+                    left -= min(left, 2**24)
+
+
+@pytest.mark.parametrize(
+    ("a", "v", "why"),
+    [
+        (("<f4", (8192, 16384)), ("<f4", (3,)), "v has 3 elements"),
+        (("<c8", (4096, 16384)), ("<c8", (16384,)), "A is complex64"),
+        (("<f4", (2, 4096, 16384)), ("<f4", (16384,)), "A has 3 dimensions"),
+    ],
+)
+def test_an_archive_is_judged_before_it_is_inflated(
+    tmp_path: Path, a: tuple[str, tuple[int, ...]], v: tuple[str, tuple[int, ...]], why: str
+) -> None:
+    archive(tmp_path / "a.npz", a, v)
+    assert (tmp_path / "a.npz").stat().st_size < 2**20
+    done = run(tmp_path, "run", "a.npz", "--op", "gemv", "--device", "cpu", "-o", "b.npz")
+    assert done.code == 2
+    assert why in done.err
+    assert done.megabytes < 250  # the matrix has 512 MiB
+
+
+def test_rows_are_as_they_would_be_if_made_by_their_fields(tmp_path: Path) -> None:
+    rows = [replace(sample(**GPU_POINT), reason="a, b"), sample("other", "", local_bytes=8)]
+    write(rows, tmp_path / "a.csv")
+    assert read(tmp_path / "a.csv") == table.rows(table.frame(rows)) == rows
