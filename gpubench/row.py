@@ -319,10 +319,10 @@ def opened(path: Path) -> Iterator[IO[str]]:
                 "split it, such as by size"
             )
         yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _row(values: dict[str, Any]) -> Row:

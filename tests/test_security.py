@@ -28,9 +28,13 @@ OBJECTS_FROM_FILES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 
 IMPORTERS = {"importlib", "importlib.util", "importlib.machinery", "runpy", "imp"}
 
-IMPORTS_BY_NAME = {PACKAGE / "plan" / "descriptor.py", PACKAGE / "backends" / "__init__.py"}
-"""Where the description of a kernel is run, which the help of `--kernels` says; and where backends
-are found by their folders inside the package."""
+IMPORTS_BY_NAME = {
+    PACKAGE / "plan" / "descriptor.py",
+    PACKAGE / "backends" / "__init__.py",
+    PACKAGE / "view" / "pictures" / "__init__.py",
+}
+"""Where the description of a kernel is run, which the help of `--kernels` says; where backends are
+found by their folders inside the package; and where matplotlib is."""
 
 TALKS_TO_OUR_OWN_PROCESS = PACKAGE / "measure" / "channel.py"
 """Where objects are read from the child process that measures, and from nothing else."""
