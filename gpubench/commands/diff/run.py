@@ -54,7 +54,8 @@ def _against_base(options: Options, limits: Limits) -> Report:
     base, new = base.filtered(keep), new.filtered(keep)
     if not options.ignore_device:
         require_same_machine(base, new)
-    if not base.points.keys() & new.points.keys():
+    common = base.points.keys() & new.points.keys()
+    if not any(side.pooled[key].timed for key in common for side in (base, new)):
         raise _nothing_in_common(options)
     comparison = compare(base.pooled, new.pooled, limits)
     notes: list[str] = []
@@ -82,7 +83,7 @@ def _against_expected(options: Options, limits: Limits) -> Report:
 def _nothing_in_common(options: Options) -> UsageError:
     base, new = (", ".join(map(str, paths)) for paths in (options.base, options.new))
     chosen = " that --only and --exclude leave" if options.only or options.exclude else ""
-    return UsageError(f"{base} and {new} have no point in common{chosen}")
+    return UsageError(f"{base} and {new} have no point in common that has a time{chosen}")
 
 
 def _command(options: Options) -> str:

@@ -79,6 +79,16 @@ def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named
     assert f"gpubench diff {base} {new} --strict --rerun" in flat
 
 
+def test_common_points_without_a_time_are_nothing_compared(file: Write, run: Run) -> None:
+    skipped = [
+        replace(row, status="skipped", reason="too slow", median_us=None, round_medians_us=None)
+        for row in rows()
+    ]
+    code, out, err = run(file("base.csv", skipped), file("new.csv", skipped))
+    assert (code, out) == (2, "")
+    assert "no point in common that has a time" in err
+
+
 def test_a_regression_comes_before_open_points(file: Write, run: Run) -> None:
     code, *_ = run(file("base.csv", rows()), file("new.csv", rows(own=1.1)[1:]), "--strict")
     assert code == 1
