@@ -55,7 +55,7 @@ def _against_base(options: Options, limits: Limits) -> Report:
     if not options.ignore_device:
         require_same_machine(base, new)
     common = base.points.keys() & new.points.keys()
-    if not any(side.pooled[key].timed for key in common for side in (base, new)):
+    if not any(side.pooled[key].sweeps_us for key in common for side in (base, new)):
         raise _nothing_in_common(options)
     comparison = compare(base.pooled, new.pooled, limits)
     notes: list[str] = []
