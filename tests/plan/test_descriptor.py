@@ -187,7 +187,7 @@ def test_a_description_without_its_cuda_source_is_refused(path: Path) -> None:
             "constraint=lambda tile: 1 // (tile['edge'] - 3) * '' or None)",
         ),
     ],
-    ids=["launch raises", "launch gives nothing", "refuse gives a number", "refuse raises"],
+    ids=["launch raises", "launch gives nothing", "refuse gives a number", "space raises"],
 )  # fmt: skip
 def test_a_function_of_a_description_that_fails_in_planning_is_named(
     path: Path, broken: str
