@@ -86,7 +86,10 @@ def plan(
         variant, problem = point.variant, point.problem
         if sweep.variants or problem.dtype in variant.dtypes:
             with described_by(variant.path):
-                planned[point] = variant.why_not(point.tile, problem, capability)
+                reason = variant.why_not(point.tile, problem, capability)
+                if not isinstance(reason, str | None):
+                    raise TypeError(f"refuse gave {type(reason).__name__}, not text or None")
+                planned[point] = reason
     if all(planned.values()):
         reasons = dict.fromkeys(f"{p.variant.name} {reason}" for p, reason in planned.items())
         raise UsageError(

@@ -134,6 +134,7 @@ def test_every_name_of_ours_is_one() -> None:
         (GOOD.replace("reuse=", "libraries=[[]], reuse="), ": VARIANT: libraries: Expected `str`"),
         (GOOD.replace("reuse=", "speed=9, reuse="), ", line 5: TypeError: "),
         (GOOD.replace("lambda tile: (1, 1)", "(1, 1)"), ": VARIANT: reuse is a function"),
+        (GOOD.replace("reuse=", "refuse=['no'], reuse="), ": VARIANT: refuse is a function"),
         (GOOD.replace("launch=lambda", "launch=None and (lambda").replace("),\n    re", ")),\n re"),
          ": VARIANT: launch is a function"),
         (GOOD.replace('edges(1, 4, because="of a test")', "16"), ": VARIANT: tiles is a Space"),
@@ -179,20 +180,23 @@ def test_a_description_without_its_cuda_source_is_refused(path: Path) -> None:
     [
         GOOD.replace("grid=(1,)", "grid=(1 // (problem.n - 8),)"),
         GOOD.replace("Launch(grid=(1,), block=(1,))", "None"),
+        GOOD.replace("reuse=", "refuse=lambda tile, problem: 1, reuse="),
         GOOD.replace("import ", "import Space, ").replace(
             'edges(1, 4, because="of a test")',
             "Space(axes={'edge': range(1, 5)}, block=('edge',), default=('1',), "
             "constraint=lambda tile: 1 // (tile['edge'] - 3) * '' or None)",
         ),
     ],
-    ids=["launch raises", "launch gives nothing", "refuse raises"],
+    ids=["launch raises", "launch gives nothing", "refuse gives a number", "space raises"],
 )  # fmt: skip
 def test_a_function_of_a_description_that_fails_in_planning_is_named(
     path: Path, broken: str
 ) -> None:
     path.write_text(broken)
     sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),), tiles=("2", "3"))
-    with pytest.raises(UsageError, match=r"mine\.py.*: (ZeroDivision|Attribute)Error: ") as caught:
+    with pytest.raises(
+        UsageError, match=r"mine\.py.*: (ZeroDivision|Attribute|Type)Error: "
+    ) as caught:
         plan(sweep, "cuda")
     assert len(str(caught.value).splitlines()) == 1
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +68,8 @@ def _reading(path: Path) -> Iterator[None]:
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise UsageError(f"{path} {problem}")
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):  # NumPy's about headers of Python 2
+            yield
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
