@@ -227,7 +227,7 @@ def test_the_exit_code_is_that_of_the_process(file: Write) -> None:
 
 
 @pytest.mark.slow
-def test_large_files_take_seconds_and_little_memory(file: Write, tmp_path: Path) -> None:
+def test_large_files_take_little_memory(file: Write, tmp_path: Path) -> None:
     """20,000 rows a side, a fifth of the largest sweep: work and memory grow with the rows."""
     header, line = Path(file("one.csv", [row("own", 64)])).read_text().splitlines()
     before, after = line.split(",64,64,64,")
@@ -239,7 +239,7 @@ def test_large_files_take_seconds_and_little_memory(file: Write, tmp_path: Path)
         "try: main()\n"
         "finally:\n"
         "    used = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "    print(used.ru_utime, used.ru_maxrss, file=sys.stderr)"
+        "    print(used.ru_maxrss, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, "diff", tmp_path / "base.csv", tmp_path / "new.csv"],
@@ -249,9 +249,7 @@ def test_large_files_take_seconds_and_little_memory(file: Write, tmp_path: Path)
         check=True,
     )
     assert done.stdout.startswith("no confirmed regression: of 20000 points 20000 same")
-    seconds, kilobytes = map(float, done.stderr.split())
-    assert seconds < 15
-    assert kilobytes < 400_000
+    assert int(done.stderr) < 400_000  # kilobytes
 
 
 # ---- what is compared
