@@ -263,3 +263,13 @@ def test_rows_are_as_they_would_be_if_made_by_their_fields(tmp_path: Path) -> No
     rows = [replace(sample(**GPU_POINT), reason="a, b"), sample("other", "", local_bytes=8)]
     write(rows, tmp_path / "a.csv")
     assert read(tmp_path / "a.csv") == table.rows(table.frame(rows)) == rows
+
+
+def test_an_archive_of_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as members:
+        for name, shape, count in (("A", "(2L, 3L)", 6), ("v", "(3L,)", 3)):
+            head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+            start = b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little")
+            members.writestr(f"{name}.npy", start + head + bytes(4 * count))
+    done = run(tmp_path, "run", "a.npz", "--op", "gemv", "--device", "cpu", "-o", "b.npz")
+    assert (done.code, done.err) == (0, "")
