@@ -249,7 +249,7 @@ def test_large_files_take_little_memory(file: Write, tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.startswith("no confirmed regression: of 20000 points 20000 same")
-    assert int(done.stderr) < 400_000  # kilobytes
+    assert int(done.stderr) < 1_000_000  # kilobytes; no less than the parent had
 
 
 # ---- what is compared
