@@ -199,8 +199,10 @@ class Row:
     @property
     def missed_precision(self) -> bool:
         """Whether the interval is wider than `--precision` asked."""
-        asked = re.search(r"--precision ([\d.]+)%", self.options or "")
-        precision = float(asked[1]) / 100 if asked else Timing().precision
+        asked = re.search(r"--precision ([\d.e-]+)(%?)", self.options or "")
+        precision = Timing().precision
+        if asked:
+            precision = float(asked[1]) / (100 if asked[2] else 1)
         return self.half_interval is not None and self.half_interval > precision
 
     @property

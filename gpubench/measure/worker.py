@@ -83,9 +83,12 @@ class Worker:
 
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._childs_s: dict[str, float] = {}
-        self._environment, unkept = environment_with_caches()
+        environment, unkept = environment_with_caches()
+        kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
+        self._environment = kept | THREADS_SLEEP
         try:
             opened, notices = self._start()
+            self._asked = (f"{opened.backend}:{opened.index}", timer)  # later ones take the same
             had = (f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ)
             facts = opened.facts | {"environment": ";".join(had) or None}
             self._device = replace(opened, facts=facts)
@@ -223,14 +226,7 @@ class Worker:
                     str(theirs.fileno()),
                 ],
                 stdin=subprocess.DEVNULL,
-                env={
-                    **{
-                        name: text
-                        for name, text in self._environment.items()
-                        if name not in SILENT_VARIABLES
-                    },
-                    **THREADS_SLEEP,
-                },
+                env=self._environment,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,  # to be killed with what kernels started; Ctrl-C reaches us alone
             )

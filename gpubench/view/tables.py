@@ -374,10 +374,6 @@ class _Console(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=clean_lines(segment.text))
 
-    def on_broken_pipe(self) -> None:
-        """Leave it to `cli.main`, instead of Rich's exit status 1."""
-        raise BrokenPipeError
-
 
 def console(*, stderr: bool = False) -> Console:
     """A console; elsewhere than in a terminal without colour, and wide, as nothing must fit."""

@@ -246,6 +246,7 @@ def test_precision_is_the_one_that_the_sweep_was_given() -> None:
     row = row_of(8, 100.0, 2.0)
     assert row.missed_precision
     assert not replace(row, options="--sizes 64 --precision 2.5%").missed_precision
+    assert not replace(row, options="--precision 0.025 --sizes 64").missed_precision
     assert replace(row, options="--precision 1.5% --sizes 64").missed_precision
 
 
