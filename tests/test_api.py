@@ -25,7 +25,7 @@ def test_a_sweep_returns_the_frame_of_its_file(tmp_path: Path) -> None:
     assert frame["tile"].tolist() == ["8", "16"]
     assert set(frame["status"]) == {"ok"}
     assert (frame["median_us"] > 0).all()
-    assert (frame["rounds"] == 3).all()
+    assert (frame["rounds"] == 5).all()
     pd.testing.assert_frame_equal(frame, gpubench.read_csv(output))
 
 

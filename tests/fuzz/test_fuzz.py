@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
@@ -25,9 +24,6 @@ INPUTS = {
 }
 """Mutated inputs of each reader in every run: together a thousand."""
 
-SLOW_FACTOR = 4
-"""As many times more in the slow test."""
-
 
 @pytest.mark.parametrize("name", READERS)
 def test_what_is_valid_is_read(name: str) -> None:
@@ -36,24 +32,14 @@ def test_what_is_valid_is_read(name: str) -> None:
             READERS[name].read(seed, folder)
 
 
-def read_mutated(name: str, seeds: Iterable[int]) -> None:
+@pytest.mark.parametrize("name", READERS)
+def test_what_was_mutated_is_read_or_refused(name: str) -> None:
     reader = READERS[name]
     valid = reader.seeds()
-    for seed in seeds:
+    for seed in range(INPUTS[name]):
         data = mutated(valid[seed % len(valid)], Random(seed), reader.own)  # noqa: S311 # no secret
         with empty_folder() as folder:
             reader.read(data, folder)
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_what_was_mutated_is_read_or_refused(name: str) -> None:
-    read_mutated(name, range(INPUTS[name]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", READERS)
-def test_more_of_what_was_mutated_is_read_or_refused(name: str) -> None:
-    read_mutated(name, range(INPUTS[name], INPUTS[name] * (1 + SLOW_FACTOR)))
 
 
 def anything(chance: Random) -> bytes:

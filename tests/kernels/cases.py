@@ -12,10 +12,13 @@ from on_cpu import Case, operands
 
 from gpubench.model import Config, CudaVariant, Problem
 
-MAX_TILES = 16
-"""Of a larger space of tiles with several numbers: its defaults, and so many evenly from it all."""
+MAX_TILES = 6
+"""Of a larger space of tiles: its defaults, and so many evenly from it all."""
 
-OTHER_DTYPES_TILES = 4
+EDGES = (1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32)
+"""Of tiles that are one number: small, odd, prime, powers of two and one less, the largest."""
+
+OTHER_DTYPES_TILES = 2
 """In dtypes but the first: the source is the same, and what depends on a dtype (vector widths,
 alignment) hardly depends on the tile."""
 
@@ -57,12 +60,13 @@ def expected(problem: Problem) -> np.ndarray:
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:
-    """Every legal tile; of many with several numbers the defaults, the ends, and evenly between."""
+    """The defaults, the first and the last, and some between."""
     assert variant.tiles
     legal = tuple(variant.tiles)
-    if len(legal) <= MAX_TILES or len(variant.tiles.axes) == 1:
-        return legal
-    return tuple(dict.fromkeys((*variant.tiles.defaults, *evenly(legal, MAX_TILES))))
+    if len(variant.tiles.axes) > 1:
+        return tuple(dict.fromkeys((*variant.tiles.defaults, *evenly(legal, MAX_TILES))))
+    some = {*variant.tiles.defaults, legal[-1]}
+    return tuple(tile for tile in legal if tile in some or next(iter(tile.values())) in EDGES)
 
 
 def tiles_to_race(variant: CudaVariant) -> tuple[Config, ...]:
@@ -86,10 +90,10 @@ def threads(variant: CudaVariant, tile: Config) -> int:
     return variant.launch(tile, problem).threads_per_block
 
 
-def all_cases(variant: CudaVariant) -> list[Case]:
-    """Every tile to run in the first dtype, and a few of them in the others too."""
+def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
+    """Every tile given, or to run, in the first dtype, and a few of them in the others too."""
     first, *others = variant.dtypes
-    tiles = tiles_to_run(variant)
+    tiles = tiles or tiles_to_run(variant)
     found = cases(variant, tiles, first)
     for dtype in others:
         found += cases(variant, evenly(tiles, OTHER_DTYPES_TILES), dtype)

@@ -7,7 +7,7 @@ import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,8 @@ ON_TENSOR_CORES = {
 WGMMA = [name for name in ON_TENSOR_CORES if name.startswith("wgmma")]
 
 SAMPLED = 1
-"""Of each kernel's legal tiles beside the defaults: an instance takes seconds to compile."""
+"""Of each kernel's legal tiles beside the defaults, in the exhaustive test: an instance takes
+seconds to compile."""
 
 Key = tuple[str, Config, str]
 
@@ -45,10 +46,15 @@ def build(key: Key, architecture: str = "sm_90") -> Compiled:
     )
 
 
-def keys() -> list[Key]:
+def keys(*, every: bool = False) -> list[Key]:
+    """The first default of each, in the two dtypes by turns; or all of both, and others."""
+    first = {name: variant.tiles.defaults[0] for name, variant in ON_TENSOR_CORES.items()}
+    if not every:
+        dtypes = cycle(DTYPES)
+        return [(name, tile, next(dtypes)) for name, tile in first.items()]
     found: dict[Key, None] = {}
     for name, variant in ON_TENSOR_CORES.items():
-        found[name, variant.tiles.defaults[0], "float16"] = None
+        found[name, first[name], "float16"] = None
         for tile in variant.tiles.defaults:
             found[name, tile, "bfloat16"] = None
         for tile in variant.tiles.sample(SAMPLED, seed=1):
@@ -58,8 +64,12 @@ def keys() -> list[Key]:
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[Key, Compiled]:
+    return built(keys())
+
+
+def built(wanted: list[Key]) -> dict[Key, Compiled]:
     with ThreadPoolExecutor() as pool:
-        return dict(zip(keys(), pool.map(build, keys()), strict=True))
+        return dict(zip(wanted, pool.map(build, wanted), strict=True))
 
 
 def test_the_steps_are_here() -> None:
@@ -71,6 +81,18 @@ def test_the_steps_are_here() -> None:
 
 @pytest.mark.slow
 def test_instances_fit_the_gpu_and_none_spills(compiled: dict[Key, Compiled]) -> None:
+    check_that_they_fit(compiled)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_more_instances_fit_the_gpu_and_have_the_code_they_should() -> None:
+    more = built(keys(every=True))
+    check_that_they_fit(more)
+    check_loops(more)
+
+
+def check_that_they_fit(compiled: dict[Key, Compiled]) -> None:
     for key, built in compiled.items():
         name, tile, dtype = key
         launch = ON_TENSOR_CORES[name].launch(tile, problem(999, 888, 776, dtype))
@@ -91,7 +113,11 @@ def test_mma_sync_compiles_for_every_gpu_that_has_it(compiled: dict[Key, Compile
 def test_the_loops_multiply_on_tensor_cores_and_wait_for_no_memory(
     compiled: dict[Key, Compiled],
 ) -> None:
-    listings = {key: disassemble(built.cubin) for key, built in compiled.items()}
+    check_loops(compiled)
+
+
+def check_loops(compiled: dict[Key, Compiled]) -> None:
+    listings = {key: disassemble(kernel.cubin) for key, kernel in compiled.items()}
     if None in listings.values():
         pytest.skip("needs nvdisasm, which the extra `test` has")
     for (name, tile, dtype), listing in listings.items():
