@@ -41,11 +41,13 @@ def test_the_command_to_install_an_extra_follows_how_this_copy_was_installed(
 
 
 def test_a_copy_that_runs_without_being_installed_names_its_folder(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> None:
         raise PackageNotFoundError(name)
 
+    (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(errors, "distribution", missing)
-    monkeypatch.chdir(Path(errors.__file__).parents[1])
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "gpubench/errors.py"))
+    monkeypatch.chdir(tmp_path)
     assert errors.install_command("sass") == "pip install '.[sass]'"

@@ -21,31 +21,33 @@ from gpubench.errors import UsageError
 from gpubench.model import (
     Status,
 )
-from gpubench.row import KEY, NAMES, REQUIRED, Row, read, write
+from gpubench.row import KEY, LEAST, MOST, NAMES, REQUIRED, Row, read, write
 
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 
 # A row is a printable line; the rest of what text may hold is tested below. What spreadsheets
 # compute is as likely as anything else.
 texts = st.text(st.sampled_from("='+-@") | st.characters(exclude_categories=["C", "Z"]))
-KINDS = {
-    str: texts,
-    int: st.integers(-(2**63), 2**63),
-    float: st.floats(allow_nan=False, allow_infinity=False),
-}
+times = st.floats(LEAST, MOST).map(str)
 
 
 def column(name: str) -> st.SearchStrategy[Any]:
     hint = HINTS[name]
+    low, high = table._RANGES[name]
     if name == "round_medians_us":
-        return st.none() | st.lists(KINDS[float].map(str), min_size=1).map(";".join)
+        return st.none() | st.lists(times, min_size=1).map(";".join)
+    if name == "tile":  # numbers have a range of their own
+        return texts.filter(lambda text: not text.lstrip("+-").replace(".", "").isdecimal())
     if hint is str:
         return texts
-    if name in KEY:
-        return KINDS[hint]
-    (kind,) = (one for one in get_args(hint) if one is not NoneType)
-    # An empty text is a missing one.
-    return st.none() | (KINDS[kind].filter(bool) if kind is str else KINDS[kind])
+    kind = next(kind for kind in (*get_args(hint), hint) if kind is not NoneType)
+    if kind is str:
+        return st.none() | texts.filter(bool)  # an empty text is a missing one
+    if kind is int:
+        numbers = st.integers(int(low), int(high))
+    else:
+        numbers = st.floats(max(low, -MOST), min(high, MOST)).map(lambda x: x * (abs(x) >= LEAST))
+    return numbers if name in KEY else st.none() | numbers
 
 
 fields_with_values = st.dictionaries(st.sampled_from(NAMES), st.none(), max_size=6).flatmap(

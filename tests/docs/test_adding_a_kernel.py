@@ -53,6 +53,8 @@ def test_the_commands_of_the_page_work_without_a_gpu(added: Path) -> None:
         done = newcomer_in(added).type(text)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         assert "transposed_tile" in done.stdout or " passed" in done.stdout
+    (at_32,) = [line.split() for line in done.stdout.splitlines() if line.startswith("32 ")]
+    assert at_32[3] == "8320"  # bytes of shared memory, as the page explains
 
 
 def test_the_page_has_commands_that_list_test_and_explain() -> None:
@@ -60,13 +62,6 @@ def test_the_page_has_commands_that_list_test_and_explain() -> None:
     assert "gpubench variants" in listed
     assert "pytest" in listed
     assert "gpubench explain" in explained
-
-
-def test_explain_gives_the_shared_memory_that_the_page_gives(added: Path) -> None:
-    _, explained = commands(ADDING)
-    out = newcomer_in(added).type(explained).stdout
-    (at_32,) = [line.split() for line in out.splitlines() if line.startswith("32 ")]
-    assert at_32[3] == "8320"
 
 
 def test_the_kernel_of_the_page_compiles_at_every_tile_and_fits(added: Path) -> None:
