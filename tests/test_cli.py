@@ -723,6 +723,7 @@ def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_first_line_says_why_a_gpu_that_seems_to_be_there_is_not_used(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     sweep = ("sweep", "--variants", "cpu_blas", "--sizes", "16", "--rounds", "1")

@@ -149,6 +149,7 @@ def test_numbers_at_the_limits_are_read_and_drawn(tmp_path: Path) -> None:
             assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["backend: nonsense\n", "axes.grid: [\n", "\udcff\udcfe\udc80"])
 def test_a_matplotlibrc_changes_no_picture(tmp_path: Path, text: str) -> None:
     write([sample(**GPU_POINT)], tmp_path / "one.csv")
@@ -240,6 +241,7 @@ def archive(path: Path, a: tuple[str, tuple[int, ...]], v: tuple[str, tuple[int,
                     left -= min(left, 2**24)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "v", "why"),
     [

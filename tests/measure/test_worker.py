@@ -193,6 +193,7 @@ def test_a_point_that_crashes_after_another_is_measured_again_and_that_one_named
     assert worker.measure(at(folder, 23)).reason == ""  # the process is a fresh one
 
 
+@pytest.mark.slow
 def test_a_child_lost_at_another_request_is_an_error_for_the_user(
     worker: Worker, folder: Path
 ) -> None:
@@ -288,6 +289,7 @@ def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> N
         Worker("cpu", Timer.EVENTS)
 
 
+@pytest.mark.slow
 def test_a_child_lost_while_it_compiles_leaves_the_points_to_their_turn(
     worker: Worker, folder: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_kernel_slower_by_five_percent_is_found_at_five_rounds_among_many_poin
     assert (code, out.startswith("slower: 6 of")) == (1, True)
 
 
+@pytest.mark.slow
 def test_three_sweeps_a_side_are_adjusted_for_all_their_points(file: Write, run: Run) -> None:
     sweeps = [file(f"{n}.csv", noisy(400, 3, n)) for n in range(6)]
     assert run("--base", *sweeps[:3], "--new", *sweeps[3:])[0] == 0
