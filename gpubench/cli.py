@@ -73,7 +73,7 @@ def main() -> None:
         stream.flush()
     if code != INTERRUPTED and (lost := next((s.lost for s in streams if s.lost), None)):
         code = OUTPUT_LOST
-        if lost.errno != errno.EPIPE:  # whoever ended `head` need not be told
+        if lost.errno != errno.EPIPE:  # `head` has read enough: no error
             _fail(f"cannot write the output: {lost.strerror}", code)
     sys.exit(code)
 

@@ -29,7 +29,7 @@ class UsageError(GpubenchError):
 class DeviceUnavailableError(GpubenchError):
     """The device asked for is not there: what is missing and how to get it.
 
-    `expected`: nothing suggests that the machine has such a device, so no one need be told.
+    `expected`: nothing suggests that the machine has such a device, so its absence needs no line.
     """
 
     def __init__(self, message: str, *, expected: bool = False) -> None:

@@ -214,7 +214,7 @@ def guard_streams() -> list[Stream]:
         if getattr(sys, name) is getattr(sys, f"__{name}__"):
             encoding = getattr(getattr(sys, name), "encoding", "utf-8")
             guarded.append(Stream(number, "wb", closefd=False))
-            # A terminal without × is no reason to fail.
+            # A terminal that has no × still gets the rest.
             text = io.TextIOWrapper(io.BufferedWriter(guarded[-1]), encoding, "replace", None, True)
             setattr(sys, name, text)
     return guarded

@@ -232,7 +232,7 @@ MAX_ROWS, MAX_BYTES = 200_000, 2**27
 """Of a file: what `diff`, `plot` and `report` read within a gigabyte of memory."""
 
 MAX_HEADER = 2**16
-"""Characters read as the first line, of which every file has one, unless it is no CSV."""
+"""Characters read as the first line, which every CSV has."""
 
 _FORMULA = re.compile(r"'*[=+\-@]")
 """How a text begins that a spreadsheet would compute, or that an apostrophe already guards."""
@@ -465,7 +465,7 @@ def _parser(name: str) -> Callable[[str], Any]:
 
 
 _MISSING = {"", "nan", "NaN", "NAN"}
-"""NaN is how pandas may write that there is no number."""
+"""pandas may write a missing number as NaN."""
 
 _SHARED = 1000
 """So many texts and whole numbers of a column are parsed and stored once, for all rows."""

@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parent.parent / "results" / "h200" / "sweep.csv"
 def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     """A command line of bash, which ends with the last exit code that is not 0."""
     return subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"],  # noqa: S607
+        ["bash", "-c", f"set -o pipefail; {command}"],  # noqa: S607 # the system's own shell
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
         capture_output=True,

@@ -1,4 +1,4 @@
-// async_copy: copies from global to shared memory that nobody waits for until told to.
+// async_copy: copies from global to shared memory, waited for only where their data is used.
 //
 // cuda_pipeline.h has the same three calls; NVRTC finds no such header without the CUDA toolkit.
 

@@ -25,7 +25,7 @@ from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
 
 GIT_LIMIT_S = 10
-"""For git to answer; a repository on a slow disk is no reason to wait."""
+"""For git to answer; a repository on a slow disk must not delay a sweep."""
 
 
 class Watcher:

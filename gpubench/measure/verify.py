@@ -32,8 +32,8 @@ class WrongError(Exception):
 class Check:
     """Compares the outputs of a point's launches with what they must be.
 
-    An output that has the bits of a right one is right, and only others are held against the
-    reference: so all that were timed can be looked at, in every round.
+    An output that has the bits of a right one is right, and only others are compared with the
+    reference: so all that were timed can be checked, in every round.
     """
 
     def __init__(

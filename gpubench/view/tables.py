@@ -377,7 +377,7 @@ class _Console(Console):
 
 def console(*, stderr: bool = False) -> Console:
     """A console; elsewhere than in a terminal without colour, and wide, as nothing must fit."""
-    # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is no markup.
+    # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is not markup.
     screen = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPED_WIDTH

@@ -275,7 +275,7 @@ def _build(point: Point) -> Callable[..., None]:
             raise
         from numba.core.dispatcher import Dispatcher
 
-        Dispatcher.enable_caching = lambda self: None  # type: ignore[method-assign] # noqa: ARG005
+        Dispatcher.enable_caching = lambda self: None  # type: ignore[method-assign] # noqa: ARG005 # called with self
         return build(point.tile, point.problem.dtype)
 
 

@@ -57,7 +57,7 @@ def atax(dtype: str) -> Callable[..., None]:
 
     def multiply(a: Any, v: Any, c: Any) -> None:
         rows = a.shape[0]
-        if rows not in between:  # kept: its allocation is no part of the product
+        if rows not in between:  # kept: its allocation is not part of the product
             between[rows] = cupy.empty(rows, dtype)
         first(a, v, between[rows])
         second(a, between[rows], c)

@@ -159,7 +159,7 @@ def write_comparison(done: Sequence[Reproduction], outputs: Mapping[str, Output]
 class _SweepFile(ResultFile):
     """The measurements of one of an experiment's sweeps, whose rows go into its file."""
 
-    def finish(self, _rows: Iterable[Row], *, complete: bool) -> None:  # noqa: ARG002
+    def finish(self, _rows: Iterable[Row], *, complete: bool) -> None:  # noqa: ARG002 # as overridden
         """Keep them until all experiments are done."""
         self.close()
 

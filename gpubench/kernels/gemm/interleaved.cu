@@ -50,7 +50,7 @@ interleaved(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   tile_by_vectors<true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, shared);
 }
 
-// For N that is no multiple of 4. A kernel of its own: a second loop beside the first would take
+// For N that is not a multiple of 4. A kernel of its own: a second loop beside the first would take
 // registers from it.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)

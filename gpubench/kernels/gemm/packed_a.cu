@@ -38,7 +38,7 @@ packed_a(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, 
                                                                      origin, shared);
 }
 
-// For N that is no multiple of 4.
+// For N that is not a multiple of 4.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 unaligned(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {

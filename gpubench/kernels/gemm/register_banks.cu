@@ -26,7 +26,7 @@ register_banks(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)
   interleaved_tile<Layout::ROWS, true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, K, origin, shared);
 }
 
-// For N that is no multiple of 4.
+// For N that is not a multiple of 4.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {

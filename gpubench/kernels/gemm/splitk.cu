@@ -52,7 +52,7 @@ splitk(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, in
   part_of_tile<true, BM, BN, BK, TM, TN, STAGES, SPLITS>(A, B, workspace, M, N, K, shared);
 }
 
-// For N that is no multiple of 4, as in `register_banks`.
+// For N that is not a multiple of 4, as in `register_banks`.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 splitk_unaligned(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N,

@@ -14,7 +14,7 @@
 // reads every other vector and meets its neighbour's bank (two cycles instead of one). `warptile`
 // lays the warp out differently.
 //
-// Vectors need aligned rows: where N or K is no multiple of the vector, the same loop loads by
+// Vectors need aligned rows: where N or K is not a multiple of the vector, the same loop loads by
 // elements, slower and right.
 
 #include "../vector_tiles.cuh"

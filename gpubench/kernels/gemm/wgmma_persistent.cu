@@ -12,8 +12,8 @@
 // Multiplications of two steps are under way at a time: a stage is freed one step late.
 //
 // PDL (programmatic dependent launch): the next launch's blocks start as soon as this one's leave,
-// set up their barriers, and wait for the whole launch only before they read. A small product, which
-// is over before it is well begun, gains most.
+// set up their barriers, and wait for the whole launch only before they read. Small products gain
+// most: starting is a larger part of their time.
 //
 // What limits it: operands. Each block fetches its own, and 132 blocks ask the L2 cache for the same
 // rows and columns many times over. And the tensor cores still rest while results leave.

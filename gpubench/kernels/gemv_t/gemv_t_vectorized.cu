@@ -5,7 +5,7 @@
 // wide or tall. A block's sums are a part of the result: the parts go to the workspace, and a second
 // launch adds them up. They are 2/ROWS of A's bytes, written and read again, mostly in the cache.
 //
-// Where N is no multiple of the vector, a thread's columns lie THREADS apart instead of side by
+// Where N is not a multiple of the vector, a thread's columns lie THREADS apart instead of side by
 // side: single loads, as coalesced as before. Where a row is so narrow that half of the threads or
 // more would have no column, they take the next rows instead, and the block adds up their sums.
 

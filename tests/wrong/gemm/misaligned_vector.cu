@@ -1,6 +1,6 @@
 // misaligned_vector: naive with 128-bit loads of A's rows, whatever K is.
 //
-// Where K is no multiple of 4, every row but each fourth starts at a wrong address: an error on a
+// Where K is not a multiple of 4, every row but each fourth starts at a wrong address: an error on a
 // GPU.
 
 template <typename Scalar, int TILE>
