@@ -83,7 +83,7 @@ class Option:
                     raise UsageError(f"{self.flag}: the path is empty")
                 return self.read(self.flag, Path(text))
             value = msgspec.convert(text, self.kind, strict=False)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):  # bytes that are not UTF-8
             raise UsageError(f"{self.flag}: '{shown(text)}' is not {_KINDS[self.kind]}") from None
         return self.read(self.flag, value)
 

@@ -138,6 +138,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "generate of two shapes": (("generate", "a.bin", "--shape", "4,5"), "one shape"),
     "generate of too much": (("generate", "a.bin", "--shape", "999999x999999"), "are free"),
     "generate with a bad seed": (("generate", "a.bin", "--shape", "4", "--seed", "x"), "--seed"),
+    "a seed that is not UTF-8": (("generate", "a.bin", "--shape", "4", b"--seed=\xff"), "--seed"),
     "run without a file": (("run", "nowhere.bin", "-o", "c.bin"), "does not exist"),
     "run without an output": (("run", "nowhere.bin"), "--output"),
     "run of a matrix product": (("run", "a.bin", "-o", "c.bin", "--op", "gemm"), "--op"),
