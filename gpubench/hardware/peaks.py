@@ -60,13 +60,16 @@ half the rate of the professional products of the same capability (RTX 3090 and 
 L40S); the A10G, made for one cloud, has half of the A10's rates (70 TFLOP/s in 16 bits from 80
 multiprocessors at 1710 MHz)."""
 
-TENSOR_CLOCKS_MHZ = {(9, 0): {"H100 PCIe": 1620.0, "": 1830.0}, (10, 0): {"NVIDIA B200": 1856.0}}
+TENSOR_CLOCKS_MHZ = {
+    (9, 0): {"H100 PCIe": 1620.0, "": 1830.0},
+    (10, 0): {"NVIDIA B200": 1856.0, "GB200": 2008.0},
+}
 """The clock of the datasheets' tensor core figures where it is below the highest, by capability and
 part of the product's name: the lowest that fits.
 
 GH100's stand in NVIDIA's H100 white paper. B200's follows from the HGX B200 datasheet: 2,250
-TFLOP/s a GPU in 16 bits, over 148 multiprocessors × 8192 operations; the GB200, which clocks
-higher, has another that is not published. Float64 on tensor cores is at the highest clock, as the
+TFLOP/s a GPU in 16 bits, over 148 multiprocessors × 8192 operations; the GB200's from the datasheet
+of the GB200 NVL72: 2,500 TFLOP/s a GPU, over 152 × 8192. Float64 on tensor cores is at the highest clock, as the
 cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1965 for B200.
 """
 

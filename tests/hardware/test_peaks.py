@@ -16,6 +16,7 @@ A40 = replace(RTX_3090, name="NVIDIA A40", multiprocessors=84, sm_clock_mhz=1740
 L40S = replace(RTX_4090, name="NVIDIA L40S", multiprocessors=142, sm_clock_mhz=2520.0)
 A10 = replace(RTX_3090, name="NVIDIA A10", multiprocessors=72, sm_clock_mhz=1695.0)
 A10G = replace(RTX_3090, name="NVIDIA A10G", multiprocessors=80, sm_clock_mhz=1710.0)
+GB200 = replace(B200, name="NVIDIA GB200", multiprocessors=152, sm_clock_mhz=2062.0)
 RTX_A6000 = replace(A40, name="NVIDIA RTX A6000", sm_clock_mhz=1800.0)
 H100_SXM = replace(H200, name="NVIDIA H100 80GB HBM3")
 H100_PCIE = replace(H200, name="NVIDIA H100 PCIe", multiprocessors=114, sm_clock_mhz=1755.0)
@@ -49,7 +50,7 @@ PUBLISHED = {
         *((A10, 125), (A10G, 70), (RTX_A6000, 154.8), (H100_SXM, 989.4)),
     ],
     ("bfloat16", "tensor cores"): [
-        *((H200, 989.4), (A100, 312), (B200, 2250), (H100_PCIE, 756)),
+        *((H200, 989.4), (A100, 312), (B200, 2250), (GB200, 2500), (H100_PCIE, 756)),
         *((A10, 125), (A10G, 70), (RTX_A6000, 154.8), (H100_SXM, 989.4)),
         *((RTX_3090, 71), (A40, 149.7), (RTX_4090, 165.2), (L40S, 362), (RTX_5090, 209.5)),
     ],
@@ -94,7 +95,7 @@ def test_a_peak_says_which_clock_it_uses() -> None:
         (B200, "float32", "cores", 1965),
         (B200, "float64", "tensor cores", 1965),
         (B200, "bfloat16", "tensor cores", 1856),
-        (replace(B200, name="NVIDIA GB200", sm_clock_mhz=2062.0), "tf32", "tensor cores", 2062),
+        (GB200, "tf32", "tensor cores", 2008),
         (A100, "bfloat16", "tensor cores", 1410),
     ):
         peak = find_peak(device, arithmetic, unit)
