@@ -62,7 +62,7 @@ class LaunchError(Exception):
 
 
 class DoesNotFitError(Exception):
-    """A point needs more memory than is free. The point becomes a `skipped` row."""
+    """A point needs more memory than is free, or launches too short to sustain: it is skipped."""
 
 
 def install_command(extra: str) -> str:

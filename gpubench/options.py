@@ -19,7 +19,7 @@ import typer
 from gpubench import completion
 from gpubench.backends import AUTO, backends
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, Timer, Timing
+from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, State, Timer, Timing
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
 from gpubench.plan.sweep import Sweep
@@ -100,7 +100,7 @@ def _one_of(*known: str) -> Callable[[str, str], str]:
     return read
 
 
-def _one_or_both(kind: type[Cache | Scope]) -> Callable[[str, str], tuple[Any, ...]]:
+def _one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple[Any, ...]]:
     choose = _one_of(*kind, "both")
     return lambda flag, text: tuple(kind) if choose(flag, text) == "both" else (kind(text),)
 
@@ -253,6 +253,15 @@ OPTIONS = {
             read=_one_or_both(Cache),
             metavar=_choices(*Cache, "both"),
             complete=completion.words(*Cache, "both"),
+        ),
+        Option(
+            name="state",
+            field="states",
+            help="burst: short visits, at the highest clock; sustained: after a second of launches "
+            "without a pause, with watts and joules. Default: burst.",
+            read=_one_or_both(State),
+            metavar=_choices(*State, "both"),
+            complete=completion.words(*State, "both"),
         ),
         Option(
             name="scope",

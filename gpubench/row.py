@@ -50,7 +50,9 @@ class Row:
     k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
     operands: str = _column("key", "what operands hold: uniform (random) or index (0, 1, 2, …)")
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
-    state: str = _column("key", "burst: samples follow a short warm-up")
+    state: str = _column(
+        "key", "burst: samples follow a short warm-up; sustained: a second of launches, no pause"
+    )
     scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
 
@@ -120,6 +122,10 @@ class Row:
     memory_mhz: float | None = _column("clocks", "memory clock after the point, by NVML")
     temperature_c: float | None = _column("clocks", "hottest of before and after the point")
     power_w: float | None = _column("clocks", "highest of before and after the point")
+    joules: float | None = _column(
+        "clocks", "energy of a launch, of the whole GPU, by NVML's counter; state sustained"
+    )
+    pj_per_operation: float | None = _column("clocks", "that energy over the operations: 10⁻¹² J")
     throttle: str | None = _column(
         "clocks", "what held the clock down before or after the point, joined by ;"
     )

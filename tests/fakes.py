@@ -26,6 +26,7 @@ from gpubench.model import (
     Problem,
     Scope,
     Series,
+    State,
     Status,
     Timer,
     Variant,
@@ -70,6 +71,7 @@ def point(
     dtype: str = "float32",
     tile: Config | None = None,
     cache: Cache = Cache.COLD,
+    state: State = State.BURST,
     scope: Scope = Scope.KERNEL,
     timer: Timer = Timer.HOST,
 ) -> Point:
@@ -79,6 +81,7 @@ def point(
         tile=tile,
         problem=Problem(op="gemm", m=m, n=n, k=k, dtype=dtype),
         cache=cache,
+        state=state,
         scope=scope,
         timer=timer,
     )
@@ -226,6 +229,11 @@ class FakeBackend:
             self._launch(kernel, min(launches * count, len(kernel.operands.sets)))
         share = kernel.rows / kernel.point.problem.m
         return [next(self._script) * share for _ in range(count)]
+
+    def sustain(self, kernel: FakeKernel, heat_s: float, timed_s: float) -> Series:
+        self.events.append(Event("sustain", kernel.point, kernel.rows, round(heat_s + timed_s)))
+        self._launch(kernel, len(kernel.operands.sets))
+        return replace(series(next(self._script)), joules=0.5)
 
     def _launch(self, kernel: FakeKernel, launches: int) -> None:
         for index in kernel.operands.rotation.take(launches):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from gpubench.backends.rotation import OperandSets
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.model import Device, Health, Launch, Point, Problem, Resources, Timer
+from gpubench.model import Device, Health, Launch, Point, Problem, Resources, Series, Timer
 
 AUTO = "auto"
 """The `--device` that takes the first backend with a device."""
@@ -117,6 +117,12 @@ class Backend(Protocol):
         """Time `count` samples of `launches` launches each: microseconds per launch.
 
         Raises LaunchError.
+        """
+
+    def sustain(self, kernel: Any, heat_s: float, timed_s: float) -> Series:
+        """Launch without a pause, at first untimed.
+
+        Raises LaunchError, and DoesNotFitError where launches are too short for it.
         """
 
 

@@ -69,8 +69,8 @@ part of the product's name: the lowest that fits.
 
 GH100's stand in NVIDIA's H100 white paper. B200's follows from the HGX B200 datasheet: 2,250
 TFLOP/s a GPU in 16 bits, over 148 multiprocessors × 8192 operations; the GB200's from the datasheet
-of the GB200 NVL72: 2,500 TFLOP/s a GPU, over 152 × 8192. Float64 on tensor cores is at the highest clock, as the
-cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1965 for B200.
+of the GB200 NVL72: 2,500 TFLOP/s a GPU, over 152 × 8192. Float64 on tensor cores is at the highest
+clock, as the cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1965 for B200.
 """
 
 

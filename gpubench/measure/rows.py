@@ -21,6 +21,7 @@ from gpubench.model import (
     Point,
     PointKey,
     Scope,
+    State,
     Status,
     Timer,
     Variant,
@@ -96,7 +97,7 @@ def _row(
     rounds = failed[:1] or rounds
     first, last = rounds[0], rounds[-1]
     problem, variant, mode = point.problem, point.variant, point.key.compute_mode
-    median_us = times.get("median_us")
+    median_us, joules = times.get("median_us"), times.get("joules")
     rate = median_us and gflops(problem, median_us)
     moved = median_us and gbytes_per_s(problem, median_us)
     resources, launch = last.resources, last.launch
@@ -139,6 +140,7 @@ def _row(
         cpu_mhz=_median(host.mhz for host in hosts),
         steal_percent=_median(host.steal_percent for host in hosts),
         other_load=_median(host.other_load for host in hosts),
+        pj_per_operation=joules and joules / problem.flops * 1e12,
         throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
         device=device.name,
         device_uuid=_joined(taken.device_uuid for taken in rounds),
@@ -175,7 +177,7 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
     """What each round subtracted from its samples; none for timers that subtract nothing."""
     point = rounds[0].point
-    if point.timer != Timer.EVENTS or point.scope != Scope.KERNEL:
+    if (point.timer, point.scope, point.state) != (Timer.EVENTS, Scope.KERNEL, State.BURST):
         return []
     overheads_us = (taken.after.overhead_us for taken in rounds)
     return [overhead_us for overhead_us in overheads_us if overhead_us is not None]
@@ -208,6 +210,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
         "stop_reason": series[-1].stop_reason,
         "device_s": sum(taken.device_s for taken in series),
         "overhead_us": _median(_overheads_us(rounds)),
+        "joules": _median(one.joules for one in series),
     }
 
 

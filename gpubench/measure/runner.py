@@ -27,6 +27,7 @@ from gpubench.model import (
     Point,
     Scope,
     Series,
+    State,
     Status,
     Timing,
     Variant,
@@ -247,13 +248,18 @@ class Runner:
         check.start()
         for pause_s in (*COOLING_S, None):
             before = self._backend.health()
-            series = collect(
-                self._seen_samples(kernel, operands, check),
-                timing,
-                kernel.max_launches,
-                self._expected_us[point],
-                self._first_us.pop(point, None),
-            )
+            if point.state == State.SUSTAINED:
+                if operands.policy.flush:
+                    raise DoesNotFitError("flushing the cache would let it cool: use --cache hot")
+                series = self._backend.sustain(kernel, timing.heat_s, timing.sustained_s)
+            else:
+                series = collect(
+                    self._seen_samples(kernel, operands, check),
+                    timing,
+                    kernel.max_launches,
+                    self._expected_us[point],
+                    self._first_us.pop(point, None),
+                )
             after = self._backend.health()
             check.look()
             slowed = set(SLOWDOWNS) & {*before.throttle, *after.throttle}

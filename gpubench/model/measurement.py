@@ -66,6 +66,9 @@ class Series:
     stop_reason: str
     """Why no more were taken."""
 
+    joules: float | None = None
+    """Energy of a launch of the whole device; None where nothing says."""
+
     @property
     def median_us(self) -> float:
         """The median time per launch."""

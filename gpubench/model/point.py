@@ -58,6 +58,9 @@ class State(StrEnum):
     BURST = "burst"
     """Samples follow a short warm-up: the clock is the highest that the device allows."""
 
+    SUSTAINED = "sustained"
+    """The kernel has run for a second without a pause: the clock is what power and heat allow."""
+
 
 class PointKey(NamedTuple):
     """What identifies a point within a file and across files: the key columns of the CSV."""

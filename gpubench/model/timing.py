@@ -30,6 +30,13 @@ class Timing:
     """A point's sampling stops after this time, all rounds together, whatever its interval, once it
     has the fewest samples allowed."""
 
+    heat_s: float = 1.0
+    """A round of a sustained point launches so long before its samples."""
+
+    sustained_s: float = 0.5
+    """And takes samples for so long: under 0.2 s they err by 5 % where a power cap holds the clock,
+    as the regulator lags."""
+
     launch_limit_s: float = 10.0
     """A point whose launch is estimated to take longer is skipped."""
 

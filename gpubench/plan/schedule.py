@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from gpubench.backends import backends
 from gpubench.hardware.peaks import peak_gflops
-from gpubench.model import Device, Measurement, Point, Status, Timing
+from gpubench.model import Device, Measurement, Point, State, Status, Timing
 
 VISIT_S = 0.02
 """To bind and warm up a kernel before its samples are taken."""
@@ -225,9 +225,10 @@ def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estim
     for point in points:
         gflop = point.problem.flops / 1e9
         peak = peak_gflops(device, point.problem.dtype)
-        least_s += timing.rounds * sampling_s(timing, gflop / peak if peak else 0.0)
+        least_launch_s = gflop / peak if peak else 0.0
         typical_s = min(gflop / typical_gflops if typical_gflops else 0.0, timing.launch_limit_s)
-        expected_s += timing.rounds * sampling_s(timing, typical_s)
+        least_s += timing.rounds * sampling_s(timing, point.state, least_launch_s)
+        expected_s += timing.rounds * sampling_s(timing, point.state, typical_s)
     if timing.budget_s is not None:
         expected_s = max(least_s, min(expected_s, timing.budget_s))
     return Estimate(
@@ -235,8 +236,10 @@ def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estim
     )
 
 
-def sampling_s(timing: Timing, launch_s: float) -> float:
+def sampling_s(timing: Timing, state: State, launch_s: float) -> float:
     """Seconds that the samples of one visit take by the policy, at so many seconds a launch."""
+    if state == State.SUSTAINED:
+        return timing.heat_s + timing.sustained_s
     if launch_s > timing.slow_launch_s:
         return timing.round_few_samples * launch_s
     return max(timing.round_device_s, timing.round_samples * launch_s)

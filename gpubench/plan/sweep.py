@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 from gpubench.backends import backends
@@ -16,6 +17,7 @@ from gpubench.model import (
     Point,
     Problem,
     Scope,
+    State,
     Timer,
     Timing,
     Variant,
@@ -53,6 +55,7 @@ class Sweep:
     operands: Fill = Fill.UNIFORM
     caches: tuple[Cache, ...] = (Cache.COLD,)
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
+    states: tuple[State, ...] = (State.BURST,)
     timer: Timer = Timer.EVENTS
     timing: Timing = field(default_factory=Timing)
     options: Mapping[str, str] = field(default_factory=dict)
@@ -70,13 +73,16 @@ def plan(
     if not sweep.sizes:
         n = backends()[backend].quick_size
         sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
+    if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
+        raise UsageError("--state sustained is timed by events: leave --timer out")
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     if not sweep.variants:
         # Nobody asked for these by name, so what they lack needs no message.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
-    per_tile = len(sweep.sizes) * len(sweep.dtypes) * len(sweep.caches) * len(sweep.scopes)
+    conditions = len(sweep.caches) * len(sweep.scopes) * len(sweep.states)
+    per_tile = len(sweep.sizes) * len(sweep.dtypes) * conditions
     count = per_tile * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
@@ -107,22 +113,30 @@ def _points(
             problem = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
             for variant, of_variant in tiles.items():
                 for tile in of_variant:
-                    for scope in sweep.scopes:
-                        for cache in _caches(sweep, scope):
-                            yield Point(
-                                variant=variant,
-                                tile=tile,
-                                problem=problem,
-                                operands=sweep.operands,
-                                cache=cache,
-                                scope=scope,
-                                timer=timer,
-                            )
+                    for scope, cache, state in _conditions(sweep):
+                        yield Point(
+                            variant=variant,
+                            tile=tile,
+                            problem=problem,
+                            operands=sweep.operands,
+                            cache=cache,
+                            state=state,
+                            scope=scope,
+                            timer=timer,
+                        )
 
 
-def _caches(sweep: Sweep, scope: Scope) -> tuple[Cache, ...]:
-    """Operands that were just copied in are neither cold nor hot by choice: one point, `cold`."""
-    return (Cache.COLD,) if scope == Scope.END_TO_END else sweep.caches
+def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, State]]:
+    """What each point is measured under.
+
+    Operands that were just copied in are neither cold nor hot by choice, and copies are pauses: end
+    to end there is one point, `cold` and `burst`.
+    """
+    for scope in sweep.scopes:
+        if scope == Scope.END_TO_END:
+            yield scope, Cache.COLD, State.BURST
+        else:
+            yield from product((scope,), sweep.caches, sweep.states)
 
 
 def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...]:

@@ -188,7 +188,17 @@ def figures(of: Row, rows: Sequence[Row]) -> list[Column]:
         *rates,
         (f"% of {blas_name(of.backend)}", lambda row: number(row.percent_of_blas, 1)),
         (f"× {NAIVE_LOOP}", speed_up),
+        *(SUSTAINED if of.state == "sustained" else ()),
     ]
+
+
+SUSTAINED: tuple[Column, ...] = (
+    ("MHz", lambda row: number(row.sm_mhz, 0)),
+    ("% of peak at it", lambda row: number(row.percent_of_peak_at_clock, 1)),
+    ("W", lambda row: number(row.power_w, 0)),
+    ("pJ/op", lambda row: rate(row.pj_per_operation)),
+)
+"""What limits a long run: the clock that power leaves, and the energy of an operation."""
 
 
 def _size_key(row: Row) -> tuple[object, ...]:
@@ -274,7 +284,7 @@ def rate(value: float | None) -> str:
 
 def title(row: Row) -> str:
     """A problem's headline: operation, size, dtype, device and what is not as usual."""
-    cache = f", {row.cache} cache"
+    cache = f", {row.cache} cache{'' if row.state == 'burst' else f', {row.state}'}"
     scope = "" if row.scope == "kernel" else f", {row.scope}"
     timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"

@@ -21,6 +21,7 @@ from gpubench.model import (
     Point,
     Resources,
     Series,
+    State,
     Status,
     Timer,
     edges,
@@ -118,6 +119,14 @@ def test_a_row_says_which_algorithms_of_a_library_ran() -> None:
     one = build_rows({rounds[0].point: rounds}, H200, {TILED: "abc"})[0]
     assert one.algorithm == "heuristic 3 of 8, tuned;heuristic 1 of 8, not tuned"
     assert row_on_gpu().algorithm is None
+
+
+def test_a_row_has_the_energy_of_an_operation() -> None:
+    at = point(TILED, size=(100, 100, 50), tile=Config.parse("16"), state=State.SUSTAINED)
+    rounds = [on_gpu(point=at, series=replace(series(), joules=joules)) for joules in (2e-6, 4e-6)]
+    found = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
+    assert (found.state, found.joules) == ("sustained", 3e-6)
+    assert found.pj_per_operation == pytest.approx(3)  # a million operations
 
 
 def with_overheads(

@@ -15,7 +15,7 @@ from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
 from gpubench.measure.operands import verifying_bytes
 from gpubench.measure.runner import COOLING_S, Runner
-from gpubench.model import CORE_DTYPES, Cache, Health, Scope, Status, Timing
+from gpubench.model import CORE_DTYPES, Cache, Health, Scope, State, Status, Timing
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -378,3 +378,43 @@ def test_the_host_is_recorded_for_end_to_end_times_and_not_for_a_gpus_kernel() -
     measure = runner(FakeBackend(10.0)).measure
     assert measure(point(scope=Scope.END_TO_END)).host is not None
     assert measure(point()).host is None
+
+
+# ---- sustained
+
+
+def test_a_sustained_point_is_verified_then_launched_without_a_pause_and_checked_again() -> None:
+    backend = FakeBackend(20.0)
+    result = runner(backend).measure(point(state=State.SUSTAINED))
+    assert (result.status, result.series.median_us, result.series.joules) == ("ok", 20.0, 0.5)
+    whole = [event.what for event in backend.events if event.whole]
+    assert whole[0] == "run"
+    assert whole[-1] == "sustain"
+    assert "sample" not in whole
+
+
+def test_a_kernel_that_goes_wrong_only_in_a_long_run_is_seen() -> None:
+    backend = FakeBackend()
+    late: list[bool] = []
+
+    def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        matmul(a, b, c)
+        if any(event.what == "sustain" for event in backend.events):
+            late.append(True)
+            c[0, 0] += 1
+
+    result = runner(backend).measure(point(variant(product), state=State.SUSTAINED))
+    assert late
+    assert result.status == Status.WRONG
+
+
+def test_a_cache_that_must_be_flushed_leaves_no_sustained_point() -> None:
+    class Flushing(FakeBackend):
+        def load(self, *arguments: Any, **facts: Any) -> Any:
+            operands = super().load(*arguments, **facts)
+            return replace(operands, policy=replace(operands.policy, flush=True))
+
+    result = runner(Flushing()).measure(point(state=State.SUSTAINED))
+    assert (result.status, result.reason) == (
+        Status.SKIPPED, "flushing the cache would let it cool: use --cache hot",
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends import backends
-from gpubench.model import Device, Measurement, Point, Timing
+from gpubench.model import Device, Measurement, Point, State, Timing
 from gpubench.plan.schedule import VISIT_S, Forecast, Rounds, estimate, sampling_s
 
 H200 = Device(
@@ -125,9 +125,12 @@ def test_after_one_round_steady_costs_are_foreseen_exactly(costs: list[float], r
 
 def test_a_visit_takes_its_fewest_samples_and_slow_launches_fewer() -> None:
     timing = Timing(rounds=3, min_device_s=0.06, slow_launch_s=0.1, few_samples=3)
-    assert sampling_s(timing, 0.0) == pytest.approx(0.02)
-    assert sampling_s(timing, 0.01) == pytest.approx(0.06)  # six samples of a launch each
-    assert sampling_s(timing, 5.0) == 5.0
+    assert sampling_s(timing, State.BURST, 0.0) == pytest.approx(0.02)
+    assert sampling_s(timing, State.BURST, 0.01) == pytest.approx(
+        0.06
+    )  # six samples of a launch each
+    assert sampling_s(timing, State.BURST, 5.0) == 5.0
+    assert sampling_s(timing, State.SUSTAINED, 0.01) == 1.5
 
 
 def test_an_estimate_has_starts_compiling_and_samples_at_a_typical_rate() -> None:

@@ -9,7 +9,7 @@ import pytest
 from fakes import variant
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Timer
+from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, State, Timer
 from gpubench.model.variant import MAX_GRID_Y
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep, plan
@@ -231,3 +231,20 @@ def test_any_variant_may_refuse_a_problem_and_need_a_capability() -> None:
     assert small.why_not(None, little, (7, 5)) == (
         "needs compute capability 8.0, and this GPU has 7.5"
     )
+
+
+def test_what_is_timed_end_to_end_is_never_sustained() -> None:
+    sweep = Sweep(
+        variants=("cpu_blas",), sizes=square(64), scopes=tuple(Scope), states=tuple(State)
+    )
+    conditions = [(point.scope, point.state) for point in plan(sweep, "cpu")]
+    assert conditions == [
+        (Scope.KERNEL, State.BURST), (Scope.KERNEL, State.SUSTAINED),
+        (Scope.END_TO_END, State.BURST),
+    ]  # fmt: skip
+
+
+def test_what_is_sustained_is_timed_by_events() -> None:
+    sweep = Sweep(sizes=square(64), states=(State.SUSTAINED,), timer=Timer.CUPTI)
+    with pytest.raises(UsageError, match="--state sustained is timed by events"):
+        plan(sweep, "cuda")

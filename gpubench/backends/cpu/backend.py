@@ -37,6 +37,7 @@ from gpubench.model import (
     Problem,
     Resources,
     Scope,
+    Series,
 )
 
 UNKNOWN_CACHE_BYTES = 32 * 2**20
@@ -196,6 +197,16 @@ class CpuBackend:
         """Time batches of calls with the host's monotonic clock."""
         flush = self.flush if kernel.flush else None
         return [self._time(kernel, kernel.rotation.take(launches, flush)) for _ in range(count)]
+
+    def sustain(self, kernel: CpuKernel, heat_s: float, timed_s: float) -> Series:
+        """Call after call; nothing says what energy they take."""
+        times_us: list[float] = []
+        started = perf_counter()
+        while (spent_s := perf_counter() - started) < heat_s + timed_s or not times_us:
+            launch_us = self._time(kernel, kernel.rotation.take(1))
+            if spent_s >= heat_s:
+                times_us.append(launch_us)
+        return Series(times_us=tuple(times_us), launches_per_sample=1, stop_reason="sustained")
 
     def _time(self, kernel: CpuKernel, indices: Sequence[int]) -> float:
         self._limit_threads(kernel.thread_counts[0])

@@ -18,6 +18,7 @@ from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.launching import Instances, Routine, call_routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
+from gpubench.backends.cuda.sustained import sustain
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.backends.rotation import (
     CACHES_TO_OUTGROW,
@@ -40,6 +41,7 @@ from gpubench.model import (
     Problem,
     Resources,
     Scope,
+    Series,
     Timer,
 )
 
@@ -249,6 +251,17 @@ class CudaBackend:
                     self._cupti = CuptiTimer(cupy.cuda.get_current_stream().synchronize)
                 return self._cupti.sample(kernel.rotation, launches, count, before)
             return self.timer.sample(kernel.rotation, launches, count, before)
+
+    def sustain(self, kernel: CudaKernel, heat_s: float, timed_s: float) -> Series:
+        """The clock meanwhile is the next `health`'s."""
+        with faults():
+            launch_us = min(self.timer.sample(kernel.rotation, 1, 3))
+            energy_j = self._nvml.energy_j if self._nvml else lambda: None
+            series, mhz = sustain(
+                self.stream, kernel.rotation, launch_us, heat_s, timed_s, energy_j
+            )
+            self.timer.set_clock_mhz(mhz)
+        return series
 
     def _sample_end_to_end(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
         """Not blocked: copies from pageable memory wait for the host as they do in a program."""

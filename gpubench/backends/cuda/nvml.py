@@ -56,6 +56,11 @@ class Nvml:
             ),
         )
 
+    def energy_j(self) -> float | None:
+        """Energy of the whole GPU since the driver was loaded; None: it does not count it."""
+        energy_mj = self._read(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
+        return None if energy_mj is None else energy_mj / 1e3
+
     def others(self) -> str:
         """The other processes that compute on this process's GPU; empty: none seen."""
         try:

@@ -95,6 +95,10 @@ class CudaStream:
         self._launch_timestamp_kernel[stop.slot]()
         return stop
 
+    def wait(self, timestamp: Timestamp) -> None:
+        """Wait until the stream has reached it."""
+        timestamp.event.synchronize()
+
     def synchronize(self) -> None:
         """Wait for all work; the timestamps so far stay valid until the next ones are enqueued."""
         self._stream.synchronize()

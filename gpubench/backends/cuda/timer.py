@@ -80,6 +80,10 @@ class BlockedBatchTimer:
         clocks, self._clocks_mhz = self._clocks_mhz, []
         return statistics.median(clocks) if clocks else None
 
+    def set_clock_mhz(self, mhz: float | None) -> None:
+        """Forget the samples' clocks: this is what the next `take_clock_mhz` gives."""
+        self._clocks_mhz = [mhz] if mhz else []
+
     def calibrate(self, launch: Callable[[], None]) -> None:
         """Measure `overhead_us` with an empty kernel.
 

@@ -42,6 +42,7 @@ def fake_nvml(reasons: int = 0, *, broken: tuple[str, ...] = ()) -> SimpleNamesp
         nvmlInit=answer("nvmlInit", None),
         nvmlDeviceGetHandleByUUID=answer("nvmlDeviceGetHandleByUUID", "handle"),
         nvmlDeviceGetPowerUsage=answer("nvmlDeviceGetPowerUsage", 345_678),
+        nvmlDeviceGetTotalEnergyConsumption=answer("energy", 12_345),
         nvmlDeviceGetTemperature=answer("nvmlDeviceGetTemperature", 61),
         nvmlDeviceGetCurrentClocksThrottleReasons=answer("reasons", reasons),
         nvmlDeviceGetClockInfo=clock_info,
@@ -90,6 +91,12 @@ def test_health_is_in_the_units_of_its_names(monkeypatch: pytest.MonkeyPatch) ->
         power_w=345.678,
         throttle=(),
     )
+
+
+def test_energy_is_in_joules_where_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for broken, joules in (((), 12.345), (("energy",), None)):
+        monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(broken=broken))
+        assert Nvml("GPU-1").energy_j() == joules
 
 
 def test_what_a_gpu_does_not_report_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

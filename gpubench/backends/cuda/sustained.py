@@ -1,0 +1,91 @@
+"""Launches without a pause, as in a long run, until clock and power have settled; then samples.
+
+Nothing is flushed and no kernel blocks the stream: the GPU would cool meanwhile. Marks (a timestamp
+kernel and an event) lie between the launches, and a sample lasts from one mark to the next; the
+mark itself adds some 4 µs to the milliseconds of a sample. Two samples are enqueued ahead. Where
+the device has caught up with the host all the same, it has paused, and the sample is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
+from time import perf_counter
+from typing import Any
+
+from gpubench.backends.cuda.timer import MAX_IN_FLIGHT
+from gpubench.errors import DoesNotFitError
+from gpubench.model import Series
+
+AHEAD = 2
+"""Samples in the driver's queue."""
+
+MAX_LAUNCHES = MAX_IN_FLIGHT // AHEAD
+
+SAMPLE_US = 5000.0
+"""A sample lasts at least so long, as far as the queue has room for its launches."""
+
+Reading = tuple[float, float]
+"""When the energy counter was read, in seconds, and what it said, in joules."""
+
+
+def sustain(
+    stream: Any,
+    rotation: Iterator[Callable[[], None]],
+    launch_us: float,
+    heat_s: float,
+    timed_s: float,
+    energy_j: Callable[[], float | None],
+    clock: Callable[[], float] = perf_counter,
+) -> tuple[Series, float | None]:
+    """Launch for `heat_s` untimed, then for `timed_s`: the samples, and the clock in MHz meanwhile.
+
+    `launch_us` is what a launch takes about. Raises DoesNotFitError where the device pauses during
+    most samples, as launches are too short for the host to keep up.
+    """
+    launches = max(1, min(MAX_LAUNCHES, math.ceil(SAMPLE_US / launch_us)))
+    marks = deque([stream.record_start()])
+    samples: list[tuple[Any, Any]] = []
+    readings: list[Reading] = []
+    taken = 0
+    began = clock()
+    while (spent_s := clock() - began) < heat_s + timed_s or not taken:
+        busy = not marks[-1].done
+        for launch in islice(rotation, launches):
+            launch()
+        marks.append(stream.record_start())
+        if spent_s >= heat_s:
+            taken += 1
+            if busy:
+                samples.append((marks[-2], marks[-1]))
+            if (joules := energy_j()) is not None:
+                readings.append((clock(), joules))
+        if len(marks) > AHEAD:
+            stream.wait(marks.popleft())
+    stream.synchronize()
+    if 2 * len(samples) <= taken:
+        raise DoesNotFitError(
+            f"launches of {launch_us:.3g} µs are too short to sustain: the GPU waits for the host"
+        )
+    times_us = tuple(stream.elapsed_us(*sample) / launches for sample in samples)
+    clocks_mhz = [mhz for sample in samples if (mhz := stream.clock_mhz(*sample))]
+    power_w = mean_power_w(readings)
+    series = Series(
+        times_us=times_us,
+        launches_per_sample=launches,
+        stop_reason="sustained",
+        joules=power_w and power_w * statistics.median(times_us) / 1e6,
+    )
+    return series, statistics.median(clocks_mhz) if clocks_mhz else None
+
+
+def mean_power_w(readings: Sequence[Reading]) -> float | None:
+    """From the first change of the counter to the last, as it counts in steps; None without two."""
+    changes = [after for before, after in pairwise(readings) if after[1] != before[1]]
+    if len(changes) < 2:  # noqa: PLR2004 # the ends of an interval
+        return None
+    (start_s, start_j), (end_s, end_j) = changes[0], changes[-1]
+    return (end_j - start_j) / (end_s - start_s)

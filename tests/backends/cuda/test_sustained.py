@@ -1,0 +1,80 @@
+"""Launches without a pause, on the scripted stream of test_timer.py."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from test_timer import FakeStream, Timestamp
+
+from gpubench.backends.cuda.sustained import MAX_LAUNCHES, SAMPLE_US, mean_power_w, sustain
+from gpubench.backends.cuda.timer import MAX_IN_FLIGHT
+from gpubench.errors import DoesNotFitError
+from gpubench.model import Series
+
+
+class Stream(FakeStream):
+    """The host can wait for a mark; what is before it has then left the queue."""
+
+    def wait(self, mark: Timestamp) -> None:
+        self.host_us = max(self.host_us, mark.at_us)
+        self.in_flight = round((self.device_us - self.host_us) / self.launch_us)
+
+
+def sustained(stream: Stream, joules_per_s: float | None = 700.0) -> tuple[Series, float | None]:
+    return sustain(
+        stream,
+        itertools.repeat(stream.launch),
+        stream.launch_us,
+        heat_s=1.0,
+        timed_s=0.5,
+        energy_j=lambda: joules_per_s and stream.host_us / 1e6 * joules_per_s,
+        clock=lambda: stream.host_us / 1e6,
+    )
+
+
+def test_samples_follow_the_heating_and_fill_their_time() -> None:
+    stream = Stream(launch_us=100.0)
+    series, clock_mhz = sustained(stream)
+    assert set(series.times_us) == {100.0}
+    assert series.launches_per_sample * 100.0 == SAMPLE_US
+    assert series.device_s == pytest.approx(0.5, rel=0.05)
+    assert stream.device_us == pytest.approx(1.5e6, rel=0.02)  # the heating, too
+    assert clock_mhz == 1980.0
+
+
+def test_nothing_blocks_the_stream_and_its_queue_never_overflows() -> None:
+    for launch_us in (20.0, 100.0, 30_000.0):
+        stream = Stream(launch_us=launch_us)
+        series, _ = sustained(stream)
+        assert stream.blocks_us == []
+        assert stream.synchronized == 1
+        assert stream.max_in_flight <= MAX_IN_FLIGHT + MAX_LAUNCHES
+        assert 1 <= series.launches_per_sample <= MAX_LAUNCHES
+
+
+def test_samples_in_which_the_device_waited_for_the_host_are_dropped() -> None:
+    hiccups = (20_000.0 if number % 1000 == 999 else 2.0 for number in itertools.count())
+    stream = Stream(launch_us=100.0, enqueue_us=hiccups)
+    series, _ = sustained(stream)
+    # The mark that waited is dropped; the launch after it was late by less than a fifth.
+    assert max(series.times_us) < 5 * 100.0
+    assert sorted(series.times_us)[len(series.times_us) // 2] == 100.0
+
+
+def test_launches_shorter_than_their_enqueuing_are_refused() -> None:
+    with pytest.raises(DoesNotFitError, match="too short to sustain"):
+        sustained(Stream(launch_us=3.0, enqueue_us=5.0))
+
+
+def test_energy_is_power_times_the_time_of_a_launch() -> None:
+    series, _ = sustained(Stream(launch_us=100.0))
+    assert series.joules == pytest.approx(700 * 100e-6, rel=1e-3)
+    assert sustained(Stream(launch_us=100.0), joules_per_s=None)[0].joules is None
+
+
+def test_power_is_taken_between_changes_of_a_counter_that_counts_in_steps() -> None:
+    # 500 W, counted every 100 ms and read every 10 ms.
+    readings = [(at / 100, 500.0 * (at // 10 / 10)) for at in range(3, 58)]
+    assert mean_power_w(readings) == pytest.approx(500.0)
+    assert mean_power_w(readings[:10]) is None
