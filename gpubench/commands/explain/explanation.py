@@ -18,7 +18,7 @@ from gpubench.hardware.occupancy import (
     registers_allowed,
     waves,
 )
-from gpubench.hardware.peaks import CORES, find_peak
+from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Gpu, Launch, Problem, Resources
 from gpubench.plan.descriptor import described_by
 
@@ -35,6 +35,10 @@ FIRST_OF_FOUR_SCHEDULERS = (7, 0)
 ISSUED_PER_CLOCK = 128
 """From that capability on four schedulers issue an instruction of a warp each clock (CUDA
 Programming Guide, compute capabilities), so 128 threads advance by one instruction."""
+
+
+SHARED_BYTES_PER_CLOCK = 128
+"""32 banks of 4 bytes a multiprocessor (CUDA Programming Guide, shared memory, 5.x and later)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +155,17 @@ class Explanation:
             return None
         lanes = cores.operations_per_clock / 2
         return min(1.0, loop.multiply_add_share * ISSUED_PER_CLOCK / lanes) * roof.cores_share
+
+    @property
+    def shared_share(self) -> float | None:
+        """What the matrix instructions read of what shared memory could deliver at their peak."""
+        loop, dtype = self.inner_loop, self.problem.dtype
+        if not loop or not loop.shared_bytes_per_operation:
+            return None
+        peak = find_peak(self.device, dtype, TENSOR_CORES)
+        if not peak or not peak.operations_per_clock:
+            return None
+        return loop.shared_bytes_per_operation * peak.operations_per_clock / SHARED_BYTES_PER_CLOCK
 
 
 def launches(
@@ -303,6 +318,11 @@ def loop(of: Explanation) -> str:
     if inner.tensor:
         tensor = counted(inner.tensor, "matrix instruction")
         text = f"The inner loop has {tensor} among {inner.instructions:,}"
+        if of.shared_share is not None:
+            text += (
+                f"; at their peak rate they would read {100 * of.shared_share:.0f} % of what "
+                "shared memory can deliver"
+            )
     else:
         text = (
             f"{inner.multiply_adds:,} of the inner loop's {inner.instructions:,} instructions "

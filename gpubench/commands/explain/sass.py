@@ -18,8 +18,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
+
+from gpubench.hardware.occupancy import WARP
 
 TIMEOUT_S = 120
 
@@ -62,11 +65,24 @@ MULTIPLY_ADDS = {"float32": {"FFMA": 1, "FFMA2": 2}, "float64": {"DFMA": 1}, "in
 TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA")
 """Tensor core instructions, of a warp or of a warpgroup."""
 
+_WARP_SHAPES = {"884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8)} | {
+    f"168{k}": (16, 8, k) for k in (16, 32, 64, 128)
+}
+"""M, N and K of a warp's matrix instruction, as its opcode has them: `HMMA.16816`."""
+
+_GROUP_SHAPE = re.compile(r"[HIQ]GMMA\.64x(\d+)x(\d+)")
+MATRIX_BYTES = 128
+"""Of the 8 by 8 matrices of 16 bits that `ldmatrix` reads."""
+
+GROUP_K_BYTES = 32
+"""Of a row of A and a column of B in a warpgroup's instruction, in every type."""
+
 ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")  # `cp.async` and TMA, which bypass registers
 
 _INSTRUCTION = re.compile(
     r"\s*/\*[0-9a-f]+\*/\s+\{?\s*(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
 )
+_LIMIT = re.compile(r"\bUSETMAXREG\b[^;]*\b(0x[0-9a-f]+)")
 _LABEL = re.compile(r"(\.L\w+):")
 _TARGET = re.compile(r"`\((\.L\w+)\)")
 
@@ -97,6 +113,13 @@ class InnerLoop:
 
     local_stores: int
     barriers: int
+    shared_bytes_per_operation: float | None
+    """Bytes that tensor cores, or the loads before them, read from shared memory; a multiply-add is
+    two operations. None without matrix instructions."""
+
+    register_limits: tuple[int, ...]
+    """Registers a thread, as `setmaxnreg` gives them to the warpgroups' roles; empty: all alike."""
+
     opcodes: dict[str, int]
     """Every opcode without its modifiers, the most frequent first."""
 
@@ -128,6 +151,10 @@ def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
         local_loads=names["LDL"],
         local_stores=names["STL"],
         barriers=names["BAR"] + names["SYNCS"],
+        shared_bytes_per_operation=_shared_bytes_per_operation(loop),
+        register_limits=tuple(
+            sorted({int(limit, 16) for limit in _LIMIT.findall(disassembly)}, reverse=True)
+        ),
         opcodes=dict(names.most_common()),
     )
 
@@ -158,6 +185,28 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
         }
         loops.append([instructions[i] for i in range(start, end + 1) if i not in within])
     return loops
+
+
+def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
+    """Of a warp's or a warpgroup's instructions: B always lies in shared memory, A may."""
+    read, operations = 0, 0
+    for instruction in loop:
+        name, opcode, operands = instruction
+        if group := _GROUP_SHAPE.match(opcode):
+            n, k = int(group[1]), int(group[2])
+            rows_of_a = 64 if operands.split(",")[1].lstrip().startswith("gdesc") else 0
+            read += GROUP_K_BYTES * (rows_of_a + n)
+            operations += 2 * 64 * n * k
+        elif name == "LDSM":
+            matrices = opcode.rpartition(".")[2]
+            read += MATRIX_BYTES * int(matrices if matrices in {"2", "4"} else 1)
+        elif name == "LDS":
+            read += (
+                WARP * sum(int(bits) * n for bits, n in _widths([instruction], name).items()) // 8
+            )
+        elif name in TENSOR:
+            operations += 2 * prod(_WARP_SHAPES.get(opcode.split(".")[1], (0,)))
+    return read / operations if operations else None
 
 
 def _multiply_adds(instruction: Instruction, dtype: str) -> int:

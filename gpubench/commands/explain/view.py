@@ -137,7 +137,8 @@ def _loop(of: Explanation) -> Facts:
     if not (loop := of.inner_loop):
         return
     yield "inner loop", f"{loop.instructions:,} instructions an iteration"
-    yield "multiply-adds", f"{loop.multiply_adds:,} ({100 * loop.multiply_add_share:.0f} %)"
+    if not loop.tensor:
+        yield "multiply-adds", f"{loop.multiply_adds:,} ({100 * loop.multiply_add_share:.0f} %)"
     for name, widths in (
         ("LDG, global loads", loop.global_loads),
         ("LDS, shared loads", loop.shared_loads),
@@ -152,6 +153,12 @@ def _loop(of: Explanation) -> Facts:
     ):
         if count:
             yield name, f"{count:,}"
+    if loop.shared_bytes_per_operation:
+        per_operation = f"{loop.shared_bytes_per_operation:.4f} bytes an operation"
+        share = f", {100 * of.shared_share:.0f} % at the peak" if of.shared_share else ""
+        yield "shared memory read", f"{per_operation}{share}"
+    if loop.register_limits:
+        yield "registers by role", ", ".join(map(str, loop.register_limits))
     yield "LDL, STL, local memory", f"{loop.local_loads:,} read, {loop.local_stores:,} written"
     most_frequent = list(loop.opcodes.items())[:5]
     yield "most frequent", ", ".join(f"{count:,} {name}" for name, count in most_frequent)
@@ -172,7 +179,13 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
     "limited by": lambda of: _limits(of.occupancy),
     "waves": lambda of: number(of.waves.waves, 2) if of.waves else "",
     "CGMA": lambda of: number(of.cgma, 1),
-    "FMA %": lambda of: number(100 * of.inner_loop.multiply_add_share, 0) if of.inner_loop else "",
+    "FMA %": lambda of: (
+        number(100 * of.inner_loop.multiply_add_share, 0)
+        if of.inner_loop and not of.inner_loop.tensor
+        else ""
+    ),
+    "MMA": lambda of: str(of.inner_loop.tensor) if of.inner_loop and of.inner_loop.tensor else "",
+    "shared %": lambda of: number(of.shared_share and 100 * of.shared_share, 0),
     "ms": lambda of: milliseconds(of.measured_us),
     "% of bound": lambda of: number(percent(of.roofline_share, 1), 0),
 }
@@ -231,7 +244,7 @@ def _json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
         **_attributes(of, "accumulators", "occupancy", "waves"),
         **_attributes(of, "cgma", "cgma_flop_per_byte", "roofline"),
         "inner_loop": loop and asdict(loop) | {"multiply_add_share": loop.multiply_add_share},
-        **_attributes(of, "issue_bound", "measured_us", "roofline_share"),
+        **_attributes(of, "issue_bound", "shared_share", "measured_us", "roofline_share"),
         "words": sentences(of),
     }
 

@@ -39,6 +39,8 @@ def loop(instructions: int = 64, multiply_adds: int = 16, **facts: Any) -> Inner
             "local_loads": 0,
             "local_stores": 0,
             "barriers": 0,
+            "shared_bytes_per_operation": None,
+            "register_limits": (),
             "opcodes": {"FFMA": multiply_adds},
         }
         | facts

@@ -124,6 +124,35 @@ def test_spills_widths_copies_and_matrix_instructions_are_counted() -> None:
     assert (loop.async_copies, loop.tensor, loop.multiply_adds) == (2, 1, 2)
 
 
+def test_what_matrix_instructions_read_from_shared_memory_is_counted() -> None:
+    def bytes_per_operation(*code: str) -> float | None:
+        found = inner_loop(listing(".L_x_0:", *code, "BRA `(.L_x_0)"), "bfloat16")
+        return found and found.shared_bytes_per_operation
+
+    both = "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR12].tnspB, R24, gsb0"
+    assert bytes_per_operation(both) == (64 + 256) * 16 * 2 / (2 * 64 * 256 * 16)
+    only_b = "HGMMA.64x128x8.F32.TF32 R24, R4, gdesc[UR12], R24"
+    assert bytes_per_operation(only_b) == 128 * 8 * 4 / (2 * 64 * 128 * 8)
+    # Two 16 by 16 pieces of A and of B for four products of 16 by 8 by 16.
+    loads = ("LDSM.16.M88.4 R4, [R96]", "LDSM.16.MT88.2 R8, [R213+0x4000]", "LDS.64 R2, [R9]")
+    products = ["HMMA.16816.F32.BF16 R12, R4, R8, R12"] * 4
+    assert bytes_per_operation(*loads, *products) == (512 + 256 + 256) / (4 * 2 * 16 * 8 * 16)
+    assert bytes_per_operation("FFMA R4, R6, R8, R4") is None
+
+
+def test_registers_that_roles_are_given_are_read() -> None:
+    code = listing(
+        "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0",
+        ".L_x_0:",
+        "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR12].tnspB, R24",
+        "BRA `(.L_x_0)",
+        "USETMAXREG.DEALLOC.CTAPOOL 0x18",
+    )
+    loop = inner_loop(code, "bfloat16")
+    assert loop
+    assert loop.register_limits == (240, 24)
+
+
 def test_brackets_in_an_operand_do_not_hide_the_width() -> None:
     for width in (64, 128):
         load = f"LDS.{width} R4, [R24.X8]"

@@ -160,6 +160,12 @@ def test_the_inner_loop_comes_with_its_issue_bound() -> None:
     assert loop_sentence(explained(inner_loop=loop(64, 0, tensor=8))).startswith(
         "The inner loop has 8 matrix instructions among 64"
     )
+    # On the H200 1,024 × 4 operations a clock, and 128 bytes: 1/32 byte an operation is all.
+    matrix_loop = loop(64, 0, tensor=8, shared_bytes_per_operation=1 / 64)
+    assert loop_sentence(explained(of=problem(dtype="bfloat16"), inner_loop=matrix_loop)) == (
+        "The inner loop has 8 matrix instructions among 64; at their peak rate they would read "
+        "50 % of what shared memory can deliver."
+    )
 
 
 def test_a_peak_of_a_unit_that_the_loop_does_not_use_is_named() -> None:
