@@ -16,10 +16,18 @@ OUTPUT_LOST = 74
 """Exit code when stdout or stderr could not be written: EX_IOERR of sysexits.h."""
 
 
+LONGEST_MESSAGE = 2000
+"""Characters; names that a message quotes may come from files, and have any length."""
+
+
 class GpubenchError(Exception):
     """Ends a command with one line on stderr and `exit_code`; the message is that line."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        cut = len(message) > LONGEST_MESSAGE
+        super().__init__(f"{message[: LONGEST_MESSAGE - 1]}…" if cut else message)
 
 
 class UsageError(GpubenchError):

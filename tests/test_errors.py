@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpubench import errors
+from gpubench.errors import LONGEST_MESSAGE, UsageError
 
 
 def found(direct_url: dict[str, Any] | None) -> Any:
@@ -51,3 +52,9 @@ def test_a_copy_that_runs_without_being_installed_names_its_folder(
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "gpubench/errors.py"))
     monkeypatch.chdir(tmp_path)
     assert errors.install_command("sass") == "pip install '.[sass]'"
+
+
+def test_a_message_is_cut_whatever_the_names_that_it_quotes() -> None:
+    assert str(UsageError("x" * LONGEST_MESSAGE)) == "x" * LONGEST_MESSAGE
+    cut = str(UsageError("x" * 10_000))
+    assert (len(cut), cut[-1]) == (LONGEST_MESSAGE, "…")
