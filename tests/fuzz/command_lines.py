@@ -193,7 +193,8 @@ def _named(name: str, argv: Sequence[str]) -> bool:
     if name.startswith("results/") or (name == "report.html" and argv[0] == "report"):
         return True
     if argv[0] == "new-kernel":
-        return name.startswith(("kernels/", *(word.strip("/") for word in argv[1:] if word)))
+        # An empty --dir is the current folder, as an empty path is everywhere.
+        return name.startswith(("kernels/", *(word.strip("/") for word in argv[1:])))
     if argv[0] == "plot" and name.endswith(".svg"):
         return True
     whole = Path(name.removesuffix(".partial"))

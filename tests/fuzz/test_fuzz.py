@@ -93,7 +93,8 @@ def test_a_refusal_is_short_and_gives_a_reason(tmp_path: Path) -> None:
         raise UsageError(message)
 
     assert call_within_contract(lambda: refuse("a.csv: no"), tmp_path) is None
-    for message in ("", "x" * 5000):
-        with pytest.raises(BrokenContractError):
-            call_within_contract(lambda message=message: refuse(message), tmp_path)
+    with pytest.raises(BrokenContractError, match="without a reason"):
+        call_within_contract(lambda: refuse(""), tmp_path)
+    with pytest.raises(BrokenContractError, match="5000 characters"):
+        checked_message("x" * 5000)  # our own errors cut theirs
     assert checked_message("a.csv: no") == "a.csv: no"
