@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from on_cpu import SHIM, gxx
 
+from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
-from gpubench.commands.explain.sass import disassemble
+from gpubench.commands.explain.sass import disassemble, inner_loop
 from gpubench.kernels.gemm.wgmma_mixed import split
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, even_grid
 from gpubench.model import Config, CudaVariant, Problem
@@ -26,6 +27,8 @@ ON_TENSOR_CORES = {
     if isinstance(variant, CudaVariant) and set(variant.dtypes) == set(DTYPES)
 }
 WGMMA = [name for name in ON_TENSOR_CORES if name.startswith("wgmma")]
+
+TENSOR_SOURCE = Path(module.__file__).with_name("tensor_peak.cu")
 
 SAMPLED = 1
 """Of each kernel's legal tiles beside the defaults, in the exhaustive test: an instance takes
@@ -159,6 +162,19 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
         assert (sum(shapes.values()), waits) == (4 * pieces * (boxes + 1), boxes + 2), where
     if name == "wgmma_mixed":
         assert (sum(shapes.values()), waits) == (4 * 32, 4 * 4), where
+
+
+def test_the_measured_peak_multiplies_without_a_pause() -> None:
+    for architecture, products, waits in (("sm_80", 8, 0), ("sm_90a", 4, 1), ("sm_120", 8, 0)):
+        built = compile_instance(TENSOR_SOURCE, "tensor_peak", architecture)
+        listing = disassemble(built.cubin)
+        if listing is None:
+            pytest.skip("needs nvdisasm, which the extra `test` has")
+        loop = inner_loop(listing, "bfloat16")
+        assert loop
+        assert (loop.tensor, built.resources.spill_bytes) == (products, 0), architecture
+        # One starts the step, one waits for the step before; the compiler may add its own.
+        assert loop.opcodes.get("WARPGROUP", 0) == 2 * waits, architecture
 
 
 def between_labels(listing: str) -> list[str]:

@@ -118,10 +118,12 @@ class CudaBackend:
         """The device's highest rates, measured."""
         with faults():
             self.stream.warm_up()
-            return {
+            rates = {
                 "measured_copy_gbytes_per_s": self.stream.copy_gbytes_per_s(),
                 "measured_float32_fma_gflops": self.stream.fma_gflops(),
+                "measured_bfloat16_tensor_gflops": self.stream.tensor_gflops(),
             }
+        return {name: rate for name, rate in rates.items() if rate}
 
     def copy_gbytes_per_s(self) -> float:
         """A copy in device memory: bytes read plus bytes written."""

@@ -19,6 +19,13 @@ from gpubench.model import Device, Launch
 
 SOURCE = Path(__file__).with_name("stream.cu")
 
+TENSOR_SOURCE = Path(__file__).with_name("tensor_peak.cu")
+
+TENSOR_THREADS, TENSOR_STEPS = 256, 4000
+
+WARPGROUP_STEP, WARP_STEP = 2 * 64 * 256 * 64, 8 * 2 * 16 * 8 * 16
+"""Operations of `tensor_peak` in a step: of a warpgroup on 9.0, of a warp elsewhere."""
+
 TIMESTAMP_WORDS = 3
 """Cycles, nanoseconds, multiprocessor."""
 
@@ -53,7 +60,7 @@ class CudaStream:
     """The current stream of a device, as `BlockedBatchTimer` uses it."""
 
     def __init__(self, device: Device, architecture: str) -> None:
-        self._device = device
+        self._device, self._architecture = device, architecture
         self._stream = cupy.cuda.get_current_stream()
         self._clock_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
@@ -157,6 +164,27 @@ class CudaStream:
         )
         flops = 2 * blocks * threads * chains * WARM_STEPS
         return flops / self._median_us(launch, repeats) / 1e3
+
+    def tensor_gflops(self) -> float | None:
+        """Measured bfloat16 products on tensor cores, sums in float32; the median.
+
+        None on GPUs without them, and on those that have other instructions for their full rate.
+        """
+        capability = self._device.compute_capability or (0, 0)
+        hopper = capability == (9, 0)
+        if not (hopper or capability[0] in {8, 12}):
+            return None
+        architecture = f"{self._architecture}a" if hopper else self._architecture
+        function = load_function(compile_instance(TENSOR_SOURCE, "tensor_peak", architecture))
+        blocks = self._device.multiprocessors * (1 if hopper else 4)
+        out = cupy.empty(blocks * TENSOR_THREADS, np.float32)
+        launch = bind_launch(
+            function,
+            Launch(grid=(blocks,), block=(TENSOR_THREADS,)),
+            (ctypes.c_void_p(out.data.ptr), ctypes.c_int(TENSOR_STEPS)),
+        )
+        a_step = 2 * WARPGROUP_STEP if hopper else TENSOR_THREADS // 32 * WARP_STEP
+        return blocks * TENSOR_STEPS * a_step / self._median_us(launch, REPEATS) / 1e3
 
     def copy_gbytes_per_s(self) -> float:
         """Measured device-to-device copy: bytes read plus bytes written; the median."""
