@@ -72,6 +72,9 @@ class Runner:
         self._probed: dict[tuple[Variant, Config | None, str], frozenset[str]] = {}
         """The kernels that were found exact, of each variant, tile and dtype."""
 
+        self._notes: dict[tuple[Variant, Config | None, str], str] = {}
+        """What a call was seen to do beside computing."""
+
         self._right: dict[Point, Measurement] = {}
         """What came of a point last, if it was right."""
 
@@ -114,7 +117,13 @@ class Runner:
                 result, resources=kernel.resources, launch=launch, algorithm=kernel.algorithm
             )
             earlier = self._right.get(point, earlier)
-            check = Check(self._backend, operands, lambda: self._loaded.reference(point), earlier)
+            check = Check(
+                self._backend,
+                operands,
+                lambda: self._loaded.reference(point),
+                earlier,
+                reads_output=point.variant.reads_output,
+            )
             with self.phase("verifying"):
                 if earlier is None or earlier.series is None:
                     if reason := self._too_slow(point, operands):
@@ -123,6 +132,8 @@ class Runner:
                     self._verify(point, kernel, len(operands.sets), check)
                 elif point not in self._expected_us:
                     self._take_over(point, operands, earlier, earlier.series)
+            instance = point.variant, point.tile, point.problem.dtype
+            notes = self._notes.get(instance, earlier.notes if earlier else "")
             with self.phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
                 result = self._time(result, kernel, operands, check, wall_limit_s)
@@ -133,6 +144,9 @@ class Runner:
                 max_relative_error=check.error,
                 fingerprints=check.fingerprints,
                 threads=next(iter(kernel.thread_counts), None),
+                resources=kernel.resources,
+                algorithm=kernel.algorithm,
+                notes=notes,
             )
             return self._right[point]
         except WrongError as wrong:
@@ -148,8 +162,11 @@ class Runner:
     def _take_over(
         self, point: Point, operands: OperandSets, earlier: Measurement, series: Series
     ) -> None:
-        """Trust another process' verdict; launch on few rows, since here it never ran."""
-        rows = -(-point.problem.m // PARTS[0])
+        """Trust another process' verdict; launch on few rows, since here it never ran.
+
+        A library may compile or choose a kernel when it meets a size: it is called at this one.
+        """
+        rows = point.problem.m if point.variant.libraries else -(-point.problem.m // PARTS[0])
         self._backend.sample(self._backend.bind(point, operands, rows=rows), 1, 1)
         self._expected_us[point] = series.median_us
         if earlier.threads:
@@ -186,9 +203,11 @@ class Runner:
                 operands = self._backend.load(problem, inputs, cold=False)
                 kernel = self._backend.bind(at, operands)
                 for _ in range(2):  # the first launch may leave something behind
-                    poison(operands.output)
+                    poison(operands.output, reads_output=at.variant.reads_output)
                     self._backend.run(kernel)
                     require_exact(problem, self._backend.xp, operands.output, expected)
+            if isinstance(at.variant, CallVariant):
+                self._notes[instance] = self._backend.watch(kernel)
         self._probed[instance] = kernels | (probed or frozenset())
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:

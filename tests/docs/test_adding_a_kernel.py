@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from newcomer import REPOSITORY, Block, Newcomer, blocks
 
-from gpubench.backends.cuda.compile import compile_instance, instance
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.model import CudaVariant
 from gpubench.plan.registry import load
 from gpubench.plan.sweep import Sweep, plan
@@ -68,7 +68,7 @@ def test_the_kernel_of_the_page_compiles_at_every_tile_and_fits(added: Path) -> 
     kernel = load(added / "gpubench/kernels/gemm/transposed_tile.py", "gemm")
     assert isinstance(kernel, CudaVariant)
     for tile in kernel.tiles.defaults:
-        name = instance(kernel, tile, "float32")
+        name = kernel.instance(tile, "float32")
         resources = compile_instance(kernel.source, name, "sm_90").resources
         assert resources.spill_bytes == 0
 

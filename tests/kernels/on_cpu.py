@@ -18,7 +18,6 @@ from threading import Lock
 
 import numpy as np
 
-from gpubench.backends.cuda.compile import instance
 from gpubench.measure.verify import poison
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 
@@ -105,7 +104,7 @@ class Case:
     def instances(self) -> list[str]:
         """The template instances of its launches, in their order."""
         return [
-            instance(self.variant, self.tile, self.problem.dtype, one.kernel)
+            self.variant.instance(self.tile, self.problem.dtype, one.kernel)
             for one in self.launch.sequence
         ]
 

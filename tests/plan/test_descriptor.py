@@ -172,7 +172,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_description_without_its_cuda_source_is_refused(path: Path) -> None:
     load(path, "gemm")
     path.with_suffix(".cu").unlink()  # whatever was read before
-    assert "its CUDA source mine.cu is missing beside it" in refusal(path)
+    assert "its source mine.cu is missing beside it" in refusal(path)
 
 
 @pytest.mark.parametrize(
