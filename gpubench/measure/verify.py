@@ -83,7 +83,7 @@ class Check:
 def poison(output: Any, *, reads_output: bool = False) -> None:
     """Fill an output so that an element the kernel does not write is seen: NaN, or a sentinel.
 
-    Zeros for a kernel that reads it: an element that is not written is then wrong where it is not 0.
+    Zeros for a kernel that reads it: an element that is not written is wrong unless it is 0.
     """
     sentinel = INTEGER_POISON if output.dtype.kind == "i" else np.nan
     output.fill(0 if reads_output else sentinel)

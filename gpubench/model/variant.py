@@ -228,8 +228,9 @@ class CudaVariant(Variant):
     signature: str = ""
     """Its parameters as in the source, `int M, float alpha=1, const float* A, float* C`. A name is
     an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb, ldc), in any
-    case; `= 1` gives a constant, `= A` or `= M*N` what another name means, and `= launch` the next of
-    the launch's int arguments. A `CUtensorMap` is the next of its tensor maps. Empty: as above."""
+    case; `= 1` gives a constant, `= A` or `= M*N` what another name means, and `= launch` the next
+    of the launch's int arguments. A `CUtensorMap` is the next of its tensor maps. Empty: as above.
+    """
 
     launch: Callable[[Config, Problem], Launch]
     specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None

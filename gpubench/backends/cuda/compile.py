@@ -27,8 +27,8 @@ OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache")
 HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cublas_v2.h",
     "cuda_runtime.h", "device_launch_parameters.h", "iostream", "math.h", "stdio.h", "stdlib.h",
     "vector")  # fmt: skip
-"""Headers that a source for nvcc includes for its host code. NVRTC has none of them, and what device
-code may use of them built in; it gets `HOST_HEADER`."""
+"""What a source for nvcc includes for its host code. NVRTC has none of them, and built in what of
+them device code may use; it gets `HOST_HEADER`."""
 
 HOST_HEADER = b"typedef unsigned int uint;\n"
 

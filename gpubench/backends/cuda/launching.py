@@ -14,9 +14,9 @@ import cupy
 from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
+from gpubench.backends.calls import as_tensors
 from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
-from gpubench.backends.calls import as_tensors
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
