@@ -139,6 +139,10 @@ class Variant:
     after: str = ""
     """The variant it changes one thing of: its predecessor on the ladder; empty: not a step."""
 
+    rival: bool = False
+    """Whether it is what a program would use in place of a kernel of one's own: `compare-cublas
+    --rivals` takes it in."""
+
     tunes: str = ""
     """The BLAS variant that this is a tuned call of: the faster of both is what others are held
     against; empty: none."""

@@ -23,6 +23,10 @@ def compare_cublas(
     ladder: Annotated[
         bool, typer.Option("--ladder", help="The steps in order, each with its gain.")
     ] = False,
+    rivals: Annotated[
+        bool,
+        typer.Option("--rivals", help="Triton, torch.matmul and torch.compile too, if installed."),
+    ] = False,
     resume: option.Resume = None,
     force: option.Force = False,
     **options: Any,
@@ -43,7 +47,7 @@ def compare_cublas(
     order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if ladder else {}
     sweep = replace(
         sweep,
-        variants=with_libraries(sweep, sweep.variants or tuple(order)),
+        variants=with_libraries(sweep, sweep.variants or tuple(order), rivals=rivals),
         device=sweep.device.replace("auto", "cuda"),
     )
     try:
