@@ -15,6 +15,25 @@ def include_folders(options: Iterable[str]) -> tuple[Path, ...]:
     return tuple(Path(match[1]) for match in map(_FOLDER.fullmatch, options) if match)
 
 
+def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None = None) -> str:
+    """The file's text with the files that it includes in their places, each once."""
+    seen = {path.resolve()} if seen is None else seen
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        include = _INCLUDE.match(line)
+        beside = (path.parent,) if include and include[1] == '"' else ()
+        files = (
+            [(folder / include[2]).resolve() for folder in (*beside, *folders)] if include else []
+        )
+        file = next(filter(Path.is_file, files), None)
+        if file and file not in seen:
+            seen.add(file)
+            lines.append(flattened(file, folders, seen))
+        elif not file and line.strip() != "#pragma once":
+            lines.append(line)
+    return "".join(lines)
+
+
 def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
     """The file, then every file that it includes, directly or through another, once.
 
@@ -28,6 +47,11 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
         if file not in found and file.is_file():
             found[file] = None
             for quote, name in _INCLUDE.findall(file.read_text(encoding="utf-8")):
-                beside = (file.parent,) if quote == '"' else ()
-                waiting += [(folder / name).resolve() for folder in (*beside, *folders)]
+                waiting += _candidates(file, quote, name, folders)
     return tuple(found)
+
+
+def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
+    """Where a file that another includes may be."""
+    beside = (file.parent,) if quote == '"' else ()
+    return [(folder / name).resolve() for folder in (*beside, *folders)]
