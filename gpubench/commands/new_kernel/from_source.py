@@ -5,6 +5,7 @@ What the source says is written down; what it leaves open is asked in comments.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,9 @@ GUESSES = {
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
 """What parameters of these names are given, where C = alpha·A·B + beta·C is A·B."""
+
+LONGEST = 2000
+"""Characters of a template's parameters."""
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEMPLATE = re.compile(r'template\s*<([^{};]*)>\s*(extern\s*"C"\s*)?(static\s+|inline\s+)*$')
@@ -62,7 +66,7 @@ def kernels(text: str) -> Iterator[Found]:
                 inside, rest = _enclosed(rest)
                 threads = split(inside)[0] if "launch" in attribute[2] else threads
         name = re.match(r"\s*(\w+)\s*(?=\()", rest)
-        template = _TEMPLATE.search(text[: mark.start()])
+        template = _TEMPLATE.search(text[max(mark.start() - LONGEST, 0) : mark.start()])
         if name:
             yield Found(
                 name=name[1],
@@ -158,7 +162,7 @@ def _signature(given: list[Parameter]) -> Iterator[str]:
     ]
     for start in range(0, len(texts), 4):
         end = ", " if start + 4 < len(texts) else ""
-        yield f'        "{", ".join(texts[start : start + 4])}{end}"'
+        yield f"        {json.dumps(', '.join(texts[start : start + 4]) + end)}"
 
 
 def _dtypes(given: list[Parameter], op: str) -> Iterator[str]:
@@ -178,7 +182,7 @@ def _dtypes(given: list[Parameter], op: str) -> Iterator[str]:
 def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
     """The tile with the values that the source names, or guesses, and the lines of its space."""
     numbers = {
-        name: int(value) if value.isdigit() else GUESSES.get(name, 32)
+        name: int(value) if re.fullmatch("[1-9][0-9]{0,8}", value) else GUESSES.get(name, 32)
         for name, value in values.items()
     }
     block = tuple(name for name in BLOCK if name in numbers)
@@ -210,12 +214,23 @@ def _launch(kernel: Found, tile: Config) -> Iterator[str]:
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (edge, edge)
     threads = f'tile["{edge}"] ** 2'
     question = "How many threads has it?"
-    if kernel.threads and {*map(_axis_name, _NAME.findall(kernel.threads))} <= tile.keys():
-        threads = _NAME.sub(lambda name: f'tile["{_axis_name(name[0])}"]', kernel.threads)
-        threads = threads.replace("/", "//")
-        question = "Its threads are those of the launch bounds."
+    if bounds := _as_python(kernel.threads, tile):
+        threads, question = bounds, "Its threads are those of the launch bounds."
     yield f"    # Which rows and columns of C does a block compute? {question}"
     yield "    launch=lambda tile, problem: Launch("
     yield f'        grid=(-(-problem.n // tile["{columns}"]), -(-problem.m // tile["{rows}"])),'
     yield f"        block=({threads},),"
     yield "    ),"
+
+
+def _as_python(expression: str, tile: Config) -> str:
+    """An expression of C++ in the tile's parameters; empty if it is none, or has other names."""
+    names = {*map(_axis_name, _NAME.findall(expression))}
+    if not names <= tile.keys() or not re.fullmatch(r"[\w\s()*/+-]+", expression, re.ASCII):
+        return ""
+    text = _NAME.sub(lambda name: f'tile["{_axis_name(name[0])}"]', expression).replace("/", "//")
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return ""
+    return text
