@@ -25,6 +25,7 @@ from gpubench.model import (
     Config,
     Measurement,
     Point,
+    Problem,
     Scope,
     Series,
     State,
@@ -126,6 +127,7 @@ class Runner:
             )
             with self.phase("verifying"):
                 if earlier is None or earlier.series is None:
+                    self._watch(point)
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
                     self._probe(point)
@@ -189,6 +191,19 @@ class Runner:
                 break
         return f"estimated {estimate_s:.3g} s a launch, over the limit of {limit_s:g} s"
 
+    def _watch(self, point: Point) -> None:
+        """See what a call does beside computing, once for all its sizes, before it is timed."""
+        instance = point.variant, point.tile, point.problem.dtype
+        is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
+        if instance in self._notes or not is_call:
+            return
+        problem = probe_problems(point, self._backend.device.compute_capability)[0]
+        inputs, _ = make_probes(problem, self._seed)[0]
+        operands = self._backend.load(problem, inputs, cold=False)
+        kernel = self._backend.bind(_at_probe(point, problem), operands)
+        self._backend.run(kernel)  # it may compile, or choose an algorithm
+        self._notes[instance] = self._backend.watch(kernel)
+
     def _probe(self, point: Point) -> None:
         """Require exact results of the point's compiled kernels, once for all its sizes."""
         instance = point.variant, point.tile, point.problem.dtype
@@ -196,9 +211,7 @@ class Runner:
         if probed is not None and kernels <= probed:
             return
         for problem in probe_problems(point, self._backend.device.compute_capability):
-            at = replace(point, problem=problem, cache=Cache.HOT, scope=Scope.KERNEL)
-            if isinstance(at.variant, CallVariant):  # a choice of algorithm is one for a size
-                at = replace(at, variant=replace(at.variant, tune=None))
+            at = _at_probe(point, problem)
             for inputs, expected in make_probes(problem, self._seed):
                 operands = self._backend.load(problem, inputs, cold=False)
                 kernel = self._backend.bind(at, operands)
@@ -206,8 +219,6 @@ class Runner:
                     poison(operands.output, reads_output=at.variant.reads_output)
                     self._backend.run(kernel)
                     require_exact(problem, self._backend.xp, operands.output, expected)
-            if isinstance(at.variant, CallVariant):
-                self._notes[instance] = self._backend.watch(kernel)
         self._probed[instance] = kernels | (probed or frozenset())
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
@@ -320,3 +331,11 @@ class Runner:
             yield
         finally:
             self.spent_s[name] += perf_counter() - started
+
+
+def _at_probe(point: Point, problem: Problem) -> Point:
+    """The point at the size of a probe; a choice of algorithm is one for a size, and left out."""
+    variant = point.variant
+    if isinstance(variant, CallVariant):
+        variant = replace(variant, tune=None)
+    return replace(point, problem=problem, variant=variant, cache=Cache.HOT, scope=Scope.KERNEL)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import point, variant
+from fakes import FakeBackend, point, variant
 
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cpu.backend import CpuBackend, describe_cpu
+from gpubench.errors import LaunchError
 from gpubench.measure.rows import row
 from gpubench.measure.runner import Runner
 from gpubench.model import Measurement, Resources, Scope, Status, Timing, Variant
@@ -137,3 +138,17 @@ def test_a_package_that_is_missing_is_the_reason_and_not_an_error() -> None:
     assert needs.why_not(None, point().problem) == (
         "needs no_such_package: pip install no_such_package"
     )
+
+
+def test_a_call_that_cannot_be_enqueued_is_told_before_anything_is_timed() -> None:
+    class Waiting(FakeBackend):
+        def watch(self, _kernel: object) -> str:
+            raise LaunchError("the call waits for the GPU")
+
+    for scope, status in ((Scope.KERNEL, Status.ERROR), (Scope.END_TO_END, Status.OK)):
+        backend = Waiting()
+        result = Runner(backend, QUICK, seed=1).measure(point(scope=scope))
+        assert result.status == status
+        if scope == Scope.KERNEL:
+            assert result.reason == "the call waits for the GPU"
+            assert not backend.events_of("sample") + backend.events_of("sample", whole=False)
