@@ -1,6 +1,6 @@
 """Rivals beside the ladder and cuBLAS, and exported programs beside gpubench.
 
-    pip install ".[cuda13]" torch triton
+    pip install ".[cuda13,triton]"
     python benchmarks/rivals.py build programs     # exports, by nvcc: no GPU needed
     python benchmarks/rivals.py rivals             # results/h200/rivals.csv; prints a table
     python benchmarks/rivals.py exports programs   # exported programs and gpubench, in turns

@@ -15,8 +15,9 @@ from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments
 from gpubench.errors import CompileError, UsageError
 from gpubench.measure.session import source_hash
-from gpubench.model import Config, CudaVariant, Problem
+from gpubench.model import Config, CudaVariant, Problem, Scope
 from gpubench.plan.registry import load, of_op
+from gpubench.plan.sweep import Sweep, plan
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_signature"
 SIZES = ((1, 1, 1), (17, 3, 35), (33, 40, 16))
@@ -169,3 +170,18 @@ def test_a_source_of_several_plain_kernels_has_the_resources_of_each(tmp_path: P
     )
     for name, shared in (("light", 0), ("heavy", 999 * 4)):
         assert compile_instance(source, name, "sm_90").resources.shared_bytes == shared
+
+
+def test_column_major_matrices_are_a_layout_of_their_own_and_not_end_to_end(tmp_path: Path) -> None:
+    mine(tmp_path, further='column_major=("B",)')
+    sweep = Sweep(
+        variants=("mine", "cublas"), sizes=((8, 9, 10),), kernels=tmp_path, scopes=tuple(Scope)
+    )
+    found = {
+        (point.variant.name, point.scope): (point.key.layout, reason)
+        for point, reason in plan(sweep, "cuda").items()
+    }
+    assert found["mine", Scope.KERNEL] == ("column-major B", None)
+    assert found["cublas", Scope.KERNEL] == ("row-major", None)
+    assert found["mine", Scope.END_TO_END][1] == "end-to-end is for row-major matrices"
+    assert found["cublas", Scope.END_TO_END][1] is None

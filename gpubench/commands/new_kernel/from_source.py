@@ -9,7 +9,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
@@ -136,10 +136,9 @@ def _given(parameter: Parameter, op: str, types: list[str]) -> Parameter:
     cpp = parameter.cpp
     for name in types:
         cpp = re.sub(rf"\b{name}\b", "Scalar", cpp)
-    known = Parameter(cpp=cpp, name=parameter.name, value=parameter.value)
-    if known.name.casefold() in CONSTANTS and not known.is_pointer:
-        return Parameter(cpp=cpp, name=known.name, value=CONSTANTS[known.name.casefold()])
-    return Parameter(cpp=cpp, name=known.name, value="?") if why_unknown(known, op) else known
+    value = CONSTANTS.get(parameter.name.casefold(), parameter.value)
+    known = replace(parameter, cpp=cpp, value=parameter.value if parameter.is_pointer else value)
+    return replace(known, value="?") if why_unknown(known, op) else known
 
 
 def _instance(kernel: Found, types: list[str]) -> str:
@@ -169,7 +168,8 @@ def _dtypes(given: list[Parameter], op: str) -> Iterator[str]:
     """What the output's type tells; nothing for a template over the type, which takes all."""
     output = len(OPERATIONS[op].arrays) - 1
     kinds = [one.type_name for one in given if one.is_pointer and array_index(one, op) == output]
-    kind = {"half": "__half", "nv_bfloat16": "__nv_bfloat16"}.get(*[*kinds, ""][:1] * 2)
+    kind = next(iter(kinds), "")
+    kind = {"half": "__half", "nv_bfloat16": "__nv_bfloat16"}.get(kind, kind)
     names = tuple(name for name, precision in PRECISIONS.items() if precision.cpp == kind)
     if "Scalar" in kinds:
         yield f"    # dtypes: a template over the element takes {', '.join(CORE_DTYPES)}."
