@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import cupy
 from cupy_backends.cuda.api import driver
 
-from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.launching import allow_shared_memory, load_function
 from gpubench.commands.explain.explanation import launches
@@ -74,7 +74,7 @@ def cases(device: Device, largest_edge: int) -> list[Case]:
 
 def build(case: Case, architecture: str) -> Compiled | str:
     try:
-        expression = instance(case.variant, case.tile, case.dtype, case.launch.kernel)
+        expression = case.variant.instance(case.tile, case.dtype, case.launch.kernel)
         return compile_instance(case.variant.source, expression, architecture)
     except CompileError as error:
         return str(error)

@@ -16,6 +16,7 @@ from gpubench.commands import (
     deviceinfo,
     diff,
     explain,
+    export,
     new_kernel,
     operand_files,
     plot,
@@ -47,7 +48,7 @@ app = typer.Typer(
 for command in (
     *(sweep, compare_cublas, reproduce),
     *(show, diff, explain, plot, report),
-    *(deviceinfo, selfcheck, variants, new_kernel),
+    *(deviceinfo, selfcheck, variants, new_kernel, export),
     operand_files,
 ):
     app.add_typer(command.app)

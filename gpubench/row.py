@@ -44,7 +44,7 @@ class Row:
     tile: str = _column("key", "tile as --tiles takes it; empty for variants without one")
     dtype: str = _column("key", "element type")
     compute_mode: str = _column("key", "arithmetic used; float32 means without TF32")
-    layout: str = _column("key", "row-major, or which operand is transposed")
+    layout: str = _column("key", "row-major, or which matrices are column-major")
     m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
     n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")
     k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
@@ -102,6 +102,9 @@ class Row:
 
     algorithm: str | None = _column(
         "why", "which of a library's algorithms ran, and whether measuring chose it; of all rounds"
+    )
+    notes: str | None = _column(
+        "why", "what the result held if the kernel reads it; what a call does beside computing"
     )
     registers: int | None = _column("why", "registers per thread")
     local_bytes: int | None = _column("why", "stack frame per thread: spills and local arrays")

@@ -113,6 +113,12 @@ class Backend(Protocol):
         Returns microseconds per launch if that is as accurate as a sample of slow launches.
         """
 
+    def watch(self, kernel: Any) -> str:
+        """What a call does beside computing, such as allocating memory; it has run before.
+
+        Raises LaunchError for a call that cannot be timed, since it waits for the device.
+        """
+
     def sample(self, kernel: Any, launches: int, count: int) -> list[float]:
         """Time `count` samples of `launches` launches each: microseconds per launch.
 

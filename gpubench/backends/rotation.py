@@ -126,6 +126,21 @@ class OperandSets:
         return self.sets[0][-1]
 
 
+def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]:
+    """For each operand and the result an array of `count` of them, one after the other in memory.
+
+    `make` takes a shape and an element type; each matrix is row- or column-major as the problem is.
+    """
+    precision = problem.precision
+    types = (*[precision.element] * len(problem.input_shapes), precision.result)
+    return [
+        make((count, *reversed(shape)), kind).swapaxes(1, -1)
+        if by_columns
+        else make((count, *shape), kind)
+        for shape, kind, by_columns in zip(problem.shapes, types, problem.by_columns, strict=True)
+    ]
+
+
 def first_rows(arrays: Sequence[Any], problem: Problem) -> tuple[Any, ...]:
     """Views of the arrays of a problem with more rows: the part that `problem` needs."""
     shapes = (*problem.input_shapes, problem.output_shape)

@@ -8,7 +8,7 @@
 // copy passes through a register and is finished at once.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from) {
-#ifndef __CUDA_ARCH__  // a host that emulates CUDA
+#ifndef __CUDACC__  // a host that emulates CUDA
   __pipeline_memcpy_async(to, from, BYTES);
 #elif __CUDA_ARCH__ >= 800
   const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -27,7 +27,7 @@ __device__ __forceinline__ void copy_async(void* to, const void* from) {
 
 // Closes the group of the copies that this thread has requested since the last call.
 __device__ __forceinline__ void commit_copies() {
-#ifndef __CUDA_ARCH__
+#ifndef __CUDACC__
   __pipeline_commit();
 #elif __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -37,7 +37,7 @@ __device__ __forceinline__ void commit_copies() {
 // Waits until at most PENDING groups of this thread are still under way.
 template <int PENDING>
 __device__ __forceinline__ void await_copies() {
-#ifndef __CUDA_ARCH__
+#ifndef __CUDACC__
   __pipeline_wait_prior(PENDING);
 #elif __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");

@@ -37,6 +37,24 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
     )
 
 
+def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..., None]:
+    """A function of torch with the arithmetic of a precision: TF32 only where it is asked for.
+
+    The setting is the process', so each call makes it; sums are kept in float32.
+    """
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    precision = "high" if dtype == "tf32" else "highest"
+
+    def call(*arrays: Any) -> None:
+        torch.set_float32_matmul_precision(precision)
+        multiply(*arrays)
+
+    return call
+
+
 def numpy_blas(build: Build, *, threads: int, calls: str = "") -> CallVariant:
     """NumPy's BLAS on one thread, or the best number (0): the baseline of the CPU's variants."""
     idea = ("NumPy's BLAS", "one thread" if threads else "the fastest number of threads", calls)

@@ -82,7 +82,7 @@ struct Cursor {
 
 // A release store: a thread that acquires the flag sees what this thread knows to be written.
 __device__ __forceinline__ void store_release(unsigned* flag) {
-#ifndef __CUDA_ARCH__
+#ifndef __CUDACC__
   __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
 #else
   asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
@@ -91,7 +91,7 @@ __device__ __forceinline__ void store_release(unsigned* flag) {
 
 // Acquire loads until the flag is set.
 __device__ __forceinline__ void wait_acquire(const unsigned* flag) {
-#ifndef __CUDA_ARCH__
+#ifndef __CUDACC__
   on_cpu::wait_acquire(flag);
 #else
   unsigned set;

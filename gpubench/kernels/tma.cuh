@@ -15,7 +15,7 @@ struct alignas(64) CUtensorMap {
 struct Mbarrier {
   unsigned long long state;
 
-#ifndef __CUDA_ARCH__  // a host that emulates CUDA
+#ifndef __CUDACC__  // a host that emulates CUDA
   void init(int arrivals) { on_cpu::mbarrier_init(this, arrivals); }
   void arrive_expect_bytes(unsigned bytes) { on_cpu::mbarrier_arrive_expect_bytes(this, bytes); }
   void copy_bulk(void* to, const void* from, unsigned bytes) {
@@ -70,21 +70,21 @@ struct Mbarrier {
 
 // Makes `Mbarrier::init` visible to the TMA.
 __device__ __forceinline__ void fence_mbarrier_init() {
-#ifdef __CUDA_ARCH__
+#ifdef __CUDACC__
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
 
 // Allows the next launch to start as soon as there is room (programmatic dependent launch).
 __device__ __forceinline__ void start_next_launch() {
-#ifdef __CUDA_ARCH__
+#ifdef __CUDACC__
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
 // Waits until the previous launch has ended and its results are visible.
 __device__ __forceinline__ void wait_for_previous_launch() {
-#ifdef __CUDA_ARCH__
+#ifdef __CUDACC__
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

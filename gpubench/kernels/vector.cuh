@@ -19,7 +19,7 @@ __device__ inline bool aligned(const Scalar* A, const Scalar* x, int N) {
 // Loads a vector that is used once, marked as the first to be evicted from the caches.
 template <typename Scalar>
 __device__ inline Vector<Scalar> load_streaming(const Vector<Scalar>* from) {
-#ifdef __CUDA_ARCH__
+#ifdef __CUDACC__
   union {
     int4 bits;
     Vector<Scalar> vector;

@@ -31,6 +31,8 @@ from gpubench.row import Row
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
 
+_READS = "the result held zeros before it ran, since it reads it"
+
 MAX_OVERHEAD_SPREAD = 0.01
 """Of a sample: rounds whose overheads differ by more do not know the time to ±0.5 %."""
 
@@ -121,10 +123,13 @@ def _row(
         percent_of_blas=percent(baseline_us, median_us),
         percent_of_copy=percent(moved, copy_gbytes_per_s),
         algorithm=_joined(taken.algorithm for taken in rounds),
+        notes=_joined((_READS if variant.reads_output else "", *(one.notes for one in rounds))),
         registers=resources.registers if resources else None,
         local_bytes=resources.local_bytes if resources else None,
         spill_bytes=resources.spill_bytes if resources else None,
-        shared_bytes=resources.shared_bytes + launch.shared_bytes if resources and launch else None,
+        shared_bytes=resources.shared_bytes + (launch.shared_bytes if launch else 0)
+        if resources
+        else None,
         threads_per_block=launch.threads_per_block if launch else None,
         blocks=launch.blocks if launch else None,
         occupancy=resident.fraction if resident else None,

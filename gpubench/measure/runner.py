@@ -25,6 +25,7 @@ from gpubench.model import (
     Config,
     Measurement,
     Point,
+    Problem,
     Scope,
     Series,
     State,
@@ -72,6 +73,9 @@ class Runner:
         self._probed: dict[tuple[Variant, Config | None, str], frozenset[str]] = {}
         """The kernels that were found exact, of each variant, tile and dtype."""
 
+        self._notes: dict[tuple[Variant, Config | None, str], str] = {}
+        """What a call was seen to do beside computing."""
+
         self._right: dict[Point, Measurement] = {}
         """What came of a point last, if it was right."""
 
@@ -114,15 +118,24 @@ class Runner:
                 result, resources=kernel.resources, launch=launch, algorithm=kernel.algorithm
             )
             earlier = self._right.get(point, earlier)
-            check = Check(self._backend, operands, lambda: self._loaded.reference(point), earlier)
+            check = Check(
+                self._backend,
+                operands,
+                lambda: self._loaded.reference(point),
+                earlier,
+                reads_output=point.variant.reads_output,
+            )
             with self.phase("verifying"):
                 if earlier is None or earlier.series is None:
+                    self._watch(point)
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
                     self._probe(point)
                     self._verify(point, kernel, len(operands.sets), check)
                 elif point not in self._expected_us:
                     self._take_over(point, operands, earlier, earlier.series)
+            instance = point.variant, point.tile, point.problem.dtype
+            notes = self._notes.get(instance, earlier.notes if earlier else "")
             with self.phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
                 result = self._time(result, kernel, operands, check, wall_limit_s)
@@ -133,6 +146,9 @@ class Runner:
                 max_relative_error=check.error,
                 fingerprints=check.fingerprints,
                 threads=next(iter(kernel.thread_counts), None),
+                resources=kernel.resources,
+                algorithm=kernel.algorithm,
+                notes=notes,
             )
             return self._right[point]
         except WrongError as wrong:
@@ -148,8 +164,11 @@ class Runner:
     def _take_over(
         self, point: Point, operands: OperandSets, earlier: Measurement, series: Series
     ) -> None:
-        """Trust another process' verdict; launch on few rows, since here it never ran."""
-        rows = -(-point.problem.m // PARTS[0])
+        """Trust another process' verdict; launch on few rows, since here it never ran.
+
+        A library may compile or choose a kernel when it meets a size: it is called at this one.
+        """
+        rows = point.problem.m if point.variant.libraries else -(-point.problem.m // PARTS[0])
         self._backend.sample(self._backend.bind(point, operands, rows=rows), 1, 1)
         self._expected_us[point] = series.median_us
         if earlier.threads:
@@ -172,6 +191,19 @@ class Runner:
                 break
         return f"estimated {estimate_s:.3g} s a launch, over the limit of {limit_s:g} s"
 
+    def _watch(self, point: Point) -> None:
+        """See what a call does beside computing, once for all its sizes, before it is timed."""
+        instance = point.variant, point.tile, point.problem.dtype
+        is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
+        if instance in self._notes or not is_call:
+            return
+        problem = probe_problems(point, self._backend.device.compute_capability)[0]
+        inputs, _ = make_probes(problem, self._seed)[0]
+        operands = self._backend.load(problem, inputs, cold=False)
+        kernel = self._backend.bind(_at_probe(point, problem), operands)
+        self._backend.run(kernel)  # it may compile, or choose an algorithm
+        self._notes[instance] = self._backend.watch(kernel)
+
     def _probe(self, point: Point) -> None:
         """Require exact results of the point's compiled kernels, once for all its sizes."""
         instance = point.variant, point.tile, point.problem.dtype
@@ -179,14 +211,12 @@ class Runner:
         if probed is not None and kernels <= probed:
             return
         for problem in probe_problems(point, self._backend.device.compute_capability):
-            at = replace(point, problem=problem, cache=Cache.HOT, scope=Scope.KERNEL)
-            if isinstance(at.variant, CallVariant):  # a choice of algorithm is one for a size
-                at = replace(at, variant=replace(at.variant, tune=None))
+            at = _at_probe(point, problem)
             for inputs, expected in make_probes(problem, self._seed):
                 operands = self._backend.load(problem, inputs, cold=False)
                 kernel = self._backend.bind(at, operands)
                 for _ in range(2):  # the first launch may leave something behind
-                    poison(operands.output)
+                    poison(operands.output, reads_output=at.variant.reads_output)
                     self._backend.run(kernel)
                     require_exact(problem, self._backend.xp, operands.output, expected)
         self._probed[instance] = kernels | (probed or frozenset())
@@ -301,3 +331,11 @@ class Runner:
             yield
         finally:
             self.spent_s[name] += perf_counter() - started
+
+
+def _at_probe(point: Point, problem: Problem) -> Point:
+    """The point at the size of a probe; a choice of algorithm is one for a size, and left out."""
+    variant = point.variant
+    if isinstance(variant, CallVariant):
+        variant = replace(variant, tune=None)
+    return replace(point, problem=problem, variant=variant, cache=Cache.HOT, scope=Scope.KERNEL)

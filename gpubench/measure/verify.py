@@ -42,8 +42,11 @@ class Check:
         operands: OperandSets,
         reference: Callable[[], Reference],
         earlier: Measurement | None = None,
+        *,
+        reads_output: bool = False,
     ) -> None:
         self._backend = backend
+        self._reads_output = reads_output
         self._operands = operands
         self._reference = reference
         self.fingerprints = dict(earlier.fingerprints) if earlier else {}
@@ -56,7 +59,7 @@ class Check:
         """Poison the outputs that launches wrote into."""
         used = self._operands.rotation.used
         for index in used:
-            poison(self._operands.sets[index][-1])
+            poison(self._operands.sets[index][-1], reads_output=self._reads_output)
         used.clear()
 
     def look(self) -> None:
@@ -77,9 +80,13 @@ class Check:
         self.error = max(self.error, error)
 
 
-def poison(output: Any) -> None:
-    """Fill an output so that an element the kernel does not write is seen: NaN, or a sentinel."""
-    output.fill(INTEGER_POISON if output.dtype.kind == "i" else np.nan)
+def poison(output: Any, *, reads_output: bool = False) -> None:
+    """Fill an output so that an element the kernel does not write is seen: NaN, or a sentinel.
+
+    Zeros for a kernel that reads it: an element that is not written is wrong unless it is 0.
+    """
+    sentinel = INTEGER_POISON if output.dtype.kind == "i" else np.nan
+    output.fill(0 if reads_output else sentinel)
 
 
 def relative_error(

@@ -6,7 +6,6 @@ from gpubench.model.config import Config, Space, edges
 from gpubench.model.measurement import Device, Health, Host, Measurement, Resources, Series
 from gpubench.model.operation import LARGEST, OPERATIONS, Operation, Shape
 from gpubench.model.point import (
-    ROW_MAJOR,
     Cache,
     Fill,
     Point,
@@ -28,7 +27,6 @@ __all__ = [
     "LARGEST",
     "OPERATIONS",
     "PRECISIONS",
-    "ROW_MAJOR",
     "Cache",
     "CallVariant",
     "Config",

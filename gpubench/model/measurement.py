@@ -132,6 +132,9 @@ class Measurement:
     algorithm: str = ""
     """Which of a library's algorithms ran, and how it was chosen; empty: not known."""
 
+    notes: str = ""
+    """What a call does beside computing, such as allocating memory."""
+
     threads: int | None = None
     """CPU threads that the kernel used; None on a GPU."""
 

@@ -31,6 +31,9 @@ class Operation:
     terms: Callable[[int, int, int], int]
     """Products summed for an element of the result."""
 
+    arrays: tuple[str, ...] = ("A", "x", "y")
+    """What kernels call the operands and the result, in the order of their arguments."""
+
     uses_of_a: int = 1
     """How often an element of A is a factor of a product that is summed."""
 
@@ -56,6 +59,7 @@ OPERATIONS = {
             output=lambda m, n, _k: (m, n),
             flops=lambda m, n, k: 2 * m * n * k,
             terms=lambda _m, _n, k: k,
+            arrays=("A", "B", "C"),
         ),
         Operation(
             name="gemv",

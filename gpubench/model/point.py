@@ -82,10 +82,6 @@ class PointKey(NamedTuple):
     timer: str
 
 
-ROW_MAJOR = "row-major"
-"""The layout of operands that no variant transposes."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """One thing to measure."""
@@ -110,7 +106,7 @@ class Point:
             tile=str(self.tile or ""),
             dtype=problem.precision.element,
             compute_mode=problem.dtype,
-            layout=ROW_MAJOR,
+            layout=problem.layout,
             m=problem.m,
             n=problem.n,
             k=problem.k,

@@ -11,7 +11,7 @@ from gpubench.model.precision import PRECISIONS, Precision
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One operation at one size, such as C (M×N) = A (M×K) · B (K×N), row-major, in one dtype."""
+    """One operation at one size, such as C (M×N) = A (M×K) · B (K×N), in one dtype."""
 
     op: str
     m: int
@@ -21,6 +21,9 @@ class Problem:
 
     dtype: str
     """As `--dtypes` takes it: the name of a precision."""
+
+    column_major: tuple[str, ...] = ()
+    """The matrices that lie in memory column by column, such as `("B",)`; others row by row."""
 
     @property
     def precision(self) -> Precision:
@@ -53,6 +56,32 @@ class Problem:
     def output_shape(self) -> Shape:
         """Shape of the result."""
         return self.operation.output(self.m, self.n, self.k)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Shapes of the operands and the result."""
+        return (*self.input_shapes, self.output_shape)
+
+    @property
+    def by_columns(self) -> tuple[bool, ...]:
+        """Whether each of the operands and the result is column-major."""
+        return tuple(name in self.column_major for name in self.operation.arrays)
+
+    @property
+    def layout(self) -> str:
+        """How the matrices lie in memory: the column of the CSV."""
+        return f"column-major {' '.join(self.column_major)}" if self.column_major else "row-major"
+
+    @property
+    def strides(self) -> dict[str, int]:
+        """The leading dimension of each matrix, in elements, by its BLAS name: `lda`."""
+        return {
+            f"ld{name.casefold()}": shape[0 if by_columns else 1]
+            for name, shape, by_columns in zip(
+                self.operation.arrays, self.shapes, self.by_columns, strict=True
+            )
+            if len(shape) > 1
+        }
 
     @property
     def terms(self) -> int:

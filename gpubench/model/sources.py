@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+_FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
 
 
-def whole_source(path: Path) -> tuple[Path, ...]:
-    """The file, then every file that it includes in quotes, directly or through another, once.
+def include_folders(options: Iterable[str]) -> tuple[Path, ...]:
+    """The include folders among a compiler's options."""
+    return tuple(Path(match[1]) for match in map(_FOLDER.fullmatch, options) if match)
 
-    A name is looked for beside the file that includes it; what is not there is left to the
-    compiler.
+
+def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None = None) -> str:
+    """The file's text with the files that it includes in their places, each once."""
+    seen = {path.resolve()} if seen is None else seen
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        include = _INCLUDE.match(line)
+        beside = (path.parent,) if include and include[1] == '"' else ()
+        files = (
+            [(folder / include[2]).resolve() for folder in (*beside, *folders)] if include else []
+        )
+        file = next(filter(Path.is_file, files), None)
+        if file and file not in seen:
+            seen.add(file)
+            lines.append(flattened(file, folders, seen))
+        elif not file and line.strip() != "#pragma once":
+            lines.append(line)
+    return "".join(lines)
+
+
+def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """The file, then every file that it includes, directly or through another, once.
+
+    A name in quotes is looked for beside the file that includes it, then in `folders`, as others
+    are; what is not there is left to the compiler.
     """
     found: dict[Path, None] = {}
     waiting = [path.resolve()]
@@ -20,6 +46,12 @@ def whole_source(path: Path) -> tuple[Path, ...]:
         file = waiting.pop(0)
         if file not in found and file.is_file():
             found[file] = None
-            names = _INCLUDE.findall(file.read_text(encoding="utf-8"))
-            waiting += [(file.parent / name).resolve() for name in names]
+            for quote, name in _INCLUDE.findall(file.read_text(encoding="utf-8")):
+                waiting += _candidates(file, quote, name, folders)
     return tuple(found)
+
+
+def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
+    """Where a file that another includes may be."""
+    beside = (file.parent,) if quote == '"' else ()
+    return [(folder / name).resolve() for folder in (*beside, *folders)]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from gpubench.model.config import Config, Space
-from gpubench.model.precision import CORE_DTYPES
+from gpubench.model.operation import OPERATIONS
+from gpubench.model.precision import CORE_DTYPES, PRECISIONS
 from gpubench.model.problem import Problem
-from gpubench.model.sources import whole_source
+from gpubench.model.signature import WORKSPACE, Parameter, parameters
+from gpubench.model.sources import include_folders, whole_source
 
 Sample = Callable[[Callable[..., None], int], float]
 """(function of inputs and output, launches) → its time in microseconds per launch."""
@@ -134,6 +139,10 @@ class Variant:
     after: str = ""
     """The variant it changes one thing of: its predecessor on the ladder; empty: not a step."""
 
+    rival: bool = False
+    """Whether it is what a program would use in place of a kernel of one's own: `compare-cublas
+    --rivals` takes it in."""
+
     tunes: str = ""
     """The BLAS variant that this is a tuned call of: the faster of both is what others are held
     against; empty: none."""
@@ -151,6 +160,17 @@ class Variant:
     libraries: tuple[str, ...] = ()
     """Packages that it imports, and whose versions decide its code, such as `torch`."""
 
+    file: str = ""
+    """The file of its code, relative to the descriptor; empty: as the kind of variant has it."""
+
+    column_major: tuple[str, ...] = ()
+    """The matrices that it takes column by column, such as `("B",)`: they are laid out so before
+    anything is timed, and the row's layout says it."""
+
+    reads_output: bool = False
+    """Whether it reads the result before it writes it, as `beta * C` does: then that holds zeros at
+    first, and not NaN."""
+
     name: str = ""
     op: str = ""
     path: Path = field(default=Path(), compare=False)
@@ -164,12 +184,12 @@ class Variant:
     @property
     def source(self) -> Path:
         """The file of its code."""
-        return self.path
+        return self.path.parent / self.file if self.file else self.path
 
     @property
     def sources(self) -> tuple[Path, ...]:
         """Every file that decides its code, the descriptor first."""
-        return (self.path,)
+        return tuple(dict.fromkeys((self.path, self.source)))
 
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
@@ -183,9 +203,16 @@ class Variant:
             return f"needs compute capability {needs}, and this GPU has {has}"
         if problem.dtype not in self.dtypes:
             return f"has no {problem.dtype}, only {', '.join(self.dtypes)}"
+        if missing := [name for name in self.libraries if not _is_installed(name)]:
+            return f"needs {' and '.join(missing)}: pip install {' '.join(missing)}"
         if tile is not None and self.tiles is not None and (reason := self.tiles.why_not(tile)):
             return reason
         return self.refuse(tile, problem)
+
+
+@cache
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +221,19 @@ class CudaVariant(Variant):
 
     Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, with vectors
     `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A launch with a workspace has
-    `Scalar* workspace` after the output, and its further int arguments come last.
+    `Scalar* workspace` after the output, and its further int arguments come last. A kernel with
+    another name or signature says so by `kernel` and `signature`.
+    """
+
+    kernel: str = ""
+    """The kernel as C++ names it, with the tile's parameters in braces: `sgemm<{BM}, {BN}>`, where
+    `{scalar}` is the type of an element; empty: as above."""
+
+    signature: str = ""
+    """Its parameters as in the source, `int M, float alpha=1, const float* A, float* C`. A name is
+    an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb, ldc), in any
+    case; `= 1` gives a constant, `= A` or `= M*N` what another name means, and `= launch` the next
+    of the launch's int arguments. A `CUtensorMap` is the next of its tensor maps. Empty: as above.
     """
 
     launch: Callable[[Config, Problem], Launch]
@@ -202,11 +241,10 @@ class CudaVariant(Variant):
     """The launch fitted to a GPU, for grids that follow the device; None: `launch` suits any."""
 
     tiles: Space = field()
-    reuse: Callable[[Config], tuple[int, int]] = field()
-    """As of every variant, and always known."""
 
     compile_options: tuple[str, ...] = ()
-    """Further options of NVRTC, such as `--use_fast_math`."""
+    """Further options of NVRTC, such as `--use_fast_math`, with the tile's parameters in braces:
+    `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor."""
 
     architecture_suffix: str = ""
     """`a` for the features of one architecture only (`sm_90a`); it runs on no other capability."""
@@ -221,12 +259,68 @@ class CudaVariant(Variant):
     @property
     def source(self) -> Path:
         """The CUDA C++ file."""
-        return self.path.with_suffix(".cu")
+        return self.path.parent / (self.file or f"{self.path.stem}.cu")
 
     @property
     def sources(self) -> tuple[Path, ...]:
         """The descriptor, the CUDA C++ file and what that includes."""
-        return (self.path, *whole_source(self.source))
+        folders = include_folders(self._options)
+        return (self.path, *whole_source(self.source, folders))
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """The compile options, include folders relative to the descriptor."""
+        here = self.path.parent
+        return tuple(
+            re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
+            for option in self.compile_options
+        )
+
+    def options(self, tile: Config, dtype: str) -> tuple[str, ...]:
+        """The compile options of an instance."""
+        return tuple(self._filled(option, tile, dtype) for option in self._options)
+
+    def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
+        """The kernel of a tile as C++ names it: `shared_tile<float, 16>`.
+
+        `kernel` names another template of the source. With a signature of its own the name has the
+        function's type, so that the compiler refuses another one.
+        """
+        scalar = PRECISIONS[dtype].cpp
+        if kernel or not self.kernel:
+            return f"{kernel or self.name}<{scalar}, {tile.arguments}>"
+        name = self._filled(self.kernel, tile, dtype)
+        if not self.signature:
+            return name
+        types = ", ".join(parameter.cpp for parameter in parameters(self.signature))
+        types = re.sub(r"\bScalar\b", scalar, types)
+        return f"static_cast<void (*)({types})>({name})"
+
+    def parameters(self, launch: Launch, *, workspace: bool = False) -> tuple[Parameter, ...]:
+        """The parameters of a launch's kernel, with or without a workspace.
+
+        Raises ValueError for a signature that cannot be read.
+        """
+        if self.signature and not launch.kernel:
+            return parameters(self.signature)
+        operation = OPERATIONS[self.op]
+        *operands, output = operation.arrays
+        return parameters(
+            ", ".join(
+                (
+                    *(f"const Scalar* {name}" for name in operands),
+                    *(f"Scalar* {name}" for name in (output, *([WORKSPACE] * workspace))),
+                    *(f"int {extent}" for extent in ("M", "N", "K")[: 2 + operation.has_k]),
+                    *("int i=launch" for _ in launch.int_arguments),
+                    *("CUtensorMap map" for _ in launch.tensor_maps),
+                )
+            )
+        )
+
+    def _filled(self, text: str, tile: Config, dtype: str) -> str:
+        """A text with the tile's parameters, and the type of an element, in place of braces."""
+        arguments = {name: Config([(name, value)], ()).arguments for name, value in tile.items()}
+        return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
 
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
@@ -260,7 +354,12 @@ class CallVariant(Variant):
     """The backend, such as `cuda` or `cpu`."""
 
     build: Callable[[Config | None, str], Callable[..., None]]
-    """Tile and dtype give the function (inputs…, output) that computes into the output."""
+    """Tile and dtype give the function (inputs…, output) that computes into the output. What it has
+    as `resources` and `algorithm` goes into the row, read after it ran."""
+
+    tensors: str = ""
+    """The package whose `from_dlpack` makes its arguments, such as `torch`; empty: it takes the
+    backend's arrays, CuPy's or NumPy's. They are made once, before anything is timed."""
 
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
     """For a library with several algorithms: the function by the fastest of them, and which it is.

@@ -20,7 +20,8 @@ import msgspec
 
 from gpubench.backends import backends
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, CallVariant, CudaVariant, Space, Variant
+from gpubench.model import DTYPES, OPERATIONS, CallVariant, CudaVariant, Problem, Space, Variant
+from gpubench.model.signature import parameters, why_unknown
 from gpubench.plan.ranges import shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
@@ -59,7 +60,9 @@ def load(path: Path, op: str) -> Variant:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     variant = _load(path, op, (facts.st_mtime_ns, facts.st_size, facts.st_ino))
     if not variant.source.is_file():
-        raise UsageError(f"{path}: its CUDA source {variant.source.name} is missing beside it")
+        raise UsageError(
+            f"{path}: its source {variant.file or variant.source.name} is missing beside it"
+        )
     return variant
 
 
@@ -107,7 +110,31 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
         sys.modules[loader.name] = module  # where a dataclass in the file looks for its annotations
         loader.exec_module(module)
         described = _checked(getattr(module, "VARIANT", None), path)
-    return replace(described, name=path.stem, op=op, path=path)
+        described = replace(described, name=path.stem, op=op, path=path)
+        _check_arguments(described)
+    return described
+
+
+def _check_arguments(variant: Variant) -> None:
+    """Raise UsageError for matrices that the operation has not, and for unknown parameters."""
+    where, known = f"{variant.path}: VARIANT", OPERATIONS[variant.op]
+    problem = Problem(op=variant.op, m=1, n=1, dtype="float32")
+    matrices = [name for name in known.arrays if f"ld{name.casefold()}" in problem.strides]
+    if strange := set(variant.column_major) - set(matrices):
+        raise UsageError(
+            f"{where}: column_major is a tuple of {', '.join(matrices)}, not {min(strange)}"
+        )
+    if not isinstance(variant, CudaVariant) or not variant.signature:
+        return
+    try:
+        found = parameters(variant.signature)
+    except ValueError as error:
+        raise UsageError(f"{where}: signature: {error}") from error
+    for parameter in found:
+        if reason := why_unknown(parameter, variant.op):
+            raise UsageError(f"{where}: signature: {reason}")
+    if variant.signature and not variant.kernel:
+        raise UsageError(f"{where}: signature: goes with kernel, the name of the kernel in C++")
 
 
 class _Loader(SourceFileLoader):

@@ -58,6 +58,12 @@ def of_op(op: str, kernels: Path | None = None) -> dict[str, Variant]:
         if path.stem in own:
             raise UsageError(f"--kernels: {path} and {own[path.stem].path} have the same name")
         own[path.stem] = load(path, op)
+    described = {os.path.realpath(variant.source) for variant in own.values()}
+    for source in sorted(
+        [*kernels.absolute().glob("*.cu"), *(kernels.absolute() / op).glob("*.cu")]
+    ):
+        if os.path.realpath(source) not in described and source.name[0] not in "._":
+            raise UsageError(f"--kernels: {source}: its description {source.stem}.py is missing")
     known |= own
     for variant in own.values():
         if variant.baseline and variant.baseline not in known:
@@ -70,15 +76,11 @@ def _own_descriptors(folder: Path, op: str) -> list[Path]:
     if not os.path.isdir(folder):  # noqa: PTH112 # Path.is_dir raises for a name that is too long
         raise UsageError(f"--kernels: {folder} is not a directory")
     paths = [*descriptors(folder), *descriptors(folder / op)]
-    described = {path.with_suffix("") for path in paths}
     sources = sorted([*folder.glob("*.cu"), *(folder / op).glob("*.cu")])
     inside = os.path.realpath(folder)
     for path in (*paths, *sources):
         if not Path(os.path.realpath(path)).is_relative_to(inside):
             raise UsageError(f"--kernels: {path} is a link that leads out of {folder}")
-    for source in sources:
-        if source.with_suffix("") not in described and source.name[0] not in "._":
-            raise UsageError(f"--kernels: {source}: its description {source.stem}.py is missing")
     if not paths:
         raise UsageError(
             f"--kernels: {folder} holds no {op} kernel, neither NAME.py nor {op}/NAME.py; "

@@ -93,6 +93,8 @@ def plan(
         if sweep.variants or problem.dtype in variant.dtypes:
             with described_by(variant.path):
                 reason = variant.why_not(point.tile, problem, capability)
+                if problem.column_major and point.scope == Scope.END_TO_END:
+                    reason = reason or "end-to-end is for row-major matrices"
                 if not isinstance(reason, str | None):
                     raise TypeError(f"refuse gave {type(reason).__name__}, not text or None")
                 planned[point] = reason
@@ -110,8 +112,9 @@ def _points(
     timer = backends()[backend].timer(sweep.timer)
     for dtype in sweep.dtypes:
         for m, n, k in sweep.sizes:
-            problem = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
+            row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
             for variant, of_variant in tiles.items():
+                problem = replace(row_major, column_major=variant.column_major)
                 for tile in of_variant:
                     for scope, cache, state in _conditions(sweep):
                         yield Point(

@@ -101,6 +101,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
             f"{NAIVE_LOOP} at a power of two is slow by itself, as the elements it reads share few "
             "cache sets: speed-ups over it flatter there"
         )
+    lines += dict.fromkeys(f"{row.variant}: {row.notes}" for row in measured if row.notes)
     lines = list(filter(None, lines))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 
@@ -288,7 +289,8 @@ def title(row: Row) -> str:
     scope = "" if row.scope == "kernel" else f", {row.scope}"
     timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
-    return f"{row.op} {row.size} {row.dtype}{mode} on {row.device}{cache}{scope}{timer}"
+    layout = "" if row.layout == "row-major" else f", {row.layout}"
+    return f"{row.op} {row.size} {row.dtype}{mode} on {row.device}{cache}{scope}{timer}{layout}"
 
 
 def _unit(row: Row) -> str:

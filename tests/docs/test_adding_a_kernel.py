@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from newcomer import REPOSITORY, Block, Newcomer, blocks
 
-from gpubench.backends.cuda.compile import compile_instance, instance
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.model import CudaVariant
 from gpubench.plan.registry import load
 from gpubench.plan.sweep import Sweep, plan
+from gpubench.row import read
 
 ADDING = blocks("adding-a-kernel.md")
 OWN = blocks("own-kernels.md")
@@ -68,7 +69,7 @@ def test_the_kernel_of_the_page_compiles_at_every_tile_and_fits(added: Path) -> 
     kernel = load(added / "gpubench/kernels/gemm/transposed_tile.py", "gemm")
     assert isinstance(kernel, CudaVariant)
     for tile in kernel.tiles.defaults:
-        name = instance(kernel, tile, "float32")
+        name = kernel.instance(tile, "float32")
         resources = compile_instance(kernel.source, name, "sm_90").resources
         assert resources.spill_bytes == 0
 
@@ -83,14 +84,22 @@ def test_the_kernel_of_the_page_works_in_a_users_own_folder(added: Path) -> None
     assert not any(points.values())
 
 
-def test_new_kernel_writes_the_pair_that_the_page_names(tmp_path: Path) -> None:
+def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
+    tmp_path: Path,
+) -> None:
     newcomer = Newcomer(tmp_path)
+    for block in OWN:
+        if block.title.endswith((".cu", ".py")):
+            newcomer.write(block)
     for text in commands(OWN):
         done = newcomer.type(text)
         assert done.returncode == 0, done.stderr
-        assert "my_tile" in done.stdout
-    assert (tmp_path / "own/gemm/my_tile.cu").is_file()
-    assert (tmp_path / "own/gemm/my_tile.py").is_file()
+        assert "my_" in done.stdout, text
+    for name in ("my_tile.cu", "my_tile.py", "my_sgemm.py"):
+        assert (tmp_path / "own/gemm" / name).is_file()
+    rows = {row.variant: row.status for row in read(tmp_path / "my_function.csv")}
+    assert rows == {"my_function": "ok", "cpu_blas": "ok"}
+    assert (tmp_path / "my_export/shared_tile.cu").is_file()
 
 
 @pytest.mark.parametrize("page", [ADDING, OWN], ids=["adding", "own"])

@@ -77,7 +77,7 @@ WORDS = (
 CODES = {0, 1, 2, 3, 4, 130}
 
 
-NEVER_1 = {"plot", "report", "show", "variants", "deviceinfo", "new-kernel", "generate"}
+NEVER_1 = {"plot", "report", "show", "variants", "deviceinfo", "new-kernel", "generate", "export"}
 """Commands that judge no result."""
 
 
@@ -155,6 +155,18 @@ def seeds() -> list[bytes]:
         ("run", "a.bin", "--op", "atax", "--output", "new.bin", "--device", "cpu"),
         ("run", "a.npz", "--op", "gemv", "-o", "new.npz", "--variant", "cpu_blas", "--force"),
         ("new-kernel", "mine", "--like", "shared_tile", "--dir", "new"),
+        (
+            "export",
+            "shared_tile",
+            "--tile",
+            "16",
+            "--size",
+            "64",
+            "--arch",
+            "sm_90",
+            "--dir",
+            "new",
+        ),
         ("variants", "--op", "gemv", "--device", "cpu"),
         ("reproduce", "--list"),
         ("deviceinfo", "--device", "cpu", "--json"),
@@ -192,9 +204,10 @@ def _named(name: str, argv: Sequence[str]) -> bool:
     """Whether the command line names the file, or its help says that it is written there."""
     if name.startswith("results/") or (name == "report.html" and argv[0] == "report"):
         return True
-    if argv[0] == "new-kernel":
+    if argv[0] in {"new-kernel", "export"}:
         # An empty --dir is the current folder, as an empty path is everywhere.
-        return name.startswith(("kernels/", *(word.strip("/") for word in argv[1:])))
+        folders = {"new-kernel": "kernels/", "export": "exported/"}
+        return name.startswith((folders[argv[0]], *(word.strip("/") for word in argv[1:])))
     if argv[0] == "plot" and name.endswith(".svg"):
         return True
     whole = Path(name.removesuffix(".partial"))

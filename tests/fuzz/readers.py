@@ -253,6 +253,28 @@ def descriptor(data: bytes, folder: Path) -> None:
         raise BrokenContractError(f"files: {sorted(contents(folder))}")
 
 
+SOURCE = b"""template <typename T, const int BM, int BN = 64>
+__global__ void __launch_bounds__((BM * BN) / 4, 1)
+    mine(int M, int N, int K, T alpha, const T *__restrict__ A, const T* B, float beta, T C[]) {}
+#ifndef STAGES
+#define STAGES 3
+#endif
+extern "C" __global__ void plain(const float* a, size_t pitch, float* c) {}
+"""
+
+
+def source(data: bytes, folder: Path) -> None:
+    """A CUDA source that is described, and its description read."""
+    name = f"s{zlib.crc32(data):x}"
+    _in_file("a.cu", data, folder)
+    with nothing_measured():
+        code = command_lines.run(["new-kernel", name, "--from", "a.cu", "--dir", "own"], folder)
+        if code == 0:
+            command_lines.run(["variants", "--kernels", "own"], folder)
+    if not contents(folder).keys() <= {"a.cu", f"own/gemm/{name}.py"}:
+        raise BrokenContractError(f"files: {sorted(contents(folder))}")
+
+
 OWN = ("--device", "cpu", "--sizes", "8,24", "--rounds", "1", "-o", "a.csv")
 
 
@@ -358,6 +380,7 @@ READERS = {
     "descriptor": Reader(
         read=descriptor, seeds=lambda: (DESCRIPTOR,), own=(mutations.description,)
     ),
+    "source": Reader(read=source, seeds=lambda: (SOURCE,), own=(mutations.description,)),
     "diff": Reader(read=diff, seeds=_csv, own=(mutations.table,)),
     "partial": Reader(read=partial, seeds=_partial, own=(mutations.table,)),
     "operands": Reader(

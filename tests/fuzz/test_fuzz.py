@@ -18,6 +18,7 @@ INPUTS = {
     "experiment": 30,
     "shown": 15,
     "descriptor": 25,
+    "source": 15,
     "diff": 20,
     "partial": 20,
     "command": 60,

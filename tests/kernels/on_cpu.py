@@ -18,9 +18,9 @@ from threading import Lock
 
 import numpy as np
 
-from gpubench.backends.cuda.compile import instance
 from gpubench.measure.verify import poison
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
+from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 
 SHIM = Path(__file__).parent / "shim"
 
@@ -105,7 +105,7 @@ class Case:
     def instances(self) -> list[str]:
         """The template instances of its launches, in their order."""
         return [
-            instance(self.variant, self.tile, self.problem.dtype, one.kernel)
+            self.variant.instance(self.tile, self.problem.dtype, one.kernel)
             for one in self.launch.sequence
         ]
 
@@ -232,23 +232,37 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
     output = np.empty(problem.output_shape, dtype=problem.dtype)
-    poison(output)
+    poison(output, reads_output=case.variant.reads_output)
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace]
-    extents = (problem.m, problem.n, *((problem.k,) if problem.operation.has_k else ()))
     parts = [_words(len(inputs), len(buffers))]
     for buffer in buffers:
         parts += [_words(buffer.nbytes), buffer.tobytes()]
     parts.append(_words(len(launch.sequence)))
     for one, name in zip(launch.sequence, case.instances, strict=True):
-        numbers = (*extents, *one.int_arguments)
+        arrays, numbers = _arguments(case, one, workspace=bool(workspace))
         parts.append(_words(names.index(name), *one.dimensions, one.shared_bytes))
-        parts.append(_words(len(buffers), *range(len(buffers)), len(numbers), *numbers))
+        parts.append(_words(len(arrays), *arrays, len(numbers), *numbers))
         parts.append(_words(len(one.tensor_maps)))
         for wanted in one.tensor_maps:
             place = (wanted.array, wanted.offset_bytes, *wanted.shape, *wanted.box)
             parts.append(_words(*place, output.itemsize))
     return b"".join(parts)
+
+
+def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int], list[int]]:
+    """Which buffers a launch's kernel takes, and which numbers, each in the kernel's order."""
+    arrays, numbers, given = [], [], iter(launch.int_arguments)
+    for parameter in case.variant.parameters(launch, workspace=workspace):
+        if parameter.is_pointer:
+            index = array_index(parameter, case.problem.op)
+            assert index is not None
+            arrays.append(index)
+        elif parameter.type_name != TENSOR_MAP:
+            value = next(given) if parameter.value == LAUNCH else number(parameter, case.problem)
+            assert value == int(value), "the program takes whole numbers"
+            numbers.append(int(value))
+    return arrays, numbers
 
 
 def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:

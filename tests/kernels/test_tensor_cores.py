@@ -14,7 +14,7 @@ import pytest
 from on_cpu import SHIM, gxx
 
 from gpubench.backends.cuda import compile as module
-from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.commands.explain.sass import disassemble, inner_loop
 from gpubench.kernels.gemm.wgmma_mixed import split
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, even_grid
@@ -45,7 +45,7 @@ def build(key: Key, architecture: str = "sm_90") -> Compiled:
     name, tile, dtype = key
     variant = ON_TENSOR_CORES[name]
     return compile_instance(
-        variant.source, instance(variant, tile, dtype), variant.architecture(architecture)
+        variant.source, variant.instance(tile, dtype), variant.architecture(architecture)
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.kernels.staged import staged_blocks
 from gpubench.model import ITEM_BYTES, OPERATIONS, Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.plan.registry import variants
@@ -64,7 +64,7 @@ def compiled() -> dict[Key, Compiled]:
     def build(key: Key) -> Compiled:
         name, tile, dtype, architecture, kernel = key
         one = OF_VECTORS[name]
-        return compile_instance(one.source, instance(one, tile, dtype, kernel), architecture)
+        return compile_instance(one.source, one.instance(tile, dtype, kernel), architecture)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(keys(), pool.map(build, keys()), strict=True))
@@ -115,7 +115,7 @@ def test_no_label_lies_every_legal_tile_changes_launch_or_instance() -> None:
         assert variant.tiles
         legal = list(variant.tiles)
         runs = {
-            (variant.launch(tile, problem(variant)), instance(variant, tile, "float32"))
+            (variant.launch(tile, problem(variant)), variant.instance(tile, "float32"))
             for tile in legal
         }
         assert len(runs) == len(legal) > 5, name

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gpubench
-from gpubench.backends.cuda.compile import compile_instance, instance
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant, Space
 from gpubench.plan.ranges import parse_tiles
@@ -98,7 +98,7 @@ def test_its_tiles_are_written_by_name_and_planned_like_any_other(mine: CudaVari
 def test_its_parameters_are_the_arguments_of_its_template(mine: CudaVariant) -> None:
     assert mine.tiles
     tile = mine.tiles.read("64x32x16/s3/cluster=2x1/columns_first=true")
-    name = instance(mine, tile, "float32")
+    name = mine.instance(tile, "float32")
     assert name == "mine<float, 64, 32, 16, 3, 2, 1, true>"
     assert compile_instance(mine.source, name, "sm_90").resources.registers
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import timeit
+import tracemalloc
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
+from gpubench.backends.calls import LEAST_BYTES, allocating, as_tensors, torch
 from gpubench.backends.rotation import (
     OperandSets,
     Rotation,
@@ -60,15 +62,28 @@ ALIGNMENT = 64
 class CpuKernel:
     """A compiled function bound to operands."""
 
+    function: Callable[..., None]
+    """As the variant built it."""
+
     call: Callable[..., None]
-    sets: tuple[tuple[np.ndarray, ...], ...]
+    """What is timed: the function, or it between copies."""
+
+    sets: tuple[tuple[Any, ...], ...]
     rotation: Rotation
     flush: bool
     thread_counts: tuple[int, ...]
     max_launches: int
-    resources: Resources | None = None
     launch: Launch | None = None
-    algorithm: str = ""
+
+    @property
+    def resources(self) -> Resources | None:
+        """What the function says of itself."""
+        return getattr(self.function, "resources", None)
+
+    @property
+    def algorithm(self) -> str:
+        """Likewise."""
+        return str(getattr(self.function, "algorithm", ""))
 
 
 class CpuBackend:
@@ -87,7 +102,7 @@ class CpuBackend:
         self._max_sets = max_sets
         self._clock_ns = clock_ns
         self._blas = threadpoolctl.ThreadpoolController()
-        self._threads = 0
+        self._threads: tuple[int, Any] = (0, None)
         self._built: dict[tuple[str, str, Config | None, str], Callable[..., None] | str] = {}
         self._flush_buffer: np.ndarray | None = None
 
@@ -152,7 +167,10 @@ class CpuBackend:
         output = np.zeros(problem.output_shape, problem.precision.result)
         sets = []
         for index in range(policy.count):
-            arrays = tuple(_aligned_copy(array) for array in (*inputs, output))
+            arrays = tuple(
+                _aligned_copy(array.T).T if by_columns else _aligned_copy(array)
+                for array, by_columns in zip((*inputs, output), problem.by_columns, strict=True)
+            )
             for array, factor in zip(arrays, operand_factors(problem, index), strict=False):
                 array *= factor  # noqa: PLW2901 # in place
             sets.append(arrays)
@@ -166,32 +184,52 @@ class CpuBackend:
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CpuKernel:
         """The compiled function on the operands."""
-        call = self._build(point)
-        if isinstance(call, str):
-            raise CompileError(call)
+        function, variant = self._build(point), _call_variant(point)
+        if isinstance(function, str):
+            raise CompileError(function)
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         sets = tuple(first_rows(arrays, problem) for arrays in operands.sets)
+        call = function
         if point.scope == Scope.END_TO_END:
-            call = partial(_end_to_end, call)
+            call = partial(_end_to_end, function, variant)
+        else:
+            sets = tuple(as_tensors(variant.tensors, arrays) for arrays in sets)
         return CpuKernel(
+            function=function,
             call=call,
             sets=sets,
             rotation=operands.rotation,
             flush=operands.policy.flush,
-            thread_counts=_thread_counts(_call_variant(point)),
+            thread_counts=_thread_counts(variant),
             max_launches=operands.policy.max_launches,
         )
 
     def fingerprints(self, operands: OperandSets) -> dict[int, int]:
         """Of the outputs that calls wrote into, by their sets."""
         return {
-            index: zlib.crc32(operands.sets[index][-1].view(np.uint8))
+            index: zlib.crc32(_by_rows(operands.sets[index][-1]).view(np.uint8))
             for index in operands.rotation.used
         }
 
     def run(self, kernel: CpuKernel, launches: int = 1) -> float:
         """Call on the next sets: microseconds per call."""
         return self._time(kernel, kernel.rotation.take(launches))
+
+    def watch(self, kernel: CpuKernel) -> str:
+        """The memory that a call allocates: by NumPy, and by torch where it is loaded."""
+        arrays = kernel.sets[next(kernel.rotation)]
+        tracemalloc.start()
+        try:
+            _call(kernel, arrays)
+            _, seen = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        if torch():
+            with torch().autograd.profiler.profile(profile_memory=True) as profile:
+                _call(kernel, arrays)
+            events = profile.function_events
+            seen = max(seen, sum(max(event.self_cpu_memory_usage, 0) for event in events))
+        return allocating(seen if seen >= LEAST_BYTES else 0)
 
     def sample(self, kernel: CpuKernel, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
@@ -231,13 +269,16 @@ class CpuBackend:
 
     def _limit_threads(self, threads: int) -> None:
         """Let BLAS and Numba use this number of threads."""
-        if threads == self._threads:
+        if (threads, torch()) == self._threads:
             return
         import numba
 
+        if torch():
+            torch().set_num_threads(threads)
+
         self._blas.limit(limits=threads, user_api="blas")
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        self._threads = threads
+        self._threads = threads, torch()
 
     def flush(self) -> None:
         """Overwrite what the last-level cache holds."""
@@ -297,11 +338,11 @@ def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:
         raise LaunchError(f"failed while running: {first_line(error)}") from error
 
 
-def _end_to_end(call: Callable[..., None], *arrays: np.ndarray) -> None:
+def _end_to_end(call: Callable[..., None], variant: CallVariant, *arrays: np.ndarray) -> None:
     """Allocate, copy in, call, copy out, free."""
     *inputs, output = arrays
-    result = np.empty_like(output)
-    call(*(array.copy() for array in inputs), result)
+    result = np.zeros_like(output) if variant.reads_output else np.empty_like(output)
+    call(*as_tensors(variant.tensors, (*(array.copy() for array in inputs), result)))
     output[...] = result
 
 
@@ -321,6 +362,11 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
+
+
+def _by_rows(array: np.ndarray) -> Any:
+    """The array, or its transpose where that is what lies in memory row by row."""
+    return array if array.flags.c_contiguous else array.T
 
 
 def _model_name() -> str:

@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
+from gpubench.backends.calls import allocating, torch
 from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.backends.cuda.launching import Instances, Routine, call_routine
@@ -30,8 +31,9 @@ from gpubench.backends.rotation import (
     first_rows,
     operand_factors,
     set_policy,
+    stacked,
 )
-from gpubench.errors import DoesNotFitError, LaunchError, first_line
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import (
     Cache,
     CallVariant,
@@ -65,6 +67,7 @@ class CudaKernel:
     """Launches on set after set, from where the last launch on these operands stopped; they enqueue
     and do not wait."""
 
+    routine: Routine
     host_output: np.ndarray
     """Where a launch that is timed end to end leaves its result, and not in `output`."""
 
@@ -75,10 +78,22 @@ class CudaKernel:
     scope: Scope
     flush: bool
     max_launches: int
-    algorithm: str
-    resources: Resources | None = None
-    launch: Launch | None = None
     thread_counts: tuple[int, ...] = ()
+
+    @property
+    def launch(self) -> Launch | None:
+        """Of a compiled kernel."""
+        return self.routine.launch and self.routine.launch.main
+
+    @property
+    def resources(self) -> Resources | None:
+        """As the compiler or the function says."""
+        return self.routine.resources
+
+    @property
+    def algorithm(self) -> str:
+        """As the library or the function says."""
+        return self.routine.algorithm
 
 
 class CudaBackend:
@@ -162,7 +177,7 @@ class CudaBackend:
         """One allocation per operand, which holds all sets."""
         policy = self._policy(problem, cold=cold)
         with faults():
-            stacks = [cupy.empty((policy.count, *array.shape), array.dtype) for array in inputs]
+            *stacks, outputs = stacked(cupy.zeros, policy.count, problem)
             for position, (array, stack) in enumerate(zip(inputs, stacks, strict=True)):
                 copies: dict[int, Any] = {}
                 for index in range(min(policy.count, len(FACTORS))):
@@ -170,7 +185,6 @@ class CudaBackend:
                     if factor not in copies:
                         copies[factor] = cupy.asarray(array * factor)
                     stack[index :: len(FACTORS)] = copies[factor]
-            outputs = cupy.zeros((policy.count, *problem.output_shape), problem.precision.result)
             if policy.flush and self._flush_buffer is None:
                 self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
         return CudaOperands(
@@ -198,7 +212,8 @@ class CudaBackend:
         rotation: Iterator[Callable[[], None]] = map(launches.__getitem__, operands.rotation)
         hosts = first_rows((*operands.given, operands.host_output), problem)
         if point.scope == Scope.END_TO_END:
-            rotation = _on_first_set(_end_to_end(routine, hosts), operands.rotation)
+            empty = cupy.zeros if point.variant.reads_output else cupy.empty
+            rotation = _on_first_set(_end_to_end(routine, hosts, empty), operands.rotation)
         return CudaKernel(
             rotation=rotation,
             host_output=hosts[-1],
@@ -207,9 +222,7 @@ class CudaBackend:
             scope=point.scope,
             flush=operands.policy.flush,
             max_launches=operands.policy.max_launches,
-            algorithm=routine.algorithm,
-            resources=routine.resources,
-            launch=routine.launch and routine.launch.main,
+            routine=routine,
         )
 
     def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> Routine:
@@ -225,7 +238,8 @@ class CudaBackend:
             return self.timer.sample(on_sets, launches, 1, before)[0]
 
         cold = point.cache == Cache.COLD
-        return call_routine(*tune(problem, cold, sample, operands.policy.max_launches))
+        call, chosen = tune(problem, cold, sample, operands.policy.max_launches)
+        return call_routine(call, chosen=chosen)
 
     def fingerprints(self, operands: CudaOperands) -> dict[int, int]:
         """Of the outputs that launches wrote into, by their sets."""
@@ -241,6 +255,17 @@ class CudaBackend:
             cupy.cuda.get_current_stream().synchronize()
             if kernel.scope == Scope.END_TO_END:
                 kernel.output.set(kernel.host_output)
+
+    def watch(self, kernel: CudaKernel) -> str:
+        """Whether a call waits for the device, and the memory it takes from CuPy or torch."""
+        with faults(), _Allocations() as seen:
+            waits = self.timer.waits(next(kernel.rotation))
+        if waits:
+            raise LaunchError(
+                "the call waits for the GPU (it synchronizes, or copies to the host), so launches "
+                "cannot be enqueued behind one another: leave that out, or use --scope end-to-end"
+            )
+        return allocating(seen.bytes)
 
     def sample(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
         """Time by the blocked batch, or by CUPTI; end to end by events alone."""
@@ -292,14 +317,38 @@ class CudaBackend:
         )
 
 
+class _Allocations(cupy.cuda.MemoryHook):  # type: ignore[misc] # CuPy has no types
+    """Counts the bytes that CuPy's and torch's pools give out inside it."""
+
+    name = "gpubench"
+
+    def __init__(self) -> None:
+        self.bytes = -self._of_torch()
+
+    def malloc_preprocess(self, **facts: int) -> None:
+        """CuPy's pool is asked."""
+        self.bytes += facts["size"]
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self.bytes += self._of_torch()
+
+    @staticmethod
+    def _of_torch() -> int:
+        stats = torch().cuda.memory_stats() if torch() else {}
+        return int(stats.get("allocated_bytes.all.allocated", 0))
+
+
 @contextmanager
 def faults() -> Iterator[None]:
     """Raise what CuPy raises as DoesNotFitError (too little memory) or LaunchError (the rest)."""
     try:
         yield
+    except (CompileError, DoesNotFitError, LaunchError):
+        raise
     except MemoryError as error:
         raise DoesNotFitError(f"out of device memory: {error}") from error
-    except RuntimeError as error:  # the base class of CuPy's CUDA and cuBLAS errors
+    except Exception as error:  # CuPy's CUDA and cuBLAS errors, and whatever a function raises
         raise LaunchError(first_line(error)) from error
 
 
@@ -316,13 +365,15 @@ def _on_first_set(launch: Callable[[], None], rotation: Rotation) -> Iterator[Ca
         yield launch
 
 
-def _end_to_end(routine: Routine, hosts: Sequence[np.ndarray]) -> Callable[[], None]:
+def _end_to_end(
+    routine: Routine, hosts: Sequence[np.ndarray], empty: Callable[..., Any]
+) -> Callable[[], None]:
     """Allocate, copy in, launch, copy out, free: `cudaMalloc` and `cudaFree`, not CuPy's pool."""
     *inputs, output = hosts
 
     def run() -> None:
         with cupy.cuda.using_allocator(None):
-            arrays = [cupy.empty(array.shape, array.dtype) for array in hosts]
+            arrays = [empty(array.shape, array.dtype) for array in hosts]
             for array, host in zip(arrays, inputs, strict=False):
                 array.set(host)
             routine.bind((*arrays, *_workspace(routine)))()

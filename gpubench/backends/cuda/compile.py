@@ -16,12 +16,21 @@ import msgspec
 
 from gpubench.cache import keep, user_cache
 from gpubench.errors import CompileError, first_line, install_command
-from gpubench.model import PRECISIONS, Config, CudaVariant, Resources
-from gpubench.model.sources import whole_source
+from gpubench.model import Resources
+from gpubench.model.sources import include_folders, whole_source
 from gpubench.output import open_regular
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache")
 """Of every kernel. NVRTC's own cache gives a cubin without ptxas' report of its registers."""
+
+
+HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cublas_v2.h",
+    "cuda_runtime.h", "device_launch_parameters.h", "iostream", "math.h", "stdio.h", "stdlib.h",
+    "vector")  # fmt: skip
+"""What a source for nvcc includes for its host code. NVRTC has none of them, and built in what of
+them device code may use; it gets `HOST_HEADER`."""
+
+HOST_HEADER = b"typedef unsigned int uint;\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +44,6 @@ class Compiled:
     resources: Resources
 
 
-def instance(variant: CudaVariant, tile: Config, dtype: str, kernel: str = "") -> str:
-    """The template instance as C++ writes it: `shared_tile<float, 16>`.
-
-    `kernel` names another template of the variant's source.
-    """
-    return f"{kernel or variant.name}<{PRECISIONS[dtype].cpp}, {tile.arguments}>"
-
-
 def compile_instance(
     source: Path, expression: str, architecture: str, options: tuple[str, ...] = ()
 ) -> Compiled:
@@ -52,7 +53,8 @@ def compile_instance(
     that decides the outcome. Raises CompileError with the compiler's first error.
     """
     text = source.read_text(encoding="utf-8")
-    included = [path.read_text(encoding="utf-8") for path in whole_source(source)[1:]]
+    files = whole_source(source, include_folders(options))[1:]
+    included = [path.read_text(encoding="utf-8") for path in files]
     version = ".".join(map(str, nvrtc_version()))
     options = (*OPTIONS, *options)
     key = "\0".join((text, *included, expression, architecture, *options, version))
@@ -99,7 +101,12 @@ def _compile(
     nvrtc = _nvrtc()
     # The whole path: a file's own includes are looked for beside it.
     name = str(source.resolve()).encode()
-    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), name, 0, [], []))
+    headers = [header.encode() for header in HOST_HEADERS]
+    program = _checked(
+        nvrtc.nvrtcCreateProgram(
+            text.encode(), name, len(headers), [HOST_HEADER] * len(headers), headers
+        )
+    )
     try:
         _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         encoded = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
@@ -107,10 +114,11 @@ def _compile(
         log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode()
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{expression} for {architecture}: {_first_error(log)}")
+        symbol = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
         return Compiled(
             cubin=_text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN),
-            symbol=_checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode(),
-            resources=parse_resources(log),
+            symbol=symbol,
+            resources=parse_resources(log, symbol),
         )
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -135,8 +143,14 @@ def _first_error(log: str) -> str:
     return errors[0].strip() if errors else log.strip().partition("\n")[0]
 
 
-def parse_resources(log: str) -> Resources:
-    """Read ptxas' report on one kernel (`--ptxas-options=-v`). Raises CompileError without one."""
+def parse_resources(log: str, symbol: str = "") -> Resources:
+    """Read ptxas' report on one kernel (`--ptxas-options=-v`). Raises CompileError without one.
+
+    A source may have kernels that are no templates, which are compiled, too: `symbol` is the one.
+    """
+    _, found, of_symbol = log.partition(f"Compiling entry function '{symbol}'")
+    if found:
+        log = of_symbol.partition("Compiling entry function")[0]
     if "Used " not in log:
         raise CompileError("the compiler did not report the kernel's registers")
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from cuda.bindings import driver
 
 from gpubench.errors import LaunchError
-from gpubench.model import PRECISIONS, Launch, TensorMap
+from gpubench.model import PRECISIONS, CudaVariant, Launch, Problem, TensorMap
+from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number, packed
 
 TENSOR_MAP_BYTES = 128
 
@@ -35,6 +37,30 @@ accesses at the end of an allocation may fault: a known issue of NVIDIA's driver
 (595.71.05), seen on Blackwell. CUTLASS and Triton clear the bit on every GPU, and so do we."""
 
 FAULTY_BIT = 64 + 21
+
+
+def kernel_arguments(
+    variant: CudaVariant, launch: Launch, problem: Problem, addresses: Sequence[int]
+) -> tuple[Any, ...]:
+    """What a launch's kernel is given, as ctypes objects, in the order of its parameters.
+
+    `addresses` are those of the arrays: operands, output, workspace if there is one.
+    """
+    workspace = len(addresses) > len(problem.shapes)
+    int_arguments, maps = iter(launch.int_arguments), iter(launch.tensor_maps)
+    found: list[Any] = []
+    for parameter in variant.parameters(launch, workspace=workspace):
+        index = array_index(parameter, problem.op) if parameter.is_pointer else None
+        if index is not None:
+            found.append(ctypes.c_void_p(addresses[index]))
+        elif parameter.type_name == TENSOR_MAP:
+            wanted = next(maps)
+            found.append(encode_tensor_map(wanted, addresses[wanted.array], problem.dtype))
+        else:
+            given = next(int_arguments) if parameter.value == LAUNCH else number(parameter, problem)
+            value = packed(parameter, given, problem.precision.cpp)
+            found.append(ctypes.create_string_buffer(value, len(value)))
+    return tuple(found)
 
 
 def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:

@@ -14,9 +14,10 @@ import cupy
 from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
-from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
-from gpubench.backends.cuda.driver import encode_tensor_map, launch_config
-from gpubench.errors import CompileError, LaunchError
+from gpubench.backends.calls import as_tensors
+from gpubench.backends.cuda.compile import Compiled, compile_instance
+from gpubench.backends.cuda.driver import kernel_arguments, launch_config
+from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
     CallVariant,
@@ -28,6 +29,7 @@ from gpubench.model import (
     Point,
     Problem,
     Resources,
+    Variant,
 )
 
 MAX_LOADED = 32
@@ -44,10 +46,23 @@ class Routine:
     bind: Callable[[Sequence[Any]], Callable[[], None]]
     """From the inputs, the output and the workspace, if there is one, to a launch on them."""
 
-    resources: Resources | None = None
+    call: Callable[..., None] | None = None
+    """The function of a `CallVariant`; None: a compiled kernel."""
+
+    compiled: Resources | None = None
     launch: Launch | None = None
-    algorithm: str = ""
+    chosen: str = ""
     """Which of a library's algorithms it is."""
+
+    @property
+    def resources(self) -> Resources | None:
+        """As the compiler reported them, or as the function says once it ran."""
+        return self.compiled or getattr(self.call, "resources", None)
+
+    @property
+    def algorithm(self) -> str:
+        """As it was chosen, or as the function says once it ran."""
+        return self.chosen or str(getattr(self.call, "algorithm", ""))
 
     @property
     def workspace_bytes(self) -> int:
@@ -66,6 +81,7 @@ class Instances:
         )
         self._compiled: dict[Key, Compiled | str] = {}
         self._function = lru_cache(MAX_LOADED)(load_function)
+        self._calls: dict[tuple[Variant, Config | None, str], Callable[..., None]] = {}
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile in as many threads as there are CPUs: NVRTC releases Python's lock."""
@@ -87,32 +103,36 @@ class Instances:
         Raises CompileError for a kernel that does not compile.
         """
         if isinstance(point.variant, CallVariant):
-            return call_routine(point.variant.build(point.tile, problem.dtype))
+            return call_routine(self._call(point), point.variant.tensors)
         main = self._launch(point, problem)
         launches = main.sequence
         loaded = [self._load(self._key(point, launch)) for launch in launches]
         functions = [function for _, function in loaded]
         for launch, function in zip(launches, functions, strict=True):
             allow_shared_memory(function, launch)
-        extents = (problem.m, problem.n, *((problem.k,) if problem.operation.has_k else ()))
+        variant, _ = _cuda_parts(point)
 
         def bind(arrays: Sequence[Any]) -> Callable[[], None]:
             addresses = [array.data.ptr for array in arrays]
             bound = []
             for launch, function in zip(launches, functions, strict=True):
-                arguments = (
-                    *map(ctypes.c_void_p, addresses),
-                    *map(ctypes.c_int, (*extents, *launch.int_arguments)),
-                    *(
-                        encode_tensor_map(wanted, addresses[wanted.array], problem.dtype)
-                        for wanted in launch.tensor_maps
-                    ),
-                )
+                arguments = kernel_arguments(variant, launch, problem, addresses)
                 bound.append(bind_launch(function, launch, arguments, keep_alive=arrays))
             return bound[0] if len(bound) == 1 else partial(_run_all, bound)
 
         compiled, _ = loaded[launches.index(main.main)]
-        return Routine(bind=bind, resources=compiled.resources, launch=main)
+        return Routine(bind=bind, compiled=compiled.resources, launch=main)
+
+    def _call(self, point: Point) -> Callable[..., None]:
+        """The function of a library, built once: it may compile for each size it meets."""
+        variant, dtype = point.variant, point.problem.dtype
+        key = variant, point.tile, dtype
+        if key not in self._calls and isinstance(variant, CallVariant):
+            try:
+                self._calls[key] = variant.build(point.tile, dtype)
+            except Exception as error:  # whatever its author wrote
+                raise CompileError(f"cannot be built: {first_line(error)}") from error
+        return self._calls[key]
 
     def _launch(self, point: Point, problem: Problem) -> Launch:
         variant, tile = _cuda_parts(point)
@@ -120,9 +140,10 @@ class Instances:
 
     def _key(self, point: Point, launch: Launch) -> Key:
         variant, tile = _cuda_parts(point)
-        expression = instance(variant, tile, point.problem.dtype, launch.kernel)
+        dtype = point.problem.dtype
+        expression = variant.instance(tile, dtype, launch.kernel)
         architecture = variant.architecture(self._architecture)
-        return variant.source, expression, architecture, variant.compile_options
+        return variant.source, expression, architecture, variant.options(tile, dtype)
 
     def _build(self, key: Key) -> Compiled | str:
         """A compiled instance, or why it does not compile."""
@@ -141,9 +162,11 @@ class Instances:
         return compiled, self._function(compiled)
 
 
-def call_routine(call: Callable[..., None], algorithm: str = "") -> Routine:
-    """A function of inputs and output as a routine."""
-    return Routine(bind=lambda arrays: partial(call, *arrays), algorithm=algorithm)
+def call_routine(call: Callable[..., None], tensors: str = "", chosen: str = "") -> Routine:
+    """A function of inputs and output, as arrays or a package's tensors, as a routine."""
+    return Routine(
+        bind=lambda arrays: partial(call, *as_tensors(tensors, arrays)), call=call, chosen=chosen
+    )
 
 
 def load_function(compiled: Compiled) -> Any:

@@ -35,6 +35,9 @@ length add up."""
 
 RECENT = 9
 
+WAITING_US = (5_000.0, 100_000.0)
+"""Blocking times by which a launch that waits is known from one that takes long to enqueue."""
+
 FIRST_ENQUEUE_US = 100.0
 """Assumed time to enqueue a sample before any was enqueued."""
 
@@ -105,6 +108,19 @@ class BlockedBatchTimer:
             f"a sample takes {self.overhead_us:.1f} µs beyond its launches, and times are accurate "
             f"up to {MAX_OVERHEAD_US:g} µs: is another program using the GPU?"
         )
+
+    def waits(self, launch: Callable[[], None]) -> bool:
+        """Whether a launch returns only when the device has come to it, however late that is."""
+        for blocked_us in WAITING_US:
+            self._stream.block(blocked_us)
+            start = self._stream.record_start()
+            launch()
+            returned_before = not start.done
+            self._stream.record_stop()
+            self._stream.synchronize()
+            if returned_before:
+                return False
+        return True
 
     def sample(
         self,

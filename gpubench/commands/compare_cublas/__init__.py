@@ -12,6 +12,9 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 
 app = typer.Typer()
 
+COMPILING_S = 600.0
+"""When a point with rivals is taken for hung: their compilers time candidates at each new size."""
+
 WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
 
@@ -22,6 +25,10 @@ def compare_cublas(
     config: option.Config = None,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="The steps in order, each with its gain.")
+    ] = False,
+    rivals: Annotated[
+        bool,
+        typer.Option("--rivals", help="Triton, torch.matmul and torch.compile too, if installed."),
     ] = False,
     resume: option.Resume = None,
     force: option.Force = False,
@@ -36,14 +43,17 @@ def compare_cublas(
     if resume:
         options, config = started_with(resume, option.option_texts(options, config)), None
     # It looks for each variant's best tile: a launch over a second is never that.
-    defaults = replace(option.DEFAULT, timing=replace(option.DEFAULT.timing, launch_limit_s=1.0))
+    timing = replace(option.DEFAULT.timing, launch_limit_s=1.0)
+    if rivals:
+        timing = replace(timing, point_limit_s=COMPILING_S)
+    defaults = replace(option.DEFAULT, timing=timing)
     sweep = option.read_sweep(options, config, defaults)
     if sweep.device == "cpu":
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
     order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if ladder else {}
     sweep = replace(
         sweep,
-        variants=with_libraries(sweep, sweep.variants or tuple(order)),
+        variants=with_libraries(sweep, sweep.variants or tuple(order), rivals=rivals),
         device=sweep.device.replace("auto", "cuda"),
     )
     try:

@@ -15,14 +15,17 @@ from gpubench.row import Row
 from gpubench.view.tables import best_of, by_problem, marked, number, remarks, table, title
 
 
-def with_libraries(sweep: Sweep, asked: Sequence[str]) -> tuple[str, ...]:
-    """The variants asked for, or else the usual ones, and cuBLAS: the call, and the tuned one."""
+def with_libraries(sweep: Sweep, asked: Sequence[str], *, rivals: bool = False) -> tuple[str, ...]:
+    """The variants asked for, or else the usual ones, and cuBLAS: the call, and the tuned one.
+
+    With `rivals` what a program would use instead, too.
+    """
     named = choose(sweep.op, "cuda", asked, sweep.kernels)
     libraries = [
         variant
         for variant in variants()
         if (variant.op, variant.backend) == (sweep.op, "cuda")
-        and "cublas" in {variant.name, variant.tunes}
+        and ("cublas" in {variant.name, variant.tunes} or (rivals and variant.rival))
     ]
     # Nobody asked for these by name, so what they lack needs no message.
     unnamed = libraries if asked else [*named, *libraries]

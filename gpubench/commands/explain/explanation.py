@@ -122,7 +122,7 @@ class Explanation:
     @cached_property
     def cgma(self) -> float | None:
         """Operations per element that the kernel loads from or stores to global memory."""
-        if self.step:
+        if self.step or self.variant.reuse is None:
             return None
         with described_by(self.variant.path):
             return cgma(self.problem, self.variant.reuse(self.tile))

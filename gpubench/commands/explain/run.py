@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from gpubench.backends.cuda.compile import architectures, compile_instance, instance, nvrtc_version
+from gpubench.backends.cuda.compile import architectures, compile_instance, nvrtc_version
 from gpubench.backends.cuda.devices import cuda_device
 from gpubench.commands.explain.explanation import Explanation, launches
 from gpubench.commands.explain.sass import disassemble, inner_loop, nvdisasm
@@ -181,11 +181,10 @@ def _explain_tiles(
         sequence = launches(kernel, tile, problem, gpu)
         explanations = []
         for step, launch in enumerate(sequence):
-            expression = instance(kernel, tile, problem.dtype, launch.kernel)
+            expression = kernel.instance(tile, problem.dtype, launch.kernel)
+            options = kernel.options(tile, problem.dtype)
             try:
-                compiled = compile_instance(
-                    kernel.source, expression, architecture, kernel.compile_options
-                )
+                compiled = compile_instance(kernel.source, expression, architecture, options)
             except CompileError as error:
                 return [NotExplained(str(tile), Status.ERROR, str(error))]
             code = disassemble(compiled.cubin)

@@ -9,6 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
+from gpubench.errors import UsageError
 
 app = typer.Typer()
 
@@ -24,6 +25,10 @@ def new_kernel(
             autocompletion=completion.variants,
         ),
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE.cu", help="Describe a kernel that exists, as it is."),
+    ] = None,
     folder: Annotated[
         Path,
         typer.Option(
@@ -33,11 +38,14 @@ def new_kernel(
             autocompletion=completion.folders,
         ),
     ] = Path("kernels"),
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the two files if they exist.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
     """Write a kernel of your own to change, right already."""
-    from gpubench.commands.new_kernel.run import write_pair
+    from gpubench.commands.new_kernel.run import describe_source, write_pair
 
-    write_pair(name, op, like, folder, force=force)
+    if source and like:
+        raise UsageError("--from and --like: describe a source, or start from a kernel of gpubench")
+    if source:
+        describe_source(name, op, source, folder, force=force)
+    else:
+        write_pair(name, op, like, folder, force=force)

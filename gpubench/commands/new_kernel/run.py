@@ -7,12 +7,15 @@ template to maintain: the kernel it copies is compiled, verified and timed like 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+from collections.abc import Mapping
 from itertools import dropwhile
 from pathlib import Path
 
-from gpubench.errors import UsageError
+from gpubench.commands.new_kernel.from_source import described
+from gpubench.errors import UsageError, first_line
 from gpubench.model import OPERATIONS, CudaVariant
 from gpubench.output import Output
 from gpubench.plan.descriptor import NAME_RULE, is_name
@@ -47,22 +50,55 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     Raises UsageError for a name that cannot be used, a kernel to start from that is not CUDA C++,
     and files that exist already.
     """
-    op = op or Sweep().op
-    if op not in OPERATIONS:
-        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
-    known = of_op(op)
-    if not is_name(name):
-        raise UsageError(f"'{shown(name)}' cannot name a kernel, which is {NAME_RULE}")
-    if name in _RESERVED.split():
-        raise UsageError(f"'{name}' cannot name a kernel: it is a keyword of C++")
-    if name in known:
-        raise UsageError(f"gpubench has a variant '{name}' already; choose another name")
+    op = _checked(name, op)
     start = _start(op, like)
     stem = folder / op / name
     texts = {
         stem.with_suffix(".cu"): _cuda_source(start, name),
         stem.with_suffix(".py"): _description(start, name),
     }
+    what = f"{start.name} under a new name: it compiles and is correct. Change it, then:"
+    _write(texts, op, folder, what, f"{start.name},{name}", force=force)
+
+
+def describe_source(name: str, op: str | None, source: Path, folder: Path, *, force: bool) -> None:
+    """Write `folder/<op>/<name>.py`, which describes a kernel of `source`; print what it asks.
+
+    Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
+    and a file that exists already.
+    """
+    op = _checked(name, op)
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--from: {source} cannot be read: {first_line(error)}") from error
+    target = folder / op / f"{name}.py"
+    file = os.path.relpath(source.resolve(), target.parent.resolve())
+    description, asked = described(text, name, op, file)
+    what = "The signature is read; the comments in the file ask for the rest. Then:"
+    if asked:
+        what = f"First say in its signature what these are: {', '.join(asked)}. {what}"
+    _write({target: description}, op, folder, what, name, force=force)
+
+
+def _checked(name: str, op: str | None) -> str:
+    """The operation. Raises UsageError for an unknown one and a name that cannot be used."""
+    op = op or Sweep().op
+    if op not in OPERATIONS:
+        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    if not is_name(name):
+        raise UsageError(f"'{shown(name)}' cannot name a kernel, which is {NAME_RULE}")
+    if name in _RESERVED.split():
+        raise UsageError(f"'{name}' cannot name a kernel: it is a keyword of C++")
+    if name in of_op(op):
+        raise UsageError(f"gpubench has a variant '{name}' already; choose another name")
+    return op
+
+
+def _write(
+    texts: Mapping[Path, str], op: str, folder: Path, what: str, names: str, *, force: bool
+) -> None:
+    """Write the files; print their paths, what they are, and the next commands."""
     outputs = [Output(path, overwrite=force, flag="") for path in texts]
     for output, text in zip(outputs, texts.values(), strict=True):
         output.write(text.encode())
@@ -71,9 +107,9 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     options = "" if op == Sweep().op else f" --op {op}"
     options += f" --kernels {shlex.quote(str(folder))}"
     screen.print(
-        f"\n{start.name} under a new name: it compiles and is correct. Change it, then:\n\n"
+        f"\n{what}\n\n"
         f"  gpubench variants{options}\n"
-        f"  gpubench sweep{options} --variants {start.name},{name} --sizes 1000,1024",
+        f"  gpubench sweep{options} --variants {names} --sizes 1000,1024",
         soft_wrap=True,
     )
 

@@ -17,7 +17,6 @@ from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import (
     Compiled,
     compile_instance,
-    instance,
     nvrtc_version,
     parse_resources,
 )
@@ -74,7 +73,7 @@ def spread_keys() -> list[Key]:
 def build(key: Key) -> Compiled:
     name, tile, dtype, architecture = key
     kernel = ON_GPU[name]
-    return compile_instance(kernel.source, instance(kernel, tile, dtype), architecture)
+    return compile_instance(kernel.source, kernel.instance(tile, dtype), architecture)
 
 
 def _numbers(key: Key) -> list[int]:
@@ -167,7 +166,7 @@ def problem(m: int, n: int) -> Problem:
 def test_no_label_lies_every_tile_changes_launch_or_instance() -> None:
     for kernel in ON_GPU.values():
         runs = {
-            (kernel.launch(tile, problem(1000, 777)), instance(kernel, tile, "float32"))
+            (kernel.launch(tile, problem(1000, 777)), kernel.instance(tile, "float32"))
             for tile in kernel.tiles
         }
         assert len(runs) == len(list(kernel.tiles)), kernel.name
@@ -194,11 +193,11 @@ def test_blocks_cover_the_result_and_none_is_idle(name: str) -> None:
 
 def test_instances_are_written_as_cplusplus_writes_them() -> None:
     shared_tile = ON_GPU["shared_tile"]
-    assert instance(shared_tile, Config.parse("16"), "float32") == "shared_tile<float, 16>"
-    assert instance(shared_tile, Config.parse("128x64x8/8x4/s3"), "int32") == (
+    assert shared_tile.instance(Config.parse("16"), "float32") == "shared_tile<float, 16>"
+    assert shared_tile.instance(Config.parse("128x64x8/8x4/s3"), "int32") == (
         "shared_tile<int, 128, 64, 8, 8, 4, 3>"
     )
-    assert instance(shared_tile, Config.parse("16"), "bfloat16") == "shared_tile<__nv_bfloat16, 16>"
+    assert shared_tile.instance(Config.parse("16"), "bfloat16") == "shared_tile<__nv_bfloat16, 16>"
 
 
 TIMERS_SOURCE = Path(module.__file__).with_name("stream.cu")

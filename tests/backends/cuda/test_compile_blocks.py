@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from gpubench.backends.cuda.compile import Compiled, compile_instance, instance
+from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.kernels.block_tiles import MAX_SHARED_BYTES, tiles_of_c
 from gpubench.kernels.gemm.packed_panels import stream_k
 from gpubench.model import Config, CudaVariant, Launch, Problem
@@ -84,7 +84,7 @@ def test_splits_change_the_launch_of_packed_panels_and_not_its_code() -> None:
 def build(key: Key) -> Compiled:
     name, tile, dtype, architecture, kernel = key
     variant = BLOCKS[name]
-    return compile_instance(variant.source, instance(variant, tile, dtype, kernel), architecture)
+    return compile_instance(variant.source, variant.instance(tile, dtype, kernel), architecture)
 
 
 @pytest.fixture(scope="module")

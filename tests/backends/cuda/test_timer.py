@@ -274,6 +274,25 @@ def test_the_clock_of_the_samples_is_their_median_and_forgotten_when_taken() -> 
     assert timer.take_clock_mhz() is None
 
 
+def test_a_launch_that_waits_for_the_device_is_told_from_one_that_is_slow_to_enqueue() -> None:
+    for enqueue_us, synchronizes, waits in (
+        (2.0, False, False),
+        (20_000.0, False, False),
+        (2.0, True, True),
+    ):
+        stream = FakeStream()
+
+        def launch(
+            on: FakeStream = stream, takes_us: float = enqueue_us, wait: bool = synchronizes
+        ) -> None:
+            on.launch()
+            on.host_us += takes_us
+            if wait:
+                on.synchronize()
+
+        assert timer_on(stream).waits(launch) == waits
+
+
 @given(
     st.lists(st.floats(0.1, 5_000.0), max_size=300),
     st.floats(0.5, 20_000.0),

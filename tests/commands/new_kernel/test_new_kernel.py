@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpubench.backends.cuda.compile import compile_instance, instance
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.commands.new_kernel.run import is_whole, write_pair
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, Config, CudaVariant, Problem
@@ -53,7 +53,7 @@ def test_the_pair_is_the_plainest_kernel_under_the_new_name(tmp_path: Path) -> N
 
 def test_the_pair_compiles_without_a_gpu(tmp_path: Path) -> None:
     mine = written(tmp_path)
-    compiled = compile_instance(mine.source, instance(mine, Config.parse("16"), "float32"), "sm_90")
+    compiled = compile_instance(mine.source, mine.instance(Config.parse("16"), "float32"), "sm_90")
     assert "mine" in compiled.symbol
 
 

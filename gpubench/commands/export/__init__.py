@@ -1,0 +1,64 @@
+"""`gpubench export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+from gpubench.model import DTYPES
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: gpubench export shared_tile --tile 32 --size 4096")
+def export(
+    variant: Annotated[
+        str,
+        typer.Argument(
+            help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
+        ),
+    ],
+    tile: Annotated[
+        str | None, typer.Option(metavar="TILE", help="Tile. Default: the kernel's first.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Matrix size. Default: 4096.")
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"[{'|'.join(DTYPES)}]",
+            help="Element type. Default: the kernel's first.",
+            autocompletion=completion.dtypes,
+        ),
+    ] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option(metavar="ARCH", help="Architecture. Default: this GPU's, or else sm_90."),
+    ] = None,
+    op: option.Op = None,
+    kernels: option.Kernels = None,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="Where VARIANT.cu and VARIANT.py go.",
+            autocompletion=completion.folders,
+        ),
+    ] = Path("exported"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+) -> None:
+    """Write a kernel as files of its own.
+
+    One .cu file with launch code, which checks and times itself, for nvcc alone, and a Python file
+    that calls it on CuPy's arrays.
+    """
+    from gpubench.commands.export.run import run_export
+
+    asked = {"tiles": tile, "sizes": size, "dtypes": dtype, "op": op, "kernels": kernels}
+    run_export(variant, asked, arch, folder, force=force)

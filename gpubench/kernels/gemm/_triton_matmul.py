@@ -1,0 +1,118 @@
+"""The kernel of `triton_matmul`, apart since Triton is imported with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from gpubench.model import Resources
+
+TENSOR_CORES = (
+    (128, 256, 64, 3, 8),
+    (256, 128, 64, 3, 8),
+    (128, 128, 64, 4, 8),
+    (128, 128, 64, 3, 4),
+    (128, 64, 64, 4, 4),
+    (64, 128, 64, 4, 4),
+    (64, 64, 64, 4, 4),
+    (128, 128, 32, 4, 8),
+    (64, 128, 32, 4, 4),
+)
+CORES = (
+    (128, 128, 16, 3, 8),
+    (128, 64, 16, 3, 8),
+    (64, 64, 16, 3, 4),
+    (64, 32, 16, 3, 4),
+)
+"""BM, BN, BK, stages, warps: for tensor cores, and for multiply-adds in float32."""
+
+GROUP = 8
+"""Rows of tiles taken together, so that what they share is in the L2 cache."""
+
+
+# Triton compiles annotations too, so there are none but its own.
+@triton.jit  # type: ignore[untyped-decorator]
+def product(  # type: ignore[no-untyped-def]
+    a_at, b_at, c_at, m, n, k,
+    bm: tl.constexpr, bn: tl.constexpr, bk: tl.constexpr,
+    precision: tl.constexpr, grouped: tl.constexpr,
+):  # fmt: skip
+    """C = A·B, row-major: each program takes every `num_programs`-th tile of C."""
+    down, across = tl.cdiv(m, bm), tl.cdiv(n, bn)
+    for tile in range(tl.program_id(0), down * across, tl.num_programs(0)):
+        group = tile // (grouped * across)
+        rows_in_group = min(down - group * grouped, grouped)
+        inside = tile % (grouped * across)
+        row = group * grouped + inside % rows_in_group
+        col = inside // rows_in_group
+        rows = (row * bm + tl.arange(0, bm)).to(tl.int64)
+        cols = (col * bn + tl.arange(0, bn)).to(tl.int64)
+        depth = tl.arange(0, bk).to(tl.int64)
+        # Rows and columns outside wrap round: what they give is not stored.
+        a_tile = a_at + (rows % m)[:, None] * k + depth[None, :]
+        b_tile = b_at + depth[:, None] * n + (cols % n)[None, :]
+        sums = tl.zeros((bm, bn), dtype=tl.float32)
+        for start in range(0, k, bk):
+            a = tl.load(a_tile, mask=depth[None, :] < k - start, other=0.0)
+            b = tl.load(b_tile, mask=depth[:, None] < k - start, other=0.0)
+            sums = tl.dot(a, b, sums, input_precision=precision)
+            a_tile += bk
+            b_tile += bk * n.to(tl.int64)
+        inside_c = (rows[:, None] < m) & (cols[None, :] < n)
+        c_tile = c_at + rows[:, None] * n + cols[None, :]
+        tl.store(c_tile, sums.to(c_at.dtype.element_ty), mask=inside_c)
+
+
+class TritonMatmul:
+    """The product of torch tensors in a precision; at a new size Triton times configurations."""
+
+    def __init__(self, dtype: str) -> None:
+        shapes: tuple[tuple[int, ...], ...] = CORES if dtype == "float32" else TENSOR_CORES
+        self._precision = "tf32" if dtype == "tf32" else "ieee"
+        halved = 2 if dtype == "tf32" else 1  # elements of four bytes: half as many along k
+        configurations = [
+            triton.Config(
+                {"bm": bm, "bn": bn, "bk": bk // halved}, num_stages=stages, num_warps=warps
+            )
+            for bm, bn, bk, stages, warps in shapes
+        ]
+        self._tuned = triton.autotune(configurations, key=["m", "n", "k"])(product)
+        self._programs = 0
+        self._compiled: Any = None
+
+    def __call__(self, a: Any, b: Any, c: Any) -> None:
+        """Launch."""
+        (m, k), n = a.shape, b.shape[1]
+        if not self._programs:
+            cuda = a.is_cuda  # or Triton's interpreter runs it
+            self._programs = (
+                torch.cuda.get_device_properties(a.device).multi_processor_count if cuda else 3
+            )
+        self._compiled = self._tuned[self._grid](
+            a, b, c, m, n, k, precision=self._precision, grouped=GROUP
+        )
+
+    def _grid(self, chosen: dict[str, Any]) -> tuple[int]:
+        m, n = chosen["m"], chosen["n"]
+        return (min(self._programs, triton.cdiv(m, chosen["bm"]) * triton.cdiv(n, chosen["bn"])),)
+
+    @property
+    def algorithm(self) -> str:
+        """The configuration that was the fastest at the last size, as Triton prints it."""
+        return str(getattr(self._tuned, "best_config", ""))
+
+    @property
+    def resources(self) -> Resources | None:
+        """What Triton's compiler reports of the last launch; spills in bytes a thread."""
+        if not hasattr(self._compiled, "n_regs"):
+            return None
+        spilled = 4 * int(self._compiled.n_spills)
+        return Resources(
+            registers=int(self._compiled.n_regs),
+            local_bytes=spilled,
+            spill_bytes=spilled,
+            shared_bytes=int(self._compiled.metadata.shared),
+        )

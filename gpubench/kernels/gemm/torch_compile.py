@@ -1,0 +1,40 @@
+"""torch.compile of a matrix product: PyTorch's compiler chooses among cuBLAS and Triton kernels."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gpubench.kernels.libraries import torch_in_precision
+from gpubench.model import CallVariant, Config
+
+MODE = "max-autotune-no-cudagraphs"
+"""It times candidates when it meets a size. A CUDA graph would replay fixed addresses."""
+
+MAX_COMPILED = 1000
+"""Sizes that it compiles for; beyond its own limit of 8 it would silently not compile."""
+
+
+def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
+    """Give the compiled function of A, B and C."""
+    import torch
+
+    torch._dynamo.config.recompile_limit = MAX_COMPILED  # noqa: SLF001 # named so in its guide
+    torch._dynamo.config.accumulated_recompile_limit = MAX_COMPILED  # noqa: SLF001
+
+    def multiply(a: Any, b: Any, c: Any) -> None:
+        torch.mm(a, b, out=c)
+
+    compiled = torch.compile(multiply, mode=MODE, dynamic=False)
+    return torch_in_precision(dtype, compiled)
+
+
+VARIANT = CallVariant(
+    idea="torch.compile with max-autotune, writing into C, by a copy unless it fuses that",
+    dtypes=("float32", "tf32", "float16", "bfloat16"),
+    runs_on="cuda",
+    build=build,
+    tensors="torch",
+    libraries=("torch", "triton"),
+    baseline="cublas",
+    rival=True,
+    default=False,
+)

@@ -1,0 +1,26 @@
+"""A persistent Triton kernel with Triton's own autotuning."""
+
+from collections.abc import Callable
+
+from gpubench.model import CallVariant, Config
+
+
+def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
+    """Give the kernel as a function of A, B and C."""
+    from gpubench.kernels.gemm._triton_matmul import TritonMatmul
+
+    return TritonMatmul(dtype)
+
+
+VARIANT = CallVariant(
+    idea="Triton: persistent programs, tiles in groups, the configuration that it times as fastest",
+    dtypes=("float32", "tf32", "float16", "bfloat16"),
+    runs_on="cuda",
+    build=build,
+    tensors="torch",
+    file="_triton_matmul.py",
+    libraries=("triton", "torch"),
+    baseline="cublas",
+    rival=True,
+    default=False,
+)

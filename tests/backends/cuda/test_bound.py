@@ -1,0 +1,213 @@
+"""What reaches the driver, and what calls are seen to do: the backend on a stand-in for CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, Self
+
+import fakes
+import numpy as np
+import pytest
+
+from gpubench.backends.cuda.timer import BlockedBatchTimer
+from gpubench.errors import CompileError, LaunchError
+from gpubench.hardware.architectures import example
+from gpubench.model import Cache, CudaVariant, Point, Problem, Scope, Timer
+from gpubench.plan.registry import of_op
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
+PROBLEM = Problem(op="gemm", m=40, n=50, k=60, dtype="float32")
+MODULES = ("launching", "stream", "backend", "cupti")
+
+
+class Hook:
+    """CuPy's MemoryHook: the pool tells the hooks that are entered."""
+
+    entered: list[Any] = []  # noqa: RUF012 # as CuPy has it: of the thread
+
+    def __enter__(self) -> Self:
+        self.entered.append(self)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.entered.remove(self)
+
+
+def allocate(count_bytes: int) -> None:
+    for hook in Hook.entered:
+        hook.malloc_preprocess(device_id=0, size=count_bytes, mem_size=512)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """The backend's modules on the stand-in, and the launches that reached the driver."""
+    launched: list[tuple[Any, ...]] = []
+    loaded = SimpleNamespace(
+        load=lambda _cubin: None, get_function=lambda _name: SimpleNamespace(ptr=7)
+    )
+    stream = SimpleNamespace(ptr=0)
+    parts: dict[str, dict[str, Any]] = {
+        "cupy": {},
+        "cupy.cuda": {
+            "MemoryHook": Hook,
+            "Module": lambda: loaded,
+            "get_current_stream": lambda: stream,
+        },
+        "cupy.cuda.runtime": {},
+        "cupy_backends": {},
+        "cupy_backends.cuda": {},
+        "cupy_backends.cuda.api": {},
+        "cupy_backends.cuda.api.driver": {"launchKernel": lambda *given: launched.append(given)},
+    }
+    for name, facts in parts.items():
+        module = ModuleType(name)
+        module.__dict__.update(facts)
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    package = importlib.import_module("gpubench.backends.cuda")
+    before = {name: sys.modules.pop(f"{package.__name__}.{name}", None) for name in MODULES}
+    found = {
+        name: importlib.import_module(f"{package.__name__}.{name}")
+        for name in ("launching", "backend")
+    }
+    yield SimpleNamespace(**found, launched=launched)
+    for name, module in before.items():
+        sys.modules.pop(f"{package.__name__}.{name}", None)
+        vars(package).pop(name, None)
+        if module:
+            sys.modules[f"{package.__name__}.{name}"] = module
+
+
+def instances(cuda: SimpleNamespace) -> Any:
+    device = example("sm_90")
+    return cuda.launching.Instances(
+        SimpleNamespace(multiprocessors=132, facts={"threads_per_multiprocessor": 2048}),
+        "sm_{}{}".format(*device.compute_capability or ()),
+    )
+
+
+def point(variant: Any, tile: Any = None) -> Point:
+    return Point(
+        variant=variant, tile=tile, problem=PROBLEM, cache=Cache.HOT, scope=Scope.KERNEL,
+        timer=Timer.EVENTS,
+    )  # fmt: skip
+
+
+def arrays(*addresses: int) -> list[Any]:
+    return [SimpleNamespace(data=SimpleNamespace(ptr=address)) for address in addresses]
+
+
+def test_a_kernel_with_its_own_signature_is_launched_with_its_arguments(
+    cuda: SimpleNamespace,
+) -> None:
+    sgemm = of_op("gemm", EXAMPLE)["sgemm"]
+    assert isinstance(sgemm, CudaVariant)
+    at = point(sgemm, sgemm.tiles.read("8/kernel=sgemm_shared"))
+    routine = instances(cuda).routine(at, PROBLEM)
+    launch = routine.bind(arrays(0x100, 0x200, 0x300))
+    launch()
+    ((function, *dimensions, shared, _stream, given, _extra),) = cuda.launched
+    assert (function, dimensions, shared) == (7, [7, 5, 1, 64, 1, 1], 0)
+    pointers = (ctypes.c_void_p * 8).from_address(given)
+    kinds = [ctypes.c_int] * 3 + [ctypes.c_float] + [ctypes.c_void_p] * 2
+    kinds += [ctypes.c_float, ctypes.c_void_p]
+    values = [kind.from_address(at).value for kind, at in zip(kinds, pointers, strict=True)]
+    assert values == [40, 50, 60, 1.0, 0x100, 0x200, 0.0, 0x300]
+    assert routine.resources.shared_bytes == 2 * 4 * 64
+
+
+def test_a_function_is_built_once_for_all_that_it_is_bound_to(cuda: SimpleNamespace) -> None:
+    built: list[object] = []
+
+    def build(_tile: object, dtype: str) -> Any:
+        built.append(dtype)
+        return lambda *tensors: built.append(tensors)
+
+    variant = fakes.variant(runs_on="cuda", build=build, tensors="numpy")
+    kept = instances(cuda)
+    given = [np.zeros(2) for _ in range(3)]
+    for _ in range(2):
+        kept.routine(point(variant), PROBLEM).bind(given)()
+    assert built[0] == "float32"
+    assert len(built) == 3
+    assert all(isinstance(one, np.ndarray) for one in built[1])
+
+
+def test_a_function_that_cannot_be_built_is_an_error_row(cuda: SimpleNamespace) -> None:
+    def build(_tile: object, _dtype: str) -> Any:
+        raise ValueError("no such mode")
+
+    with pytest.raises(CompileError, match="cannot be built: no such mode"):
+        instances(cuda).routine(point(fakes.variant(runs_on="cuda", build=build)), PROBLEM)
+
+
+class Stream:
+    """A stream in which nothing has happened by the time that a launch returns, unless it waits."""
+
+    def __init__(self) -> None:
+        self.reached = False
+
+    def block(self, _microseconds: float) -> None:
+        self.reached = False
+
+    def record_start(self) -> Any:
+        stream = self
+
+        class Start:
+            @property
+            def done(self) -> bool:
+                return stream.reached
+
+        return Start()
+
+    record_stop = record_start
+
+    def synchronize(self) -> None:
+        self.reached = True
+
+
+def watched(cuda: SimpleNamespace, launch: Any, stream: Stream) -> str:
+    backend = object.__new__(cuda.backend.CudaBackend)
+    backend.timer = BlockedBatchTimer(stream)
+    said: str = backend.watch(SimpleNamespace(rotation=iter(lambda: launch, None)))
+    return said
+
+
+def test_memory_from_cupys_pool_is_seen_and_said(cuda: SimpleNamespace) -> None:
+    assert watched(cuda, lambda: None, Stream()) == ""
+    said = watched(cuda, lambda: allocate(4_000_000), Stream())
+    assert said == "each call allocates memory (4,000,000 bytes seen)"
+
+
+def test_memory_from_torchs_pool_is_seen_too(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = [100]
+    stats = SimpleNamespace(memory_stats=lambda: {"allocated_bytes.all.allocated": total[0]})
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=stats))
+
+    def launch() -> None:
+        total[0] += 2048
+
+    assert "2,048 bytes seen" in watched(cuda, launch, Stream())
+
+
+def test_a_call_that_waits_for_the_gpu_is_an_error_that_says_so(cuda: SimpleNamespace) -> None:
+    stream = Stream()
+    with pytest.raises(LaunchError, match="the call waits for the GPU"):
+        watched(cuda, stream.synchronize, stream)
+
+
+def test_whatever_a_function_raises_is_a_launch_error(cuda: SimpleNamespace) -> None:
+    def launch() -> None:
+        raise KeyError("mode")
+
+    with pytest.raises(LaunchError, match="mode"):
+        watched(cuda, launch, Stream())

@@ -1,0 +1,258 @@
+"""`gpubench export`: the kernel, its launches, its check and its Python file, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpubench.backends.cuda.compile import compile_instance
+from gpubench.commands.export.run import exported, run_export
+from gpubench.errors import UsageError
+from gpubench.hardware.architectures import example
+from gpubench.model import CudaVariant, Problem
+from gpubench.plan.registry import of_op
+
+OWN = Path(__file__).parents[3] / "examples" / "own_signature"
+H200 = example("sm_90")
+GXX = shutil.which("g++") or "g++"
+
+CHOSEN = {
+    "shared_tile": ("32", "float32"),
+    "packed_panels": ("128x256x64/16x8/s2", "float32"),
+    "wgmma_mixed": ("256x192x64/s3/cluster=1x2/group=16", "bfloat16"),
+    "sgemm": ("32/kernel=sgemm_shared", "float32"),
+}
+
+
+def kernel(name: str, op: str = "gemm") -> CudaVariant:
+    found = of_op(op, OWN if name == "sgemm" else None)[name]
+    assert isinstance(found, CudaVariant)
+    return found
+
+
+def source(
+    name: str, m: int = 512, n: int = 512, k: int = 512, dtype: str = "", op: str = "gemm"
+) -> str:
+    variant = kernel(name, op)
+    tile, first = CHOSEN.get(name, (variant.tiles.default[0], variant.dtypes[0]))
+    problem = Problem(op=op, m=m, n=n, k=k, dtype=dtype or first)
+    return exported(variant, variant.tiles.read(tile), problem, H200)[0]
+
+
+def part(text: str, start: str, end: str) -> str:
+    return text.partition(f"// ---- {start} ----")[2].partition(f"// ---- {end} ----")[0]
+
+
+@pytest.mark.parametrize("name", ["shared_tile", "sgemm", "pipelined", "wgmma"])
+def test_the_kernel_in_the_file_is_the_one_that_gpubench_compiles(
+    name: str, tmp_path: Path
+) -> None:
+    text = source(name)
+    assert '#include "' not in text
+    assert not re.search(r"\$\{|\$\w", text)
+    alone = tmp_path / f"{name}.cu"
+    alone.write_text(part(text, "The kernel", "Its launch"))
+    variant = kernel(name)
+    tile, dtype = CHOSEN.get(name, (variant.tiles.default[0], variant.dtypes[0]))
+    instance = variant.instance(variant.tiles.read(tile), dtype)
+    assert instance in text
+    whole, ours = (
+        compile_instance(file, instance, variant.architecture("sm_90"))
+        for file in (alone, variant.source)
+    )
+    assert whole.resources == ours.resources
+    assert whole.symbol == ours.symbol
+
+
+def test_launches_have_what_gpubench_gives_them() -> None:
+    text = part(source("wgmma_mixed"), "Its launch", "The check")
+    variant = kernel("wgmma_mixed")
+    for line in (
+        "attributes[0].val.clusterDim.x = 2;",
+        "const CUtensorMap map0 = encode(9, (char*)A + 0, 512, 512, 2, 128, 64, 3, 0);",
+        "config.blockDim = dim3(384, 1, 1);",
+    ):
+        assert line in text
+    shared = variant.launch(variant.tiles.read(CHOSEN["wgmma_mixed"][0]), Problem(
+        op="gemm", m=512, n=512, k=512, dtype="bfloat16")).shared_bytes  # fmt: skip
+    assert f"MaxDynamicSharedMemorySize, {shared})" in text
+    two = part(source("packed_panels"), "Its launch", "The check")
+    assert two.count("cudaLaunchKernelEx(") == 2
+    assert "cudaLaunchAttributeProgrammaticStreamSerialization" in two
+    workspace = re.search(r"WORKSPACE_BYTES = (\d+)", two)
+    assert workspace
+    assert int(workspace[1]) > 4 * 512 * 512
+
+
+def test_an_own_signature_keeps_its_order_and_its_constants() -> None:
+    text = source("sgemm")
+    arguments = "(int)512, (int)512, (int)512, (float)1, (const float*)A, (const float*)B, (float)0"
+    assert f"kernel, {arguments}, (float*)C)" in text
+    assert "cudaMemset(set.c, 0x00, " in text  # it reads C
+    assert "cudaMemset(set.c, 0xFF, " in source("shared_tile")
+
+
+HARNESS = """
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#define __global__
+using std::isnan;
+struct Place { unsigned x, y, z; };
+static Place blockIdx, blockDim{1, 1, 1}, threadIdx;
+using Element = TYPE;
+using Result = TYPE;
+static void atomicMax(unsigned long long* at, unsigned long long value) {
+  if (value > *at) *at = value;
+}
+static long long __double_as_longlong(double value) {
+  long long bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+CHECK
+extern "C" double worst(const Element* A, const Element* B, const Result* C) {
+  unsigned long long bits = 0;
+  for (blockIdx.y = 0; blockIdx.y < PRODUCT.rows; ++blockIdx.y)
+    for (blockIdx.x = 0; blockIdx.x < PRODUCT.columns; ++blockIdx.x)
+      check(A, B, C, PRODUCT, &bits);
+  double error;
+  std::memcpy(&error, &bits, sizeof error);
+  return error;
+}
+extern "C" double tolerance() { return TOLERANCE; }
+"""
+
+
+def checker(folder: Path, name: str, dtype: str, cpp: str, op: str = "gemm") -> Any:
+    """The check of an exported file, compiled for the CPU."""
+    check = part(
+        source(name, 5, 7, 9 if op == "gemm" else 1, dtype, op), "The check", "The program"
+    )
+    library = folder / f"{op}-{dtype}.so"
+    subprocess.run(
+        [GXX, "-std=c++20", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(library)],
+        input=HARNESS.replace("CHECK", check).replace("TYPE", cpp), text=True, check=True,
+    )  # fmt: skip
+    loaded = ctypes.CDLL(str(library))
+    loaded.worst.restype = loaded.tolerance.restype = ctypes.c_double
+    return lambda *arrays: (
+        loaded.worst(*(array.ctypes.data_as(ctypes.c_void_p) for array in arrays)),
+        loaded.tolerance(),
+    )
+
+
+@pytest.mark.parametrize(("dtype", "cpp"), [("float32", "float"), ("int32", "int")])
+def test_the_check_of_the_file_tells_right_from_wrong(tmp_path: Path, dtype: str, cpp: str) -> None:
+    check = checker(tmp_path, "shared_tile", dtype, cpp)
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-9, 9, shape).astype(dtype) for shape in ((5, 9), (9, 7)))
+    if dtype == "float32":
+        a, b = a / np.float32(7), b / np.float32(11)
+    right = (a.astype("f8") @ b.astype("f8")).astype(dtype)
+    error, tolerance = check(a, b, right)
+    assert error <= tolerance
+    for place in ((0, 0), (4, 6)):
+        wrong = right.copy()
+        wrong[place] += wrong.dtype.type(1)
+        error, tolerance = check(a, b, wrong)
+        assert error > tolerance, place
+    if dtype == "float32":
+        wrong = right.copy()
+        wrong[2, 3] = np.nan
+        error, tolerance = check(a, b, wrong)
+        assert not error <= tolerance
+
+
+def test_the_check_of_a_transposed_product_takes_the_columns(tmp_path: Path) -> None:
+    check = checker(tmp_path, "gemv_t_thread", "float64", "double", op="gemv_t")
+    rng = np.random.default_rng(1)
+    a, x = rng.random((5, 7)), rng.random(5)
+    error, tolerance = check(a, x, a.T @ x)
+    assert error <= tolerance
+    error, tolerance = check(a, x, a.T @ x * (1 + 1e-13))
+    assert error > tolerance
+
+
+class Array(np.ndarray):
+    """A NumPy array where CuPy's would be."""
+
+    @property
+    def data(self) -> Any:  # type: ignore[override] # CuPy's attribute
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def test_the_python_file_calls_the_library_on_the_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_export(
+        "shared_tile", {"tiles": "16", "sizes": "4x5x6", "dtypes": "float32", "op": None,
+        "kernels": None}, "sm_90", tmp_path, force=False,
+    )  # fmt: skip
+    stand_in = """
+        extern "C" int shared_tile_launch(const float* a, const float* b, float* c, void*, void*) {
+          for (int i = 0; i < 4; ++i) for (int j = 0; j < 5; ++j) {
+            c[i * 5 + j] = 0;
+            for (int k = 0; k < 6; ++k) c[i * 5 + j] += a[i * 6 + k] * b[k * 5 + j];
+          }
+          return 0;
+        }"""
+    library = tmp_path / "libshared_tile.so"
+    subprocess.run(
+        [GXX, "-shared", "-fPIC", "-x", "c++", "-", "-o", str(library)],
+        input=stand_in, text=True, check=True,
+    )  # fmt: skip
+    later = (tmp_path / "shared_tile.cu").stat().st_mtime + 10
+    os.utime(library, (later, later))
+    cupy = ModuleType("cupy")
+    cupy.empty = lambda shape, dtype, order="C": np.empty(shape, dtype, order).view(Array)  # type: ignore[attr-defined]
+    stream = SimpleNamespace(ptr=0)
+    cupy.cuda = SimpleNamespace(get_current_stream=lambda: stream)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    spec = importlib.util.spec_from_file_location("exported", tmp_path / "shared_tile.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    a, b = (np.arange(rows * 6, dtype="f").reshape(shape).view(Array)
+            for rows, shape in ((4, (4, 6)), (5, (6, 5))))  # fmt: skip
+    np.testing.assert_array_equal(module.product(a, b), a @ b)
+    with pytest.raises(ValueError, match=r"takes float32 \(4, 6\) in order C"):
+        module.product(b, a)
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+    def refusal(name: str, **asked: str | None) -> str:
+        options = dict.fromkeys(("tiles", "sizes", "dtypes", "op", "kernels")) | asked
+        with pytest.raises(UsageError) as caught:
+            run_export(name, options, "sm_90", tmp_path / "out", force=False)
+        return str(caught.value)
+
+    assert "not a CUDA source" in refusal("cublas", op="gemm")
+    assert "did you mean 'shared_tile'" in refusal("shard_tile")
+    assert "atax cannot be exported" in refusal("atax_fused")
+    assert "one tile, size and dtype" in refusal("shared_tile", sizes="64,128")
+    assert "takes edges 1 to 32" in refusal("shared_tile", tiles="33")
+    assert "has no float16" in refusal("shared_tile", dtypes="float16")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc of a CUDA toolkit is not installed")
+def test_nvcc_compiles_the_file_by_the_command_in_it(tmp_path: Path) -> None:
+    text = source("shared_tile")
+    (tmp_path / "shared_tile.cu").write_text(text)
+    command = re.search(r"//   (nvcc .*?) &&", text)
+    assert command
+    subprocess.run([*command[1].split(), "-Werror", "all-warnings"], cwd=tmp_path, check=True)

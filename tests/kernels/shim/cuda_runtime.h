@@ -1,0 +1,2 @@
+// What a source for nvcc includes: cuda.h has it all.
+#pragma once

@@ -1,0 +1,187 @@
+"""CUDA sources as they are: examples/own_signature, macros, include folders, signatures."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import expected
+from on_cpu import Case, Sanitizer, run_on_cpu
+
+from gpubench.backends.cuda.compile import compile_instance
+from gpubench.backends.cuda.driver import kernel_arguments
+from gpubench.errors import CompileError, UsageError
+from gpubench.measure.session import source_hash
+from gpubench.model import Config, CudaVariant, Problem, Scope
+from gpubench.plan.registry import load, of_op
+from gpubench.plan.sweep import Sweep, plan
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_signature"
+SIZES = ((1, 1, 1), (17, 3, 35), (33, 40, 16))
+
+DESCRIBED = """
+from gpubench.model import CudaVariant, Launch, edges
+VARIANT = CudaVariant(
+    idea="mine", kernel="mine<{{edge}}>", signature="{signature}", file="sources/mine.cu",
+    tiles=edges(1, 4, because="of a test"), compile_options=("-DEDGE={{edge}}", "-Iinclude"),
+    launch=lambda tile, problem: Launch(grid=(1,), block=(1,)), {further}
+)
+"""
+MINE = """
+#include <factor.cuh>
+template <int TILE>
+__global__ void mine(const float* A, long ldb, const float* B, float* C, int rows) {
+  static_assert(TILE == EDGE, "the macro has the tile's parameter");
+  C[0] = FACTOR * A[0] * B[ldb] * rows;
+}
+"""
+RIGHT = "const float* A, long ldb, const float* B, float* C, int rows=M"
+
+
+def example() -> CudaVariant:
+    found = of_op("gemm", EXAMPLE)["sgemm"]
+    assert isinstance(found, CudaVariant)
+    return found
+
+
+def mine(folder: Path, signature: str = RIGHT, further: str = "") -> CudaVariant:
+    (folder / "sources").mkdir(exist_ok=True)
+    (folder / "include").mkdir(exist_ok=True)
+    (folder / "include/factor.cuh").write_text("#define FACTOR 2\n")
+    (folder / "sources/mine.cu").write_text(MINE)
+    (folder / "mine.py").write_text(DESCRIBED.format(signature=signature, further=further))
+    found = load(folder / "mine.py", "gemm")
+    assert isinstance(found, CudaVariant)
+    return found
+
+
+def compiled(variant: CudaVariant) -> None:
+    tile = Config.parse("2")
+    name = variant.instance(tile, "float32")
+    compile_instance(variant.source, name, "sm_90", variant.options(tile, "float32"))
+
+
+def test_three_kernels_are_described_in_ten_lines_without_a_macro() -> None:
+    text = (EXAMPLE / "sgemm.py").read_text()
+    assert len(text.splitlines()) <= 10
+    assert "-D" not in text
+    ast.parse(text)
+    kernels = {tile["kernel"] for tile in example().tiles}
+    assert len(kernels) == 3
+    source = (EXAMPLE / "sgemm.cu").read_text()
+    for kernel in kernels:
+        assert f"{kernel}(int M, int N, int K, float alpha," in " ".join(source.split())
+
+
+def test_the_three_kernels_compile_as_they_are() -> None:
+    variant = example()
+    for tile in variant.tiles.defaults:
+        name = variant.instance(tile, "float32")
+        shared = compile_instance(variant.source, name, "sm_90").resources.shared_bytes
+        assert (shared > 0) == ("shared" in str(tile))
+
+
+@pytest.mark.slow
+def test_the_three_kernels_are_right_on_the_cpu(tmp_path: Path) -> None:
+    variant = example()
+    cases = [
+        Case(variant=variant, tile=tile, problem=Problem(op="gemm", m=m, n=n, k=k, dtype="float32"))
+        for tile in map(variant.tiles.read, ("8/kernel=sgemm_naive", "8/kernel=sgemm_shared"))
+        for m, n, k in SIZES
+    ]
+    for case, output in zip(cases, run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path), strict=True):
+        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
+
+
+def test_the_kernel_gets_its_arguments_in_its_own_order() -> None:
+    variant, problem = example(), Problem(op="gemm", m=3, n=5, k=7, dtype="float32")
+    launch = variant.launch(variant.tiles.defaults[0], problem)
+    given = kernel_arguments(variant, launch, problem, (0x10, 0x20, 0x30))
+    as_bytes = [bytes(one) if isinstance(one, ctypes.Array) else one.value for one in given]
+    assert as_bytes == [
+        *(number.to_bytes(4, "little") for number in (3, 5, 7)),
+        *(b"\x00\x00\x80\x3f", 0x10, 0x20, b"\x00\x00\x00\x00", 0x30),
+    ]
+
+
+def test_ours_get_arrays_extents_and_int_arguments_as_before() -> None:
+    variant = of_op("gemv_t")["gemv_t_vectorized"]
+    assert isinstance(variant, CudaVariant)
+    problem = Problem(op="gemv_t", m=300, n=70, dtype="float64")
+    sequence = variant.launch(variant.tiles.defaults[0], problem).sequence
+    for launch in sequence:
+        given = kernel_arguments(variant, launch, problem, (1, 2, 3, 4))
+        numbers = [int.from_bytes(bytes(one), "little") for one in given[4:]]
+        assert [one.value for one in given[:4]] == [1, 2, 3, 4]
+        assert numbers == [300, 70, *launch.int_arguments]
+
+
+def test_macros_and_include_folders_reach_the_compiler(tmp_path: Path) -> None:
+    variant = mine(tmp_path)
+    assert variant.options(Config.parse("2"), "float32") == (
+        "-DEDGE=2",
+        f"-I{tmp_path / 'include'}",
+    )
+    compiled(variant)
+
+
+def test_what_an_include_folder_holds_decides_the_hash_and_the_cubin(tmp_path: Path) -> None:
+    variant = mine(tmp_path)
+    compiled(variant)
+    before = source_hash(variant)
+    (tmp_path / "include/factor.cuh").write_text("#error changed\n")
+    assert source_hash(variant) != before
+    with pytest.raises(CompileError, match="changed"):
+        compiled(variant)
+
+
+def test_a_signature_that_the_source_does_not_have_is_refused_by_the_compiler(
+    tmp_path: Path,
+) -> None:
+    for wrong in (RIGHT.replace("long", "int"), RIGHT + ", float more=1"):
+        with pytest.raises(CompileError):
+            compiled(mine(tmp_path, wrong))
+
+
+@pytest.mark.parametrize(
+    ("signature", "further", "message"),
+    [
+        ("int stride", "", "signature: int stride: write stride=1"),
+        ("float", "", "signature: 'float' is not a parameter"),
+        (RIGHT, 'column_major=("D",)', "column_major is a tuple of A, B, C, not D"),
+    ],
+)
+def test_a_description_that_leaves_something_open_says_what(
+    tmp_path: Path, signature: str, further: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        mine(tmp_path, signature, further)
+
+
+def test_a_source_of_several_plain_kernels_has_the_resources_of_each(tmp_path: Path) -> None:
+    source = tmp_path / "two.cu"
+    source.write_text(
+        'extern "C" __global__ void light(float* C) { C[0] = 1; }\n'
+        "__global__ void heavy(float* C) { __shared__ float s[999]; s[threadIdx.x] = C[1];\n"
+        "  __syncthreads(); C[0] = s[5]; }\n"
+    )
+    for name, shared in (("light", 0), ("heavy", 999 * 4)):
+        assert compile_instance(source, name, "sm_90").resources.shared_bytes == shared
+
+
+def test_column_major_matrices_are_a_layout_of_their_own_and_not_end_to_end(tmp_path: Path) -> None:
+    mine(tmp_path, further='column_major=("B",)')
+    sweep = Sweep(
+        variants=("mine", "cublas"), sizes=((8, 9, 10),), kernels=tmp_path, scopes=tuple(Scope)
+    )
+    found = {
+        (point.variant.name, point.scope): (point.key.layout, reason)
+        for point, reason in plan(sweep, "cuda").items()
+    }
+    assert found["mine", Scope.KERNEL] == ("column-major B", None)
+    assert found["cublas", Scope.KERNEL] == ("row-major", None)
+    assert found["mine", Scope.END_TO_END][1] == "end-to-end is for row-major matrices"
+    assert found["cublas", Scope.END_TO_END][1] is None

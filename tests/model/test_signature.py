@@ -1,0 +1,102 @@
+"""A kernel's parameters as its source declares them, and what each is given."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from gpubench.model import Problem
+from gpubench.model.signature import (
+    array_index,
+    number,
+    packed,
+    parameters,
+    why_unknown,
+)
+
+LADDER = (
+    "(int M, int N, int K, float alpha=1, const float *A, const float *B, float beta=0, float *C)"
+)
+PROBLEM = Problem(op="gemm", m=3, n=5, k=7, dtype="float32")
+
+
+def values(signature: str, problem: Problem = PROBLEM) -> list[float | str]:
+    """Arrays by their index as `@0`, numbers as they are."""
+    return [
+        f"@{array_index(one, problem.op)}" if one.is_pointer else number(one, problem)
+        for one in parameters(signature)
+    ]
+
+
+def test_the_order_of_the_source_is_kept_and_constants_have_their_values() -> None:
+    assert values(LADDER) == [3, 5, 7, 1, "@0", "@1", 0, "@2"]
+    assert [one.cpp for one in parameters(LADDER)] == (
+        ["int"] * 3 + ["float", "const float*", "const float*", "float", "float*"]
+    )
+
+
+def test_a_parameter_is_read_however_it_is_written() -> None:
+    for text in (
+        "const float* __restrict__ A",
+        "const float*A",
+        "const float * const A",
+        "const float A[]",
+        "const  float\n *__restrict__  A",
+    ):
+        (one,) = parameters(text)
+        assert (one.cpp, one.name, one.value) == ("const float*", "A", "A"), text
+
+
+def test_names_count_in_any_case_and_others_say_what_they_mean() -> None:
+    assert values(
+        "int m, int rows = M, size_t area=M*N, const T* left=A, T* c, void* workspace"
+    ) == ([3, 3, 15, "@0", "@2", "@3"])
+
+
+def test_leading_dimensions_follow_the_layout() -> None:
+    text = "int lda, int ldb, int ldc"
+    assert values(text) == [7, 5, 5]
+    by_columns = Problem(op="gemm", m=3, n=5, k=7, dtype="float32", column_major=("A", "B", "C"))
+    assert values(text, by_columns) == [3, 7, 3]
+    assert by_columns.layout == "column-major A B C"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("int stride", "write stride=1, or which of M, N, K, lda, ldb, ldc it is"),
+        ("float* D", "write D=A, or which of A, B, C, workspace it is"),
+        ("dim3 M", "no type of a number that is known"),
+        ("int M=rows", "write M=1"),
+    ],
+)
+def test_what_nobody_can_say_is_asked_for(text: str, reason: str) -> None:
+    (one,) = parameters(text)
+    assert reason in (why_unknown(one, "gemm") or "")
+
+
+def test_operations_on_vectors_have_their_own_names() -> None:
+    y = Problem(op="gemv", m=3, n=5, dtype="float32")
+    assert values("const float* A, const float* x, float* y, int M, int N, int lda", y) == (
+        ["@0", "@1", "@2", 3, 5, 5]
+    )
+    assert why_unknown(parameters("int K")[0], "gemv")
+
+
+def test_numbers_are_packed_as_their_types() -> None:
+    for text, scalar, expected in (
+        ("float alpha=1", "float", struct.pack("f", 1)),
+        ("Scalar alpha=2.5f", "double", struct.pack("d", 2.5)),
+        ("__half alpha=1", "__half", b"\x00\x3c"),
+        ("Scalar alpha=1", "__nv_bfloat16", b"\x80\x3f"),
+        ("long long M", "float", struct.pack("q", 3)),
+        ("const unsigned int M", "float", struct.pack("I", 3)),
+    ):
+        (one,) = parameters(text)
+        assert packed(one, number(one, PROBLEM), scalar) == expected, text
+
+
+def test_what_is_no_parameter_is_refused() -> None:
+    with pytest.raises(ValueError, match="'int' is not a parameter"):
+        parameters("int, float* A")
