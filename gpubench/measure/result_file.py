@@ -200,6 +200,22 @@ def read_context(path: Path) -> dict[str, Any]:
         return _context_of(file, partial_of(path))
 
 
+def tiles_in(path: Path, variant: str) -> list[str]:
+    """The tiles of a variant that the sweep into `path` has measured, each once.
+
+    Raises UsageError where there is no sweep to continue.
+    """
+    with _open_partial(path) as file:
+        lines = file.read().splitlines()[1:]
+    found: dict[str, None] = {}
+    for line in lines:
+        with suppress(msgspec.MsgspecError):  # what is damaged is refused when it is continued
+            key = msgspec.json.decode(line, type=_Line).key
+            if key.variant == variant:
+                found[key.tile] = None
+    return list(found)
+
+
 def _open_partial(path: Path) -> IO[bytes]:
     """The partial file of the sweep into `path`, locked. Raises UsageError if it cannot be had."""
     partial = partial_of(path, "--resume")
