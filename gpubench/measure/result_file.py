@@ -13,7 +13,7 @@ from typing import IO, Any, get_type_hints
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.model import Measurement, Point, PointKey
+from gpubench.model import Measurement, Point, PointKey, Status
 from gpubench.output import Output, lock, make_directory, open_regular
 from gpubench.plan.ranges import shown
 from gpubench.row import Row, encode, read
@@ -135,7 +135,8 @@ class ResultFile:
         try:
             file.write(_line(_Line(key=measurement.point.key, measurement=values)))
             file.flush()
-            os.fsync(file.fileno())
+            if measurement.status != Status.ELIMINATED:  # that follows from the others
+                os.fsync(file.fileno())
         except OSError as error:
             raise self._lost(f"cannot write {self.partial}: {error.strerror}") from error
 

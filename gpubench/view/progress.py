@@ -151,9 +151,9 @@ class PlainProgress(Watcher):
         if measurement.reason and measurement.status != Status.SKIPPED:
             self._line(_failure(measurement))
         elif measurement.series:
+            what = f"{self._name} {measurement.point.label}".strip()
             self._now_and_then(
-                f"[{self._done}/{self._total}] {f'{self._name} {measurement.point.label}'.strip()}: "
-                f"{time_text(measurement.series.median_us)}; "
+                f"[{self._done}/{self._total}] {what}: {time_text(measurement.series.median_us)}; "
                 f"{times(monotonic() - self._started, self._left_s)}"
             )
 

@@ -109,13 +109,16 @@ class Builds:
 
         Of equal bounds the one that computes more for each element it loads.
         """
+        spaces = {point.variant: point.variant.tiles for point in points}
+        authors = {
+            (variant, tile) for variant, space in spaces.items() if space for tile in space.defaults
+        }
 
         def rank(point: Point) -> tuple[bool, float, float]:
             variant, tile = point.variant, point.tile
             reuse = variant.reuse(tile) if variant.reuse and tile else None
-            defaults = variant.tiles.defaults if variant.tiles else ()
             each = cgma(point.problem, reuse) if reuse else 0.0
-            return tile not in defaults, round(self.least_us(point), 3), -each
+            return (variant, tile) not in authors, round(self.least_us(point), 3), -each
 
         return sorted(points, key=rank)
 

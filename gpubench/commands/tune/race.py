@@ -28,6 +28,10 @@ LEVEL = 0.05
 MAX_ROUNDS = 30
 """Then what is left is called equal: each further round narrows the bounds by less than 2 %."""
 
+VISITS_EACH, LEAST_VISITS = 5, 150
+"""A race is over after so many visits for each configuration, or so many in all if that is more:
+where the noise does not let it tell them apart, a sweep would not either. `--budget` lifts this."""
+
 FIRST_NOISE = 0.1
 """Standard deviation of the logarithm of a time that was taken once: nothing bounds how far that
 visit was disturbed. Twice as slow as the leader is slower whatever happened."""
@@ -50,16 +54,20 @@ class Race:
     """Configurations by number, from 0. Whoever runs it visits those that are `waiting`.
 
     `add` tells it a time, `withdraw` that there will be none, and `judge` ends a round. `entries`
-    is the largest number of configurations that may ever take part.
+    is the largest number of configurations that may ever take part. A `patient` race is bounded by
+    its rounds alone.
     """
 
-    def __init__(self, entries: int, within: float, seed: int = 0) -> None:
+    def __init__(
+        self, entries: int, within: float, seed: int = 0, *, patient: bool = False
+    ) -> None:
         self.margin = math.log1p(within)
         self._pairs = max(1, entries * (entries - 1))
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
         self._logs: list[list[float]] = []
         """Of each configuration: a time a round, NaN where it had no visit."""
 
+        self._visits, self._patient = 0, patient
         self.round = 1
         self.racing: set[int] = set()
         self.waiting: list[int] = []
@@ -89,6 +97,7 @@ class Race:
         """The time of a visit."""
         self.waiting.remove(number)
         self._logs[number].append(math.log(time_us))
+        self._visits += 1
 
     def withdraw(self, number: int) -> None:
         """It failed, or cannot be the best."""
@@ -99,13 +108,19 @@ class Race:
             self.leader = None
 
     @property
+    def spent(self) -> bool:
+        """Whether it has had all its rounds, or visits."""
+        most = math.inf if self._patient else max(VISITS_EACH * len(self._logs), LEAST_VISITS)
+        return self.round > MAX_ROUNDS or self._visits >= most
+
+    @property
     def over(self) -> bool:
-        """Whether all survivors are within the margin of each other, or the rounds are spent."""
+        """Whether all survivors are within the margin of each other, or the race is `spent`."""
         near = all(high <= self.margin for _, high in self.apart.values())
         judged = bool(self.apart) and self.apart.keys() == self.racing
         if self.round == 1:
             return False
-        return len(self.racing) < 2 or self.round > MAX_ROUNDS or (near and judged)  # noqa: PLR2004
+        return len(self.racing) < 2 or self.spent or (near and judged)  # noqa: PLR2004
 
     def judge(self) -> list[int]:
         """End the round: those that leave, and a new round begins with the others."""
@@ -184,8 +199,5 @@ def middle(values: Floats, spare: int = 0) -> tuple[Floats, Floats, Floats]:
     count = np.isfinite(values).sum(axis=1)
     last = np.maximum(count - 1, 0)
     below = np.maximum((last - spare) // 2, 0)
-    ordered = np.sort(values, axis=1)  # NaNs last
-    low, high = (
-        np.take_along_axis(ordered, place[:, None], axis=1)[:, 0] for place in (below, last - below)
-    )
-    return low, high, count
+    ordered, rows = np.sort(values, axis=1), np.arange(len(values))  # NaNs last
+    return ordered[rows, below], ordered[rows, last - below], count

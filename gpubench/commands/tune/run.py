@@ -37,6 +37,20 @@ class Settings:
     where: str | None
     within: float
 
+    def space(self, variant: Variant) -> Space:
+        """The variant's space, as far as `--where` leaves it. Raises UsageError without tiles."""
+        if variant.tiles is None:
+            raise UsageError(f"{variant.name} has no tile to choose")
+        if self.where is None:
+            return variant.tiles
+        fulfils = Condition(self.where, variant.tiles.axes, variant.name)
+        own = variant.tiles.constraint
+
+        def constraint(config: Config) -> str | None:
+            return (own(config) if own else None) or (None if fulfils(config) else "not --where")
+
+        return replace(variant.tiles, constraint=constraint)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
@@ -82,7 +96,7 @@ def tune(
     """
     sweep, device = settings.sweep, executor.device
     tuned = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
-    spaces = {variant: _space(variant, settings.where) for variant in tuned}
+    spaces = {variant: settings.space(variant) for variant in tuned}
     tiles: dict[Variant, frozenset[Config]] = {}
     for variant, space in spaces.items():
         with described_by(variant.path):
@@ -172,20 +186,6 @@ def picks(group: Sequence[Row], spaces: Mapping[Variant, Space]) -> list[Row]:
 
     simplest = min(group, key=elaborate)
     return [group[0], *([simplest] if simplest is not group[0] else [])]
-
-
-def _space(variant: Variant, where: str | None) -> Space:
-    """The variant's space, as far as `--where` leaves it."""
-    if variant.tiles is None:
-        raise UsageError(f"{variant.name} has no tile to choose")
-    if where is None:
-        return variant.tiles
-    fulfils, own = Condition(where, variant.tiles.axes, variant.name), variant.tiles.constraint
-
-    def constraint(config: Config) -> str | None:
-        return (own(config) if own else None) or (None if fulfils(config) else "not --where")
-
-    return replace(variant.tiles, constraint=constraint)
 
 
 def _confirm(

@@ -134,7 +134,8 @@ class _Contest:
         self._within, self._ends_s, self._refuse, self._clock = within, ends_s, refuse, clock
         tiles, self._sampled = entrants(space, seed)
         self._first = frozenset(tiles)
-        self._race = Race(LARGE if self._sampled else len(tiles), within, seed)
+        patient = ends_s < math.inf
+        self._race = Race(LARGE if self._sampled else len(tiles), within, seed, patient=patient)
         self._numbers: dict[Point, int] = {}
         """The race's number of each point that takes part."""
 
@@ -157,8 +158,8 @@ class _Contest:
             return "one is left"
         if not race.over:
             return "the time was up"
-        if race.round > MAX_ROUNDS:
-            return f"{MAX_ROUNDS} rounds"
+        if race.spent:
+            return f"not decided after {race.round - 1} rounds; --budget gives it more time"
         return f"all that are left are within {100 * self._within:g} % of each other"
 
     def _enter(self, points: Sequence[Point]) -> None:
