@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, variant
 
+from gpubench.cli import app
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune import schedule
 from gpubench.commands.tune.prune import Builds
@@ -21,11 +21,13 @@ from gpubench.commands.tune.view import summary
 from gpubench.errors import UsageError
 from gpubench.measure.executor import Executor, InProcess
 from gpubench.measure.result_file import partial_of
+from gpubench.measure.runner import Runner
 from gpubench.measure.session import Watcher
 from gpubench.measure.tuned import read_winners
 from gpubench.model import Space, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
+from gpubench.plan.sweep import TUNED
 from gpubench.row import read
 from gpubench.view.tables import console
 
@@ -77,6 +79,7 @@ def by_edge(tile: Any) -> float:
 def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Space], None]:
     """Let the variant `fake` have a space, whatever is installed; no disk is waited for."""
     monkeypatch.setattr("os.fsync", lambda _file: None)
+    monkeypatch.setattr(Runner, "_probe", lambda *_: None)
 
     def install(space: Space) -> None:
         fake = variant(matmul, "fake", tiles=space, baseline="library")
@@ -284,21 +287,45 @@ def text_of(found: Tuned) -> str:
     return captured.get()
 
 
-@pytest.mark.slow
-def test_the_command_tunes_on_the_cpu_and_a_sweep_takes_the_winner(tmp_path: Path) -> None:
-    def gpubench(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "gpubench", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+OWN = """
+import numpy as np
+from gpubench.model import CallVariant, Space
 
-    race = ("tune", "cpu_tile", "--sizes", "64", "--device", "cpu", "--rounds", "1")
-    done = gpubench(*race, "--where", "edge in (1, 8)", "--output", "a.csv")
-    assert done.returncode == 0, done.stderr
-    assert "of 2 configurations" in done.stdout
-    assert {row.variant for row in read(tmp_path / "a.confirmed.csv")} == {"cpu_tile", "cpu_blas"}
-    (tile,) = (one.tile for one in read_winners(tmp_path / "results" / "tuned.toml"))
-    options = ("--variants", "cpu_tile", "--sizes", "64", "--device", "cpu", "--rounds", "1")
-    assert gpubench("sweep", *options, "--tiles", "tuned", "--output", "b.csv").returncode == 0
-    assert [row.tile for row in read(tmp_path / "b.csv")] == [tile]
-    refused = gpubench(*race, "--output", "a.csv")
-    assert refused.returncode == 2
-    assert "exists; --force overwrites it" in refused.stderr
+VARIANT = CallVariant(
+    idea="NumPy's product in strips",
+    runs_on="cpu",
+    tiles=Space(
+        axes={"edge": (8, 16, 64), "way": ("by_rows", "at_once")},
+        block=("edge",),
+        default=("8/way=by_rows",),
+        constraint=lambda tile: "64 is at once" if tile["edge"] == 64 and tile["way"] == "by_rows"
+        else None,
+    ),
+    build=lambda tile, dtype: lambda a, b, c: [
+        np.matmul(a[at : at + tile["edge"]], b, out=c[at : at + tile["edge"]])
+        for at in range(0, len(a), tile["edge"])
+    ],
+    threads=1,
+    baseline="cpu_blas",
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_of_ones_own_is_tuned_by_the_command_and_a_sweep_takes_its_winner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    Path("own", "strips.py").write_text(OWN)
+    here = ["--sizes", "64", "--device", "cpu", "--kernels", "own"]
+    where = ["--where", 'way == "at_once" or edge < 16', "--output", "a.csv", "--rounds", "1"]
+    assert app(["tune", "strips", *here, *where], standalone_mode=False) == 0
+    assert "of 4 configurations" in capsys.readouterr().out
+    assert {row.variant for row in read(Path("a.confirmed.csv"))} == {"strips", "cpu_blas"}
+    (tile,) = (one.tile for one in read_winners(TUNED))
+    app(
+        ["sweep", "--dry-run", "--variants", "strips", *here, "--tiles", "tuned"],
+        standalone_mode=False,
+    )
+    assert re.search(rf"strips\s+1\s+{tile}\s", capsys.readouterr().out)
