@@ -27,7 +27,7 @@ LEADERS = 3
 
 SEVERAL = 2
 
-VISIT_S = 0.005
+VISIT_S = 0.002
 """Sampling in a visit stops after this wall time, once it has two samples: a race has many."""
 
 
