@@ -56,7 +56,7 @@ def tune(
     force: option.Force = False,
     **options: Any,
 ) -> None:
-    """Race a kernel's configurations: the best, with proof, in a fraction of a sweep."""
+    """Race a kernel's configurations: the best ones, with proof."""
     from gpubench.commands.tune.run import default_path, read_settings, tune
     from gpubench.commands.tune.view import summary
     from gpubench.measure.tuned import keep_winners, read_winners
