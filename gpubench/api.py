@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gpubench import row as table
-from gpubench.commands.tune.run import read_settings
-from gpubench.commands.tune.run import tune as race_and_confirm
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import Watcher, run
 from gpubench.measure.tuned import keep_winners, with_tuned_tiles
@@ -59,6 +57,9 @@ def tune(
     kept only in a TOML that `winners` names. Raises UsageError for what the command would refuse,
     and DeviceUnavailableError for a device that is not there.
     """
+    from gpubench.commands.tune.run import read_settings
+    from gpubench.commands.tune.run import tune as race_and_confirm
+
     settings = read_settings({"where": where, "within": within, **options})
     sweep = settings.sweep
     with Worker(sweep.device, sweep.timer) as worker:
