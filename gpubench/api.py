@@ -41,7 +41,7 @@ def sweep(*, config: str | Path | None = None, **options: Any) -> pd.DataFrame:
     return table.frame(outcome.rows)
 
 
-@partial(sweep_options, without=("tiles", "samples"))
+@partial(sweep_options, without=("tiles", "samples", "state"))
 def tune(
     *,
     where: str | None = None,

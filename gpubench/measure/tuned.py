@@ -79,7 +79,8 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
     Raises UsageError for a file that is another's, or cannot be written.
     """
     kept = {winner.key: winner for winner in (read_winners(path) if path.exists() else ())}
-    kept |= {winner.key: winner for winner in new}
+    # Of cold and hot caches, which share a key, the first: cold.
+    kept |= {winner.key: winner for winner in reversed(list(new))}
     tables = (
         "\n[[winner]]\n"
         + "".join(

@@ -14,8 +14,8 @@ from gpubench.errors import UsageError
 
 app = typer.Typer()
 
-WITHOUT = ("variants", "tiles", "samples")
-"""Options of a sweep that are none of tune's."""
+WITHOUT = ("variants", "tiles", "samples", "state")
+"""Options of a sweep that are none of tune's: its visits are short, so in the state burst."""
 
 
 @app.command(epilog='Example: gpubench tune shared_tile --sizes 1024,2048 --where "edge % 4 == 0"')
