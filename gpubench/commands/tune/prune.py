@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Self
 
-from gpubench.backends.cuda.compile import compile_instance, instance
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.metrics import cgma
@@ -158,9 +158,9 @@ class Builds:
         used = {
             step.kernel: compile_instance(
                 variant.source,
-                instance(variant, tile, point.problem.dtype, step.kernel),
+                variant.instance(tile, point.problem.dtype, step.kernel),
                 variant.architecture(self._architecture),
-                variant.compile_options,
+                variant.options(tile, point.problem.dtype),
             ).resources
             for step in launch.sequence
         }
