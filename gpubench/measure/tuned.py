@@ -79,8 +79,10 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
     Raises UsageError for a file that is another's, or cannot be written.
     """
     kept = {winner.key: winner for winner in (read_winners(path) if path.exists() else ())}
-    # Of cold and hot caches, which share a key, the first: cold.
-    kept |= {winner.key: winner for winner in reversed(list(new))}
+    first: dict[tuple[object, ...], Winner] = {}
+    for winner in new:
+        first.setdefault(winner.key, winner)  # of cold and hot caches, which share a key: cold
+    kept |= first
     tables = (
         "\n[[winner]]\n"
         + "".join(
