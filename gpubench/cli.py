@@ -25,6 +25,7 @@ from gpubench.commands import (
     selfcheck,
     show,
     sweep,
+    tune,
     variants,
 )
 from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
@@ -46,7 +47,7 @@ app = typer.Typer(
 
 # As `--help` lists them: measure, look, know the machine and the kernels, single runs.
 for command in (
-    *(sweep, compare_cublas, reproduce),
+    *(sweep, tune, compare_cublas, reproduce),
     *(show, diff, explain, plot, report),
     *(deviceinfo, selfcheck, variants, new_kernel, export),
     operand_files,

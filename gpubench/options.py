@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -22,7 +22,7 @@ from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, State, Timer, Timing
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles, shown
 from gpubench.plan.registry import unknown
-from gpubench.plan.sweep import Sweep
+from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import read_toml
 
 DEFAULT = Sweep()
@@ -162,8 +162,8 @@ OPTIONS = {
         Option(
             name="tiles",
             help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
-            "/name=value. Default: each variant's own.",
-            read=lambda flag, text: parse_tiles(text, flag),
+            "/name=value; or tuned, as 'gpubench tune' found them. Default: each variant's own.",
+            read=lambda flag, text: (text,) if tuned_file((text,)) else parse_tiles(text, flag),
             metavar="LIST",
         ),
         Option(
@@ -381,8 +381,8 @@ def _confined(config: Path, name: str, text: str, base: Path) -> str:
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def sweep_options(command: Command) -> Command:
-    """Give a command all options of a sweep: its parameter `options` becomes one for each.
+def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command:
+    """Give a command the options of a sweep: its parameter `options` becomes one for each.
 
     The command's own options follow. A function of Python callers gets the same signature.
     """
@@ -394,13 +394,14 @@ def sweep_options(command: Command) -> Command:
             annotation=Annotated[option.kind | None, option.typer],
         )
         for option in OPTIONS.values()
+        if option.name not in without
     ]
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind != inspect.Parameter.VAR_KEYWORD
     ]
-    signature = inspect.Signature([*of_sweep, *own])
+    signature = inspect.Signature(sorted([*own, *of_sweep], key=lambda parameter: parameter.kind))
     command.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
     command.__annotations__ = {
         name: parameter.annotation for name, parameter in signature.parameters.items()

@@ -56,7 +56,7 @@ class Row:
     scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
 
-    status: str | None = _column("outcome", "ok, skipped, wrong or error")
+    status: str | None = _column("outcome", "ok, skipped, wrong, error, or eliminated by tune")
     reason: str | None = _column("outcome", "why it is not ok, or what went wrong before it was")
     max_relative_error: float | None = _column(
         "outcome",

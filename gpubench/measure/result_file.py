@@ -13,7 +13,7 @@ from typing import IO, Any, get_type_hints
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.model import Measurement, Point, PointKey
+from gpubench.model import Measurement, Point, PointKey, Status
 from gpubench.output import Output, lock, make_directory, open_regular
 from gpubench.plan.ranges import shown
 from gpubench.row import Row, encode, read
@@ -135,7 +135,8 @@ class ResultFile:
         try:
             file.write(_line(_Line(key=measurement.point.key, measurement=values)))
             file.flush()
-            os.fsync(file.fileno())
+            if measurement.status != Status.ELIMINATED:  # that follows from the others
+                os.fsync(file.fileno())
         except OSError as error:
             raise self._lost(f"cannot write {self.partial}: {error.strerror}") from error
 
@@ -198,6 +199,22 @@ def read_context(path: Path) -> dict[str, Any]:
     """
     with _open_partial(path) as file:
         return _context_of(file, partial_of(path))
+
+
+def tiles_in(path: Path, variant: str) -> list[str]:
+    """The tiles of a variant that the sweep into `path` has measured, each once.
+
+    Raises UsageError where there is no sweep to continue.
+    """
+    with _open_partial(path) as file:
+        lines = file.read().splitlines()[1:]
+    found: dict[str, None] = {}
+    for line in lines:
+        with suppress(msgspec.MsgspecError):  # what is damaged is refused when it is continued
+            key = msgspec.json.decode(line, type=_Line).key
+            if key.variant == variant:
+                found[key.tile] = None
+    return list(found)
 
 
 def _open_partial(path: Path) -> IO[bytes]:

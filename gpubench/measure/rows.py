@@ -45,15 +45,16 @@ def build_rows(
 ) -> list[Row]:
     """A row for each point that has measurements, which are given oldest first, one a round.
 
-    A round that failed decides: the row has its status, and no time. So do rounds that subtracted
+    A round that failed decides: the row has its status, and no time. One in which the point was
+    eliminated decides too, and the times before it stay. So do rounds that subtracted
     overheads too different for the times to be right. `copy_gbytes_per_s` is the measured copy rate
     of the device, for `percent_of_copy`.
     """
     measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {
-        point: _times(rounds)
+        point: _times(timed)
         for point, rounds in measured.items()
-        if all(measurement.series for measurement in rounds)
+        if (timed := _without_end(rounds)) and all(taken.series for taken in timed)
     }
     baselines_us: dict[tuple[PointKey, str], float] = {}
     for point, columns in times.items():
@@ -95,9 +96,11 @@ def _row(
     source_hash: str,
     copy_gbytes_per_s: float | None,
 ) -> Row:
+    end, rounds = rounds[-1], _without_end(rounds) or rounds
     failed = [measurement for measurement in rounds if measurement.status != Status.OK]
     rounds = failed[:1] or rounds
     first, last = rounds[0], rounds[-1]
+    decisive = first if failed else end
     problem, variant, mode = point.problem, point.variant, point.key.compute_mode
     median_us, joules = times.get("median_us"), times.get("joules")
     rate = median_us and gflops(problem, median_us)
@@ -112,8 +115,8 @@ def _row(
     sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
     return Row(
         **point.key._asdict(),
-        status=first.status,
-        reason=_joined(taken.reason for taken in rounds),
+        status=decisive.status,
+        reason=_joined(taken.reason for taken in (*rounds, decisive)),
         max_relative_error=first.max_relative_error,
         **times,
         gflops=rate,
@@ -160,6 +163,11 @@ def _row(
         gpubench=gpubench.__version__,
         started_utc=first.started_utc or None,
     )
+
+
+def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
+    """The rounds that measured: without the elimination that ended them."""
+    return rounds[:-1] if rounds[-1].status == Status.ELIMINATED else rounds
 
 
 def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:

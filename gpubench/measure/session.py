@@ -78,7 +78,8 @@ def run(
     """Plan, compile and measure a sweep; every measurement is on disk before the next one starts.
 
     `wanted` leaves out points that the sweep's lists cannot. `schedule` gets the points that can
-    run and decides what is measured next; None: rounds, as the sweep's timing says.
+    run and decides what is measured next, each compiled when it is measured; None: rounds, as the
+    sweep's timing says, after all is compiled.
 
     Ctrl-C ends it early and keeps what was measured. Raises UsageError if nothing can be measured
     or the file cannot be written, before anything is measured.
@@ -101,7 +102,7 @@ def run(
     def keep(measurement: Measurement) -> None:
         if file:
             file.add(measurement)  # first: the CSV has nothing that the partial file lacks
-        known[measurement.point].append(measurement)
+        known.setdefault(measurement.point, []).append(measurement)
 
     copy_gbytes_per_s: float | None = None
     interrupted = complete = False
@@ -113,11 +114,15 @@ def run(
         unfinished = [point for point in points if _unfinished(known[point], sweep)]
         foreseen = estimate(unfinished, device, sweep.timing)
         watcher.planned(executor, len(points), visits.visits, foreseen)
-        executor.compile(unfinished, watcher.compiled)
+        if schedule is None:
+            executor.compile(unfinished, watcher.compiled)
         executor.warm_up()
         if OPERATIONS[sweep.op].bandwidth_bound:
             copy_gbytes_per_s = executor.copy_gbytes_per_s()
         while visit := visits.next(known):
+            if visit.outcome:
+                keep(visit.outcome)
+                continue
             watcher.measuring(visit)
             if visit.fresh:
                 executor.next_round()

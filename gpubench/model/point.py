@@ -50,6 +50,8 @@ class Status(StrEnum):
     SKIPPED = "skipped"
     WRONG = "wrong"
     ERROR = "error"
+    ELIMINATED = "eliminated"
+    """`tune` has shown that it is not the best; the times it had until then are kept."""
 
 
 class State(StrEnum):

@@ -41,6 +41,9 @@ class Visit:
     wall_limit_s: float | None = None
     """Wall time that a budget leaves for it; None: as long as the policy says."""
 
+    outcome: Measurement | None = None
+    """What is known of the point without measuring it: then this is kept in the place of a time."""
+
 
 class Schedule(Protocol):
     """Decides what is measured next. A sweep ends when `next` gives None."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -27,6 +27,9 @@ from gpubench.plan.registry import choose
 
 MAX_POINTS = 100_000
 
+TUNED = Path("results", "tuned.toml")
+"""Where `gpubench tune` keeps its winners."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
@@ -40,7 +43,8 @@ class Sweep:
     """(M, N, K); K is 1 for operations without it. Empty: the backend's `quick_size`."""
 
     tiles: tuple[str, ...] = ()
-    """As users write them; each variant's space reads them. Empty: its own default tiles."""
+    """As users write them; each variant's space reads them. Empty: its own default tiles. What
+    `tuned` means is known when the device is (`measure.tuned`)."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
@@ -62,6 +66,14 @@ class Sweep:
     """The options that gave this sweep, as text: what a resumed sweep must have too."""
 
 
+def tuned_file(tiles: Sequence[str]) -> Path | None:
+    """The file of winners that `tuned` or `FILE.toml` means; None: tiles are named one by one."""
+    text = tiles[0] if len(tiles) == 1 else ""
+    if text == "tuned":
+        return TUNED
+    return Path(text) if text.endswith(".toml") else None
+
+
 def plan(
     sweep: Sweep, backend: str, capability: tuple[int, int] | None = None
 ) -> dict[Point, str | None]:
@@ -79,6 +91,8 @@ def plan(
     if not sweep.variants:
         # Nobody asked for these by name, so what they lack needs no message.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
+    if tuned_file(sweep.tiles):
+        raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
     conditions = len(sweep.caches) * len(sweep.scopes) * len(sweep.states)

@@ -122,6 +122,7 @@ class PlainProgress(Watcher):
         self._done, self._total = 0, 0
         self._started = monotonic()
         self._left_s = 0.0
+        self._name = ""
 
     def __enter__(self) -> Self:
         return self
@@ -140,9 +141,9 @@ class PlainProgress(Watcher):
         self._now_and_then(f"compiling: {built} kernels")
 
     def measuring(self, visit: Visit) -> None:
-        """Remember the time left: `measured` prints it."""
+        """Remember the visit's name and the time left: `measured` prints them."""
         self._total = self._done + visit.visits_left if visit.visits_left else self._total
-        self._left_s = visit.left_s
+        self._left_s, self._name = visit.left_s, visit.name
 
     def measured(self, measurement: Measurement) -> None:
         """Report a failure always, a time now and then."""
@@ -150,9 +151,9 @@ class PlainProgress(Watcher):
         if measurement.reason and measurement.status != Status.SKIPPED:
             self._line(_failure(measurement))
         elif measurement.series:
+            what = f"{self._name} {measurement.point.label}".strip()
             self._now_and_then(
-                f"[{self._done}/{self._total}] {measurement.point.label}: "
-                f"{time_text(measurement.series.median_us)}; "
+                f"[{self._done}/{self._total}] {what}: {time_text(measurement.series.median_us)}; "
                 f"{times(monotonic() - self._started, self._left_s)}"
             )
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.session import Outcome, default_output, run
+from gpubench.measure.tuned import with_tuned_tiles
 from gpubench.measure.worker import Worker
-from gpubench.options import OPTIONS
 from gpubench.plan.ranges import shown
 from gpubench.plan.sweep import Sweep
 from gpubench.view.progress import progress
@@ -24,7 +24,10 @@ def measure(sweep: Sweep, *, resume: bool, force: bool) -> Outcome:
     with progress() as watcher, Worker(sweep.device, sweep.timer) as worker:
         path = sweep.output or default_output(sweep, worker.device.name)
         file = ResultFile(path, resume=resume, overwrite=force, samples=sweep.samples)
-        return run(sweep, worker, watcher, file)
+        sweep, wanted, notes = with_tuned_tiles(sweep, worker.device)
+        for note in notes:
+            console(stderr=True).print(note, soft_wrap=True)
+        return run(sweep, worker, watcher, file, wanted=wanted)
 
 
 def started_with(path: Path, given: Mapping[str, str]) -> dict[str, str]:
@@ -36,7 +39,7 @@ def started_with(path: Path, given: Mapping[str, str]) -> dict[str, str]:
         if started.get(name) != text:
             was = f"'{started[name]}'" if name in started else "not given"
             raise UsageError(
-                f"--resume: {path} was started with {OPTIONS[name].flag} {was}; "
+                f"--resume: {path} was started with --{name.replace('_', '-')} {was}; "
                 "leave it out, or start another file"
             )
     if "kernels" in started and "kernels" not in given:  # no file makes code run by itself

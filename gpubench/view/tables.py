@@ -333,8 +333,9 @@ def _not_measured(rows: Sequence[Row]) -> list[Text]:
             for row in failed
             if (row.status, row.variant, row.reason) == (status, variant, reason) and row.tile
         ]
-        style = "yellow" if status == Status.SKIPPED else "red"
-        which = f"{variant} {spans(tiles)}".strip()
+        style = "yellow" if status in {Status.SKIPPED, Status.ELIMINATED} else "red"
+        of = f"{len(tiles)} tiles" if status == Status.ELIMINATED else spans(tiles)
+        which = f"{variant} {of}".strip()
         lines.append(Text(f"{status}: {which}: {reason}", style=style))
     return lines
 

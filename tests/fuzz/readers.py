@@ -23,7 +23,9 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
+from gpubench.commands.tune.where import Condition
 from gpubench.measure.result_file import read_context
+from gpubench.measure.tuned import read_winners
 from gpubench.model import LARGEST, OPERATIONS, Config
 from gpubench.options import read_sweep
 from gpubench.output import Output
@@ -104,6 +106,39 @@ def expect(data: bytes, folder: Path) -> None:
     path = _in_file("a.toml", data, folder)
     call_within_contract(lambda: read_expected(path), folder)
     require_unchanged(folder, {"a.toml": data})
+
+
+def winners(data: bytes, folder: Path) -> None:
+    """The TOML of `--tiles tuned`."""
+    path = _in_file("a.toml", data, folder)
+    call_within_contract(lambda: read_winners(path), folder)
+
+
+def where(data: bytes, folder: Path) -> None:
+    """The argument of `tune --where`, and its use."""
+    tile = {"BM": 128, "stages": 3, "cluster": "2x1"}
+    call_within_contract(lambda: Condition(as_argument(data), tile, "fake")(tile), folder)
+
+
+WINNER = b"""[[winner]]
+device = "NVIDIA H200"
+op = "gemm"
+variant = "cpu_tile"
+dtype = "float32"
+m = 512
+n = 512
+k = 512
+tile = "16"
+simplest = "8"
+group = 3
+configurations = 256
+within = 0.01
+median_us = 12.5
+source_hash = "0123456789ab"
+gpubench = "0.1.0"
+tuned_utc = "2026-01-01T00:00:00+00:00"
+"""
+CONDITIONS = (b"stages >= 3 and BM*2 > 16", b'cluster in ("2x1", "1x1") or not -BM % 7 == 1')
 
 
 def _configs(*, experiments: bool) -> list[bytes]:
@@ -371,6 +406,8 @@ READERS = {
         seeds=lambda: (EXPECT, (REPOSITORY / "results/h200/expect.toml").read_bytes()),
         own=(mutations.toml,),
     ),
+    "winners": Reader(read=winners, seeds=lambda: (WINNER,), own=(mutations.toml,)),
+    "where": Reader(read=where, seeds=lambda: CONDITIONS),
     "csv": Reader(read=csv, seeds=_csv, own=(mutations.table,)),
     "shown": Reader(
         read=shown,

@@ -13,7 +13,8 @@ from readers import READERS
 from gpubench.errors import UsageError
 
 INPUTS = {
-    **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 130),
+    **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 100),
+    **dict.fromkeys(("winners", "where"), 90),
     "csv": 60,
     "experiment": 30,
     "shown": 15,

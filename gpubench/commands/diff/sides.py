@@ -81,7 +81,9 @@ def read_side(paths: Sequence[Path]) -> Side:
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
-        files[path] = read(path, COLUMNS)
+        every = read(path, COLUMNS)
+        # What a race has let go has times, but not as many as its rival on the other side.
+        files[path] = [row for row in every if row.status != Status.ELIMINATED]
         if not files[path]:
             raise UsageError(f"{path}: holds no points")
         for row in files[path]:

@@ -25,7 +25,7 @@ from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Problem, Sco
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import shown
 from gpubench.plan.registry import of_op, unknown, variants
-from gpubench.plan.sweep import Sweep, plan
+from gpubench.plan.sweep import Sweep, plan, tuned_file
 from gpubench.row import Row, read
 from gpubench.view.progress import progress
 from gpubench.view.tables import console
@@ -114,6 +114,8 @@ def _read_options(kernel: CudaVariant, options: dict[str, Any], *, every: bool) 
         if sweep.tiles:
             raise UsageError("--all and --tile: name tiles, or ask for all of them")
         return replace(sweep, tiles=tuple(map(str, kernel.tiles)))
+    if tuned_file(sweep.tiles):
+        raise UsageError("--tile: names tiles, such as 16; 'tuned' is for sweep and compare-cublas")
     refusals = [kernel.tiles.why_not(kernel.tiles.read(tile)) for tile in sweep.tiles]
     if refusals and all(refusals):
         raise UsageError(f"--tile: {kernel.name} {refusals[0]}")

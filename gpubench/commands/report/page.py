@@ -133,7 +133,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
         "points measured": counts[Status.OK],
         "variants": len({row.variant for row in rows}),
         "sizes": len({row.size for row in rows}),
-        "skipped": counts[Status.SKIPPED],
+        "skipped": counts[Status.SKIPPED] + counts[Status.ELIMINATED],
         "wrong": counts[Status.WRONG],
         "failed": counts[Status.ERROR],
     }
@@ -317,7 +317,7 @@ def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
             Column("status", lambda row: row.status or ""),
             Column("reason", lambda row: row.reason or "", css="wrap"),
         ],
-        lambda row: "" if row.status == Status.SKIPPED else "bad",
+        lambda row: "" if row.status in {Status.SKIPPED, Status.ELIMINATED} else "bad",
     )
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from gpubench.backends import find_devices
 from gpubench.errors import UsageError
 from gpubench.measure.session import default_output
+from gpubench.measure.tuned import with_tuned_tiles
 from gpubench.model import Point
 from gpubench.options import read_sweep
 from gpubench.plan.schedule import estimate, minutes
@@ -29,7 +30,9 @@ def print_plan(
         raise UsageError("--dry-run: a sweep that is resumed has its points in its file already")
     sweep = read_sweep(options, config)
     device = find_devices(sweep.device)[0][0]
-    planned = plan(sweep, device.backend, device.compute_capability)
+    sweep, wanted, notes = with_tuned_tiles(sweep, device)
+    every = plan(sweep, device.backend, device.compute_capability)
+    planned = {point: reason for point, reason in every.items() if wanted(point)}
     points = [point for point, reason in planned.items() if reason is None]
     rounds = sweep.timing.rounds
     show = partial(console().print, soft_wrap=True)
@@ -47,6 +50,8 @@ def print_plan(
     console().print(listing)
     for skip in skips:
         show(Text(skip, style="yellow"))
+    for note in notes:
+        show(Text(note))
     foreseen = estimate(points, device, sweep.timing)
     show(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")
     show(Text(f"would write: {sweep.output or default_output(sweep, device.name)}"))

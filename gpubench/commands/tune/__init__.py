@@ -1,0 +1,94 @@
+"""`gpubench tune`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+from gpubench.errors import UsageError
+
+app = typer.Typer()
+
+WITHOUT = ("variants", "tiles", "samples", "state")
+"""Options of a sweep that are none of tune's: its visits are short, so in the state burst."""
+
+
+@app.command(epilog='Example: gpubench tune shared_tile --sizes 1024,2048 --where "edge % 4 == 0"')
+@partial(option.sweep_options, without=WITHOUT)
+def tune(
+    variants: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="VARIANT...",
+            help="Kernels, such as shared_tile; 'gpubench variants' lists them.",
+            autocompletion=completion.variants,
+        ),
+    ] = None,
+    *,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help='Only configurations that fulfil it: "stages >= 3 and BM*BN >= 16384"; '
+            "'gpubench variants' names the parameters.",
+        ),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Configurations this little slower count as equal. Default: 1%.",
+        ),
+    ] = None,
+    winners: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML of winners that 'sweep --tiles tuned' reads. Default: results/tuned.toml.",
+        ),
+    ] = None,
+    resume: option.Resume = None,
+    force: option.Force = False,
+    **options: Any,
+) -> None:
+    """Race a kernel's configurations: the best ones, with proof."""
+    from gpubench.commands.tune.run import default_path, read_settings, tune
+    from gpubench.commands.tune.view import summary
+    from gpubench.measure.tuned import keep_winners, read_winners
+    from gpubench.measure.worker import Worker
+    from gpubench.plan.sweep import TUNED
+    from gpubench.view.progress import progress
+    from gpubench.view.running import conclude, started_with
+    from gpubench.view.tables import console
+
+    given = {name: value for name, value in options.items() if value is not None}
+    given |= {"variants": ",".join(variants)} if variants else {}
+    own = {name: text for name, text in (("where", where), ("within", within)) if text is not None}
+    if resume:
+        given = started_with(resume, {**option.option_texts(given), **own})
+        if "within" not in given:
+            raise UsageError(f"--resume: {resume} is a sweep, which 'gpubench sweep' continues")
+        own = {}
+    kept_in = winners or TUNED
+    if kept_in.exists():
+        read_winners(kept_in)  # what cannot be kept is said before anything is measured
+    settings = read_settings({**given, **own})
+    sweep = settings.sweep
+    with progress() as watcher, Worker(sweep.device, sweep.timer) as worker:
+        output = sweep.output or default_path(sweep, worker.device.name)
+        tuned = tune(
+            settings, worker, watcher, output=output, resume=resume is not None, force=force
+        )
+    console().print(summary(tuned, settings.within))
+    code = conclude(tuned.race)
+    if tuned.confirmed:
+        code = max(code, conclude(tuned.confirmed))
+    if tuned.winners:
+        keep_winners(kept_in, tuned.winners)
+        console().print(f"{kept_in}: --tiles tuned takes these tiles from it", soft_wrap=True)
+    raise typer.Exit(code)

@@ -1,0 +1,117 @@
+"""`--where`: an expression over a kernel's parameters, such as `stages >= 3 and BM*BN >= 16384`."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from gpubench.errors import UsageError
+from gpubench.plan.ranges import shown
+from gpubench.plan.registry import unknown
+
+LONGEST = 500
+"""Characters: so no nesting is too deep."""
+
+LARGEST = 2**63
+"""Of a number in between: larger ones are mistakes, and take time."""
+
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
+
+EXPECTS = "write a condition such as stages >= 3 and BM*BN >= 16384"
+
+Value = Any
+"""A number, a text or a truth value."""
+
+Parameters = Mapping[str, Any]
+
+
+class Condition:
+    """What a configuration must fulfil, as a text states it.
+
+    Comparisons, `and`, `or`, `not`, `in (1, 2)`, arithmetic, min, max and abs; parameters that are
+    text are compared with text: `cluster == "2x1"`. Nothing else of Python is understood, and
+    nothing is run. Raises UsageError for what is not, and where it does not fit the values.
+    """
+
+    def __init__(self, text: str, axes: Collection[str], variant: str) -> None:
+        self._text, self._axes, self._variant = text, axes, variant
+        try:
+            if len(text) > LONGEST:
+                raise ValueError  # noqa: TRY301 # as for any other text
+            self._body = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise UsageError(f"--where: '{shown(text)}' is not understood; {EXPECTS}") from error
+
+    def __call__(self, of: Parameters) -> bool:
+        """Whether a configuration fulfils it."""
+        try:
+            return bool(self._value(self._body, of))
+        except (TypeError, ZeroDivisionError, OverflowError) as error:
+            raise UsageError(f"--where: '{shown(self._text)}': {error}") from error
+
+    def _value(self, node: ast.AST, of: Parameters) -> Value:
+        value: Value
+        match node:
+            case ast.Constant(value=int() | float() | str() as value):
+                pass
+            case ast.Name(id=name) if name in self._axes:
+                value = of[name]
+            case ast.Name(id=name):
+                known = unknown("parameter", name, self._axes)
+                raise UsageError(f"--where: {self._variant}: {known}")
+            case ast.BoolOp(op=op, values=values):
+                every = [bool(self._value(one, of)) for one in values]
+                value = all(every) if isinstance(op, ast.And) else any(every)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                value = not self._value(operand, of)
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATORS:
+                value = OPERATORS[type(op)](self._number(operand, of))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+                value = OPERATORS[type(op)](self._number(left, of), self._number(right, of))
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                value = self._compare([left, *rights], ops, of)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
+                value = FUNCTIONS[name](*(self._number(one, of) for one in args))
+            case _:
+                raise self._refuse(node)
+        return value
+
+    def _number(self, node: ast.AST, of: Parameters) -> Value:
+        value = self._value(node, of)
+        if not isinstance(value, int | float) or abs(value) > LARGEST:
+            raise self._refuse(node)
+        return value
+
+    def _compare(self, sides: list[ast.expr], ops: list[ast.cmpop], of: Parameters) -> bool:
+        holds = True
+        for left, op, right in zip(sides, ops, sides[1:], strict=False):
+            value = self._value(left, of)
+            if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List):
+                among = value in [self._value(item, of) for item in right.elts]
+                holds &= among == isinstance(op, ast.In)
+            elif type(op) in OPERATORS:
+                holds &= bool(OPERATORS[type(op)](value, self._value(right, of)))
+            else:
+                raise self._refuse(right)
+        return holds
+
+    def _refuse(self, node: ast.AST) -> UsageError:
+        part = shown(ast.unparse(node))
+        return UsageError(f"--where: '{part}' is not understood; {EXPECTS}")

@@ -1,0 +1,331 @@
+"""Tuning from plan to files, on a device whose times are known."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, variant
+
+from gpubench.cli import app
+from gpubench.commands.tune import run as tuning
+from gpubench.commands.tune import schedule
+from gpubench.commands.tune.prune import Builds
+from gpubench.commands.tune.run import Settings, Tuned, confirmed_path, groups, read_settings, tune
+from gpubench.commands.tune.view import summary
+from gpubench.errors import UsageError
+from gpubench.measure.executor import Executor, InProcess
+from gpubench.measure.result_file import partial_of
+from gpubench.measure.runner import Runner
+from gpubench.measure.session import Watcher
+from gpubench.measure.tuned import read_winners
+from gpubench.model import Space, edges
+from gpubench.plan import sweep as plan
+from gpubench.plan.schedule import Visit
+from gpubench.plan.sweep import TUNED
+from gpubench.row import read
+from gpubench.view.tables import console
+
+SPACE = edges(1, 16, because="a test")
+LIBRARY = variant(matmul, "library", baseline="library")
+POINT = point(variant(matmul, "fake", tiles=SPACE))
+NOTHING = Builds(CPU)
+
+
+class Timed(FakeBackend):
+    """The time of a launch follows from the tile, ±0.1 %."""
+
+    def __init__(self, time_us: Callable[[Any], float]) -> None:
+        super().__init__()
+        self.time_us = time_us
+        self.taken = 0
+
+    def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
+        super().sample(kernel, launches, count)
+        tile = kernel.point.tile
+        base_us = self.time_us(tile) if tile else 50.0
+        self.taken += count
+        noise = zlib.crc32(f"{tile} {self.taken}".encode()) / 2**32 - 0.5
+        return [base_us * (1 + 0.002 * noise) * kernel.rows / kernel.point.problem.m] * count
+
+
+class Interrupting(Watcher):
+    """Ctrl-C at a visit."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def measuring(self, visit: Visit) -> None:
+        assert visit.name
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def by_edge(tile: Any) -> float:
+    """4, 8 and 12 are the best, 1 is far behind, the others are slower by 5 % a step from 8."""
+    edge = tile["edge"]
+    if edge in {1, 4, 8, 12}:
+        return 500.0 if edge == 1 else 100.0
+    return 100.0 + 5 * abs(edge - 8)
+
+
+@pytest.fixture
+def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Space], None]:
+    """Let the variant `fake` have a space, whatever is installed; no disk is waited for."""
+    monkeypatch.setattr("os.fsync", lambda _file: None)
+    monkeypatch.setattr(Runner, "_probe", lambda *_: None)
+
+    def install(space: Space) -> None:
+        fake = variant(matmul, "fake", tiles=space, baseline="library")
+        known = {"fake": fake, "library": LIBRARY}
+
+        def chosen(_op: str, _backend: str, names: Sequence[str], *_: object) -> Any:
+            return tuple(known[name] for name in names)
+
+        monkeypatch.setattr(plan, "choose", chosen)
+        monkeypatch.setattr(tuning, "choose", chosen)
+        monkeypatch.setattr(tuning, "variants", lambda: (fake, LIBRARY))
+
+    install(SPACE)
+    return install
+
+
+def settings(**options: Any) -> Settings:
+    given = {"variants": "fake", "sizes": "16", "device": "cpu", "rounds": 2, "kernels": None}
+    return read_settings(given | options)
+
+
+def tuned(
+    backend: FakeBackend | None = None,
+    watcher: Watcher | None = None,
+    output: Path | None = None,
+    *,
+    resume: bool = False,
+    executor: Executor | None = None,
+    **options: Any,
+) -> Tuned:
+    return tune(
+        settings(**options),
+        executor or InProcess(backend or Timed(by_edge)),
+        watcher or Watcher(),
+        output=output,
+        resume=resume,
+    )
+
+
+@pytest.mark.usefixtures("choose")
+def test_the_group_is_what_is_as_fast_and_all_else_is_eliminated_with_its_rounds(
+    tmp_path: Path,
+) -> None:
+    found = tuned(output=tmp_path / "a.csv")
+    rows = {row.tile: row for row in read(tmp_path / "a.csv")}
+    assert len(rows) == 16
+    assert {tile for tile, row in rows.items() if row.status == "ok"} == {"4", "8", "12"}
+    gone = [row for row in rows.values() if row.status == "eliminated"]
+    assert len(gone) == 13
+    assert all(row.rounds and row.median_us and row.gflops for row in gone)
+    assert {row.reason for row in gone} == {"shown to be more than 1 % slower than the best"}
+    assert max(row.rounds or 0 for row in gone) <= (rows["8"].rounds or 0)
+    assert min(row.rounds or 0 for row in gone) == 1
+    assert not partial_of(tmp_path / "a.csv").exists()
+    assert list(found.endings.values()) == ["all that are left are within 1 % of each other"]
+
+
+@pytest.mark.usefixtures("choose")
+def test_winner_and_simplest_are_measured_again_beside_the_library(tmp_path: Path) -> None:
+    found = tuned(output=tmp_path / "a.csv")
+    again = read(tmp_path / "a.confirmed.csv")
+    assert {row.variant for row in again} == {"fake", "library"}
+    (group,) = groups(found.race.rows)
+    assert {row.tile for row in again if row.tile} == {group[0].tile, "4"}
+    assert all(row.rounds == 2 and row.percent_of_blas for row in again)
+    (winner,) = found.winners
+    assert (winner.simplest, winner.group, winner.configurations) == ("4", 3, 16)
+    assert winner.tile in {"4", group[0].tile}
+    assert winner.percent_of_blas == pytest.approx(50, rel=0.01)
+
+
+@pytest.mark.usefixtures("choose")
+def test_a_race_takes_a_fraction_of_the_samples_of_a_sweep() -> None:
+    backend = Timed(by_edge)
+    tuned(backend)
+    samples = [event for event in backend.events_of("sample") if event.point and event.point.tile]
+    race = [event for event in samples if event.count <= 2]
+    assert {str(event.point and event.point.tile) for event in race} == set(map(str, range(1, 17)))
+    far = [event for event in race if str(event.point and event.point.tile) == "1"]
+    assert len(far) < 12
+
+
+@pytest.mark.usefixtures("choose")
+def test_where_within_and_the_budget_are_kept_to() -> None:
+    found = tuned(where="edge > 8 and edge % 2 == 0", within="30%")
+    assert {row.tile for row in found.race.rows} == {"10", "12", "14", "16"}
+    assert {row.tile for row in found.race.rows if row.status == "ok"} >= {"10", "12"}
+    assert found.winners[0].within == 0.3
+    with pytest.raises(UsageError, match="no configuration of fake fulfils it"):
+        tuned(where="edge > 16")
+    with pytest.raises(UsageError, match="--within: '200%' is not a percentage"):
+        tuned(within="200%")
+    with pytest.raises(UsageError, match="name a variant"):
+        read_settings({"device": "cpu"})
+
+
+def test_several_variants_and_sizes_are_races_of_their_own(choose: Callable[[Space], None]) -> None:
+    choose(edges(1, 4, because="a test"))
+    found = tuned(sizes="8,16")
+    assert len(groups(found.race.rows)) == 2
+    assert [(winner.m, winner.n) for winner in found.winners] == [(8, 8), (16, 16)]
+    text = text_of(found)
+    assert text.count("fake: ") == 2
+    assert "is not shown to be more than 1 % slower" in text
+    assert "eliminated: shown to be more than 1 % slower than the best" in text
+    assert "confirmed in fresh processes" in text
+
+
+@pytest.mark.usefixtures("choose")
+def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path) -> None:
+    whole = tuned(Timed(by_edge))
+    output = tmp_path / "a.csv"
+    interrupted = tuned(watcher=Interrupting(21), output=output)
+    assert interrupted.race.interrupted
+    assert interrupted.confirmed is None
+    before = partial_of(output).read_text().count('"ok"')
+    backend = Timed(by_edge)
+    found = tuned(backend, output=output, resume=True)
+    assert before == 20
+    firsts = [event for event in backend.events_of("sample") if event.count <= 2]
+    assert len({str(event.point and event.point.tile) for event in firsts}) < 16
+    assert {row.tile for row in groups(found.race.rows)[0]} == {"4", "8", "12"}
+    assert len(found.race.rows) == len(whole.race.rows)
+    with pytest.raises(UsageError, match="is complete"):
+        tuned(output=output, resume=True)
+
+
+@pytest.mark.usefixtures("choose")
+def test_a_failed_configuration_is_a_row_and_the_race_goes_on() -> None:
+    class Failing(Timed):
+        def bind(self, of: Any, operands: Any, rows: int | None = None) -> FakeKernel:
+            kernel = super().bind(of, operands, rows)
+            if of.tile and of.tile["edge"] == 8:
+                return replace(kernel, call=lambda _a, _b, c: c.fill(0))
+            return kernel
+
+    found = tuned(Failing(by_edge))
+    statuses = {row.tile: row.status for row in found.race.rows}
+    assert statuses["8"] == "wrong"
+    assert {tile for tile, status in statuses.items() if status == "ok"} == {"4", "12"}
+    assert found.race.failed
+
+
+def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
+    choose: Callable[[Space], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    space = Space(
+        axes={"BM": range(1, 33), "BN": range(1, 33)},
+        block=("BM", "BN"),
+        default=("2x2",),
+        constraint=lambda tile: "not both odd" if tile["BM"] % 2 and tile["BN"] % 2 else None,
+    )
+    choose(space)
+    monkeypatch.setattr(schedule, "LARGE", 200)
+    monkeypatch.setattr(schedule, "SAMPLE", 20)
+
+    def bowl(tile: Any) -> float:
+        return 100 + 3.0 * (abs(tile["BM"] - 20) + abs(tile["BN"] - 12))
+
+    output = tmp_path / "a.csv"
+    interrupted = tuned(Timed(bowl), watcher=Interrupting(60), output=output)
+    assert interrupted.race.interrupted
+    found = tuned(Timed(bowl), output=output, resume=True)
+    assert found.winners[0].tile == "20x12"
+    assert 20 < len(found.race.rows) <= 200
+    assert not any("odd" in (row.reason or "") for row in found.race.rows)
+
+
+@pytest.mark.usefixtures("choose")
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    output = tmp_path / "a.csv"
+    confirmed_path(output).write_text("mine")
+    with pytest.raises(UsageError, match=r"a\.confirmed\.csv exists; --force overwrites it"):
+        tuned(output=output)
+    assert not output.exists()
+
+
+def test_the_races_of_a_budget_share_it() -> None:
+    points = [replace(POINT, tile=tile) for tile in SPACE]
+    now = iter(range(10_000))
+    races = schedule.Races(
+        points,
+        {POINT.variant: SPACE},
+        NOTHING,
+        within=0.01,
+        budget_s=30,
+        clock=lambda: float(next(now)),
+    )
+    known: dict[Any, list[Any]] = {point: [] for point in points}
+    visits = 0
+    while visit := races.next(known):
+        visits += visit.outcome is None
+        known[visit.point].append(visit.outcome or measurement(100.0, visit.point))
+    assert 1 < visits < 16
+    skipped = [taken[0] for taken in known.values() if taken[0].status == "skipped"]
+    assert {one.reason for one in skipped} == {"the budget ended before its turn"}
+    assert len(skipped) == 16 - visits
+    assert list(races.endings.values()) == ["the time was up"]
+
+
+def text_of(found: Tuned) -> str:
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(summary(found, 0.01))
+    return captured.get()
+
+
+OWN = """
+import numpy as np
+from gpubench.model import CallVariant, Space
+
+VARIANT = CallVariant(
+    idea="NumPy's product in strips",
+    runs_on="cpu",
+    tiles=Space(
+        axes={"edge": (8, 16, 64), "way": ("by_rows", "at_once")},
+        block=("edge",),
+        default=("8/way=by_rows",),
+        constraint=lambda tile: "64 is at once" if tile["edge"] == 64 and tile["way"] == "by_rows"
+        else None,
+    ),
+    build=lambda tile, dtype: lambda a, b, c: [
+        np.matmul(a[at : at + tile["edge"]], b, out=c[at : at + tile["edge"]])
+        for at in range(0, len(a), tile["edge"])
+    ],
+    threads=1,
+    baseline="cpu_blas",
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_of_ones_own_is_tuned_by_the_command_and_a_sweep_takes_its_winner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    Path("own", "strips.py").write_text(OWN)
+    here = ["--sizes", "64", "--device", "cpu", "--kernels", "own"]
+    where = ["--where", 'way == "at_once" or edge < 16', "--output", "a.csv", "--rounds", "1"]
+    assert app(["tune", "strips", *here, *where], standalone_mode=False) == 0
+    assert "of 4 configurations" in capsys.readouterr().out
+    assert {row.variant for row in read(Path("a.confirmed.csv"))} == {"strips", "cpu_blas"}
+    (tile,) = (one.tile for one in read_winners(TUNED))
+    app(
+        ["sweep", "--dry-run", "--variants", "strips", *here, "--tiles", "tuned"],
+        standalone_mode=False,
+    )
+    assert re.search(rf"strips\s+1\s+{tile}\s", capsys.readouterr().out)

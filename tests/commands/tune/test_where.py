@@ -1,0 +1,78 @@
+"""`--where`: what is understood, and that nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpubench.commands.tune.where import Condition
+from gpubench.errors import UsageError
+
+TILE = {"BM": 128, "BN": 64, "stages": 3, "cluster": "2x1"}
+
+
+def holds(text: str, **values: Any) -> bool:
+    return Condition(text, TILE, "wgmma")(TILE | values)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stages >= 3 and BM*BN >= 8192",
+        "BM == 2*BN or stages > 100",
+        "not stages < 3",
+        "1 < stages <= 3",
+        'cluster == "2x1"',
+        'cluster in ("1x1", "2x1") and stages not in [2, 4]',
+        "max(BM, BN) / min(BM, BN) == 2 and abs(-BN) == 64",
+        "BM % 64 == 0 and BM // 64 - 1 == 1 and -BM < 0",
+        "  stages == 3  ",
+    ],
+)
+def test_a_condition_that_the_tile_fulfils(text: str) -> None:
+    assert holds(text) is True
+    assert Condition(f"not ({text.strip()})", TILE, "wgmma")(TILE) is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "stages >=",
+        "stages = 3",
+        "import os",
+        "__import__('os').system('true')",
+        "().__class__",
+        "BM.bit_length() > 3",
+        "open('x')",
+        "[BM for BM in (1, 2)]",
+        "(lambda: 1)()",
+        "BM ** BN ** 100 > 1",
+        "1 << BM",
+        '"a" * BM == "a"',
+        "max(BM, key=abs) > 1",
+        "BM is 128",
+        "BM in cluster",
+        "f'{BM}' == '128'",
+        "BM if BN else stages",
+        "(BM := 3) > 2",
+        "(" * 300 + "1" + ")" * 300,
+        "0 or " * 500 + "1",
+        "BM * 99999999999999999999 > 1",
+        "stages >= 3; BM",
+        "\x00",
+    ],
+)
+def test_nothing_else_of_python_is_understood(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--where: .* is not understood; write a condition"):
+        holds(text)
+
+
+def test_a_mistake_is_named() -> None:
+    with pytest.raises(UsageError, match="wgmma: unknown parameter 'stage'; did you mean 'stages'"):
+        holds("stage > 2")
+    with pytest.raises(UsageError, match=r"--where: 'cluster > 2': .*not supported"):
+        holds("cluster > 2")
+    with pytest.raises(UsageError, match="division"):
+        holds("BM / (stages - 3) > 2")
