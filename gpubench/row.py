@@ -154,6 +154,14 @@ class Row:
         "context",
         "which GPU of its kind, as nvidia-smi -L has it; of rounds on several, joined by ;",
     )
+    slot: str | None = _column(
+        "context", "its address on the PCI bus; of a CPU shared through Dask the worker's name"
+    )
+    percent_of_devices: float | None = _column(
+        "context",
+        "of a sweep shared among devices: speed of the row's device relative to the median one, at "
+        "the points that several measured",
+    )
     compute_capability: str | None = _column("context", "of the GPU")
     driver: str | None = _column("context", "version of the GPU driver")
     cuda: str | None = _column("context", "CUDA version the driver supports")

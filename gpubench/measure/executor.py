@@ -10,8 +10,8 @@ from gpubench.measure.runner import Runner
 from gpubench.model import Device, Measurement, Point, Timing
 
 
-class Executor(Protocol):
-    """Measures points on one device. `begin` comes first, once a sweep."""
+class Described(Protocol):
+    """What a sweep runs on, as far as a heading says it."""
 
     @property
     def device(self) -> Device:
@@ -20,6 +20,10 @@ class Executor(Protocol):
     @property
     def notices(self) -> tuple[str, ...]:
         """Lines a user should read before the results."""
+
+
+class Executor(Described, Protocol):
+    """Measures points on one device. `begin` comes first, once a sweep."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
