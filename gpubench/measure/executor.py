@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gpubench.backends import Backend
 from gpubench.measure.runner import Runner
-from gpubench.model import Device, Measurement, Point, Timing
+from gpubench.model import Device, Health, Measurement, Point, Timing
 
 
 class Described(Protocol):
@@ -51,6 +51,14 @@ class Executor(Described, Protocol):
         """
 
 
+class Parts(NamedTuple):
+    """What a device takes for fixed work on one part of it each, and its state after that."""
+
+    times_us: dict[str, float]
+    health: Health
+    configuration: dict[str, Any]
+
+
 class InProcess:
     """Measures in this process: a kernel that crashes it ends everything."""
 
@@ -87,6 +95,12 @@ class InProcess:
         """As the backend measures it."""
         with self._runner.phase("warming up"):
             return self._backend.copy_gbytes_per_s()
+
+    def parts(self) -> Parts:
+        """As the backend measures them."""
+        with self._runner.phase("sampling"):
+            times_us = self._backend.parts()
+        return Parts(times_us, self._backend.health(), self._backend.configuration())
 
     def next_round(self) -> None:
         """Nothing: this process is the only one."""
