@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -110,6 +111,7 @@ def _own_cluster(device: str) -> Iterator[Any]:
                     **shared,
                     "name": one.index,
                     "nthreads": 1,
+                    "preload": [__name__],
                     "memory_limit": 0,
                     "local_directory": directory,
                     "env": {"CUDA_VISIBLE_DEVICES": uuid}
@@ -121,8 +123,12 @@ def _own_cluster(device: str) -> Iterator[Any]:
         }
         # Dask's own variables would limit the threads of BLAS and OpenMP: that is the backend's.
         environment = {"DASK_LOGGING__DISTRIBUTED": "critical"}
+        private = {
+            "temporary-directory": directory,  # not below /tmp, where others may put what we import
+            "distributed.nanny.pre-spawn-environ": environment,
+        }
         with (
-            dask.config.set({"distributed.nanny.pre-spawn-environ": environment}),
+            dask.config.set(private),
             SpecCluster(
                 workers=workers,
                 scheduler={
@@ -134,6 +140,11 @@ def _own_cluster(device: str) -> Iterator[Any]:
             ) as cluster,
         ):
             yield cluster
+
+
+def dask_setup(_worker: Any) -> None:
+    """In each worker of ours, as `preload` has it: Ctrl-C is for the process that was started."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:

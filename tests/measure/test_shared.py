@@ -32,6 +32,7 @@ from gpubench.measure.shared import common_points, device_speeds, run_shared, sh
 from gpubench.model import Measurement, Point, Timing, Variant, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.sweep import Sweep
+from gpubench.view.tables import remarks
 
 ASKED = Sweep(
     sizes=((8, 8, 8), (16, 16, 16)),
@@ -109,6 +110,8 @@ def test_points_are_shared_and_all_rounds_of_a_point_are_of_one_device(
     assert speeds == pytest.approx({"0": 110.0, "1": 100.0, "2": 1100 / 12})
     assert all("other workers on its CPU, which disturb it: 2" in (r.reason or "") for r in rows)
     assert not (tmp_path / "a.csv.partial").exists()
+    said = str(remarks(rows)[-1])
+    assert "measured on 3 devices, which differ by 20.0 % at the points they have in common" in said
 
 
 def test_after_ctrl_c_what_was_measured_is_kept_and_the_rest_is_measured_on_resuming(

@@ -14,11 +14,13 @@ from gpubench import store
 from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measure_units, unit_of
 from gpubench.commands.fleet.verdicts import Fleet, assess, identity
+from gpubench.commands.fleet.view import plural
 from gpubench.errors import UsageError
 from gpubench.measure.cluster import Member, connected, members
 from gpubench.measure.session import default_place
 from gpubench.output import Output
 from gpubench.row import Row, encode, read
+from gpubench.view.tables import console
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -40,15 +42,14 @@ def run_fleet(
 
     Raises UsageError where there is no cluster, or the file cannot be written.
     """
-    from gpubench.view.tables import console
-
     err = console(stderr=True)
     with connected(on, device) as client:
         found = members(client, device)
         if len({member.tree_hash for member in found.values()}) > 1:
             raise UsageError("--on: the workers have different versions of gpubench")
         hosts = len({member.hostname for member in found.values()})
-        err.print(f"{len(found)} devices on {hosts} hosts, {rounds} rounds", highlight=False)
+        what = (plural(len(found), "device"), plural(hosts, "host"), plural(rounds, "round"))
+        err.print("{} on {}, {}".format(*what), highlight=False)
         path = output or default_place(NAME, "units.csv")
         reports: list[Report] = []
         with Output(path, overwrite=force).create(encode([])) as file:

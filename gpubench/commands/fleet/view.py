@@ -48,7 +48,7 @@ def as_tables(fleet: Fleet) -> RenderableType:
         parts += [Text("\nConfigurations differ", style="bold"), grid]
     counts = Counter(device.verdict for device in fleet.devices)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    return Group(*parts, Text(f"\n{len(fleet.devices)} devices: {said}"))
+    return Group(*parts, Text(f"\n{plural(len(fleet.devices), 'device')}: {said}"))
 
 
 def _ranking(fleet: Fleet) -> RenderableType:
@@ -90,6 +90,11 @@ def _unit(found: UnitFinding) -> str:
     percent = found.percent_of_before if found.since_before else found.percent_of_others
     time = f"{found.unit}, {found.phase}: {found.median_us:.4g} µs"
     return f"{time}, {_figure(percent)} % of {than} speed"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 device`, `8 devices`."""
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def _figure(percent: float | None) -> str:
