@@ -51,7 +51,9 @@ class Row:
     operands: str = _column("key", "what operands hold: uniform (random) or index (0, 1, 2, …)")
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
     state: str = _column(
-        "key", "burst: samples follow a short warm-up; sustained: a second of launches, no pause"
+        "key",
+        "burst: samples follow a short warm-up; sustained: a second of launches, no pause; of a "
+        "fleet: alone, or together",
     )
     scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")

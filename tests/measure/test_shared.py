@@ -269,9 +269,9 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
             time.sleep(0.1)
         with Client(scheduler_file=str(tmp_path / "scheduler.json")) as client:
             client.wait_for_workers(3, timeout=60)
-        command = "sweep --on scheduler.json -o a.csv --sizes 32,64 --rounds 2 --variants"
+        command = "sweep --on scheduler.json -o a.csv --sizes 64 --rounds 2 --variants"
         sweep = started(
-            *("gpubench", *command.split(), "cpu_tile,cpu_blas", "--tiles", "2,4,8,16"),
+            *("gpubench", *command.split(), "cpu_tile,cpu_blas", "--tiles", "4,8,16"),
             directory=tmp_path,
         )
         processes.append(sweep)
@@ -295,7 +295,7 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
             process.kill()
             process.wait()
     rows = table.read(tmp_path / "a.csv")
-    assert len(rows) == 2 * 5
+    assert len(rows) == 4
     assert all(row.status == "ok" and row.rounds == 2 for row in rows)
     assert all(len(row.slot.split(";")) == 1 for row in rows if row.slot)
 

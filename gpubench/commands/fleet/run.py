@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 NAME = "fleet"
 """What the runs are kept under in the store."""
 
+COLUMNS = ("status", "median_us", "round_medians_us", "device", "device_uuid", "host", "slot")
+"""What is read of earlier runs."""
+
 HISTORY = 10
 """Earlier runs that a device is compared with."""
 
@@ -133,7 +136,10 @@ def earlier_rows(reports: Iterable[Report]) -> list[Row]:
     """What the devices took in earlier runs that the store has."""
     devices = {report.member.device.name for report in reports if report.rows}
     return [
-        row for name in devices for path in store.saved(NAME, name)[-HISTORY:] for row in read(path)
+        row
+        for name in devices
+        for path in store.saved(NAME, name)[-HISTORY:]
+        for row in read(path, COLUMNS)
     ]
 
 
