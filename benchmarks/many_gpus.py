@@ -26,6 +26,7 @@ import psutil
 from gpubench.row import read
 
 SWEEP = ("sweep", "--sizes", "1024,2048", "--tiles", "1..32")
+FLEET_LIMIT_S = 60
 COMMAND = (sys.executable, "-m", "gpubench")
 
 
@@ -86,7 +87,7 @@ def main() -> int:
             found = json.loads(text)["devices"]
             verdicts.append({device["uuid"]: device["verdict"] for device in found})
             print(f"fleet: exit {code} after {spent_s:.1f} s: {verdicts[-1]}")
-            held[f"{turn} fleet under 60 s"] = spent_s < 60
+            held[f"{turn} fleet in time"] = spent_s < FLEET_LIMIT_S
         held["same verdicts"] = verdicts[0] == verdicts[1]
     for what, holds in held.items():
         print(f"{'holds' if holds else 'FAILS'}: {what}")
