@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import pickle
 import platform
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -63,6 +68,10 @@ def connected(on: str, device: str) -> Iterator[Client]:
         from distributed import Client
     except ImportError:
         raise UsageError(f"--on needs Dask: {install_command('fleet')}") from None
+    if ":" in device:
+        raise UsageError(
+            f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
+        )
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters, we say
     with ExitStack() as stack:
         if on == LOCAL:
@@ -95,9 +104,8 @@ def _own_cluster(device: str) -> Iterator[Any]:
     from distributed import Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
-    found = find_devices(device)[0]
-    first = found[0]
-    devices = [one for one in found if one.backend == first.backend and one.name == first.name]
+    found = devices_of(device)
+    devices = [one for one in found if one.backend == found[0].backend]
     with tempfile.TemporaryDirectory(prefix="gpubench-") as directory:
         shared: dict[str, Any] = {
             "host": LOOPBACK,
@@ -150,10 +158,43 @@ def dask_setup(_worker: Any) -> None:
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
     """The member that runs this; `Client.run` gives `dask_worker`."""
     try:
-        found = find_devices(device)[0][0]
+        first = devices_of(device)[0]
     except GpubenchError as error:
         return error
-    return Member(str(dask_worker.name), platform.node(), found, package_version()[0])
+    return Member(str(dask_worker.name), platform.node(), first, package_version()[0])
+
+
+def devices_of(name: str) -> list[Device]:
+    """The devices that `--device` names, looked at by a process that ends.
+
+    In this one the context that looking takes would stay on the GPU, and be taken for a neighbour.
+    """
+    program = (
+        "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+        "from gpubench.measure.cluster import send_devices; send_devices(sys.argv[2])"
+    )
+    command = [sys.executable, "-P", "-c", program, json.dumps(sys.path), name]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 # our own
+    try:
+        found: list[Device] | GpubenchError = pickle.loads(ended.stdout)  # noqa: S301 # likewise
+    except (EOFError, pickle.UnpicklingError):
+        raise DeviceUnavailableError(f"looking for devices ended with {ended.returncode}") from None
+    if isinstance(found, GpubenchError):
+        raise found
+    return found
+
+
+def send_devices(name: str) -> None:
+    """Answer `devices_of` on stdout."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no answer
+    found: list[Device] | GpubenchError
+    try:
+        found = find_devices(name)[0]
+    except GpubenchError as error:
+        found = error
+    with os.fdopen(answer, "wb") as stream:
+        pickle.dump(found, stream)
 
 
 def members(client: Client, device: str) -> dict[str, Member]:
@@ -185,7 +226,7 @@ def require_one_kind(found: Mapping[str, Member]) -> Member:
             ]
             raise UsageError(
                 f"--on: {first.label} and {other.label} are of several kinds, whose times say "
-                f"nothing together: {'; '.join(differing)}"
+                f"nothing together: {'; '.join(differing)}; CUDA_VISIBLE_DEVICES can leave some out"
             )
     return first
 

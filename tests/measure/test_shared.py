@@ -22,9 +22,16 @@ from fakes import FakeBackend, matmul, measurement, point, variant
 
 from gpubench import row as table
 from gpubench.backends import find_devices
-from gpubench.errors import DeviceBusyError, UsageError
+from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.measure import cluster, runner, shared
-from gpubench.measure.cluster import LOCAL, Member, connected, members, require_one_kind
+from gpubench.measure.cluster import (
+    LOCAL,
+    Member,
+    connected,
+    devices_of,
+    members,
+    require_one_kind,
+)
 from gpubench.measure.executor import InProcess
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import Watcher
@@ -47,6 +54,7 @@ BLAS = variant(matmul, "blas", baseline="blas")
 @pytest.fixture(autouse=True)
 def fake_variants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "choose", lambda *_: (TILED, BLAS))
+    monkeypatch.setattr(cluster, "devices_of", lambda name: find_devices(name)[0])
     monkeypatch.setattr(runner, "probe_problems", lambda *_: ())  # large, and not what is tested
 
 
@@ -222,6 +230,15 @@ def test_an_on_that_names_no_cluster_is_refused_in_a_line(
         with pytest.raises(UsageError, match=r"^--on: .*") as refused, connected(on, "cpu"):
             pass
         assert "\n" not in str(refused.value)
+    with pytest.raises(UsageError, match="not cuda:1 alone"), connected(LOCAL, "cuda:1"):
+        pass
+
+
+def test_devices_are_looked_for_in_a_process_of_its_own() -> None:
+    (found,), (known,) = devices_of("cpu"), find_devices("cpu")[0]
+    assert (found.name, found.versions) == (known.name, known.versions)
+    with pytest.raises(DeviceUnavailableError, match="no NVIDIA driver"):
+        devices_of("cuda")
 
 
 @pytest.mark.slow

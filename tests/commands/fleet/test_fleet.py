@@ -200,6 +200,7 @@ def measuring(
         yield cluster
 
     monkeypatch.setattr(run, "connected", connected)
+    monkeypatch.setattr("gpubench.measure.cluster.devices_of", lambda _name: [device])
 
     def measure(factors: dict[int, float]) -> tuple[Fleet | None, Path]:
         @contextmanager
