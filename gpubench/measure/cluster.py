@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,7 +72,9 @@ def connected(on: str, device: str) -> Iterator[Client]:
         raise UsageError(
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
         )
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters, we say
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters, we say
     with ExitStack() as stack:
         if on == LOCAL:
             client = stack.enter_context(Client(stack.enter_context(_own_cluster(device))))
@@ -155,6 +157,18 @@ def dask_setup(_worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def present(client: Client) -> Mapping[str, Any]:
+    """The workers that the scheduler has now, by address; none once it has gone."""
+    found: Mapping[str, Any] = client.scheduler_info(n_workers=-1).get("workers", {})
+    return found if client.status == "running" else {}
+
+
+def cancel(client: Client, futures: Iterable[Any]) -> None:
+    """Tell the workers that nobody wants these any more, if there is a scheduler to tell it."""
+    if client.status == "running":
+        client.cancel(list(futures))
+
+
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
     """The member that runs this; `Client.run` gives `dask_worker`."""
     try:
@@ -199,7 +213,7 @@ def send_devices(name: str) -> None:
 
 def members(client: Client, device: str) -> dict[str, Member]:
     """Every worker by its address. Raises UsageError for one that could not measure truly."""
-    for address, facts in client.scheduler_info(n_workers=-1)["workers"].items():
+    for address, facts in present(client).items():
         if facts["nthreads"] != 1:
             raise UsageError(
                 f"--on: worker {address} has {facts['nthreads']} threads, which would measure each "

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpubench.errors import DeviceUnavailableError, GpubenchError, UsageError
-from gpubench.measure.cluster import Member, members, require_one_kind
+from gpubench.measure.cluster import Member, cancel, members, present, require_one_kind
 from gpubench.measure.result_file import ResultFile, decode_line, encode_line
 from gpubench.measure.rows import build_rows
 from gpubench.measure.session import (
@@ -73,7 +73,10 @@ class Done(NamedTuple):
     lines: list[bytes]
     """All measurements, as `encode_line` writes them."""
 
-    copy_gbytes_per_s: float | None
+    device: Device | None = None
+    """As its child opened it."""
+
+    copy_gbytes_per_s: float | None = None
     error: GpubenchError | None = None
 
 
@@ -120,8 +123,8 @@ def measure_share(share: Share) -> Done:
                 share.sweep, worker, Reporter(), wanted=lambda point: point.key in share.keys
             )
     except GpubenchError as error:
-        return Done(at.address, lines, None, error)
-    return Done(at.address, lines, outcome.copy_gbytes_per_s)
+        return Done(at.address, lines, error=error)
+    return Done(at.address, lines, worker.device, outcome.copy_gbytes_per_s)
 
 
 # ---- in the process that was started
@@ -187,7 +190,8 @@ class _Known:
         self, rounds: int, points: Mapping[PointKey, Point], file: ResultFile | None
     ) -> None:
         self.at: defaultdict[Place, dict[Point, list[Measurement]]] = defaultdict(dict)
-        self.copy_gbytes_per_s: dict[Place, float | None] = {}
+        self.devices: dict[Place, Device] = {}
+        self.copies: dict[Place, float | None] = {}
         self._rounds = rounds
         self._points = points
         self._file = file
@@ -209,9 +213,12 @@ class _Known:
         self.keep(measurement)
         return measurement
 
-    def copied(self, line: bytes, gbytes_per_s: float | None) -> None:
-        """Remember the copy rate of the device that made a measurement."""
-        self.copy_gbytes_per_s[_place(decode_line(line, self._points))] = gbytes_per_s
+    def finished(self, done: Done) -> None:
+        """Remember the device of a share, and the copy rate that was measured there."""
+        if done.lines and done.device:
+            place = _place(decode_line(done.lines[-1], self._points))
+            self.devices[place] = done.device
+            self.copies[place] = done.copy_gbytes_per_s
 
     def keep(self, measurement: Measurement) -> None:
         """Write it first: the CSV has nothing that the partial file lacks."""
@@ -236,7 +243,8 @@ class _Known:
         for place, measured in self.at.items():
             others = on_host[place[0]] - 1 if device.backend == "cpu" else 0
             note = f"other workers on its CPU, which disturb it: {others}" if others > 0 else None
-            for row in build_rows(measured, device, hashes, self.copy_gbytes_per_s.get(place)):
+            opened, copy_gbytes_per_s = self.devices.get(place, device), self.copies.get(place)
+            for row in build_rows(measured, opened, hashes, copy_gbytes_per_s):
                 if homes[self._points[row.key]] == place:
                     rows[row.key] = replace(
                         row,
@@ -336,7 +344,8 @@ def _measure(
     received = 0
 
     def submit(share: Share, workers: list[str] | None = None) -> None:
-        future = client.submit(measure_share, share, pure=False, workers=workers)
+        rather = {"workers": workers, "allow_other_workers": True} if workers else {}
+        future = client.submit(measure_share, share, pure=False, **rather)
         running[future] = share
         future.add_done_callback(inbox.put)
 
@@ -369,15 +378,13 @@ def _measure(
                 receive(line)
             if done.error:
                 failed.add(done.address)
-                others = [at for at in client.scheduler_info(-1)["workers"] if at not in failed]
+                others = [address for address in present(client) if address not in failed]
                 if not others:
                     raise done.error
                 submit(share, others)
-            elif done.lines:
-                known.copied(done.lines[-1], done.copy_gbytes_per_s)
+            known.finished(done)
     finally:
-        client.unsubscribe_topic(topic)
-        client.cancel(list(running))
+        cancel(client, running)
 
 
 def _result(future: Future) -> Done:
@@ -386,17 +393,19 @@ def _result(future: Future) -> Done:
         done: Done = future.result()
     except Exception as error:  # of Dask: the worker died with it again and again
         what = str(error).partition("\n")[0] or type(error).__name__
-        raise DeviceUnavailableError(f"a worker did not finish its points: {what}") from error
+        raise DeviceUnavailableError(
+            f"a worker did not finish its points: {what}; --resume continues with the others"
+        ) from error
     return done
 
 
 def _require_workers(client: Client, quiet_s: float) -> float:
     """When workers were last there. Raises DeviceUnavailableError if that is too long ago."""
     now_s = perf_counter()
-    if client.status == "running" and client.scheduler_info(n_workers=-1)["workers"]:
+    if present(client):
         return now_s
     if client.status in {"closed", "closing"} or now_s - quiet_s > ALONE_S:
-        raise DeviceUnavailableError("no worker is left, or the Dask scheduler has gone")
+        raise DeviceUnavailableError("no worker is left; --resume continues when there are some")
     return quiet_s
 
 

@@ -214,7 +214,7 @@ def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Cl
         require_one_kind({"a": mine, "b": mine._replace(tree_hash="def")})
     assert len(members(client, "cpu")) == 3
     crowded = SimpleNamespace(
-        scheduler_info=lambda **_: {"workers": {"tcp://node1:1": {"nthreads": 2}}}
+        status="running", scheduler_info=lambda **_: {"workers": {"tcp://node1:1": {"nthreads": 2}}}
     )
     with pytest.raises(UsageError, match=r"tcp://node1:1 has 2 threads.*--nthreads 1"):
         members(crowded, "cpu")

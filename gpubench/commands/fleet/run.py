@@ -16,7 +16,7 @@ from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measur
 from gpubench.commands.fleet.verdicts import Fleet, assess, identity
 from gpubench.commands.fleet.view import plural
 from gpubench.errors import UsageError
-from gpubench.measure.cluster import Member, connected, members
+from gpubench.measure.cluster import Member, cancel, connected, members, present
 from gpubench.measure.session import default_place
 from gpubench.output import Output
 from gpubench.row import Row, encode, read
@@ -96,9 +96,15 @@ def measure_all(
     left = sum(len(step) for of_host in steps.values() for step in of_host)
     waiting = defaultdict(int, dict.fromkeys(steps, 0))
 
+    lost: set[str] = set()
+
     def advance(host: str) -> None:
+        nonlocal left
         while steps[host] and not waiting[host]:
             for address, phase, count in steps[host].popleft():
+                if address in lost or client.status != "running":
+                    left -= 1
+                    continue
                 asked = Asked(device, phase, count, SEED)
                 future = client.submit(measure_units, asked, workers=[address], pure=False)
                 running[future] = address
@@ -120,16 +126,17 @@ def measure_all(
             try:
                 future = inbox.get(timeout=1)
             except Empty:
-                there = client.scheduler_info(n_workers=-1)["workers"]
+                there = present(client)
                 for future, address in list(running.items()):
                     if address not in there:
-                        future.cancel()
+                        lost.add(address)
+                        cancel(client, [future])
                         finish(future, _lost(found[address], "its worker is gone"))
                 continue
             if future in running:
                 finish(future, _report(future, found[running[future]]))
     finally:
-        client.cancel(list(running))
+        cancel(client, running)
 
 
 def earlier_rows(reports: Iterable[Report]) -> list[Row]:

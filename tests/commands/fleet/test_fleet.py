@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -237,3 +238,29 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert busy
     verdicts = {d.slot: (d.verdict, d.reasons) for d in busy.devices}
     assert verdicts["1"] == (Verdict.UNKNOWN, ("it is being measured by another",))
+
+
+def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -> None:
+    class Future:
+        def add_done_callback(self, _call: object) -> None:
+            """It never is."""
+
+    asked: list[str] = []
+    cancelled: list[object] = []
+
+    def submit(_work: object, _asked: object, workers: list[str], **_: object) -> Future:
+        asked.extend(workers)
+        return Future()
+
+    client: Any = SimpleNamespace(
+        status="running",
+        submit=submit,
+        cancel=cancelled.extend,
+        scheduler_info=lambda **_: {"workers": {}},
+    )
+    member = Member("0", "node1", GPU, "abc")
+    reports: list[Report] = []
+    run.measure_all(client, {"tcp://a": member}, "cuda", 3, lambda one, _left: reports.append(one))
+    assert asked == ["tcp://a"]  # of three rounds
+    assert [one.error for one in reports] == ["its worker is gone"]
+    assert len(cancelled) == 1
