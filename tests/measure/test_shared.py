@@ -235,8 +235,7 @@ def test_an_on_that_names_no_cluster_is_refused_in_a_line(
 
 
 def test_devices_are_looked_for_in_a_process_of_its_own() -> None:
-    (found,), (known,) = devices_of("cpu"), find_devices("cpu")[0]
-    assert (found.name, found.versions) == (known.name, known.versions)
+    assert [one.name for one in devices_of("cpu")] == [one.name for one in find_devices("cpu")[0]]
     with pytest.raises(DeviceUnavailableError, match="no NVIDIA driver"):
         devices_of("cuda")
 
