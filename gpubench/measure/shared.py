@@ -307,29 +307,24 @@ def _shares(
 ) -> list[Share]:
     """What the workers are sent: at least a share for each, as far as there are kernels."""
     common = common_points(points)
+    compared = {_problem(point) for point in unfinished if point not in common}
+    alone = [p for p in unfinished if p not in common or _problem(p) not in compared]
     expected_s = estimate(unfinished, first.device, sweep.timing).expected_s
     count = workers * max(1, math.ceil(expected_s / workers / SHARE_S))
-    dealt = shares([point for point in unfinished if point not in common], count)
+    dealt = shares(alone, count)
     timing, budget_s = sweep.timing, sweep.timing.budget_s
     if budget_s is not None:  # of the workers, each of which has so many shares
         timing = replace(timing, budget_s=budget_s * workers / max(len(dealt), workers))
     kernels = sweep.kernels and sweep.kernels.resolve()
     sent = replace(sweep, timing=timing, kernels=kernels, output=None, samples=None)
     topic = f"gpubench-{token_hex(8)}"
-    problems = [{_problem(point) for point in share} for share in dealt]
-    measured = set().union(*problems)
-    for point in unfinished:  # common ones whose problem has no other point
-        if _problem(point) not in measured:
-            problems[0].add(_problem(point))
-    return [
-        Share(
-            sent,
-            frozenset(p.key for p in (*share, *(c for c in common if _problem(c) in of_share))),
-            first.kind,
-            topic,
-        )
-        for share, of_share in zip(dealt, problems, strict=True)
-    ]
+    found = []
+    for share in dealt:
+        problems = {_problem(point) for point in share} & compared
+        baselines = [point for point in common if _problem(point) in problems]
+        keys = frozenset(point.key for point in (*share, *baselines))
+        found.append(Share(sent, keys, first.kind, topic))
+    return found
 
 
 def _measure(
