@@ -316,7 +316,7 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
         join("late")
         time.sleep(1)
         stopped.send_signal(signal.SIGCONT)
-        assert sweep.wait(timeout=120) == 0, (tmp_path / "log.txt").read_text()
+        assert sweep.wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
     finally:
         for process in reversed(processes):
             process.kill()
