@@ -193,7 +193,7 @@ def measuring(
     """Runs the command's work on fake devices, of which some take longer by a factor."""
     device = find_devices("cpu")[0][0]
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "store"))
-    monkeypatch.setattr(runner, "probe_problems", lambda *_: ())
+    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32",)))
 
     @contextmanager
