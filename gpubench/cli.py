@@ -17,6 +17,7 @@ from gpubench.commands import (
     diff,
     explain,
     export,
+    fleet,
     new_kernel,
     operand_files,
     plot,
@@ -49,7 +50,7 @@ app = typer.Typer(
 for command in (
     *(sweep, tune, compare_cublas, reproduce),
     *(show, diff, explain, plot, report),
-    *(deviceinfo, selfcheck, variants, new_kernel, export),
+    *(deviceinfo, selfcheck, fleet, variants, new_kernel, export),
     operand_files,
 ):
     app.add_typer(command.app)

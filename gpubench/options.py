@@ -427,6 +427,15 @@ Resume = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Continue a sweep that ended early, by its CSV: a.csv."),
 ]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="WHERE",
+        help="Devices to use together: local (all of this machine), or the workers of a Dask "
+        "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
 Bandwidth = Annotated[
     float | None,

@@ -51,7 +51,9 @@ class Row:
     operands: str = _column("key", "what operands hold: uniform (random) or index (0, 1, 2, …)")
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
     state: str = _column(
-        "key", "burst: samples follow a short warm-up; sustained: a second of launches, no pause"
+        "key",
+        "burst: samples follow a short warm-up; sustained: a second of launches, no pause; of a "
+        "fleet: alone, or together",
     )
     scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
@@ -153,6 +155,14 @@ class Row:
     device_uuid: str | None = _column(
         "context",
         "which GPU of its kind, as nvidia-smi -L has it; of rounds on several, joined by ;",
+    )
+    slot: str | None = _column(
+        "context", "its address on the PCI bus; of a CPU shared through Dask the worker's name"
+    )
+    percent_of_devices: float | None = _column(
+        "context",
+        "of a sweep shared among devices: speed of the row's device relative to the median one, at "
+        "the points that several measured",
     )
     compute_capability: str | None = _column("context", "of the GPU")
     driver: str | None = _column("context", "version of the GPU driver")

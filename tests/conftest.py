@@ -29,6 +29,7 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
         patch.setenv("XDG_CACHE_HOME", str(folder))
+        patch.setenv("GPUBENCH_STORE", str(folder / "store"))
         patch.setenv("NUMBA_CACHE_DIR", str(folder / "numba"))
         patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read when it was imported
         # The tests say what happens without a GPU, so there is none, on any machine.

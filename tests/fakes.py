@@ -166,6 +166,12 @@ class FakeBackend:
         self.events.append(Event("copy"))
         return COPY_GBYTES_PER_S
 
+    def parts(self) -> dict[str, float]:
+        return {"copy": next(self._script)}
+
+    def configuration(self) -> dict[str, Any]:
+        return {"vbios": "1.0"}
+
     def ceilings(self) -> dict[str, float]:
         return {"measured_copy_gbytes_per_s": COPY_GBYTES_PER_S}
 

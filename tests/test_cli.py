@@ -113,9 +113,8 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     from gpubench.options import OPTIONS
 
     flags = {one.name for one in COMMANDS[name].params}
-    assert flags - {"config", "resume", "force", "dry_run", "ladder", "rivals", "help"} == set(
-        OPTIONS
-    )
+    ours = {"config", "resume", "force", "on", "dry_run", "ladder", "rivals", "help"}
+    assert flags - ours == set(OPTIONS)
 
 
 # ---- what is refused

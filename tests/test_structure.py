@@ -19,7 +19,7 @@ SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 
 LAYERS = (
     {"model", "errors", "output", "cache"},
-    {"hardware", "row"},
+    {"hardware", "row", "store"},
     {"kernels", "backends"},
     {"plan"},
     {"completion", "options"},

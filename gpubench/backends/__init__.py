@@ -71,6 +71,18 @@ class Backend(Protocol):
     def ceilings(self) -> dict[str, float]:
         """The device's highest rates, measured, by name with unit."""
 
+    def parts(self) -> dict[str, float]:
+        """Microseconds of fixed work on one part of the device each, by its name, such as `copy`.
+
+        As `gpubench fleet` compares devices by them. Raises LaunchError.
+        """
+
+    def configuration(self) -> dict[str, Any]:
+        """Now, what may make it slower than others of its kind: power cap, ECC errors, PCIe link.
+
+        Names with units; empty where nothing says.
+        """
+
     def health(self) -> Health:
         """Clocks, temperature and power now, and the clock of the samples since the last call."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gpubench.backends import Backend
 from gpubench.measure.runner import Runner
-from gpubench.model import Device, Measurement, Point, Timing
+from gpubench.model import Device, Health, Measurement, Point, Timing
 
 
-class Executor(Protocol):
-    """Measures points on one device. `begin` comes first, once a sweep."""
+class Described(Protocol):
+    """What a sweep runs on, as far as a heading says it."""
 
     @property
     def device(self) -> Device:
@@ -20,6 +20,10 @@ class Executor(Protocol):
     @property
     def notices(self) -> tuple[str, ...]:
         """Lines a user should read before the results."""
+
+
+class Executor(Described, Protocol):
+    """Measures points on one device. `begin` comes first, once a sweep."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -45,6 +49,14 @@ class Executor(Protocol):
 
         `wall_limit_s` is the wall time that a budget leaves for it.
         """
+
+
+class Parts(NamedTuple):
+    """What a device takes for fixed work on one part of it each, and its state after that."""
+
+    times_us: dict[str, float]
+    health: Health
+    configuration: dict[str, Any]
 
 
 class InProcess:
@@ -83,6 +95,12 @@ class InProcess:
         """As the backend measures it."""
         with self._runner.phase("warming up"):
             return self._backend.copy_gbytes_per_s()
+
+    def parts(self) -> Parts:
+        """As the backend measures them."""
+        with self._runner.phase("sampling"):
+            times_us = self._backend.parts()
+        return Parts(times_us, self._backend.health(), self._backend.configuration())
 
     def next_round(self) -> None:
         """Nothing: this process is the only one."""

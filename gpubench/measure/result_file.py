@@ -38,6 +38,28 @@ class _Line(msgspec.Struct):
     measurement: dict[str, Any]
 
 
+def encode_line(measurement: Measurement) -> bytes:
+    """A measurement as a line of the partial file."""
+    values = {name: getattr(measurement, name) for name in _TYPES}
+    return _line(_Line(key=measurement.point.key, measurement=values))
+
+
+def decode_line(text: bytes, points: Mapping[PointKey, Point]) -> Measurement:
+    """What `encode_line` wrote. Raises ValueError saying what is wrong with it."""
+    try:
+        line = msgspec.json.decode(text, type=_Line)
+        values = {
+            name: msgspec.convert(value, _TYPES[name]) for name, value in line.measurement.items()
+        }
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from error
+    if line.key not in points:
+        raise ValueError(
+            f"{shown(str(line.key.variant))} {shown(line.key.tile)} is not a point of this sweep"
+        )
+    return Measurement(point=points[line.key], **values)
+
+
 class ResultFile:
     """Measurements are appended to `NAME.csv.partial`, a JSON line each.
 
@@ -114,26 +136,15 @@ class ResultFile:
 
     def _read(self, text: bytes, number: int, points: Mapping[PointKey, Point]) -> Measurement:
         try:
-            line = msgspec.json.decode(text, type=_Line)
-            values = {
-                name: msgspec.convert(value, _TYPES[name])
-                for name, value in line.measurement.items()
-            }
-        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+            return decode_line(text, points)
+        except ValueError as error:
             raise UsageError(f"--resume: {self.partial}, line {number}: {error}") from error
-        if line.key not in points:
-            raise UsageError(
-                f"--resume: {self.partial}, line {number}: {shown(str(line.key.variant))} "
-                f"{shown(line.key.tile)} is not a point of this sweep"
-            )
-        return Measurement(point=points[line.key], **values)
 
     def add(self, measurement: Measurement) -> None:
         """Append a measurement; it is on disk when this returns."""
-        values = {name: getattr(measurement, name) for name in _TYPES}
         file = self._opened()
         try:
-            file.write(_line(_Line(key=measurement.point.key, measurement=values)))
+            file.write(encode_line(measurement))
             file.flush()
             if measurement.status != Status.ELIMINATED:  # that follows from the others
                 os.fsync(file.fileno())

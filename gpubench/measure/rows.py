@@ -152,6 +152,8 @@ def _row(
         throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
         device=device.name,
         device_uuid=_joined(taken.device_uuid for taken in rounds),
+        slot=_joined(taken.slot for taken in rounds),
+        host=_joined(taken.hostname for taken in rounds),
         compute_capability=".".join(map(str, device.compute_capability or ())) or None,
         driver=device.versions.get("driver"),
         cuda=device.versions.get("cuda"),

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import gpubench
-from gpubench.measure.executor import Executor
+from gpubench.measure.executor import Described, Executor
 from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import build_rows
 from gpubench.model import OPERATIONS, Device, Measurement, Point, Status, Variant
@@ -31,7 +31,7 @@ GIT_LIMIT_S = 10
 class Watcher:
     """Shows how far a sweep is; this one shows nothing."""
 
-    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
+    def planned(self, executor: Described, points: int, visits: int, foreseen: Estimate) -> None:
         """Before compiling: points that can run, visits at most, and what is left to do."""
 
     def compiled(self, built: int) -> None:
@@ -54,6 +54,9 @@ class Outcome:
     wall_s: float
     spent_s: dict[str, float]
     """Wall time by phase."""
+
+    copy_gbytes_per_s: float | None = None
+    """Of the device, where the operation is bound by memory."""
 
     @property
     def timed(self) -> bool:
@@ -96,7 +99,7 @@ def run(
     hashes = {variant: source_hash(variant) for variant in {point.variant for point in planned}}
     known: dict[Point, list[Measurement]] = {point: [] for point in planned}
     if file:
-        for measurement in file.open(_context(sweep, device, hashes), planned):
+        for measurement in file.open(context(sweep, device, hashes), planned):
             known[measurement.point].append(measurement)
 
     def keep(measurement: Measurement) -> None:
@@ -126,16 +129,16 @@ def run(
             watcher.measuring(visit)
             if visit.fresh:
                 executor.next_round()
-            measurement = executor.measure(visit.point, visit.wall_limit_s)
-            keep(replace(measurement, device_uuid=device.facts.get("uuid") or ""))
+            measurement = placed(executor.measure(visit.point, visit.wall_limit_s), device)
+            keep(measurement)
             watcher.measured(measurement)
         complete = True
     except KeyboardInterrupt:
         interrupted = True
     finally:  # whatever ended it: what was measured is kept
         built = build_rows(known, device, hashes, copy_gbytes_per_s)
-        recorded = _recorded(sweep)
-        rows = [replace(row, **recorded) for row in built]
+        settings = recorded(sweep)
+        rows = [replace(row, **settings) for row in built]
         if file:
             file.finish(rows, complete=complete)
     return Outcome(
@@ -144,6 +147,7 @@ def run(
         interrupted=interrupted,
         wall_s=perf_counter() - started,
         spent_s=dict(executor.spent_s),
+        copy_gbytes_per_s=copy_gbytes_per_s,
     )
 
 
@@ -152,7 +156,7 @@ def _unfinished(measurements: list[Measurement], sweep: Sweep) -> bool:
     return not failed and len(measurements) < sweep.timing.rounds
 
 
-def _context(sweep: Sweep, device: Device, hashes: Mapping[Variant, str]) -> Context:
+def context(sweep: Sweep, device: Device, hashes: Mapping[Variant, str]) -> Context:
     """What must be the same for a sweep to be continued in the same file."""
     return {
         "gpubench": gpubench.__version__,
@@ -165,7 +169,7 @@ def _context(sweep: Sweep, device: Device, hashes: Mapping[Variant, str]) -> Con
     }
 
 
-def _recorded(sweep: Sweep) -> dict[str, Any]:
+def recorded(sweep: Sweep) -> dict[str, Any]:
     """The columns that say how the rows can be measured again."""
     flags = (f"--{name.replace('_', '-')} {text}" for name, text in sweep.options.items())
     digest, commit = package_version()
@@ -174,8 +178,17 @@ def _recorded(sweep: Sweep) -> dict[str, Any]:
         "commit": commit,
         "options": " ".join(flags) or None,
         "seed": sweep.seed,
-        "host": platform.node() or None,
     }
+
+
+def placed(measurement: Measurement, device: Device) -> Measurement:
+    """The measurement with where it was made: here."""
+    return replace(
+        measurement,
+        device_uuid=device.facts.get("uuid") or "",
+        slot=device.facts.get("slot") or "",
+        hostname=platform.node(),
+    )
 
 
 @cache

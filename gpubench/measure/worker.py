@@ -21,6 +21,7 @@ from gpubench.cache import environment_with_caches
 from gpubench.errors import ChildLostError
 from gpubench.measure.channel import Channel
 from gpubench.measure.child import Answer, Built, Done, Raised
+from gpubench.measure.executor import Parts
 from gpubench.measure.lock import DeviceLock
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
@@ -154,6 +155,12 @@ class Worker:
         self._make_ready()
         rate: float = self._ask("copy_gbytes_per_s").value
         return rate
+
+    def parts(self) -> Parts:
+        """As the child measures them."""
+        self._make_ready()
+        found: Parts = self._ask("parts").value
+        return found
 
     def next_round(self) -> None:
         """A new child for the next point."""

@@ -147,6 +147,11 @@ class Measurement:
     device_uuid: str = ""
     """Of the GPU that measured it."""
 
+    slot: str = ""
+    """Where that is in its host: its address on the PCI bus; of CPUs the name of the worker."""
+
+    hostname: str = ""
+
     def __post_init__(self) -> None:
         """Cut what an exception says, which may be megabytes."""
         if len(self.reason) > LONGEST_REASON:

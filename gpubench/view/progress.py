@@ -14,7 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from gpubench.backends import device_label
-from gpubench.measure.executor import Executor
+from gpubench.measure.executor import Described
 from gpubench.measure.session import Watcher
 from gpubench.model import Health, Measurement, Point, Status
 from gpubench.plan.schedule import Estimate, Visit, minutes
@@ -73,7 +73,7 @@ class LiveProgress(Watcher):
     ) -> None:
         self._live.stop()
 
-    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
+    def planned(self, executor: Described, points: int, visits: int, foreseen: Estimate) -> None:
         """Name the device and start the bar."""
         for line in (*executor.notices, heading(executor, points, visits, foreseen)):
             self._console.print(line, markup=False)
@@ -130,7 +130,7 @@ class PlainProgress(Watcher):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def planned(self, executor: Executor, points: int, visits: int, foreseen: Estimate) -> None:
+    def planned(self, executor: Described, points: int, visits: int, foreseen: Estimate) -> None:
         """Name the device."""
         self._done, self._total = 0, visits
         for line in (*executor.notices, heading(executor, points, visits, foreseen)):
@@ -189,7 +189,7 @@ def found(best: Point, best_us: float, health: Health) -> str:
     return ", ".join(parts)
 
 
-def heading(executor: Executor, points: int, visits: int, foreseen: Estimate) -> str:
+def heading(executor: Described, points: int, visits: int, foreseen: Estimate) -> str:
     """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds; 85 kernels …, about 1:05`."""
     device = executor.device
     rounds = f", {visits // points} rounds" if points and visits > points else ""

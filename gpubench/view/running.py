@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
 from rich.text import Text
 
 from gpubench.errors import INTERRUPTED, UsageError
+from gpubench.measure.cluster import connected
 from gpubench.measure.result_file import ResultFile, read_context
 from gpubench.measure.session import Outcome, default_output, run
+from gpubench.measure.shared import run_shared
 from gpubench.measure.tuned import with_tuned_tiles
 from gpubench.measure.worker import Worker
 from gpubench.plan.ranges import shown
@@ -19,15 +22,22 @@ from gpubench.view.progress import progress
 from gpubench.view.tables import console
 
 
-def measure(sweep: Sweep, *, resume: bool, force: bool) -> Outcome:
-    """Measure a sweep into its file, or the usual place, and show how far it is."""
+def measure(sweep: Sweep, *, resume: bool, force: bool, on: str | None = None) -> Outcome:
+    """Measure a sweep into its file, or the usual place, and show how far it is.
+
+    `on` names the workers that share it; None: one process of our own measures.
+    """
+    file = partial(ResultFile, resume=resume, overwrite=force, samples=sweep.samples)
+    if on is not None:
+        with connected(on, sweep.device) as client, progress() as watcher:
+            path = sweep.output or default_output(sweep, "shared")
+            return run_shared(sweep, client, watcher, file(path))
     with progress() as watcher, Worker(sweep.device, sweep.timer) as worker:
         path = sweep.output or default_output(sweep, worker.device.name)
-        file = ResultFile(path, resume=resume, overwrite=force, samples=sweep.samples)
         sweep, wanted, notes = with_tuned_tiles(sweep, worker.device)
         for note in notes:
             console(stderr=True).print(note, soft_wrap=True)
-        return run(sweep, worker, watcher, file, wanted=wanted)
+        return run(sweep, worker, watcher, file(path), wanted=wanted)
 
 
 def started_with(path: Path, given: Mapping[str, str]) -> dict[str, str]:

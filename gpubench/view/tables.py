@@ -102,8 +102,25 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
             "cache sets: speed-ups over it flatter there"
         )
     lines += dict.fromkeys(f"{row.variant}: {row.notes}" for row in measured if row.notes)
-    lines = list(filter(None, lines))
+    lines = list(filter(None, [*lines, _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
+
+
+def _devices_differ(rows: Sequence[Row]) -> str:
+    """What a sweep's devices differ by, where it was shared among several; else nothing."""
+    speeds = {
+        f"{row.host} {row.slot}": row.percent_of_devices
+        for row in rows
+        if row.percent_of_devices is not None
+    }
+    if len(speeds) < 2:  # noqa: PLR2004
+        return ""
+    slowest, fastest = min(speeds.values()), max(speeds.values())
+    listed = ", ".join(f"{name} {speed:.1f} %" for name, speed in sorted(speeds.items()))
+    return (
+        f"measured on {len(speeds)} devices, which differ by {100 * (fastest / slowest - 1):.1f} % "
+        f"at the points they have in common: {listed} of the median device's speed"
+    )
 
 
 def _power_of_two(row: Row) -> bool:

@@ -127,6 +127,14 @@ class CpuBackend:
             )
         return 2 * copy_bytes / copy_s / 1e9
 
+    def parts(self) -> dict[str, float]:
+        """A copy in main memory."""
+        return {"copy": 2 * COPY_BYTES / self.copy_gbytes_per_s() / 1e3}
+
+    def configuration(self) -> dict[str, Any]:
+        """Its system."""
+        return {"system": self.device.facts.get("system")}
+
     def ceilings(self, extent: int = BLAS_EXTENT, copy_bytes: int = COPY_BYTES) -> dict[str, float]:
         """A copy in main memory, bytes read and written, and the BLAS on all cores."""
         a = np.ones((extent, extent), np.float32)

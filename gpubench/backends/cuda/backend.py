@@ -140,6 +140,21 @@ class CudaBackend:
             }
         return {name: rate for name, rate in rates.items() if rate}
 
+    def parts(self) -> dict[str, float]:
+        """Copies in device memory and over PCIe, and a chain of loads from memory."""
+        with faults():
+            return {
+                "copy": self.stream.copy_us(),
+                "latency": self.stream.latency_us(),
+                "to device": self.stream.host_copy_us(runtime.memcpyHostToDevice),
+                "from device": self.stream.host_copy_us(runtime.memcpyDeviceToHost),
+            }
+
+    def configuration(self) -> dict[str, Any]:
+        """From NVML, and the driver."""
+        found = self._nvml.configuration() if self._nvml else {}
+        return {"driver": self.device.versions.get("driver"), **found}
+
     def copy_gbytes_per_s(self) -> float:
         """A copy in device memory: bytes read plus bytes written."""
         with faults():

@@ -145,6 +145,7 @@ def _describe(runtime: Any, index: int, versions: dict[str, str], uuid: str) -> 
             **{fact: properties[name] for fact, name in PROPERTIES.items()},
             "ecc": bool(properties["ECCEnabled"]),
             "uuid": uuid,
+            "slot": runtime.deviceGetPCIBusId(index),
         },
     )
 

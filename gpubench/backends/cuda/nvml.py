@@ -61,6 +61,41 @@ class Nvml:
         energy_mj = self._read(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if energy_mj is None else energy_mj / 1e3
 
+    def configuration(self) -> dict[str, Any]:
+        """What may explain a GPU's speed; what it does not report is left out."""
+        nvml = self._nvml
+        aggregate = getattr(nvml, "NVML_AGGREGATE_ECC", 1)
+        asked: dict[str, tuple[str, tuple[int, ...]]] = {
+            "power_limit_mw": ("nvmlDeviceGetEnforcedPowerLimit", ()),
+            "max_sm_mhz": ("nvmlDeviceGetMaxClockInfo", (nvml.NVML_CLOCK_SM,)),
+            "pcie_generation": ("nvmlDeviceGetCurrPcieLinkGeneration", ()),
+            "pcie_width": ("nvmlDeviceGetCurrPcieLinkWidth", ()),
+            "vbios": ("nvmlDeviceGetVbiosVersion", ()),
+            "persistence_mode": ("nvmlDeviceGetPersistenceMode", ()),
+            "ecc_mode": ("nvmlDeviceGetEccMode", ()),
+            "mig_mode": ("nvmlDeviceGetMigMode", ()),
+            "ecc_errors_corrected": ("nvmlDeviceGetTotalEccErrors", (0, aggregate)),
+            "ecc_errors_uncorrected": ("nvmlDeviceGetTotalEccErrors", (1, aggregate)),
+            "remapped_rows": ("nvmlDeviceGetRemappedRows", ()),
+        }
+        found: dict[str, Any] = {}
+        for name, (function, arguments) in asked.items():
+            try:
+                value = getattr(nvml, function)(self._handle, *arguments)
+            except (nvml.NVMLError, AttributeError):  # not of this GPU, not of this NVML
+                continue
+            if name == "remapped_rows":
+                corrected, uncorrected, pending, failed = value
+                found |= {name: corrected + uncorrected}
+                found |= {"remapping_pending": pending, "remapping_failed": failed}
+            elif isinstance(value, list | tuple):  # current mode and the one after a reset
+                found[name] = value[0]
+            else:
+                found[name] = value.decode() if isinstance(value, bytes) else value
+        if "power_limit_mw" in found:
+            found["power_limit_w"] = found.pop("power_limit_mw") / 1e3
+        return found | {"neighbours": self.others()}
+
     def others(self) -> str:
         """The other processes that compute on this process's GPU; empty: none seen."""
         try:

@@ -64,3 +64,11 @@ __global__ void fingerprint(const unsigned short* arrays, long long words,
   for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_down_sync(0xffffffff, sum, lanes);
   if (threadIdx.x % 32 == 0) atomicAdd(sums + blockIdx.y, sum);
 }
+
+// pointer_chase: the latency of memory: each load's address is what the load before it returned.
+
+__global__ void pointer_chase(const unsigned* following, int loads, unsigned* out) {
+  unsigned at = 0;
+  for (int load = 0; load < loads; ++load) at = following[at];
+  *out = at;  // so that the compiler cannot remove the chain
+}

@@ -26,6 +26,8 @@ TENSOR_THREADS, TENSOR_STEPS = 256, 4000
 WARPGROUP_STEP, WARP_STEP = 2 * 64 * 256 * 64, 8 * 2 * 16 * 8 * 16
 """Operations of `tensor_peak` in a step: of a warpgroup on 9.0, of a warp elsewhere."""
 
+KERNELS = ("blocking_kernel", "timestamp_kernel", "multiply_add", "fingerprint", "pointer_chase")
+
 TIMESTAMP_WORDS = 3
 """Cycles, nanoseconds, multiprocessor."""
 
@@ -41,6 +43,12 @@ SETTLED, SETTLED_BURSTS = 0.01, 3
 MAX_BURSTS = 100
 
 COPY_BYTES = 2**30
+HOST_COPY_BYTES = 2**26
+CHAIN_LOADS = 4096
+CHAIN_CACHES = 2
+"""The chain of loads goes through so many last-level caches' worth of memory."""
+
+LINE_BYTES = 128
 REPEATS = 10
 
 
@@ -64,9 +72,8 @@ class CudaStream:
         self._stream = cupy.cuda.get_current_stream()
         self._clock_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
-        blocking_kernel, timestamp_kernel, self._multiply_add, self._fingerprint = (
-            load_function(compile_instance(SOURCE, name, architecture))
-            for name in ("blocking_kernel", "timestamp_kernel", "multiply_add", "fingerprint")
+        blocking_kernel, timestamp_kernel, self._multiply_add, self._fingerprint, self._chase = (
+            load_function(compile_instance(SOURCE, name, architecture)) for name in KERNELS
         )
         one_thread = Launch(grid=(1,), block=(1,))
         self._launch_blocking_kernel = bind_launch(blocking_kernel, one_thread, (self._cycles,))
@@ -188,19 +195,49 @@ class CudaStream:
 
     def copy_gbytes_per_s(self) -> float:
         """Measured device-to-device copy: bytes read plus bytes written; the median."""
-        source, target = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(COPY_BYTES, np.uint8)
+        return 2 * COPY_BYTES / self.copy_us() / 1e3
 
+    def copy_us(self) -> float:
+        """Time of a copy of `COPY_BYTES` in device memory."""
+        source, target = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(COPY_BYTES, np.uint8)
+        pointers = target.data.ptr, source.data.ptr
+        return self._timed_copy_us(*pointers, COPY_BYTES, runtime.memcpyDeviceToDevice)
+
+    def host_copy_us(self, kind: int) -> float:
+        """Time of a copy of `HOST_COPY_BYTES` between device and pinned host memory."""
+        host = cupy.cuda.alloc_pinned_memory(HOST_COPY_BYTES)
+        on_device = cupy.zeros(HOST_COPY_BYTES, np.uint8)
+        pointers = on_device.data.ptr, host.ptr
+        if kind == runtime.memcpyDeviceToHost:
+            pointers = host.ptr, on_device.data.ptr
+        return self._timed_copy_us(*pointers, HOST_COPY_BYTES, kind)
+
+    def latency_us(self) -> float:
+        """Time of a chain of `CHAIN_LOADS` dependent loads from device memory.
+
+        In random order through twice the last-level cache, so that each goes to memory.
+        """
+        lines = CHAIN_CACHES * self._device.l2_bytes // LINE_BYTES
+        order = np.random.default_rng(0).permutation(lines)
+        words = LINE_BYTES // 4
+        chain = np.zeros((lines, words), np.uint32)
+        chain[order, 0] = np.roll(order, -1) * words
+        following, out = cupy.asarray(chain), cupy.empty(1, np.uint32)
+        arguments = (
+            ctypes.c_void_p(following.data.ptr),
+            ctypes.c_int(CHAIN_LOADS),
+            ctypes.c_void_p(out.data.ptr),
+        )
+        chase = bind_launch(self._chase, Launch(grid=(1,), block=(1,)), arguments)
+        chase()
+        return self._median_us(chase, REPEATS)
+
+    def _timed_copy_us(self, target: int, source: int, size: int, kind: int) -> float:
         def copy() -> None:
-            runtime.memcpyAsync(
-                target.data.ptr,
-                source.data.ptr,
-                COPY_BYTES,
-                runtime.memcpyDeviceToDevice,
-                self._stream.ptr,
-            )
+            runtime.memcpyAsync(target, source, size, kind, self._stream.ptr)
 
         copy()
-        return 2 * COPY_BYTES / self._median_us(copy, REPEATS) / 1e3
+        return self._median_us(copy, REPEATS)
 
     def _median_us(self, enqueue: Callable[[], None], repeats: int) -> float:
         pairs = []

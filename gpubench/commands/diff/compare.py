@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.commands.diff.moderated import (
+from gpubench.measure.moderated import (
     Floats,
     Rounds,
     adjusted,

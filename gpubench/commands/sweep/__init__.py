@@ -18,6 +18,7 @@ def sweep(
     config: option.Config = None,
     resume: option.Resume = None,
     force: option.Force = False,
+    on: option.On = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="List the points and how long they may take; do nothing."),
@@ -36,7 +37,9 @@ def sweep(
 
     if resume:
         options, config = started_with(resume, option.option_texts(options, config)), None
-    outcome = measure(option.read_sweep(options, config), resume=resume is not None, force=force)
+    outcome = measure(
+        option.read_sweep(options, config), resume=resume is not None, force=force, on=on
+    )
     screen = console()
     screen.print(results(outcome.rows))
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):

@@ -114,6 +114,7 @@ def h200s(count: int = 2) -> SimpleNamespace:
     runtime = counting(count)
     runtime.getDeviceProperties = lambda _index: H200
     runtime.deviceGetAttribute = lambda name, _index: ATTRIBUTES[name]
+    runtime.deviceGetPCIBusId = lambda index: f"0000:{0x1B + index:02X}:00.0"
     for name in ATTRIBUTES:
         setattr(runtime, f"cudaDevAttr{name}", name)
     return runtime

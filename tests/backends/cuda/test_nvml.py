@@ -126,3 +126,38 @@ def test_without_nvml_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(broken=(broken,)))
         with pytest.raises(OSError, match="NVML: Not Supported"):
             Nvml("GPU-1")
+
+
+def test_what_may_explain_a_gpus_speed_is_read_as_far_as_it_reports_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nvml = computing(os.getpid(), 1)
+    answers: dict[str, Any] = {
+        "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+        "nvmlDeviceGetMaxClockInfo": 1980,
+        "nvmlDeviceGetCurrPcieLinkGeneration": 5,
+        "nvmlDeviceGetVbiosVersion": b"96.00.9F",
+        "nvmlDeviceGetMigMode": [0, 1],
+        "nvmlDeviceGetRemappedRows": [1, 2, 0, 0],
+    }
+    for name, value in answers.items():
+        setattr(nvml, name, lambda *_, value=value: value)
+
+    def refused(*_: Any) -> None:
+        raise FakeNvmlError("Not Supported")
+
+    nvml.nvmlDeviceGetEccMode = refused
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    found = Nvml("GPU-1").configuration()
+    neighbours = found.pop("neighbours")
+    assert neighbours.endswith(" (1)")
+    assert found == {
+        "power_limit_w": 700.0,
+        "max_sm_mhz": 1980,
+        "pcie_generation": 5,
+        "vbios": "96.00.9F",
+        "mig_mode": 0,
+        "remapped_rows": 3,
+        "remapping_pending": 0,
+        "remapping_failed": 0,
+    }

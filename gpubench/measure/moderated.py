@@ -76,10 +76,18 @@ def moderate(base: Rounds, new: Rounds) -> Variance:
     df = base.number + new.number - 2
     judged = df > 0
     variance = np.maximum((base.squares + new.squares) / np.maximum(df, 1), LEAST_SD**2)
-    prior_df, prior = _prior(variance[judged], df[judged])
-    posterior = (prior_df * prior + df * variance) / np.where(judged, prior_df + df, np.nan)
-    error = np.sqrt(posterior * (1 / base.number + 1 / new.number))
-    return Variance(error, np.where(judged, prior_df + df, np.nan))
+    posterior, total_df = np.full_like(variance, np.nan), np.full_like(variance, np.nan)
+    posterior[judged], total_df[judged] = shrunk(variance[judged], df[judged])
+    return Variance(np.sqrt(posterior * (1 / base.number + 1 / new.number)), total_df)
+
+
+def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
+    """Variances shrunk towards what they have in common, and the degrees of freedom they have then.
+
+    Smyth 2004, section 3.
+    """
+    prior_df, common = _prior(variance, df)
+    return (prior_df * common + df * variance) / (prior_df + df), prior_df + df
 
 
 def _prior(variance: Floats, df: Floats) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpubench.commands.diff.moderated import (
+from gpubench.measure.moderated import (
     Floats,
     _inverse_trigamma,
     adjusted,

@@ -1,0 +1,80 @@
+"""`gpubench fleet`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+
+app = typer.Typer()
+
+
+def _threshold(value: object) -> float:
+    from gpubench.plan.ranges import parse_fraction
+
+    return parse_fraction(value, "--threshold", low=1e-6)
+
+
+@app.command(
+    epilog="Example: gpubench fleet --on local. Exit codes: 0 all devices are fine; 1 one is slow "
+    "or wrong; 2 usage; 3 one cannot be judged."
+)
+def fleet(
+    on: option.On = None,
+    device: option.DeviceName = None,
+    rounds: Annotated[
+        int, typer.Option(min=2, max=100, help="Number of rounds, alone and together.")
+    ] = 3,
+    threshold: Annotated[
+        float,
+        typer.Option(
+            parser=_threshold,
+            metavar="<percentage>",
+            show_default="3%",
+            help="Smallest relative difference that matters.",
+        ),
+    ] = 0.03,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="CSV to write, such as fleet.csv. Default: results/<time>-fleet-units.csv.",
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    force: option.Force = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Which of your GPUs is slow or wrong, and why."""
+    from gpubench.commands.fleet.judge import Limits
+    from gpubench.commands.fleet.run import run_fleet
+    from gpubench.commands.fleet.view import as_json as json_of
+    from gpubench.commands.fleet.view import as_tables
+    from gpubench.errors import INTERRUPTED
+    from gpubench.measure.cluster import LOCAL
+    from gpubench.view.tables import console
+
+    settings = option.read_sweep({"device": device})
+    found, path = run_fleet(
+        on or LOCAL,
+        settings.device,
+        rounds=rounds,
+        limits=Limits(threshold=threshold),
+        output=output,
+        force=force,
+    )
+    err = console(stderr=True)
+    if found is None:
+        err.print(f"interrupted: what was measured is in {path}", markup=False, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED)
+    if as_json:
+        print(json_of(found))
+    else:
+        console().print(as_tables(found))
+    err.print(f"\n{path}", markup=False, soft_wrap=True)
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,329 @@
+"""Rows of a fleet become verdicts on its devices, each with its reasons. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from gpubench.commands.fleet.judge import Judgement, Limits, judge
+from gpubench.commands.fleet.units import Report, unit_of
+from gpubench.measure.moderated import Floats
+from gpubench.model import Status
+from gpubench.row import Row
+
+COUNTERS = (
+    *("ecc_errors_corrected", "ecc_errors_uncorrected", "remapped_rows"),
+    *("remapping_pending", "remapping_failed", "neighbours"),
+)
+"""Facts of a device alone: worth a word unless they are 0 or empty, whatever the others have."""
+
+SLOWER_CLOCK = 0.01
+"""Relative difference of a clock that explains a time."""
+
+HOTTER_C = 10.0
+
+
+class Verdict(StrEnum):
+    """What became of a device, worst first."""
+
+    WRONG = "wrong"
+    SLOW = "slow"
+    UNKNOWN = "unknown"
+    AMBIGUOUS = "ambiguous"
+    FINE = "fine"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitFinding:
+    """A device in one unit and phase."""
+
+    unit: str
+    phase: str
+    median_us: float
+    percent_of_others: float | None
+    """Its speed relative to the median of the other devices of its kind."""
+
+    p_adjusted: float | None
+    percent_of_before: float | None
+    """Its speed relative to its own in earlier runs."""
+
+    verdict: Verdict
+    since_before: bool = False
+    """Whether it is slow because it was faster in earlier runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFinding:
+    """A device, its verdict and what that rests on."""
+
+    host: str
+    slot: str
+    uuid: str
+    device: str
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    units: tuple[UnitFinding, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """`node7 0000:1B:00.0`."""
+        return f"{self.host} {self.slot}"
+
+    @property
+    def worst(self) -> UnitFinding | None:
+        """The unit in which it is furthest behind the others, or behind itself."""
+        return min(self.units, key=_speed, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """The devices, worst first, and in what their configurations differ."""
+
+    devices: list[DeviceFinding]
+    differences: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """The labels of the devices that have each value of a fact, where there are several."""
+
+    @property
+    def exit_code(self) -> int:
+        """1: a device is slow or wrong; 3: one cannot be judged; 0: all are fine."""
+        verdicts = {found.verdict for found in self.devices}
+        if verdicts & {Verdict.WRONG, Verdict.SLOW}:
+            return 1
+        return 3 if Verdict.UNKNOWN in verdicts or not verdicts else 0
+
+
+def identity(row: Row) -> str:
+    """What a device is known by from run to run: its UUID, or where it is."""
+    return row.device_uuid or f"{row.host} {row.slot}"
+
+
+def assess(
+    reports: Sequence[Report], earlier: Iterable[Row] = (), limits: Limits | None = None
+) -> Fleet:
+    """The verdicts on all devices. `earlier` are rows of earlier runs, of any devices."""
+    by_device: dict[str, list[Row]] = {}
+    of_device: dict[str, list[Report]] = defaultdict(list)
+    for report in reports:
+        for row in report.rows:
+            by_device.setdefault(identity(row), []).append(row)
+        of_device[_name(report)].append(report)
+    names = list(of_device)
+    places = {
+        (row.device, unit_of(row), row.state): None for rows in by_device.values() for row in rows
+    }
+    units = list(places)
+    times = _times(names, units, by_device)
+    before: dict[str, list[Row]] = {}
+    for row in earlier:
+        before.setdefault(identity(row), []).append(row)
+    judgement = judge(times, _times(names, units, before) if before else None, limits)
+    wrong = _differing_bits(of_device)
+    configurations = {name: _latest(of_device[name]) for name in names}
+    devices = []
+    for number, name in enumerate(names):
+        rows = by_device.get(name, [])
+        findings = [
+            _finding(unit, number, index, judgement, times)
+            for index, unit in enumerate(units)
+            if not np.isnan(times[number, index]).all()
+        ]
+        first = of_device[name][0].member
+        reasons = [*wrong.get(name, ()), *_failures(rows, of_device[name])]
+        verdict = _verdict(findings, reasons, rows, name in wrong)
+        if verdict == Verdict.SLOW:
+            slow = [found for found in findings if found.verdict == Verdict.SLOW]
+            others = [row for other in names if other != name for row in by_device.get(other, ())]
+            reasons += explain(slow, rows, others, name, configurations)
+        devices.append(
+            DeviceFinding(
+                host=first.hostname,
+                slot=first.slot,
+                uuid=str(first.device.facts.get("uuid") or ""),
+                device=first.device.name,
+                verdict=verdict,
+                reasons=tuple(dict.fromkeys(reasons)),
+                units=tuple(findings),
+            )
+        )
+    order = list(Verdict)
+    devices.sort(key=lambda d: (order.index(d.verdict), _speed(d.worst), d.host, d.slot))
+    labels = {name: of_device[name][0].member.label for name in names}
+    return Fleet(devices=devices, differences=_differences(configurations, labels))
+
+
+def explain(
+    slow: Sequence[UnitFinding],
+    rows: Sequence[Row],
+    others: Sequence[Row],
+    name: str,
+    configurations: Mapping[str, Mapping[str, Any]],
+) -> list[str]:
+    """What may make a device slow: its state in its slow units, then what is different about it."""
+    found: list[str] = []
+    for unit in slow:
+        mine = [row for row in rows if (unit_of(row), row.state) == (unit.unit, unit.phase)]
+        theirs = [row for row in others if (unit_of(row), row.state) == (unit.unit, unit.phase)]
+        mhz, usual_mhz = (_median(r.sm_mhz or r.nvml_sm_mhz for r in of) for of in (mine, theirs))
+        if mhz and usual_mhz and mhz < (1 - SLOWER_CLOCK) * usual_mhz:
+            found.append(f"clock {mhz:.0f} MHz in {unit.unit}, others {usual_mhz:.0f}")
+        hot, usual = (_median(r.temperature_c for r in of) for of in (mine, theirs))
+        if hot is not None and usual is not None and hot > usual + HOTTER_C:
+            found.append(f"{hot:.0f} °C, others {usual:.0f}")
+        usual_throttle = _usual(row.throttle or "" for row in theirs)
+        found += {row.throttle for row in mine if row.throttle} - {usual_throttle}
+    for fact, value in configurations[name].items():
+        words = fact.replace("_", " ")
+        usual_value = _usual(facts.get(fact) for at, facts in configurations.items() if at != name)
+        if fact in COUNTERS:
+            if value:
+                found.append(f"{words}: {value}")
+        elif usual_value is not None and value != usual_value:
+            found.append(f"{words} {value}, others {usual_value}")
+    return found or ["no reason found: clock, temperature and configuration are as of the others"]
+
+
+def _times(
+    names: Sequence[str],
+    units: Sequence[tuple[str | None, str, str]],
+    by_device: Mapping[str, Sequence[Row]],
+) -> Floats:
+    """Logarithms of round medians: (devices, units, rounds), NaN where there is none."""
+    collected: dict[tuple[int, int], list[float]] = defaultdict(list)
+    place = {unit: index for index, unit in enumerate(units)}
+    for number, name in enumerate(names):
+        for row in by_device.get(name, ()):
+            index = place.get((row.device, unit_of(row), row.state))
+            if row.status == Status.OK and index is not None:
+                texts = (row.round_medians_us or "").split(";")
+                collected[number, index] += [math.log(float(text)) for text in texts if text]
+    most = max(map(len, collected.values()), default=0)
+    times = np.full((len(names), len(units), max(1, most)), np.nan)
+    for (number, index), logs in collected.items():
+        times[number, index, : len(logs)] = logs
+    return times
+
+
+def _finding(
+    unit: tuple[str | None, str, str], number: int, index: int, of: Judgement, times: Floats
+) -> UnitFinding:
+    since_before = bool(of.slower_than_before[number, index])
+    verdict = Verdict.FINE
+    if of.slow[number, index] or since_before:
+        verdict = Verdict.SLOW
+    elif of.ambiguous[number, index]:
+        verdict = Verdict.AMBIGUOUS
+    elif np.isnan(of.p[number, index]) and np.isnan(of.since[number, index]):
+        verdict = Verdict.UNKNOWN
+    return UnitFinding(
+        unit=unit[1],
+        phase=unit[2],
+        median_us=float(np.exp(np.nanmedian(times[number, index]))),
+        percent_of_others=_percent(of.effect[number, index]),
+        p_adjusted=_number(of.p[number, index]),
+        percent_of_before=_percent(of.since[number, index]),
+        verdict=verdict,
+        since_before=since_before and not of.slow[number, index],
+    )
+
+
+def _verdict(
+    findings: Sequence[UnitFinding], reasons: list[str], rows: Sequence[Row], wrong_bits: bool
+) -> Verdict:
+    """The worst of its units'; a device with a unit that failed is wrong, without any unknown."""
+    failed = any(row.status in {Status.WRONG, Status.ERROR} for row in rows)
+    if wrong_bits or failed:
+        return Verdict.WRONG
+    of_units = {found.verdict for found in findings}
+    if Verdict.SLOW in of_units:
+        return Verdict.SLOW
+    if reasons or not findings or of_units == {Verdict.UNKNOWN}:
+        if not reasons:
+            reasons.append("there is nothing to compare it with: one device, and no earlier run")
+        return Verdict.UNKNOWN
+    return Verdict.AMBIGUOUS if Verdict.AMBIGUOUS in of_units else Verdict.FINE
+
+
+def _failures(rows: Iterable[Row], reports: Iterable[Report]) -> list[str]:
+    """Why units or the whole device could not be measured."""
+    units = [f"{unit_of(row)}: {row.reason}" for row in rows if row.status != Status.OK]
+    return [*units, *(report.error for report in reports if report.error)]
+
+
+def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
+    """Devices of a kind whose product has other bits than most have: silently corrupted data.
+
+    Without a majority nothing says who is right, and all are named.
+    """
+    seen: dict[tuple[str, str, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for name, reports in of_device.items():
+        for report in reports:
+            for unit, by_set in report.bits.items():
+                for factor, number in by_set.items():
+                    seen[report.member.device.name, unit, factor][name].add(number)
+    found: dict[str, list[str]] = defaultdict(list)
+    for (_kind, unit, _factor), by_device in seen.items():
+        counts = Counter(number for numbers in by_device.values() for number in numbers)
+        (usual, most), *_ = counts.most_common(1)
+        if len(counts) == 1:
+            continue
+        majority = 2 * most > len(by_device)
+        for name, numbers in by_device.items():
+            if not majority or numbers != {usual}:
+                others = "most devices" if majority else "each other's, and none is known right"
+                found[name].append(f"{unit}: its bits differ from those of {others}")
+    return found
+
+
+def _differences(
+    configurations: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]
+) -> dict[str, dict[str, list[str]]]:
+    by_fact: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, facts in configurations.items():
+        for fact, value in facts.items():
+            if fact not in COUNTERS:
+                by_fact[fact][str(value)].append(labels[name])
+    return {
+        fact.replace("_", " "): dict(values) for fact, values in by_fact.items() if len(values) > 1
+    }
+
+
+def _latest(reports: Sequence[Report]) -> dict[str, Any]:
+    return next((report.configuration for report in reversed(reports) if report.configuration), {})
+
+
+def _name(report: Report) -> str:
+    facts = report.member.device.facts
+    return str(facts.get("uuid") or report.member.label)
+
+
+def _speed(found: UnitFinding | None) -> float:
+    """Percent, of the others or of itself before, whichever is less; without any, as the others."""
+    if found is None:
+        return 100.0
+    known = (found.percent_of_others, found.percent_of_before)
+    return min((percent for percent in known if percent is not None), default=100.0)
+
+
+def _percent(log_ratio: float) -> float | None:
+    return None if np.isnan(log_ratio) else 100 * math.exp(-log_ratio)
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _usual(values: Iterable[Any]) -> Any:
+    counts = Counter(value for value in values if value is not None)
+    return counts.most_common(1)[0][0] if counts else None

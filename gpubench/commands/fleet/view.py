@@ -1,0 +1,101 @@
+"""What `gpubench fleet` prints: the devices ranked, why, and in what they differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gpubench.commands.fleet.verdicts import DeviceFinding, Fleet, UnitFinding, Verdict
+from gpubench.view.tables import table
+
+SHOWN = 32
+"""Fine devices in the table; the JSON has all."""
+
+COLOURS = {Verdict.WRONG: "red", Verdict.SLOW: "red", Verdict.UNKNOWN: "yellow"}
+
+
+def as_json(fleet: Fleet) -> str:
+    """Everything, under the names of the fields."""
+    found: dict[str, Any] = {
+        "exit_code": fleet.exit_code,
+        "devices": [asdict(device) for device in fleet.devices],
+        "differences": fleet.differences,
+    }
+    return json.dumps(found, indent=2)
+
+
+def as_tables(fleet: Fleet) -> RenderableType:
+    """The devices, worst first; then why; then what differs."""
+    parts: list[RenderableType] = [_ranking(fleet)]
+    for device in fleet.devices:
+        if device.reasons:
+            parts.append(
+                Text(f"\n{device.label}: {device.verdict}", COLOURS.get(device.verdict, ""))
+            )
+            parts += [Text(f"  {_unit(found)}") for found in device.units if _tells(found)]
+            parts += [Text(f"  {reason}") for reason in device.reasons]
+    if fleet.differences:
+        grid = table("configuration", "value", "devices", "which", left=None)
+        for fact, values in fleet.differences.items():
+            for value, labels in sorted(values.items(), key=lambda item: len(item[1])):
+                more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""  # noqa: PLR2004
+                grid.add_row(fact, value, str(len(labels)), ", ".join(labels[:3]) + more)
+        parts += [Text("\nConfigurations differ", style="bold"), grid]
+    counts = Counter(device.verdict for device in fleet.devices)
+    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    return Group(*parts, Text(f"\n{plural(len(fleet.devices), 'device')}: {said}"))
+
+
+def _ranking(fleet: Fleet) -> RenderableType:
+    grid = table(
+        "host",
+        "slot",
+        "UUID",
+        "verdict",
+        "slowest unit",
+        "% of others",
+        "% of before",
+        left={"host", "slot", "UUID", "verdict", "slowest unit"},
+    )
+    fine = 0
+    for device in fleet.devices:
+        fine += device.verdict == Verdict.FINE
+        if fine <= SHOWN:
+            grid.add_row(*_cells(device))
+    hidden = max(0, fine - SHOWN)
+    return Group(grid, Text(f"and {hidden} fine ones" if hidden else ""))
+
+
+def _cells(device: DeviceFinding) -> list[Text]:
+    worst = device.worst
+    unit = f"{worst.unit}, {worst.phase}" if worst else ""
+    others = _figure(worst.percent_of_others) if worst else ""
+    before = _figure(worst.percent_of_before) if worst else ""
+    texts = (device.host, device.slot, device.uuid, str(device.verdict), unit, others, before)
+    return [Text(text, style=COLOURS.get(device.verdict, "")) for text in texts]
+
+
+def _tells(found: UnitFinding) -> bool:
+    return found.verdict == Verdict.SLOW
+
+
+def _unit(found: UnitFinding) -> str:
+    """`copy, alone: 512 µs, 80.1 % of the others' speed`."""
+    than = "its own before" if found.since_before else "the others'"
+    percent = found.percent_of_before if found.since_before else found.percent_of_others
+    time = f"{found.unit}, {found.phase}: {found.median_us:.4g} µs"
+    return f"{time}, {_figure(percent)} % of {than} speed"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 device`, `8 devices`."""
+    return f"{count} {noun}{'s' if count != 1 else ''}"
+
+
+def _figure(percent: float | None) -> str:
+    return "" if percent is None else f"{percent:.1f}"

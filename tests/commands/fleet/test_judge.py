@@ -1,0 +1,106 @@
+"""Statistics of a fleet, on simulated devices."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpubench.commands.fleet.judge import Limits, judge
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+RECORDED = BENCHMARKS.parent / "results" / "h200" / "diff_rounds"
+
+
+def times(devices: int = 8, units: int = 6, rounds: int = 3, seed: int = 1) -> np.ndarray:
+    """Logarithms of times of good devices: they differ by 0.3 %, their rounds by 0.1 %."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(0, 0.003, (devices, units, 1))
+    return 5 + own + rng.normal(0, 0.001, (devices, units, rounds))
+
+
+def test_one_slow_device_is_found_in_its_unit_and_no_other() -> None:
+    found = times()
+    found[2, 4] += np.log(1.06)
+    judgement = judge(found)
+    assert np.argwhere(judgement.slow).tolist() == [[2, 4]]
+    assert np.exp(judgement.effect[2, 4]) == pytest.approx(1.06, abs=0.01)
+
+
+def test_a_difference_below_the_threshold_is_none_however_certain() -> None:
+    found = times()
+    found[2, 4] += np.log(1.06)
+    assert not judge(found, limits=Limits(threshold=0.10)).slow.any()
+
+
+def test_a_faster_device_is_not_slow_and_does_not_make_the_others_slow() -> None:
+    found = times()
+    found[0] -= 0.3
+    assert not judge(found).slow.any()
+
+
+def test_a_device_whose_own_rounds_disagree_is_ambiguous() -> None:
+    found = times(rounds=3)
+    found[2, 4] += [0.0, 0.0, 0.25]
+    judgement = judge(found)
+    assert not judgement.slow.any()
+    assert judgement.ambiguous[2, 4]
+
+
+def test_few_devices_may_differ_by_what_good_ones_do() -> None:
+    for slowdown, slow in ((1.08, False), (1.25, True)):
+        found = times(devices=2)
+        found[1, 3] += np.log(slowdown)
+        judgement = judge(found)
+        assert judgement.slow[1, 3] == slow
+        assert judgement.slow.sum() == slow
+
+
+def test_a_single_device_cannot_be_judged_by_others() -> None:
+    judgement = judge(times(devices=1))
+    assert np.isnan(judgement.p).all()
+    assert not judgement.slow.any()
+
+
+def test_a_device_without_a_time_in_a_unit_is_left_out_there_alone() -> None:
+    found = times()
+    found[2, 4] += np.log(1.06)
+    found[3, 4] = np.nan
+    found[5, :, 1] = np.nan
+    judgement = judge(found)
+    assert np.isnan(judgement.effect[3, 4])
+    assert np.argwhere(judgement.slow).tolist() == [[2, 4]]
+
+
+def test_all_devices_slower_than_before_are_found_where_none_is_slower_than_the_others() -> None:
+    before = times(rounds=9)
+    now = before[:, :, :3] + np.random.default_rng(2).normal(0, 0.001, (8, 6, 3))
+    now[:, 3] += np.log(1.08)
+    judgement = judge(now, before)
+    assert not judgement.slow.any()
+    assert np.argwhere(judgement.slower_than_before).tolist() == [[n, 3] for n in range(8)]
+    before[0] = np.nan  # a new device has no history
+    assert not judge(now, before).slower_than_before[0].any()
+
+
+@pytest.mark.slow
+def test_simulated_fleets_meet_what_the_documentation_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import fleet_power
+
+    noise = fleet_power.recorded(RECORDED, 100.0)
+    rng = np.random.default_rng(3)
+    hits, alarms = np.zeros(3), 0
+    for _ in range(40):
+        fleet = fleet_power.fleet(noise, 64, 3, 0.0025, rng)
+        alarms += fleet_power.false_alarm(judge(fleet))
+        hits += [fleet_power.found(fleet, slowdown, rng) for slowdown in (0.05, 0.10, 0.20)]
+    assert alarms <= 1
+    assert hits[0] >= 36
+    assert hits[1] >= 39
+    assert hits[2] == 40
+    sys.modules.pop("fleet_power")
