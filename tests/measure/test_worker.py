@@ -149,7 +149,8 @@ def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
     worker: Worker, folder: Path
 ) -> None:
     spoiler = worker.measure(at(folder, 8))
-    assert spoiler.status == Status.OK  # its own result was right when it was looked at
+    # Its own result is right, unless so many of its launches are looked at that a set comes again.
+    assert spoiler.status in {Status.OK, Status.WRONG}
     after = worker.measure(at(folder, 1))
     assert (after.status, after.max_relative_error) == (Status.OK, pytest.approx(0, abs=1e-6))
 
