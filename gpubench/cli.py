@@ -18,6 +18,7 @@ from gpubench.commands import (
     explain,
     export,
     fleet,
+    history,
     new_kernel,
     operand_files,
     plot,
@@ -49,7 +50,7 @@ app = typer.Typer(
 # As `--help` lists them: measure, look, know the machine and the kernels, single runs.
 for command in (
     *(sweep, tune, compare_cublas, reproduce),
-    *(show, diff, explain, plot, report),
+    *(show, diff, history, explain, plot, report),
     *(deviceinfo, selfcheck, fleet, variants, new_kernel, export),
     operand_files,
 ):

@@ -436,6 +436,15 @@ On = Annotated[
         "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
     ),
 ]
+Save = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Keep the rows under this name too, for 'gpubench diff --against NAME' and "
+        "'gpubench history NAME'.",
+        autocompletion=completion.saved,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
 Bandwidth = Annotated[
     float | None,

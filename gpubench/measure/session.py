@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import re
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from gpubench.model import OPERATIONS, Device, Measurement, Point, Status, Varia
 from gpubench.plan.schedule import Estimate, Rounds, Schedule, Visit, estimate
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
+from gpubench.store import slug
 
 GIT_LIMIT_S = 10
 """For git to answer; a repository on a slow disk must not delay a sweep."""
@@ -230,8 +230,7 @@ def default_output(sweep: Sweep, device: str) -> Path:
 def default_place(device: str, ending: str) -> Path:
     """`results/<utc time>-<device>-<ending>`."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    return Path("results") / f"{now}-{name[:40]}-{ending}"
+    return Path("results") / f"{now}-{slug(device)}-{ending}"
 
 
 def source_hash(variant: Variant) -> str:

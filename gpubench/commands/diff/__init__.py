@@ -70,6 +70,14 @@ def diff(
             autocompletion=completion.results,
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="What 'gpubench sweep --save NAME' kept for this device; instead of BASE.",
+            metavar="NAME",
+            autocompletion=completion.saved,
+        ),
+    ] = None,
     new: Annotated[
         list[Path] | None,
         typer.Option(
@@ -127,7 +135,8 @@ def diff(
 
     rest = iter(files or [])
     options = Options(
-        base=base or list(islice(rest, 1)),
+        base=base or list(islice(rest, 0 if against else 1)),
+        against=against,
         new=new or list(islice(rest, 1)),
         threshold=threshold,
         strict=strict,
