@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from gpubench.commands import (
+    check,
     compare_cublas,
     deviceinfo,
     diff,
@@ -51,7 +52,7 @@ app = typer.Typer(
 for command in (
     *(sweep, tune, compare_cublas, reproduce),
     *(show, diff, history, explain, plot, report),
-    *(deviceinfo, selfcheck, fleet, variants, new_kernel, export),
+    *(deviceinfo, selfcheck, fleet, variants, new_kernel, check, export),
     operand_files,
 ):
     app.add_typer(command.app)

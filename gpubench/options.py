@@ -440,7 +440,7 @@ Save = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Keep the rows under this name too, for 'gpubench diff --against NAME' and "
+        help="Keep the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
         "'gpubench history NAME'.",
         autocompletion=completion.saved,
     ),

@@ -27,7 +27,7 @@ from gpubench.backends.rotation import (
     operand_factors,
     set_policy,
 )
-from gpubench.errors import CompileError, LaunchError, first_line
+from gpubench.errors import CompileError, LaunchError, with_place
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
     CallVariant,
@@ -73,6 +73,9 @@ class CpuKernel:
     flush: bool
     thread_counts: tuple[int, ...]
     max_launches: int
+    path: Path
+    """The variant's description, for what it raises."""
+
     launch: Launch | None = None
 
     @property
@@ -210,6 +213,7 @@ class CpuBackend:
             flush=operands.policy.flush,
             thread_counts=_thread_counts(variant),
             max_launches=operands.policy.max_launches,
+            path=point.variant.path,
         )
 
     def fingerprints(self, operands: OperandSets) -> dict[int, int]:
@@ -269,7 +273,7 @@ class CpuBackend:
             try:
                 self._built[key] = _build(point)
             except Exception as error:  # whatever a kernel's author wrote
-                self._built[key] = f"does not compile: {first_line(error)}"
+                self._built[key] = f"does not compile: {with_place(error, point.variant.path)}"
         return self._built[key]
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
@@ -343,7 +347,7 @@ def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:
     try:
         kernel.call(*arrays)
     except Exception as error:
-        raise LaunchError(f"failed while running: {first_line(error)}") from error
+        raise LaunchError(f"failed while running: {with_place(error, kernel.path)}") from error
 
 
 def _end_to_end(call: Callable[..., None], variant: CallVariant, *arrays: np.ndarray) -> None:

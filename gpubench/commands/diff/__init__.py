@@ -73,7 +73,7 @@ def diff(
     against: Annotated[
         str | None,
         typer.Option(
-            help="What 'gpubench sweep --save NAME' kept for this device; instead of BASE.",
+            help="What 'gpubench sweep --save v0.1' kept for this device; instead of BASE.",
             metavar="NAME",
             autocompletion=completion.saved,
         ),

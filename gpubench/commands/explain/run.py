@@ -81,7 +81,7 @@ def _find_kernel(name: str, op: str | None, kernels: Path | None) -> CudaVariant
     if op and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if op or kernels:
-        known = of_op(op or Sweep().op, kernels)
+        known = of_op(op or Sweep().op, kernels, [name])
     else:
         known = {variant.name: variant for variant in variants()}
     if name not in known:
