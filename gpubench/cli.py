@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs.
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 from typing import Annotated
 
@@ -40,6 +41,7 @@ LONGEST = 1500
 
 app = typer.Typer(
     name="gpubench",
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Try: gpubench sweep --sizes 1024,2048 --tiles 1..32",
     rich_markup_mode=None,  # Rich's help costs twice the time of the rest
     pretty_exceptions_enable=False,
@@ -72,6 +74,7 @@ def root(
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and an exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a command as Ctrl-C does
     streams = guard_streams()
     code = _run()
     for stream in (sys.stdout, sys.stderr):

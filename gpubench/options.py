@@ -168,8 +168,16 @@ OPTIONS = {
         ),
         Option(
             name="variants",
-            help="Kernels, such as shared_tile,cublas; 'gpubench variants' lists them. Default: "
-            "those marked default.",
+            help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
+            "Default: all but those it marks as not default.",
+            read=_names,
+            metavar="LIST",
+            complete=completion.variants,
+        ),
+        Option(
+            name="exclude",
+            field="excluded",
+            help="Leave out these variants, such as cpu_naive or cpu_*.",
             read=_names,
             metavar="LIST",
             complete=completion.variants,
@@ -425,7 +433,11 @@ Config = Annotated[
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Continue a sweep that ended early, by its CSV: a.csv."),
+    typer.Option(
+        metavar="FILE",
+        help="Continue a sweep that ended early, by its CSV: a.csv.",
+        callback=lambda path: path and Path(str(path).removesuffix(".partial")),
+    ),
 ]
 On = Annotated[
     str | None,

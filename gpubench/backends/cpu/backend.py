@@ -30,6 +30,7 @@ from gpubench.backends.rotation import (
 from gpubench.errors import CompileError, LaunchError, with_place
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
+    CORE_DTYPES,
     CallVariant,
     Config,
     Device,
@@ -51,8 +52,12 @@ MAX_SETS = 4096
 WARM_UP_S = 0.05
 
 COPY_BYTES = 2**28
-BLAS_EXTENT = 2048
 REPEATS = 5
+
+FMA_COUNT = 2**18
+"""Turns of the loop of multiply-adds: a few milliseconds."""
+
+FMA_REPEATS = 10
 
 ALIGNMENT = 64
 """Of operands, in bytes: a cache line, so that every run starts from the same alignment."""
@@ -138,15 +143,25 @@ class CpuBackend:
         """Its system."""
         return {"system": self.device.facts.get("system")}
 
-    def ceilings(self, extent: int = BLAS_EXTENT, copy_bytes: int = COPY_BYTES) -> dict[str, float]:
-        """A copy in main memory, bytes read and written, and the BLAS on all cores."""
-        a = np.ones((extent, extent), np.float32)
-        c = np.empty_like(a)
-        blas_s = min(timeit.repeat(lambda: np.matmul(a, a, out=c), number=1, repeat=REPEATS))
-        return {
-            "measured_copy_gbytes_per_s": self.copy_gbytes_per_s(copy_bytes),
-            "measured_float32_blas_gflops": 2 * extent**3 / blas_s / 1e9,
-        }
+    def ceilings(
+        self, dtypes: Sequence[str] = CORE_DTYPES, copy_bytes: int = COPY_BYTES
+    ) -> dict[str, float]:
+        """A copy in main memory, and multiply-adds in vector registers, on all threads."""
+        rates = {f"measured_{dtype}_fma_gflops": self._fma_gflops(dtype) for dtype in dtypes}
+        return {"measured_copy_gbytes_per_s": self.copy_gbytes_per_s(copy_bytes)} | rates
+
+    def _fma_gflops(self, dtype: str) -> float:
+        """The highest of several rates: what else runs on the machine only lowers one."""
+        from gpubench.backends.cpu.multiply_add import multiply_adds, operations
+
+        run, threads = multiply_adds(dtype), cpu_threads()
+
+        def on_all(pool: ThreadPoolExecutor) -> None:
+            list(pool.map(lambda _thread: run(FMA_COUNT, 1, 0), range(threads)))
+
+        with ThreadPoolExecutor(threads) as pool:
+            fastest_s = min(timeit.repeat(partial(on_all, pool), number=1, repeat=FMA_REPEATS))
+        return threads * operations(dtype, FMA_COUNT) / fastest_s / 1e9
 
     def health(self) -> Health:
         """No readings: operating systems report a CPU's clock in different ways."""
@@ -169,8 +184,7 @@ class CpuBackend:
 
     def bytes_free(self) -> int:
         """Free and reclaimable main memory."""
-        match = re.search(r"MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"))
-        return int(match[1]) * 1024 if match else 4 * 2**30
+        return _memory_bytes("MemAvailable") or 4 * 2**30
 
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> OperandSets:
         """Copies of the operands, aligned to cache lines."""
@@ -311,7 +325,9 @@ def describe_cpu() -> Device:
         versions={"blas": f"{blas[0]['internal_api']} {blas[0]['version']}" if blas else ""},
         facts={
             "cores": cpu_threads(),
-            "caches": dict(caches),
+            "clock_mhz": _clock_mhz(),
+            "memory_bytes": _memory_bytes("MemTotal"),
+            "cache_bytes": dict(caches),
             "machine": platform.machine(),
             "system": f"{platform.system()} {platform.release()}",
             "blas": [
@@ -384,6 +400,20 @@ def _by_rows(array: np.ndarray) -> Any:
 def _model_name() -> str:
     match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+def _clock_mhz() -> float | None:
+    """The highest clock, where the system says it; else the clock of the first CPU now."""
+    highest = _text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").strip()
+    if highest.isdecimal():
+        return int(highest) / 1e3
+    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _text("/proc/cpuinfo"), re.MULTILINE)
+    return float(match[1]) if match else None
+
+
+def _memory_bytes(name: str) -> int | None:
+    match = re.search(rf"{name}:\s+(\d+) kB", _text("/proc/meminfo"))
+    return int(match[1]) * 1024 if match else None
 
 
 def _caches() -> list[tuple[str, int]]:

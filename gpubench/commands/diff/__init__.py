@@ -126,6 +126,9 @@ def diff(
             help="Write --format there, such as to diff.md; the terminal gets the text.",
         ),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="List every point that is ambiguous, missing or faster.")
+    ] = False,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")
     ] = False,
@@ -146,6 +149,7 @@ def diff(
         format=format,
         output=output,
         rerun=rerun,
+        full=full,
     )
     if extra := next(rest, None):
         raise typer.BadParameter(

@@ -32,3 +32,4 @@ class Options:
     format: Format
     output: Path | None
     rerun: bool
+    full: bool

@@ -10,7 +10,7 @@ from gpubench import store
 from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.options import Format, Options
-from gpubench.commands.diff.report import FORMATS, Report, make_report, text
+from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
 from gpubench.commands.diff.sides import read_side, require_same_machine
 from gpubench.errors import UsageError
 from gpubench.output import Output, clean_lines
@@ -31,10 +31,11 @@ def run_diff(options: Options) -> int:
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
     report = (_against_expected if expects else _against_base)(options, limits)
+    report = replace(report, full=options.full)
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())
     if output or options.format == Format.TEXT:
-        console().print(text(report))
+        print_text(report, console())
     else:
         print(clean_lines(FORMATS[options.format](report)), end="")
     return report.exit_code
