@@ -25,6 +25,15 @@ def test_sigterm_keeps_what_was_measured_and_the_partial_file_continues(tmp_path
     _, err = sweep.communicate(timeout=60)
     assert sweep.returncode == 130
     assert "interrupted: what was measured is kept; --resume a.csv continues" in err
-    again = [sys.executable, "-m", "gpubench", "sweep", "--resume", "a.csv.partial", "--rounds", "9"]
+    again = [
+        sys.executable,
+        "-m",
+        "gpubench",
+        "sweep",
+        "--resume",
+        "a.csv.partial",
+        "--rounds",
+        "9",
+    ]
     done = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "a.csv was started with --rounds '1000'" in done.stderr  # it was found

@@ -102,7 +102,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
             "cache sets: speed-ups over it flatter there"
         )
     lines += dict.fromkeys(f"{row.variant}: {row.notes}" for row in measured if row.notes)
-    lines = list(filter(None, [*lines, _devices_differ(measured)]))
+    lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 
 
@@ -121,6 +121,26 @@ def _devices_differ(rows: Sequence[Row]) -> str:
         f"measured on {len(speeds)} devices, which differ by {100 * (fastest / slowest - 1):.1f} % "
         f"at the points they have in common: {listed} of the median device's speed"
     )
+
+
+def _contradicting(rows: Iterable[Row]) -> list[str]:
+    """Baselines of which the parallel one is slower than that of one thread."""
+    rows = list(rows)
+    serial = {(row.variant, row.tile, *row.problem_key): row for row in rows}
+    lines = []
+    for row in rows:
+        one = serial.get((row.variant.removesuffix(PARALLEL), row.tile, *row.problem_key))
+        times = (row.median_us or 0.0) / (one.median_us or 1.0) if one else 0.0
+        if one and times > CONTRADICTS:
+            lines.append(
+                f"{row.label} takes {times:.2g} times as long as {one.variant} on one thread: "
+                "trust no percentage of either here"
+            )
+    return lines
+
+
+PARALLEL, CONTRADICTS = "_parallel", 1.25
+"""How the name of a baseline on several threads ends; slower by this factor, it is disturbed."""
 
 
 def _power_of_two(row: Row) -> bool:
@@ -390,6 +410,13 @@ def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
         fixed = not of_text or name == "variant"
         grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
     return grid
+
+
+def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
+    """The lines of a Markdown table: the heading first; columns that are not `left` are numbers."""
+    rule = ["---" if of_text else "---:" for of_text in left]
+    escaped = [[re.sub(r"([|*~])", r"\\\1", cell) for cell in line] for line in lines]
+    return [f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:])]
 
 
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubench.backends import backends, device_label, find_devices
+from gpubench.errors import DeviceUnavailableError
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
@@ -30,9 +31,7 @@ UNITS = {
 
 def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
     """Print the devices that `--device` names, as tables or as JSON."""
-    devices, missing = find_devices(read_sweep({"device": device}).device)
-    if measure:
-        devices = [with_ceilings(found) for found in devices]
+    devices, missing = found_devices(device, measure=measure)
     if as_json:
         print(json.dumps(device_json(devices, missing), indent=2))
         return
@@ -41,6 +40,14 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
         screen.print(as_tables(found))
     for name, reason in missing.items():
         screen.print(f"\n{name.upper()}: {reason}", markup=False)
+
+
+def found_devices(
+    device: str, *, measure: bool
+) -> tuple[list[Device], Mapping[str, DeviceUnavailableError]]:
+    """The devices that `--device` names, and why others are missing."""
+    devices, missing = find_devices(read_sweep({"device": device}).device)
+    return [with_ceilings(found) if measure else found for found in devices], missing
 
 
 def with_ceilings(device: Device) -> Device:

@@ -23,15 +23,9 @@ def run_diff(options: Options) -> int:
     """Compare, print, and return the exit code. Raises UsageError for what cannot be compared."""
     if options.against:
         options = _with_saved_base(options, options.against)
-    expects = any(path.suffix == ".toml" for path in options.base)
-    _check(options, expects=expects)
+    _check(options, expects=_expects(options))
     output = Output(options.output, overwrite=True) if options.output else None
-    limits = Limits(
-        threshold=options.threshold,
-        between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
-    )
-    report = (_against_expected if expects else _against_base)(options, limits)
-    report = replace(report, full=options.full)
+    report = compared(options)
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())
     if output or options.format == Format.TEXT:
@@ -39,6 +33,21 @@ def run_diff(options: Options) -> int:
     else:
         print(clean_lines(FORMATS[options.format](report)), end="")
     return report.exit_code
+
+
+def compared(options: Options) -> Report:
+    """Judge the two sides. Raises UsageError for what cannot be compared."""
+    limits = Limits(
+        threshold=options.threshold,
+        between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
+    )
+    report = (_against_expected if _expects(options) else _against_base)(options, limits)
+    return replace(report, full=options.full)
+
+
+def _expects(options: Options) -> bool:
+    """Whether the base is a file of expected figures."""
+    return any(path.suffix == ".toml" for path in options.base)
 
 
 def _with_saved_base(options: Options, name: str) -> Options:

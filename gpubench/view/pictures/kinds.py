@@ -304,7 +304,7 @@ def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
             label=style.label(
                 source.named("roof"),
                 f"peak {number(peak, 0)} GFLOP/s",
-                f"copy {number(copy, 0)} GB/s" if copy else "",
+                f"copy {number(copy, 0)} GB/s" if copy else "slope not known: --bandwidth",
             ),
         )
     axes.set(
