@@ -82,15 +82,17 @@ def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None)
 def _lists(rows: Sequence[Row], sort: str, top: int | None) -> Group:
     """Per problem: a row a point, with all figures."""
     parts: list[RenderableType] = []
+    listed: list[Row] = []
     for of_problem in _measured(rows):
         chosen = sorted(of_problem, key=ORDER[sort])[:top]
+        listed += chosen
         names: list[Column] = [
             ("variant", lambda row: row.variant),
             ("tile", lambda row: row.tile),
         ]
         grid = rows_table(chosen, [*names, *figures(of_problem[0], rows)])
         parts += [Text(f"\n{title(of_problem[0])}", style="bold"), grid]
-    return Group(*parts, *remarks(rows))
+    return Group(*parts, *remarks(listed))
 
 
 def _measured(rows: Sequence[Row]) -> list[list[Row]]:
