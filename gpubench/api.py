@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

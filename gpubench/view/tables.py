@@ -125,11 +125,10 @@ def _devices_differ(rows: Sequence[Row]) -> str:
 
 def _contradicting(rows: Iterable[Row]) -> list[str]:
     """Baselines of which the parallel one is slower than that of one thread."""
-    rows = list(rows)
-    serial = {(row.variant, row.tile, *row.problem_key): row for row in rows}
+    by_name = {(row.variant, row.tile, *row.problem_key): row for row in rows}
     lines = []
-    for row in rows:
-        one = serial.get((row.variant.removesuffix(PARALLEL), row.tile, *row.problem_key))
+    for name, row in by_name.items():
+        one = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]))
         times = (row.median_us or 0.0) / (one.median_us or 1.0) if one else 0.0
         if one and times > CONTRADICTS:
             lines.append(
@@ -190,7 +189,7 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 
 
 def rows_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
-    """A line a row; a column that says nothing about any is left out: a CPU has no known peak."""
+    """A line a row; a column that says nothing about any is left out, such as of an unknown peak."""
     shown = [column for column in columns if any(column[1](row) for row in rows)]
     grid = table(*(name for name, _ in shown), left={"variant", "tile", "best tile"})
     for row in rows:

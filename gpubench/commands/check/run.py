@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
-from gpubench.backends.cuda.compile import compile_instance, instance, nvrtc_version
+from gpubench.backends.cuda.compile import compile_instance, nvrtc_version
 from gpubench.commands.check.cases import (
     RACE_TILES,
     cases,
@@ -99,7 +99,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
         try:
             compiled = compile_instance(
                 variant.source,
-                instance(variant, tile, variant.dtypes[0]),
+                variant.instance(tile, variant.dtypes[0]),
                 architecture,
                 variant.compile_options,
             )
