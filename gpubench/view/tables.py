@@ -189,7 +189,7 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 
 
 def rows_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
-    """A line a row; a column that says nothing about any is left out, such as of an unknown peak."""
+    """A line a row, without columns that say nothing about any: a peak may not be known."""
     shown = [column for column in columns if any(column[1](row) for row in rows)]
     grid = table(*(name for name, _ in shown), left={"variant", "tile", "best tile"})
     for row in rows:

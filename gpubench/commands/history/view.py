@@ -68,7 +68,9 @@ def print_history(
         screen.print(Text(f"\n{heading}", style="bold"))
         for point, history in points.items():
             screen.print(Text(f"\n{point}"), _grid(history), sep="\n")
-    screen.print(*remarks([row for of in found.values() for one in of.values() for _, row in one]))
+    screen.print(
+        *remarks([row for of in found.values() for one in of.values() for _, row in one]), sep="\n"
+    )
     if save:
         save()
         screen.print(Text(str(output)), soft_wrap=True)
