@@ -148,10 +148,13 @@ Panels = Sequence[tuple[str, Callable[[Axes], float]]]
 """The title of each panel, and what draws into its axes and returns their height in inches."""
 
 
-def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
-    """A figure of panels, one below the other or in a grid; a long legend makes a row higher."""
+def compose(headline: str, panels: Panels, theme: Theme, *, strip: bool = False) -> Picture:
+    """A figure of panels, one below the other or in a grid; a long legend makes a row higher.
+
+    With `strip` always one below the other, for a page that is as wide as one panel.
+    """
     with _settings(theme):
-        columns = 1 if len(panels) <= STRIP else 2
+        columns = 1 if strip or len(panels) <= STRIP else 2
         rows = -(-len(panels) // columns)
         picture = Picture(figsize=(columns * WIDTH_IN, WIDTH_IN), layout="constrained")
         picture.theme = theme
