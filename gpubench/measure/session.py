@@ -120,8 +120,9 @@ def run(
         if schedule is None:
             executor.compile(unfinished, watcher.compiled)
         executor.warm_up()
-        if OPERATIONS[sweep.op].bandwidth_bound or device.compute_capability is None:
-            dtypes = {point.problem.dtype: None for point in points}
+        has_peaks = device.compute_capability is not None
+        if OPERATIONS[sweep.op].bandwidth_bound or not has_peaks:
+            dtypes = {point.problem.dtype: None for point in points if not has_peaks}
             ceilings = executor.ceilings([dtype for dtype in dtypes if dtype in CORE_DTYPES])
         while visit := visits.next(known):
             if visit.outcome:
