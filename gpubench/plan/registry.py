@@ -65,9 +65,9 @@ def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> d
     for source in sorted(
         [*kernels.absolute().glob("*.cu"), *(kernels.absolute() / op).glob("*.cu")]
     ):
-        if os.path.realpath(source) not in described and source.name[0] not in "._":
-            if source.stem not in known and source.stem not in own:
-                own[source.stem] = _own(source, op)
+        is_kernel = source.name[0] not in "._" and source.stem not in {**known, **own}
+        if is_kernel and os.path.realpath(source) not in described:
+            own[source.stem] = _own(source, op)
     known |= own
     for name, variant in own.items():
         if variant.baseline and variant.baseline not in known:

@@ -273,11 +273,13 @@ def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int
     for parameter in case.variant.parameters(launch, workspace=workspace):
         if parameter.is_pointer:
             index = array_index(parameter, case.problem.op)
-            assert index is not None
+            if index is None:
+                raise UsageError(f"{case.variant.path}: {parameter} is no array of the problem")
             arrays.append(index)
         elif parameter.type_name != TENSOR_MAP:
             value = next(given) if parameter.value == LAUNCH else number(parameter, case.problem)
-            assert value == int(value), "the program takes whole numbers"
+            if value != int(value):
+                raise UsageError(f"{case.variant.path}: only whole numbers are run on the CPU")
             numbers.append(int(value))
     return arrays, numbers
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
+from gpubench.backends.calls import as_tensors
 from gpubench.backends.cuda.compile import compile_instance, nvrtc_version
 from gpubench.commands.check.cases import (
     RACE_TILES,
@@ -179,7 +180,9 @@ def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
                     continue
                 output = np.empty(problem.output_shape, problem.dtype)
                 poison(output)
-                call(*operands(problem), output)
+                if variant.reads_output:
+                    output[...] = 0
+                call(*as_tensors(variant.tensors, (*operands(problem), output)))
                 label = f"{variant.name} {tile or ''} at {problem.size} {dtype}".replace("  ", " ")
                 wrong.append(_wrong(label, output, expected(problem)))
                 count += 1
