@@ -23,8 +23,7 @@ def export(
         ),
     ],
     tile: Annotated[
-        str | None,
-        typer.Option(metavar="TILE", help="Tile, such as 16. Default: the kernel's first."),
+        str | None, typer.Option(metavar="TILE", help="Such as 32. Default: the kernel's first.")
     ] = None,
     size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Matrix size. Default: 4096.")
