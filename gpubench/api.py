@@ -60,6 +60,8 @@ def tune(
     fresh processes beside the library. Files are written only if `output` names one; winners are
     kept only in a TOML that `winners` names. Raises UsageError for what the command would refuse,
     and DeviceUnavailableError for a device that is not there.
+
+    >>> ranking, validation = gpubench.tune(variants="cpu_tile", sizes=[256], device="cpu")
     """
     from gpubench.commands.tune.run import read_settings
     from gpubench.commands.tune.run import tune as race_and_confirm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -120,10 +120,8 @@ def run(
         if schedule is None:
             executor.compile(unfinished, watcher.compiled)
         executor.warm_up()
-        has_peaks = device.compute_capability is not None
-        if OPERATIONS[sweep.op].bandwidth_bound or not has_peaks:
-            dtypes = {point.problem.dtype: None for point in points if not has_peaks}
-            ceilings = executor.ceilings([dtype for dtype in dtypes if dtype in CORE_DTYPES])
+        if OPERATIONS[sweep.op].bandwidth_bound or device.compute_capability is None:
+            ceilings = executor.ceilings(_without_peaks(device, points))
         while visit := visits.next(known):
             if visit.outcome:
                 keep(visit.outcome)
@@ -152,6 +150,12 @@ def run(
         spent_s=dict(executor.spent_s),
         ceilings=ceilings,
     )
+
+
+def _without_peaks(device: Device, points: Iterable[Point]) -> list[str]:
+    """The dtypes whose rate of multiply-adds is measured: those of a CPU, for want of a peak."""
+    dtypes = {point.problem.dtype for point in points if device.compute_capability is None}
+    return [dtype for dtype in CORE_DTYPES if dtype in dtypes]
 
 
 def _unfinished(measurements: list[Measurement], sweep: Sweep) -> bool:
