@@ -7,15 +7,30 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gpubench.api import plot, read_csv, sweep, tune
+    from gpubench.api import deviceinfo, diff, explain, plot, read_csv, show, sweep, tune
 
-__all__ = ["__version__", "plot", "read_csv", "sweep", "tune"]
+__all__ = [
+    "__version__",
+    "deviceinfo",
+    "diff",
+    "explain",
+    "plot",
+    "read_csv",
+    "show",
+    "sweep",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Load the library calls, and with them NumPy and pandas, when first used."""
-    if name in {"plot", "read_csv", "sweep", "tune"}:
+    if name in __all__:
         from gpubench import api as library
 
         return getattr(library, name)
     raise AttributeError(f"module 'gpubench' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """The calls too, which are not loaded yet."""
+    return sorted({*globals(), *__all__})

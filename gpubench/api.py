@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gpubench import row as table
+from gpubench.errors import UsageError
 from gpubench.measure.result_file import ResultFile
 from gpubench.measure.session import Watcher, run
 from gpubench.measure.tuned import keep_winners, with_tuned_tiles
@@ -28,6 +30,8 @@ def sweep(*, config: str | Path | None = None, **options: Any) -> pd.DataFrame:
     or as Python lists. A file is written only if `output` names one. `kernels` is a directory of
     your own variants, whose files are run. Raises UsageError for what the command would refuse,
     and DeviceUnavailableError for a device that is not there.
+
+    >>> frame = gpubench.sweep(sizes=[256], tiles=[8, 16], device="cpu")
     """
     settings = read_sweep(options, Path(config) if config else None)
     file = ResultFile(settings.output, samples=settings.samples) if settings.output else None
@@ -56,6 +60,8 @@ def tune(
     fresh processes beside the library. Files are written only if `output` names one; winners are
     kept only in a TOML that `winners` names. Raises UsageError for what the command would refuse,
     and DeviceUnavailableError for a device that is not there.
+
+    >>> ranking, validation = gpubench.tune(variants="cpu_tile", sizes=[256], device="cpu")
     """
     from gpubench.commands.tune.run import read_settings
     from gpubench.commands.tune.run import tune as race_and_confirm
@@ -73,7 +79,10 @@ def tune(
 
 
 def read_csv(path: str | Path) -> pd.DataFrame:
-    """The frame of a results file. Raises UsageError naming what does not fit."""
+    """The frame of a results file. Raises UsageError naming what does not fit.
+
+    >>> frame = gpubench.read_csv("results/h200/sweep.csv")
+    """
     return table.frame(table.read(Path(path)))
 
 
@@ -90,9 +99,125 @@ def plot(
     page). Frames of several GPUs or versions, concatenated, overlay. `bandwidth_gbytes_per_s` is
     the measured copy bandwidth for the roofline, where the frame does not have it. Raises
     UsageError for a frame without the CSV's columns, or without what the kind needs.
+
+    >>> figure = gpubench.plot(frame[frame.n == 2048], "tiles")
     """
     from gpubench.view.pictures.kinds import draw
     from gpubench.view.pictures.series import sources
 
     rows = table.rows(frame)
     return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind, theme=theme)
+
+
+def show(frame: pd.DataFrame, *, sort: str | None = None, top: int | None = None) -> None:
+    """Print a frame's tables like `gpubench show`.
+
+    `sort` is time, rate, blas or name, `top` the most points of a problem; without both the tables
+    are those after a sweep. Raises UsageError for a frame without the CSV's columns.
+
+    >>> gpubench.show(frame, sort="rate", top=3)
+    """
+    from gpubench.commands.show.view import ORDER, tables
+    from gpubench.plan.registry import unknown
+    from gpubench.view.tables import console
+
+    if sort is not None and sort not in ORDER:
+        raise UsageError(f"sort: {unknown('order', sort, ORDER)}")
+    console().print(tables(table.rows(frame), sort, top))
+
+
+def diff(
+    base: str | Path | Sequence[str | Path],
+    new: str | Path | Sequence[str | Path],
+    *,
+    threshold: float = 0.02,
+    only: str | None = None,
+    exclude: str | None = None,
+    ignore_device: bool = False,
+) -> pd.DataFrame:
+    """Compare result files like `gpubench diff`: a frame with a row a point.
+
+    Either side is a file or several, pooled. The columns are the point's key, `verdict`, `ratio`
+    with its 95 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and
+    `reason`.
+    Raises UsageError for files that cannot be compared.
+
+    >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
+    """
+    from gpubench.commands.diff.options import Format, Options
+    from gpubench.commands.diff.run import compared
+
+    sides = [[side] if isinstance(side, str | Path) else side for side in (base, new)]
+    report = compared(
+        Options(
+            base=list(map(Path, sides[0])),
+            against=None,
+            new=list(map(Path, sides[1])),
+            threshold=threshold,
+            strict=False,
+            ignore_device=ignore_device,
+            only=only,
+            exclude=exclude,
+            format=Format.TEXT,
+            output=None,
+            rerun=False,
+            full=True,
+        )
+    )
+    columns = ("ratio", "ratio_low", "ratio_high", "base_median_us", "new_median_us", "reason")
+    return pd.DataFrame(
+        [
+            key._asdict()
+            | {"verdict": str(found.verdict)}
+            | {name: getattr(found, name) for name in columns}
+            for key, found in report.comparison.findings.items()
+        ],
+        columns=[*table.KEY, "verdict", *columns],
+    )
+
+
+def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str, Any]]:
+    """What `gpubench deviceinfo --json` prints of each device.
+
+    Raises UsageError for a device that is none, DeviceUnavailableError for one that is not there.
+
+    >>> [cpu] = gpubench.deviceinfo("cpu", measure=True)
+    >>> cpu["facts"]["measured_copy_gbytes_per_s"]
+    """
+    from gpubench.commands.deviceinfo.view import device_json, found_devices
+
+    found: list[dict[str, Any]] = device_json(*found_devices(device, measure=measure))["devices"]
+    return found
+
+
+def explain(
+    variant: str,
+    *,
+    tile: str | int | None = None,
+    size: str | int = 1024,
+    dtype: str | None = None,
+    arch: str | None = None,
+    kernels: str | Path | None = None,
+) -> list[dict[str, Any]]:
+    """What `gpubench explain --json` prints of each tile and launch of a CUDA kernel.
+
+    Needs NVRTC and no GPU. Raises UsageError for a variant, tile or architecture there is not.
+
+    >>> [why] = gpubench.explain("shared_tile", tile=16, arch="sm_90")
+    >>> why["registers"], why["occupancy"]
+    """
+    from gpubench.commands.explain.run import explained
+    from gpubench.commands.explain.view import as_json
+
+    options = {
+        "op": None,
+        "device": None,
+        "kernels": Path(kernels) if kernels else None,
+        "sizes": str(size),
+        "tiles": None if tile is None else str(tile),
+        "dtypes": dtype,
+    }
+    answer = explained(variant, options, arch=arch)
+    if failed := answer.not_explained:
+        raise UsageError(f"{variant} {failed[0].tile}: {failed[0].reason}")
+    return [as_json(found, gpu_is_here=answer.gpu_is_here) for found in answer.found]

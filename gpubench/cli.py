@@ -6,18 +6,21 @@ Nothing heavy is imported before a command runs.
 from __future__ import annotations
 
 import errno
+import signal
 import sys
 from typing import Annotated
 
 import typer
 
 from gpubench.commands import (
+    check,
     compare_cublas,
     deviceinfo,
     diff,
     explain,
     export,
     fleet,
+    history,
     new_kernel,
     operand_files,
     plot,
@@ -38,6 +41,7 @@ LONGEST = 1500
 
 app = typer.Typer(
     name="gpubench",
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Try: gpubench sweep --sizes 1024,2048 --tiles 1..32",
     rich_markup_mode=None,  # Rich's help costs twice the time of the rest
     pretty_exceptions_enable=False,
@@ -49,8 +53,8 @@ app = typer.Typer(
 # As `--help` lists them: measure, look, know the machine and the kernels, single runs.
 for command in (
     *(sweep, tune, compare_cublas, reproduce),
-    *(show, diff, explain, plot, report),
-    *(deviceinfo, selfcheck, fleet, variants, new_kernel, export),
+    *(show, diff, history, explain, plot, report),
+    *(deviceinfo, selfcheck, fleet, variants, new_kernel, check, export),
     operand_files,
 ):
     app.add_typer(command.app)
@@ -70,6 +74,7 @@ def root(
 
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and an exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a command as Ctrl-C does
     streams = guard_streams()
     code = _run()
     for stream in (sys.stdout, sys.stderr):

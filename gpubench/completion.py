@@ -72,6 +72,13 @@ def results(incomplete: str) -> list[str]:
     return _files(".csv", incomplete)
 
 
+def saved(incomplete: str) -> list[str]:
+    """Names that results are kept under."""
+    from gpubench.store import names
+
+    return words(*names())(incomplete)
+
+
 def _files(suffix: str, incomplete: str) -> list[str]:
     found = [path for path in _below(incomplete) if path.endswith(("/", suffix))]
     # A shell sets a blank behind the only answer, so a lone folder is opened instead of offered.

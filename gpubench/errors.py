@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -93,3 +94,14 @@ def install_command(extra: str) -> str:
 def first_line(error: Exception) -> str:
     """What a library's error says in one line; its type if it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def with_place(error: Exception, path: Path | None = None) -> str:
+    """`KeyError: 'x' (mine.py, line 3)`: its type, and the innermost call, of `path` if any is."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if path and frame.filename == str(path)]
+    said, kind = first_line(error), type(error).__name__
+    what = kind if said == kind else f"{kind}: {said}"
+    return "".join(
+        [what, *(f" ({Path(at.filename).name}, line {at.lineno})" for at in (own or frames)[-1:])]
+    )

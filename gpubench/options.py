@@ -168,8 +168,16 @@ OPTIONS = {
         ),
         Option(
             name="variants",
-            help="Kernels, such as shared_tile,cublas; 'gpubench variants' lists them. Default: "
-            "those marked default.",
+            help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
+            "Default: all but those it marks as not default.",
+            read=_names,
+            metavar="LIST",
+            complete=completion.variants,
+        ),
+        Option(
+            name="exclude",
+            field="excluded",
+            help="Leave out these variants, such as cpu_naive or cpu_*.",
             read=_names,
             metavar="LIST",
             complete=completion.variants,
@@ -425,7 +433,11 @@ Config = Annotated[
 ]
 Resume = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Continue a sweep that ended early, by its CSV: a.csv."),
+    typer.Option(
+        metavar="FILE",
+        help="Continue a sweep that ended early, by its CSV: a.csv.",
+        callback=lambda path: path and Path(str(path).removesuffix(".partial")),
+    ),
 ]
 On = Annotated[
     str | None,
@@ -434,6 +446,15 @@ On = Annotated[
         metavar="WHERE",
         help="Devices to use together: local (all of this machine), or the workers of a Dask "
         "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
+    ),
+]
+Save = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Keep the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
+        "'gpubench history NAME'.",
+        autocompletion=completion.saved,
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]

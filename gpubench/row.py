@@ -89,7 +89,11 @@ class Row:
 
     gflops: float | None = _column("rates", "10⁹ operations a second; a multiply-add counts 2")
     gbytes_per_s: float | None = _column("rates", "10⁹ bytes a second, each operand moved once")
-    percent_of_peak: float | None = _column("rates", "of the theoretical peak at nominal clock")
+    percent_of_peak: float | None = _column(
+        "rates",
+        "of the theoretical peak at nominal clock; on a CPU of the rate of multiply-adds in "
+        "registers on all its threads, measured in this sweep",
+    )
     percent_of_peak_at_clock: float | None = _column(
         "rates", "of the theoretical peak at the clock seen while sampling, sm_mhz"
     )
@@ -99,7 +103,7 @@ class Row:
     percent_of_copy: float | None = _column(
         "rates",
         "gbytes_per_s relative to a copy in the device's memory (bytes read and written), measured "
-        "in this sweep; for gemv, gemv_t and atax",
+        "in this sweep; for gemv, gemv_t and atax, and on a CPU",
     )
 
     algorithm: str | None = _column(

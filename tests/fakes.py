@@ -162,18 +162,15 @@ class FakeBackend:
     def usable(self) -> bool:
         return True
 
-    def copy_gbytes_per_s(self) -> float:
+    def ceilings(self, _dtypes: Sequence[str] = ()) -> dict[str, float]:
         self.events.append(Event("copy"))
-        return COPY_GBYTES_PER_S
+        return {"measured_copy_gbytes_per_s": COPY_GBYTES_PER_S}
 
     def parts(self) -> dict[str, float]:
         return {"copy": next(self._script)}
 
     def configuration(self) -> dict[str, Any]:
         return {"vbios": "1.0"}
-
-    def ceilings(self) -> dict[str, float]:
-        return {"measured_copy_gbytes_per_s": COPY_GBYTES_PER_S}
 
     def health(self) -> Health:
         return next(self._healths, Health())

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from diffs import rows
 from samples import SWEEP
 
 import gpubench
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.row import NAMES
+from gpubench.row import NAMES, write
 
 
 @pytest.mark.slow
@@ -111,3 +112,38 @@ def test_a_frame_that_is_no_sweep_is_not_drawn() -> None:
         gpubench.plot(pd.DataFrame({"m": [1]}))
     with pytest.raises(UsageError, match="did you mean 'tiles'"):
         gpubench.plot(gpubench.read_csv(SWEEP), kind="tile")
+
+
+def test_dir_shows_every_call_and_each_has_an_example() -> None:
+    calls = set(gpubench.__all__) - {"__version__"}
+    assert calls <= set(dir(gpubench))
+    for name in calls:
+        assert f"gpubench.{name}(" in getattr(gpubench, name).__doc__.partition(">>> ")[2], name
+
+
+def test_diff_gives_a_row_a_point(tmp_path: Path) -> None:
+    for name, factor in (("base", 1.0), ("new", 1.2)):
+        write(rows(own=factor), tmp_path / f"{name}.csv")
+    found = gpubench.diff(tmp_path / "base.csv", tmp_path / "new.csv")
+    assert len(found) == 9
+    assert set(found.query("verdict == 'slower'")["variant"]) == {"own"}
+    assert found.query("variant == 'own'")["ratio"].tolist() == pytest.approx([1.2] * 3, rel=1e-3)
+    with pytest.raises(UsageError, match="cannot read"):
+        gpubench.diff("nowhere.csv", tmp_path / "new.csv")
+
+
+def test_show_prints_the_tables_of_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = gpubench.read_csv(SWEEP)
+    gpubench.show(frame[frame.n == 2048], sort="rate", top=1)
+    assert "packed_panels" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="did you mean 'rate'"):
+        gpubench.show(frame, sort="rates")
+
+
+def test_deviceinfo_and_explain_give_what_json_has() -> None:
+    (cpu,) = gpubench.deviceinfo("cpu")
+    assert cpu["facts"]["memory_bytes"] > 2**20
+    (why,) = gpubench.explain("shared_tile", tile=16, arch="sm_90")
+    assert why["registers"] > 0
+    with pytest.raises(UsageError, match="takes edges 1 to 32"):
+        gpubench.explain("shared_tile", tile=33, arch="sm_90")

@@ -298,7 +298,7 @@ def test_an_exception_of_ten_megabytes_is_cut_to_a_reason(tmp_path: Path) -> Non
     assert len(done.out) + len(done.err) < 5 * LONGEST_REASON
     assert "\x1b" not in done.out + done.err
     (row,) = read(tmp_path / "a.csv")
-    assert row.reason.startswith("failed while running: ?xxx")
+    assert row.reason.startswith("failed while running: ValueError: ?xxx")
     assert len(row.reason) == LONGEST_REASON
     assert call(tmp_path, "report", "a.csv", "-o", "a.html").code == 0
     assert call(tmp_path, "diff", "a.csv", "a.csv").code == 2  # no point has a time

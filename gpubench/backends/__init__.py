@@ -14,7 +14,17 @@ from typing import Any, Protocol
 
 from gpubench.backends.rotation import OperandSets
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.model import Device, Health, Launch, Point, Problem, Resources, Series, Timer
+from gpubench.model import (
+    CORE_DTYPES,
+    Device,
+    Health,
+    Launch,
+    Point,
+    Problem,
+    Resources,
+    Series,
+    Timer,
+)
 
 AUTO = "auto"
 """The `--device` that takes the first backend with a device."""
@@ -62,14 +72,13 @@ class Backend(Protocol):
     def warm_up(self) -> None:
         """Bring the device to the clock it keeps under load."""
 
-    def copy_gbytes_per_s(self) -> float:
-        """Measured copy in the device's memory, bytes read plus bytes written.
+    def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
+        """The device's highest rates, measured, by name with unit.
 
-        The reference for operations that are bound by memory.
+        `measured_copy_gbytes_per_s` is of a copy in its memory, bytes read plus bytes written: the
+        reference for operations that are bound by memory. `measured_<dtype>_fma_gflops` is of
+        multiply-adds in registers, of these dtypes as far as the backend measures them.
         """
-
-    def ceilings(self) -> dict[str, float]:
-        """The device's highest rates, measured, by name with unit."""
 
     def parts(self) -> dict[str, float]:
         """Microseconds of fixed work on one part of the device each, by its name, such as `copy`.

@@ -107,8 +107,12 @@ def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> f
     """What a product's rate is a percentage of: the fastest unit that computes exactly in `dtype`.
 
     For float64 that is the tensor cores where they have float64; float32 has only the cores (TF32
-    is another arithmetic). At `clock_mhz`, by default the clock of the datasheet's figures.
+    is another arithmetic). At `clock_mhz`, by default the clock of the datasheet's figures. A CPU
+    has its measured rate of multiply-adds, if it was measured.
     """
+    if device.compute_capability is None:
+        measured: float | None = device.facts.get(f"measured_{dtype}_fma_gflops")
+        return measured
     found = [peak.gflops for peak in peaks(device, clock_mhz) if peak.arithmetic == dtype]
     return max(filter(None, found), default=None)
 
@@ -117,6 +121,8 @@ def ridge_flop_per_byte(device: Device, dtype: str) -> float | None:
     """Arithmetic intensity at which memory and arithmetic take equally long (roofline model)."""
     peak = peak_gflops(device, dtype)
     bandwidth = device.memory_bandwidth_gbytes_per_s
+    if device.compute_capability is None:
+        bandwidth = device.facts.get("measured_copy_gbytes_per_s")
     return peak / bandwidth if peak and bandwidth else None
 
 

@@ -10,15 +10,13 @@ import os
 import signal
 import socket
 import sys
-import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from gpubench.backends import open_backend, passed_over
-from gpubench.errors import ChildLostError, GpubenchError, first_line
+from gpubench.errors import ChildLostError, GpubenchError, with_place
 from gpubench.measure.channel import Channel
 from gpubench.measure.executor import InProcess
 from gpubench.model import Measurement, Status
@@ -93,7 +91,7 @@ def serve(descriptor: int) -> None:
         except GpubenchError as error:
             answer = Raised(error=error)
         except Exception as error:  # what neither we nor a kernel's author foresaw
-            answer = Raised(error=ChildLostError(_described(error)))
+            answer = Raised(error=ChildLostError(f"failed: {with_place(error)}"))
         send(number, answer)
 
 
@@ -101,15 +99,6 @@ def _call(executor: InProcess, name: str, arguments: tuple[Any, ...]) -> Done:
     value = getattr(executor, name)(*arguments)
     failed = isinstance(value, Measurement) and value.status == Status.ERROR
     return Done(value=value, spent_s=dict(executor.spent_s), usable=not failed or executor.usable)
-
-
-def _described(error: Exception) -> str:
-    """`failed: MemoryError (operands.py, line 90)`: where the innermost call is."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}, line {place.lineno}"
-    said = first_line(error)
-    kind = type(error).__name__
-    return f"failed: {kind}{'' if said == kind else f': {said}'} ({where})"
 
 
 def _end_with_the_parent(descriptor: int) -> None:

@@ -38,8 +38,8 @@ class Executor(Described, Protocol):
     def warm_up(self) -> None:
         """Bring the device to the clock it keeps under load."""
 
-    def copy_gbytes_per_s(self) -> float:
-        """The measured rate of a copy on the device, bytes read and written."""
+    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+        """The device's highest rates, measured, as a `Backend` names them."""
 
     def next_round(self) -> None:
         """Start afresh: where code and data lie in memory moves times, so no round shares it."""
@@ -91,10 +91,10 @@ class InProcess:
         with self._runner.phase("warming up"):
             self._backend.warm_up()
 
-    def copy_gbytes_per_s(self) -> float:
-        """As the backend measures it."""
+    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+        """As the backend measures them."""
         with self._runner.phase("warming up"):
-            return self._backend.copy_gbytes_per_s()
+            return self._backend.ceilings(dtypes)
 
     def parts(self) -> Parts:
         """As the backend measures them."""

@@ -189,7 +189,7 @@ class Runner:
                 return None
             if estimate_s > HOPELESS * limit_s:
                 break
-        return f"estimated {estimate_s:.3g} s a launch, over the limit of {limit_s:g} s"
+        return f"estimated {estimate_s:.3g} s a launch, over --launch-limit {limit_s:g}"
 
     def _watch(self, point: Point) -> None:
         """See what a call does beside computing, once for all its sizes, before it is timed."""

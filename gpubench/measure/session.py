@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import re
 import subprocess
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import packages_distributions, version
@@ -19,10 +18,11 @@ import gpubench
 from gpubench.measure.executor import Described, Executor
 from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import build_rows
-from gpubench.model import OPERATIONS, Device, Measurement, Point, Status, Variant
+from gpubench.model import CORE_DTYPES, OPERATIONS, Device, Measurement, Point, Status, Variant
 from gpubench.plan.schedule import Estimate, Rounds, Schedule, Visit, estimate
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
+from gpubench.store import slug
 
 GIT_LIMIT_S = 10
 """For git to answer; a repository on a slow disk must not delay a sweep."""
@@ -55,8 +55,8 @@ class Outcome:
     spent_s: dict[str, float]
     """Wall time by phase."""
 
-    copy_gbytes_per_s: float | None = None
-    """Of the device, where the operation is bound by memory."""
+    ceilings: dict[str, float] = field(default_factory=dict)
+    """What was measured of the device, as `Backend.ceilings` names it."""
 
     @property
     def timed(self) -> bool:
@@ -107,7 +107,7 @@ def run(
             file.add(measurement)  # first: the CSV has nothing that the partial file lacks
         known.setdefault(measurement.point, []).append(measurement)
 
-    copy_gbytes_per_s: float | None = None
+    ceilings: dict[str, float] = {}
     interrupted = complete = False
     try:
         executor.begin(sweep.timing, sweep.seed)
@@ -120,8 +120,8 @@ def run(
         if schedule is None:
             executor.compile(unfinished, watcher.compiled)
         executor.warm_up()
-        if OPERATIONS[sweep.op].bandwidth_bound:
-            copy_gbytes_per_s = executor.copy_gbytes_per_s()
+        if OPERATIONS[sweep.op].bandwidth_bound or device.compute_capability is None:
+            ceilings = executor.ceilings(_without_peaks(device, points))
         while visit := visits.next(known):
             if visit.outcome:
                 keep(visit.outcome)
@@ -136,7 +136,8 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     finally:  # whatever ended it: what was measured is kept
-        built = build_rows(known, device, hashes, copy_gbytes_per_s)
+        reached = replace(device, facts=device.facts | ceilings)
+        built = build_rows(known, reached, hashes, ceilings.get("measured_copy_gbytes_per_s"))
         settings = recorded(sweep)
         rows = [replace(row, **settings) for row in built]
         if file:
@@ -147,8 +148,14 @@ def run(
         interrupted=interrupted,
         wall_s=perf_counter() - started,
         spent_s=dict(executor.spent_s),
-        copy_gbytes_per_s=copy_gbytes_per_s,
+        ceilings=ceilings,
     )
+
+
+def _without_peaks(device: Device, points: Iterable[Point]) -> list[str]:
+    """The dtypes whose rate of multiply-adds is measured: those of a CPU, for want of a peak."""
+    dtypes = {point.problem.dtype for point in points if device.compute_capability is None}
+    return [dtype for dtype in CORE_DTYPES if dtype in dtypes]
 
 
 def _unfinished(measurements: list[Measurement], sweep: Sweep) -> bool:
@@ -230,8 +237,7 @@ def default_output(sweep: Sweep, device: str) -> Path:
 def default_place(device: str, ending: str) -> Path:
     """`results/<utc time>-<device>-<ending>`."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    return Path("results") / f"{now}-{name[:40]}-{ending}"
+    return Path("results") / f"{now}-{slug(device)}-{ending}"
 
 
 def source_hash(variant: Variant) -> str:

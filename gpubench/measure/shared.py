@@ -124,7 +124,9 @@ def measure_share(share: Share) -> Done:
             )
     except GpubenchError as error:
         return Done(at.address, lines, error=error)
-    return Done(at.address, lines, worker.device, outcome.copy_gbytes_per_s)
+    reached = replace(worker.device, facts=worker.device.facts | outcome.ceilings)
+    copy_gbytes_per_s = outcome.ceilings.get("measured_copy_gbytes_per_s")
+    return Done(at.address, lines, reached, copy_gbytes_per_s)
 
 
 # ---- in the process that was started

@@ -150,11 +150,11 @@ class Worker:
         if self._child is not None:
             self._ask("warm_up")
 
-    def copy_gbytes_per_s(self) -> float:
-        """As the child measures it."""
+    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+        """As the child measures them."""
         self._make_ready()
-        rate: float = self._ask("copy_gbytes_per_s").value
-        return rate
+        rates: dict[str, float] = self._ask("ceilings", tuple(dtypes)).value
+        return rates
 
     def parts(self) -> Parts:
         """As the child measures them."""

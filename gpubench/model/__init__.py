@@ -18,7 +18,15 @@ from gpubench.model.point import (
 from gpubench.model.precision import CORE_DTYPES, DTYPES, ITEM_BYTES, PRECISIONS, Precision
 from gpubench.model.problem import Problem
 from gpubench.model.timing import Timing
-from gpubench.model.variant import CallVariant, CudaVariant, Gpu, Launch, TensorMap, Variant
+from gpubench.model.variant import (
+    BrokenVariant,
+    CallVariant,
+    CudaVariant,
+    Gpu,
+    Launch,
+    TensorMap,
+    Variant,
+)
 
 __all__ = [
     "CORE_DTYPES",
@@ -27,6 +35,7 @@ __all__ = [
     "LARGEST",
     "OPERATIONS",
     "PRECISIONS",
+    "BrokenVariant",
     "Cache",
     "CallVariant",
     "Config",

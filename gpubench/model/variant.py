@@ -347,6 +347,24 @@ class CudaVariant(Variant):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BrokenVariant(Variant):
+    """A file that cannot be used; `idea` says why, and its points are skipped for that."""
+
+    runs_on: str = ""
+    baseline: str = ""
+    dtypes: tuple[str, ...] = tuple(PRECISIONS)
+
+    @property
+    def backend(self) -> str:
+        """Not known: that of the sweep."""
+        return self.runs_on
+
+    def why_not(self, *_: object) -> str:
+        """What is wrong with the file."""
+        return self.idea
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallVariant(Variant):
     """A function on arrays: a library's routine, or a loop compiled for the CPU."""
 

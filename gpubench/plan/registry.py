@@ -9,10 +9,12 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, Variant
+from gpubench.model import OPERATIONS, BrokenVariant, Variant
 from gpubench.plan.descriptor import load
 from gpubench.plan.ranges import shown
 
@@ -40,11 +42,12 @@ def variants() -> tuple[Variant, ...]:
     return tuple(load(path, op) for op in OPERATIONS for path in descriptors(KERNELS / op))
 
 
-def of_op(op: str, kernels: Path | None = None) -> dict[str, Variant]:
+def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> dict[str, Variant]:
     """The variants of an operation by name: ours, then those of the user's folder.
 
-    Raises UsageError for a folder without variants of the op, one that cannot be used, and a name
-    that is taken.
+    A file of that folder that cannot be used is a `BrokenVariant`. Raises UsageError for one that
+    is needed, a folder without variants of the op, one that cannot be used, and a name that is
+    taken.
     """
     known = {path.stem: load(path, op) for path in descriptors(KERNELS / op)}
     if kernels is None:
@@ -57,19 +60,35 @@ def of_op(op: str, kernels: Path | None = None) -> dict[str, Variant]:
             )
         if path.stem in own:
             raise UsageError(f"--kernels: {path} and {own[path.stem].path} have the same name")
-        own[path.stem] = load(path, op)
+        own[path.stem] = _own(path, op)
     described = {os.path.realpath(variant.source) for variant in own.values()}
     for source in sorted(
         [*kernels.absolute().glob("*.cu"), *(kernels.absolute() / op).glob("*.cu")]
     ):
-        if os.path.realpath(source) not in described and source.name[0] not in "._":
-            raise UsageError(f"--kernels: {source}: its description {source.stem}.py is missing")
+        is_kernel = source.name[0] not in "._" and source.stem not in {**known, **own}
+        if is_kernel and os.path.realpath(source) not in described:
+            own[source.stem] = _own(source, op)
     known |= own
-    for variant in own.values():
+    for name, variant in own.items():
         if variant.baseline and variant.baseline not in known:
             problem = unknown("variant", variant.baseline, known)
-            raise UsageError(f"{variant.path}: VARIANT: baseline: {problem}")
+            known[name] = _broken(f"{variant.path}: VARIANT: baseline: {problem}", variant.path, op)
+        if isinstance(known[name], BrokenVariant) and (name in needed or len(own) == 1):
+            raise UsageError(known[name].idea)
     return known
+
+
+def _own(path: Path, op: str) -> Variant:
+    if path.suffix == ".cu":
+        return _broken(f"{path}: its description {path.stem}.py is missing", path, op)
+    try:
+        return load(path, op)
+    except UsageError as error:
+        return _broken(str(error), path, op)
+
+
+def _broken(why: str, path: Path, op: str) -> Variant:
+    return BrokenVariant(idea=why, name=path.stem, op=op, path=path)
 
 
 def _own_descriptors(folder: Path, op: str) -> list[Path]:
@@ -94,11 +113,16 @@ def choose(
 ) -> tuple[Variant, ...]:
     """The variants named, in that order; without names, the default ones of op and backend.
 
+    A name may be a pattern such as `cpu_*`, which means every variant of the backend that fits.
+
     `kernels` is a folder of the user's own, whose variants stand beside ours. Raises UsageError for
     a name that is unknown, or known for another op or backend, and for a folder that cannot be used
     or holds nothing for the backend.
     """
-    known = of_op(op, kernels)
+    known = {
+        name: replace(variant, runs_on=backend) if isinstance(variant, BrokenVariant) else variant
+        for name, variant in of_op(op, kernels, names).items()
+    }
     if not names:
         own = [variant for variant in known.values() if variant.path.parent != KERNELS / op]
         if kernels is not None and backend not in {variant.backend for variant in own}:
@@ -108,15 +132,19 @@ def choose(
                 f"choose it with --device {own[0].backend}"
             )
         return tuple(v for v in known.values() if v.backend == backend and v.default)
+    chosen: dict[str, Variant] = {}
     for name in names:
-        if name not in known:
+        if fitting := [v for v in known.values() if fnmatchcase(v.name, name)]:
+            here = {variant.name: variant for variant in fitting if variant.backend == backend}
+            if not here:
+                raise UsageError(
+                    f"--variants: '{name}' runs on {fitting[0].backend}, and this sweep on "
+                    f"{backend}; choose it with --device {fitting[0].backend}"
+                )
+            chosen |= here
+        else:
             raise UsageError(f"--variants: {unknown('variant', name, known)}")
-        if known[name].backend != backend:
-            raise UsageError(
-                f"--variants: '{name}' runs on {known[name].backend}, and this sweep on {backend}; "
-                f"choose it with --device {known[name].backend}"
-            )
-    return tuple(known[name] for name in names)
+    return tuple(chosen.values())
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

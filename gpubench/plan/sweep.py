@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -24,6 +24,7 @@ from gpubench.model import (
 )
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import choose
+from gpubench.plan.selection import matching
 
 MAX_POINTS = 100_000
 
@@ -37,7 +38,10 @@ class Sweep:
 
     op: str = "gemm"
     variants: tuple[str, ...] = ()
-    """Empty: every default variant of the op on the device."""
+    """Names, or patterns such as `cpu_*`. Empty: every default variant of the op on the device."""
+
+    excluded: tuple[str, ...] = ()
+    """Names or patterns of variants that are left out."""
 
     sizes: tuple[tuple[int, int, int], ...] = ()
     """(M, N, K); K is 1 for operations without it. Empty: the backend's `quick_size`."""
@@ -88,6 +92,9 @@ def plan(
     if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
         raise UsageError("--state sustained is timed by events: leave --timer out")
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
+    for name in sweep.excluded:
+        out = matching("--exclude", "variant", name, [variant.name for variant in variants])
+        variants = tuple(variant for variant in variants if variant.name not in out)
     if not sweep.variants:
         # Nobody asked for these by name, so what they lack needs no message.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
@@ -165,23 +172,35 @@ def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...
     space = variant.tiles
     if space is None:
         return (None,)
-    of_its_kind = [
-        tile for tile in asked if tile.partition("/")[0].count("x") + 1 == len(space.block)
-    ]
+    of_its_kind = [tile for tile in asked if _numbers(tile) == len(space.block)]
     with described_by(variant.path):
         return tuple(dict.fromkeys(map(space.read, of_its_kind))) or space.defaults
 
 
-def _require_legal_tile(asked: tuple[str, ...], variants: Iterable[Variant]) -> None:
+def _numbers(tile: str) -> int:
+    """Numbers of its block: 1 of an edge, 3 of `128x128x8/8x8`."""
+    return tile.partition("/")[0].count("x") + 1
+
+
+def _require_legal_tile(asked: tuple[str, ...], variants: Sequence[Variant]) -> None:
+    """Raise UsageError for tiles that say nothing to any variant."""
+    spaces = {variant.name: variant.tiles for variant in variants if variant.tiles}
+    if asked and not spaces:
+        names = ", ".join(variant.name for variant in variants)
+        raise UsageError(f"--tiles: no variant of this sweep has a tile to choose ({names})")
     reasons = []
     for variant in variants:
-        space = variant.tiles
-        if space is None:
+        if variant.tiles is None or not asked:
             continue
         with described_by(variant.path):
-            refusals = [space.why_not(space.read(text)) for text in asked]
-        if None in refusals or not refusals:
-            return
+            refusals = [variant.tiles.why_not(variant.tiles.read(text)) for text in asked]
+        if None in refusals:
+            break
         reasons.append(f"{variant.name} {refusals[0]}")
-    if reasons:
-        raise UsageError(f"--tiles: no variant takes any of these: {'; '.join(reasons)}")
+    else:
+        if reasons:
+            raise UsageError(f"--tiles: no variant takes any of these: {'; '.join(reasons)}")
+    numbers = {len(space.block) for space in spaces.values()}
+    for text in asked:
+        if _numbers(text) not in numbers:
+            raise UsageError(f"--tiles: {text} is of a form that no variant of this sweep takes")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from gpubench import store
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.measure.cluster import connected
 from gpubench.measure.result_file import ResultFile, read_context
@@ -60,8 +61,8 @@ def started_with(path: Path, given: Mapping[str, str]) -> dict[str, str]:
     return started
 
 
-def conclude(outcome: Outcome) -> int:
-    """The last lines: where the time went, and the file."""
+def conclude(outcome: Outcome, save: str | None = None) -> int:
+    """The last lines: where the time went, and the files; a whole sweep is saved if asked for."""
     err = console(stderr=True)
     err.print(where_time_went(outcome), soft_wrap=True)
     if outcome.interrupted:
@@ -73,6 +74,8 @@ def conclude(outcome: Outcome) -> int:
     console().print(Text(f"\n{outcome.path}"), soft_wrap=True)
     if outcome.interrupted:
         return INTERRUPTED
+    if save and outcome.timed:
+        err.print(Text(f"saved as {save}: {store.save(outcome.rows, save)}"), soft_wrap=True)
     if not outcome.timed:
         err.print("no point was timed: that is a failure, whatever the reason")
     return 0 if outcome.timed and not outcome.failed else 1

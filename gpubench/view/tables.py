@@ -102,7 +102,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
             "cache sets: speed-ups over it flatter there"
         )
     lines += dict.fromkeys(f"{row.variant}: {row.notes}" for row in measured if row.notes)
-    lines = list(filter(None, [*lines, _devices_differ(measured)]))
+    lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 
 
@@ -121,6 +121,25 @@ def _devices_differ(rows: Sequence[Row]) -> str:
         f"measured on {len(speeds)} devices, which differ by {100 * (fastest / slowest - 1):.1f} % "
         f"at the points they have in common: {listed} of the median device's speed"
     )
+
+
+def _contradicting(rows: Iterable[Row]) -> list[str]:
+    """Baselines of which the parallel one is slower than that of one thread."""
+    by_name = {(row.variant, row.tile, *row.problem_key): row for row in rows}
+    lines = []
+    for name, row in by_name.items():
+        one = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]))
+        times = (row.median_us or 0.0) / (one.median_us or 1.0) if one else 0.0
+        if one and times > CONTRADICTS:
+            lines.append(
+                f"{row.label} takes {times:.2g} times as long as {one.variant} on one thread: "
+                "trust no percentage of either here"
+            )
+    return lines
+
+
+PARALLEL, CONTRADICTS = "_parallel", 1.25
+"""How the name of a baseline on several threads ends; slower by this factor, it is disturbed."""
 
 
 def _power_of_two(row: Row) -> bool:
@@ -170,7 +189,7 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 
 
 def rows_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
-    """A line a row; a column that says nothing about any is left out: a CPU has no known peak."""
+    """A line a row, without columns that say nothing about any: a peak may not be known."""
     shown = [column for column in columns if any(column[1](row) for row in rows)]
     grid = table(*(name for name, _ in shown), left={"variant", "tile", "best tile"})
     for row in rows:
@@ -390,6 +409,13 @@ def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
         fixed = not of_text or name == "variant"
         grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
     return grid
+
+
+def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
+    """The lines of a Markdown table: the heading first; columns that are not `left` are numbers."""
+    rule = ["---" if of_text else "---:" for of_text in left]
+    escaped = [[re.sub(r"([|*~])", r"\\\1", cell) for cell in line] for line in lines]
+    return [f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:])]
 
 
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")

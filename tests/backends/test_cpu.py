@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle, pairwise
+from pathlib import Path
 from typing import Any
 
 import fakes
@@ -15,6 +16,7 @@ import threadpoolctl
 
 from gpubench.backends.cpu import backend as module
 from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend, describe_cpu
+from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, operations
 from gpubench.backends.rotation import result_factor
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.host import cpu_threads
@@ -300,11 +302,13 @@ def test_a_kernel_that_does_not_build_is_a_compile_error(backend: CpuBackend) ->
     def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
         raise ValueError("first line\nsecond line")
 
-    point = on_cpu(fakes.variant(name="unbuildable", build=build))
+    point = on_cpu(fakes.variant(name="unbuildable", build=build, path=Path(__file__)))
     built: list[int] = []
     backend.compile([point], built.append)
     assert built == [1]
-    with pytest.raises(CompileError, match=r"^does not compile: first line$"):
+    with pytest.raises(
+        CompileError, match=r"compile: ValueError: first line \(test_cpu\.py, line \d+\)$"
+    ):
         backend.bind(point, load(backend, point))
 
 
@@ -312,10 +316,13 @@ def test_a_kernel_that_raises_is_a_launch_error(backend: CpuBackend) -> None:
     def raises(_a: np.ndarray, _b: np.ndarray, _c: np.ndarray) -> None:
         raise ZeroDivisionError("division by zero")
 
-    point = on_cpu(fakes.variant(raises, "raising"))
+    point = on_cpu(fakes.variant(raises, "raising", path=Path(__file__)))
     kernel = backend.bind(point, load(backend, point))
     for use in (lambda: backend.run(kernel), lambda: backend.sample(kernel, 1, 1)):
-        with pytest.raises(LaunchError, match="failed while running: division by zero"):
+        with pytest.raises(
+            LaunchError,
+            match=r"running: ZeroDivisionError: division by zero \(test_cpu\.py, line \d+\)",
+        ):
             use()
 
 
@@ -338,7 +345,7 @@ def test_the_cpu_is_described() -> None:
 
 def test_the_last_level_cache_is_the_largest() -> None:
     device = describe_cpu()
-    assert device.l2_bytes >= max(device.facts["caches"].values(), default=0)
+    assert device.l2_bytes >= max(device.facts["cache_bytes"].values(), default=0)
 
 
 def test_there_is_memory_free(backend: CpuBackend) -> None:
@@ -346,6 +353,17 @@ def test_there_is_memory_free(backend: CpuBackend) -> None:
 
 
 def test_ceilings_are_measured() -> None:
-    ceilings = CpuBackend().ceilings(extent=64, copy_bytes=2**20)
-    assert set(ceilings) == {"measured_copy_gbytes_per_s", "measured_float32_blas_gflops"}
+    ceilings = CpuBackend().ceilings(["float32", "int32"], copy_bytes=2**20)
+    assert set(ceilings) == {
+        "measured_copy_gbytes_per_s",
+        "measured_float32_fma_gflops",
+        "measured_int32_fma_gflops",
+    }
     assert all(0 < rate < 1e6 for rate in ceilings.values())
+
+
+def test_multiply_adds_are_computed_and_counted() -> None:
+    for dtype in ("float32", "float64", "int32"):
+        first = CHAINS * (CHAINS - 1) / 2 * lanes(dtype)  # chain n starts at n in every lane
+        assert multiply_adds(dtype)(3, 1, 2) == first + 3 * 2 * CHAINS * lanes(dtype)
+        assert operations(dtype, 3) == 2 * 3 * CHAINS * lanes(dtype)

@@ -67,15 +67,15 @@ def test_workflows_of_pull_requests_measure_compare_keep_and_comment() -> None:
 
 def test_every_command_exists_and_takes_its_options() -> None:
     commands = gpubench_commands()
-    assert {words[0] for words in commands} == {"sweep", "diff"}
+    assert {words[0] for words in commands} == {"sweep", "diff", "history"}
     for words in commands:
         command = COMMANDS[words[0]]
         given = command.make_context(words[0], words[1:]).params  # raises for an unknown option
         if words[0] == "sweep":
             names = ("sizes", "tiles", "device", "rounds", "budget")
             read_sweep({name: given[name] for name in names}, None)
-        else:
-            assert given["base"], words
+        elif words[0] == "diff":
+            assert given["base"] or given["against"], words
             assert given["new"], words
 
 

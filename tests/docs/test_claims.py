@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from types import ModuleType
 
 import pytest
 from newcomer import PAGES, REPOSITORY
@@ -10,9 +12,7 @@ from newcomer import PAGES, REPOSITORY
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.rules import Figure
-from gpubench.commands.reproduce.view import grids
 from gpubench.row import read
-from gpubench.view.tables import milliseconds
 
 H200 = REPOSITORY / "results" / "h200"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -24,28 +24,47 @@ def as_measured(name: str) -> Reproduction:
     return Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
 
 
-@pytest.mark.parametrize("name", ["blog-2009", "p100-tiles"])
-def test_published_tables_of_the_readme_are_what_the_results_give(name: str) -> None:
-    shown = [grid for grid in grids(as_measured(name), whole=True) if f"**{grid.title}**" in README]
-    assert len(shown) == 2
-    for grid in shown:
-        assert grid.markdown in README
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """docs/make_tables.py as a module."""
+    spec = importlib.util.spec_from_file_location("make_tables", PAGES / "make_tables.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_the_readmes_times_by_tile_are_stable_rows_of_the_sweep() -> None:
-    by_tile = {
-        (row.variant, row.tile): row
-        for row in read(H200 / "sweep.csv")
-        if (row.n, row.cache) == (2048, "cold")
-    }
-    (table,) = re.findall(r"\| tile \| naive_unc.*?\n\n", README, re.DOTALL)
-    head, _, *lines = [re.split(r" *\| *", line)[1:-1] for line in table.strip().splitlines()]
-    assert (len(head), len(lines)) == (5, 9)
-    for tile, *texts in lines:
-        for variant, text in zip(head[1:], texts, strict=True):
-            row = by_tile[variant, tile]
-            assert text.strip("*") == milliseconds(row.median_us)
-            assert not row.unstable
+def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
+    script: ModuleType,
+) -> None:
+    made = set()
+    for page in (REPOSITORY / "README.md", *PAGES.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert script.filled(text) == text, page.name
+        made |= {name for name, _ in script.BLOCK.findall(text)}
+    assert made == set(script.BLOCKS)
+    stale = README.replace("| 74.17 |", "| 74.18 |")
+    assert stale != README
+    assert script.filled(stale) == README
+
+
+def test_the_recording_says_what_its_commands_print(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COLUMNS", "FORCE_COLOR"):
+        monkeypatch.setenv(name, "")  # set by the recording, and put back after this test
+    recorded = script.RECORDING.read_text(encoding="utf-8")
+    assert script.words(recorded) == script.words(script.recording())
+    assert "55,842" in recorded
+    assert "http" not in recorded.replace("http://www.w3.org/2000/svg", "").replace(
+        "https://www.textualize.io", ""
+    )
+
+
+def test_no_figure_stands_in_the_readme_outside_what_is_made(script: ModuleType) -> None:
+    rest = script.BLOCK.sub("", README)
+    assert not re.findall(r"\d[\d,]*\.\d+ ?(?:ms|µs|%|times|GFLOP)", rest)
 
 
 @pytest.mark.parametrize("name", ["ladder", "ladder_top", "compare"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from newcomer import PAGES, REPOSITORY
+
+from gpubench.model import CallVariant
 
 NAMES = sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -80,3 +83,11 @@ def test_the_way_of_a_point_has_at_most_ten_modules_and_none_twice() -> None:
     modules = re.findall(r"^\d+\. `(gpubench/\S+\.py)`", text, re.MULTILINE)
     assert 5 < len(modules) <= 10
     assert len(set(modules)) == len(modules)
+
+
+def test_the_fields_of_a_call_variant_are_those_on_the_page() -> None:
+    text = (PAGES / "own-kernels.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("\n## A function instead of a source\n")
+    named = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE)
+    listed = set(re.findall(r"\w+", " ".join(named)))
+    assert listed == {field.name for field in fields(CallVariant)} - {"name", "op", "path"}

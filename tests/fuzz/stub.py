@@ -49,8 +49,8 @@ class StubWorker:
     def next_round(self) -> None:
         pass
 
-    def copy_gbytes_per_s(self) -> float:
-        return 50.0
+    def ceilings(self, _dtypes: Sequence[str]) -> dict[str, float]:
+        return {"measured_copy_gbytes_per_s": 50.0}
 
     def measure(self, point: Point, _share_s: float | None = None) -> Measurement:
         if not self._left:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import cases, expected
 from newcomer import blocks
-from on_cpu import Sanitizer, run_on_cpu
 
+from gpubench.commands.check.cases import cases, expected
+from gpubench.commands.check.on_cpu import Sanitizer, run_on_cpu
 from gpubench.commands.new_kernel.run import write_pair
 from gpubench.model import Config, CudaVariant
 from gpubench.plan.registry import load

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import (
+
+from gpubench.commands.check.cases import (
     all_cases,
     covered,
     expected,
@@ -25,8 +26,8 @@ from cases import (
     race_cases,
     tiles_to_run,
 )
-from on_cpu import Case, Sanitizer, run_on_cpu
-
+from gpubench.commands.check.on_cpu import Case, Sanitizer, run_on_cpu
+from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import KERNELS, variants
 
@@ -194,7 +195,7 @@ def test_a_size_that_is_refused_is_rounded_to_one_that_is_not() -> None:
 
 
 def test_a_kernel_that_refuses_everything_is_not_passed_over() -> None:
-    with pytest.raises(AssertionError, match="refuses nearly all sizes"):
+    with pytest.raises(UsageError, match="refuses nearly all sizes"):
         all_cases(refusing(lambda p: p.m * p.n > 1))
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import expected
-from on_cpu import Case, Sanitizer, run_on_cpu
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments
+from gpubench.commands.check.cases import expected
+from gpubench.commands.check.on_cpu import Case, Sanitizer, run_on_cpu
 from gpubench.errors import CompileError, UsageError
 from gpubench.measure.session import source_hash
 from gpubench.model import Config, CudaVariant, Problem, Scope

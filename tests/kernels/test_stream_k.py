@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import expected
-from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu
 
+from gpubench.commands.check.cases import expected
+from gpubench.commands.check.on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu
 from gpubench.kernels.block_tiles import tiles_of_c
 from gpubench.model import CudaVariant, Gpu, Problem
 from gpubench.plan.registry import choose

@@ -11,10 +11,10 @@ from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
-from on_cpu import SHIM, gxx
 
 from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import Compiled, compile_instance
+from gpubench.commands.check.on_cpu import SHIM, gxx
 from gpubench.commands.explain.sass import disassemble, inner_loop
 from gpubench.kernels.gemm.wgmma_mixed import split
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, even_grid

@@ -17,11 +17,18 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import on_cpu
 import pytest
-from cases import cases, expected
-from on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu, translation_unit
 
+from gpubench.commands.check import on_cpu
+from gpubench.commands.check.cases import cases, expected
+from gpubench.commands.check.on_cpu import (
+    Case,
+    KernelFaultError,
+    Sanitizer,
+    run_on_cpu,
+    translation_unit,
+)
+from gpubench.errors import UsageError
 from gpubench.measure.probe import make_probes
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import descriptors, load
@@ -209,7 +216,7 @@ def test_without_a_compiler_the_line_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(AssertionError, match=r"g\+\+ is missing"):
+    with pytest.raises(UsageError, match=r"g\+\+ is missing"):
         run_on_cpu(cases_of("missing_barrier"), Sanitizer.ADDRESS, tmp_path / "x")
 
 
@@ -233,7 +240,7 @@ def test_where_that_cannot_be_had_the_line_says_what_to_do(
 ) -> None:
     program = script(tmp_path / "program", f"echo '{RANDOMISED}' >&2; exit 66")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(AssertionError, match=r"vm\.mmap_rnd_bits=28"):
+    with pytest.raises(UsageError, match=r"vm\.mmap_rnd_bits=28"):
         on_cpu.execute([str(program)], Sanitizer.THREAD)
 
 

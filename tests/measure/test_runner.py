@@ -191,7 +191,7 @@ def test_too_slow_a_launch_is_skipped_with_its_estimate_and_never_made() -> None
     backend = FakeBackend(20e6)
     result = runner(backend, launch_limit_s=10.0).measure(point())
     assert result.status == Status.SKIPPED
-    assert result.reason == "estimated 20 s a launch, over the limit of 10 s"
+    assert result.reason == "estimated 20 s a launch, over --launch-limit 10"
     assert result.series is None
     assert not backend.events_of("run")
     assert not backend.events_of("sample")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import COPY_GBYTES_PER_S, FakeBackend, FakeKernel, matmul, variant
+from fakes import COPY_GBYTES_PER_S, CPU, FakeBackend, FakeKernel, matmul, variant
 
 from gpubench import row as table
 from gpubench.backends import open_backend
@@ -212,7 +212,7 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
 def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
     backend = FakeBackend()
     outcome = run(asked(), InProcess(backend), Diary(), None)
-    assert [event.what for event in backend.events][:3] == ["compile", "warm up", "load"]
+    assert [event.what for event in backend.events][:4] == ["compile", "warm up", "copy", "load"]
     assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
 
 
@@ -380,7 +380,7 @@ def test_a_copy_is_measured_once_where_memory_sets_the_pace(
 ) -> None:
     only = variant(matmul, "fake", op=op, dtypes=CORE_DTYPES)
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
-    backend = FakeBackend(2.0)
+    backend = FakeBackend(2.0, device=replace(CPU, compute_capability=(9, 0)))
     k = 8 if op == "gemm" else 1
     rows = run(asked(op=op, sizes=((8, 8, k), (9, 9, k))), InProcess(backend), Diary()).rows
     assert len([event for event in backend.events if event.what == "copy"]) == copies
@@ -391,6 +391,18 @@ def test_a_copy_is_measured_once_where_memory_sets_the_pace(
         assert [one.percent_of_copy for one in rows] == pytest.approx(shares)
     else:
         assert [one.percent_of_copy for one in rows] == [None, None]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_cpu_has_the_measured_rates_as_its_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        FakeBackend,
+        "ceilings",
+        lambda _self, dtypes: {f"measured_{dtype}_fma_gflops": 4.0 for dtype in dtypes},
+    )
+    (row,) = run(asked(sizes=((8, 8, 8),)), InProcess(FakeBackend(1.0)), Diary()).rows
+    assert row.gflops == pytest.approx(2 * 8**3 / 1e3)
+    assert row.percent_of_peak == pytest.approx(100 * row.gflops / 4.0)
 
 
 class Race:

@@ -77,7 +77,7 @@ def planned(mine: CudaVariant, tiles: str) -> dict[str, str | None]:
 
 
 def test_its_tiles_are_written_by_name_and_planned_like_any_other(mine: CudaVariant) -> None:
-    assert planned(mine, "16,128x128x64,64x64x16/cluster=2x4,64x64x16/s2/columns_first=true") == {
+    assert planned(mine, "128x128x64,64x64x16/cluster=2x4,64x64x16/s2/columns_first=true") == {
         "128x128x64/s4/cluster=2x1/columns_first=false": None,
         "64x64x16/cluster=2x4/columns_first=false": None,
         "64x64x16/s2/cluster=1x1/columns_first=true": None,
@@ -93,6 +93,8 @@ def test_its_tiles_are_written_by_name_and_planned_like_any_other(mine: CudaVari
     }
     with pytest.raises(UsageError, match=r"mine takes BMxBNxBK, such as .*, not 64x64x16/warps=4"):
         planned(mine, "64x64x16/warps=4")
+    with pytest.raises(UsageError, match="--tiles: 16 is of a form that no variant"):
+        planned(mine, "16,128x128x64")
 
 
 def test_its_parameters_are_the_arguments_of_its_template(mine: CudaVariant) -> None:

@@ -9,6 +9,7 @@ import pytest
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
 from gpubench.plan.registry import KERNELS, choose, of_op, unknown, variants
+from gpubench.plan.sweep import Sweep, plan
 
 ON_CUDA = """
 from gpubench.model import CudaVariant, Launch
@@ -193,7 +194,7 @@ def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) 
 
 def test_a_source_without_its_description_is_refused(folder: Path) -> None:
     (folder / "gemm" / "half.cu").write_text("")
-    assert "half.cu: its description half.py is missing" in refusal(folder)
+    assert "half.cu: its description half.py is missing" in refusal(folder, names=("half",))
 
 
 def test_variants_for_another_device_alone_are_refused_rather_than_left_out(folder: Path) -> None:
@@ -209,9 +210,33 @@ def test_an_unknown_name_may_be_near_to_a_users(folder: Path) -> None:
 def test_an_unknown_baseline_gives_the_nearest(folder: Path) -> None:
     (folder / "calls.py").unlink(missing_ok=True)
     (folder / "gemm" / "calls.py").write_text(ON_CPU.replace("cpu_blas", "cpu_blaz"))
-    assert "calls.py: VARIANT: baseline: unknown variant 'cpu_blaz'; did you" in refusal(folder)
+    assert "calls.py: VARIANT: baseline: unknown variant 'cpu_blaz'; did you" in refusal(
+        folder, names=("calls",)
+    )
 
 
 def test_a_broken_description_is_one_line_naming_the_file(folder: Path) -> None:
     (folder / "broken.py").write_text("VARIANT = (")
-    assert refusal(folder).startswith(f"{folder}/broken.py, line 1: SyntaxError: ")
+    message = refusal(folder, names=("broken",))
+    assert message.startswith(f"{folder}/broken.py, line 1: SyntaxError: ")
+
+
+def test_one_broken_file_does_not_block_the_others_and_is_a_skip_with_its_reason(
+    folder: Path,
+) -> None:
+    (folder / "broken.py").write_text("import numpy\n1 / 0\nVARIANT = 1")
+    (folder / "half.cu").write_text("")
+    assert [one.name for one in choose("gemm", "cuda", ("mine",), folder)] == ["mine"]
+    planned = plan(Sweep(kernels=folder, sizes=((64, 64, 64),)), "cpu")
+    reasons = {point.variant.name: reason for point, reason in planned.items() if reason}
+    assert reasons["broken"] == f"{folder}/broken.py, line 2: ZeroDivisionError: division by zero"
+    assert "half.py is missing" in str(reasons["half"])
+    assert {point.variant.name for point, reason in planned.items() if not reason} >= {"calls"}
+
+
+def test_a_pattern_means_every_variant_of_the_backend_that_fits() -> None:
+    names = [variant.name for variant in choose("gemm", "cpu", ("cpu_tile*",))]
+    assert names == ["cpu_tile", "cpu_tile_parallel"]
+    assert {variant.backend for variant in choose("gemm", "cpu", ("*",))} == {"cpu"}
+    with pytest.raises(UsageError, match="unknown variant 'gpu_\\*'"):
+        choose("gemm", "cpu", ("gpu_*",))

@@ -55,9 +55,25 @@ def test_a_sweep_is_every_variant_at_every_tile_size_and_dtype() -> None:
 
 
 def test_a_variant_without_tiles_is_one_point() -> None:
-    assert planned("cpu", variants=("cpu_blas",), tiles=edges(8, 16), sizes=square(64)) == {
-        ("cpu_blas", "", "64", "float32"): None
-    }
+    variants = ("cpu_blas", "cpu_tile")
+    points = planned("cpu", variants=variants, tiles=edges(8, 16), sizes=square(64))
+    assert [tile for name, tile, _, _ in points if name == "cpu_blas"] == [""]
+
+
+def test_tiles_that_no_variant_takes_are_said() -> None:
+    with pytest.raises(
+        UsageError, match=r"no variant of this sweep has a tile to choose \(cpu_blas"
+    ):
+        plan(Sweep(variants=("cpu_blas",), tiles=("16",)), "cpu")
+    with pytest.raises(UsageError, match="128x128x8 is of a form that no variant"):
+        plan(Sweep(variants=("shared_tile",), tiles=("16", "128x128x8")), "cuda")
+
+
+def test_excluded_variants_are_left_out_by_name_or_pattern() -> None:
+    left = planned("cpu", excluded=("cpu_blas*", "cpu_naive"), sizes=square(64))
+    assert {name for name, *_ in left} == {"cpu_tile"}
+    with pytest.raises(UsageError, match="--exclude: unknown variant 'cpu_blass'"):
+        plan(Sweep(excluded=("cpu_blass",)), "cpu")
 
 
 def test_without_tiles_each_variant_takes_its_own() -> None:

@@ -27,9 +27,10 @@ from gpubench.backends.rotation import (
     operand_factors,
     set_policy,
 )
-from gpubench.errors import CompileError, LaunchError, first_line
+from gpubench.errors import CompileError, LaunchError, with_place
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
+    CORE_DTYPES,
     CallVariant,
     Config,
     Device,
@@ -51,8 +52,12 @@ MAX_SETS = 4096
 WARM_UP_S = 0.05
 
 COPY_BYTES = 2**28
-BLAS_EXTENT = 2048
 REPEATS = 5
+
+FMA_COUNT = 2**18
+"""Turns of the loop of multiply-adds: a few milliseconds."""
+
+FMA_REPEATS = 10
 
 ALIGNMENT = 64
 """Of operands, in bytes: a cache line, so that every run starts from the same alignment."""
@@ -73,6 +78,9 @@ class CpuKernel:
     flush: bool
     thread_counts: tuple[int, ...]
     max_launches: int
+    path: Path
+    """The variant's description, for what it raises."""
+
     launch: Launch | None = None
 
     @property
@@ -135,15 +143,25 @@ class CpuBackend:
         """Its system."""
         return {"system": self.device.facts.get("system")}
 
-    def ceilings(self, extent: int = BLAS_EXTENT, copy_bytes: int = COPY_BYTES) -> dict[str, float]:
-        """A copy in main memory, bytes read and written, and the BLAS on all cores."""
-        a = np.ones((extent, extent), np.float32)
-        c = np.empty_like(a)
-        blas_s = min(timeit.repeat(lambda: np.matmul(a, a, out=c), number=1, repeat=REPEATS))
-        return {
-            "measured_copy_gbytes_per_s": self.copy_gbytes_per_s(copy_bytes),
-            "measured_float32_blas_gflops": 2 * extent**3 / blas_s / 1e9,
-        }
+    def ceilings(
+        self, dtypes: Sequence[str] = CORE_DTYPES, copy_bytes: int = COPY_BYTES
+    ) -> dict[str, float]:
+        """A copy in main memory, and multiply-adds in vector registers, on all threads."""
+        rates = {f"measured_{dtype}_fma_gflops": self._fma_gflops(dtype) for dtype in dtypes}
+        return {"measured_copy_gbytes_per_s": self.copy_gbytes_per_s(copy_bytes)} | rates
+
+    def _fma_gflops(self, dtype: str) -> float:
+        """The highest of several rates: what else runs on the machine only lowers one."""
+        from gpubench.backends.cpu.multiply_add import multiply_adds, operations
+
+        run, threads = multiply_adds(dtype), cpu_threads()
+
+        def on_all(pool: ThreadPoolExecutor) -> None:
+            list(pool.map(lambda _thread: run(FMA_COUNT, 1, 0), range(threads)))
+
+        with ThreadPoolExecutor(threads) as pool:
+            fastest_s = min(timeit.repeat(partial(on_all, pool), number=1, repeat=FMA_REPEATS))
+        return threads * operations(dtype, FMA_COUNT) / fastest_s / 1e9
 
     def health(self) -> Health:
         """No readings: operating systems report a CPU's clock in different ways."""
@@ -166,8 +184,7 @@ class CpuBackend:
 
     def bytes_free(self) -> int:
         """Free and reclaimable main memory."""
-        match = re.search(r"MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"))
-        return int(match[1]) * 1024 if match else 4 * 2**30
+        return _memory_bytes("MemAvailable") or 4 * 2**30
 
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> OperandSets:
         """Copies of the operands, aligned to cache lines."""
@@ -210,6 +227,7 @@ class CpuBackend:
             flush=operands.policy.flush,
             thread_counts=_thread_counts(variant),
             max_launches=operands.policy.max_launches,
+            path=point.variant.path,
         )
 
     def fingerprints(self, operands: OperandSets) -> dict[int, int]:
@@ -269,7 +287,7 @@ class CpuBackend:
             try:
                 self._built[key] = _build(point)
             except Exception as error:  # whatever a kernel's author wrote
-                self._built[key] = f"does not compile: {first_line(error)}"
+                self._built[key] = f"does not compile: {with_place(error, point.variant.path)}"
         return self._built[key]
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
@@ -307,7 +325,9 @@ def describe_cpu() -> Device:
         versions={"blas": f"{blas[0]['internal_api']} {blas[0]['version']}" if blas else ""},
         facts={
             "cores": cpu_threads(),
-            "caches": dict(caches),
+            "clock_mhz": _clock_mhz(),
+            "memory_bytes": _memory_bytes("MemTotal"),
+            "cache_bytes": dict(caches),
             "machine": platform.machine(),
             "system": f"{platform.system()} {platform.release()}",
             "blas": [
@@ -343,7 +363,7 @@ def _call(kernel: CpuKernel, arrays: tuple[np.ndarray, ...]) -> None:
     try:
         kernel.call(*arrays)
     except Exception as error:
-        raise LaunchError(f"failed while running: {first_line(error)}") from error
+        raise LaunchError(f"failed while running: {with_place(error, kernel.path)}") from error
 
 
 def _end_to_end(call: Callable[..., None], variant: CallVariant, *arrays: np.ndarray) -> None:
@@ -380,6 +400,20 @@ def _by_rows(array: np.ndarray) -> Any:
 def _model_name() -> str:
     match = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+def _clock_mhz() -> float | None:
+    """The highest clock, where the system says it; else the clock of the first CPU now."""
+    highest = _text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").strip()
+    if highest.isdecimal():
+        return int(highest) / 1e3
+    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _text("/proc/cpuinfo"), re.MULTILINE)
+    return float(match[1]) if match else None
+
+
+def _memory_bytes(name: str) -> int | None:
+    match = re.search(rf"{name}:\s+(\d+) kB", _text("/proc/meminfo"))
+    return int(match[1]) * 1024 if match else None
 
 
 def _caches() -> list[tuple[str, int]]:

@@ -35,6 +35,7 @@ from gpubench.backends.rotation import (
 )
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import (
+    CORE_DTYPES,
     Cache,
     CallVariant,
     Health,
@@ -129,15 +130,18 @@ class CudaBackend:
             self.stream.warm_up()
             self.timer.calibrate(self.stream.launch_empty)
 
-    def ceilings(self) -> dict[str, float]:
-        """The device's highest rates, measured."""
+    def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
+        """The device's highest rates, measured; of arithmetic two, unless no dtype is asked for."""
         with faults():
             self.stream.warm_up()
-            rates = {
-                "measured_copy_gbytes_per_s": self.stream.copy_gbytes_per_s(),
-                "measured_float32_fma_gflops": self.stream.fma_gflops(),
-                "measured_bfloat16_tensor_gflops": self.stream.tensor_gflops(),
+            rates: dict[str, float | None] = {
+                "measured_copy_gbytes_per_s": self.stream.copy_gbytes_per_s()
             }
+            if dtypes:
+                rates |= {
+                    "measured_float32_fma_gflops": self.stream.fma_gflops(),
+                    "measured_bfloat16_tensor_gflops": self.stream.tensor_gflops(),
+                }
         return {name: rate for name, rate in rates.items() if rate}
 
     def parts(self) -> dict[str, float]:
@@ -154,11 +158,6 @@ class CudaBackend:
         """From NVML, and the driver."""
         found = self._nvml.configuration() if self._nvml else {}
         return {"driver": self.device.versions.get("driver"), **found}
-
-    def copy_gbytes_per_s(self) -> float:
-        """A copy in device memory: bytes read plus bytes written."""
-        with faults():
-            return self.stream.copy_gbytes_per_s()
 
     def health(self) -> Health:
         """Sensors through NVML, and the clock measured in the stream."""

@@ -59,8 +59,8 @@ def compare_cublas(
     try:
         outcome = measure(sweep, resume=resume is not None, force=force)
     except DeviceUnavailableError as error:
-        raise DeviceUnavailableError(
-            f"compare-cublas needs an NVIDIA GPU: {error}; {WITHOUT_GPU}"
-        ) from error
+        missing = str(error).partition(";")[0]  # the rest is about --device cpu
+        message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"
+        raise DeviceUnavailableError(message) from error
     console().print(ladder_tables(outcome.rows, order) if ladder else comparison(outcome.rows))
     raise typer.Exit(conclude(outcome))

@@ -12,17 +12,26 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubench.backends import backends, device_label, find_devices
+from gpubench.errors import DeviceUnavailableError
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
 from gpubench.view.tables import console, number, table
 
+UNITS = {
+    "gbytes_per_s": "GB/s",
+    "flop_per_byte": "FLOP/byte",
+    "gflops": "GFLOP/s",
+    "bytes": "bytes",
+    "bits": "bits",
+    "mhz": "MHz",
+}
+"""How names of facts end, and what a table shows instead."""
+
 
 def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
     """Print the devices that `--device` names, as tables or as JSON."""
-    devices, missing = find_devices(read_sweep({"device": device}).device)
-    if measure:
-        devices = [with_ceilings(found) for found in devices]
+    devices, missing = found_devices(device, measure=measure)
     if as_json:
         print(json.dumps(device_json(devices, missing), indent=2))
         return
@@ -31,6 +40,14 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
         screen.print(as_tables(found))
     for name, reason in missing.items():
         screen.print(f"\n{name.upper()}: {reason}", markup=False)
+
+
+def found_devices(
+    device: str, *, measure: bool
+) -> tuple[list[Device], Mapping[str, DeviceUnavailableError]]:
+    """The devices that `--device` names, and why others are missing."""
+    devices, missing = find_devices(read_sweep({"device": device}).device)
+    return [with_ceilings(found) if measure else found for found in devices], missing
 
 
 def with_ceilings(device: Device) -> Device:
@@ -69,12 +86,25 @@ def as_tables(device: Device) -> RenderableType:
             "L2 cache, bytes": device.l2_bytes,
         }
     properties |= device.facts
+    if device.compute_capability is None:
+        properties |= {
+            f"{dtype}_ridge_flop_per_byte": ridge_flop_per_byte(device, dtype) for dtype in DTYPES
+        }
     properties |= {f"version of {name}": value for name, value in device.versions.items()}
     listing = table("property", "value", left=None)
     for name, value in properties.items():
-        listing.add_row(name.replace("_", " "), _plain(value))
+        if value is not None:
+            listing.add_row(_with_unit(name), _plain(value))
     tables = [listing, _peaks(device)] if device.compute_capability else [listing]
     return Group(Text(f"\n{device.name} ({device_label(device)})", style="bold"), *tables)
+
+
+def _with_unit(name: str) -> str:
+    """`memory, bytes` for `memory_bytes`."""
+    for ending, unit in UNITS.items():
+        if name.endswith(f"_{ending}"):
+            return f"{name.removesuffix(f'_{ending}').replace('_', ' ')}, {unit}"
+    return name.replace("_", " ")
 
 
 def _plain(value: object) -> str:

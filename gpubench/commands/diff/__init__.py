@@ -70,6 +70,14 @@ def diff(
             autocompletion=completion.results,
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="What 'gpubench sweep --save v0.1' kept for this device; instead of BASE.",
+            metavar="NAME",
+            autocompletion=completion.saved,
+        ),
+    ] = None,
     new: Annotated[
         list[Path] | None,
         typer.Option(
@@ -118,6 +126,9 @@ def diff(
             help="Write --format there, such as to diff.md; the terminal gets the text.",
         ),
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="List every point that is ambiguous, missing or faster.")
+    ] = False,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")
     ] = False,
@@ -127,7 +138,8 @@ def diff(
 
     rest = iter(files or [])
     options = Options(
-        base=base or list(islice(rest, 1)),
+        base=base or list(islice(rest, 0 if against else 1)),
+        against=against,
         new=new or list(islice(rest, 1)),
         threshold=threshold,
         strict=strict,
@@ -137,6 +149,7 @@ def diff(
         format=format,
         output=output,
         rerun=rerun,
+        full=full,
     )
     if extra := next(rest, None):
         raise typer.BadParameter(

@@ -22,6 +22,7 @@ class Options:
     """As `gpubench diff --help` describes them."""
 
     base: Sequence[Path]
+    against: str | None
     new: Sequence[Path]
     threshold: float
     strict: bool
@@ -31,3 +32,4 @@ class Options:
     format: Format
     output: Path | None
     rerun: bool
+    full: bool

@@ -77,6 +77,8 @@ class Report:
     strict: bool
     notes: tuple[str, ...]
     advice: tuple[str, ...] = ()
+    full: bool = False
+    """Whether the text lists every point that is not slower, however many they are."""
 
     @property
     def exit_code(self) -> int:
@@ -298,17 +300,26 @@ def text(report: Report) -> RenderableType:
     for verdict in ("missing", "ambiguous", "clock", "faster", "new"):
         if findings := comparison.of(Verdict(verdict)):
             names = (f"{report.label(key)}{_in_short(found)}" for key, found in findings.items())
-            parts.append(Text(f"{verdict} ({len(findings)}): {_shortened(names, '; ')}"))
+            listed = "; ".join(names) if report.full else _shortened(names, "; ")
+            parts.append(Text(f"{verdict} ({len(findings)}): {listed}"))
     if same := comparison.counts[Verdict.SAME]:
         parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
     if comparison.untimed:
         parts.append(Text(f"no time on either side: {len(comparison.untimed)}"))
-    return Group(*parts, *(Text(f"\n{line}") for line in report.advice))
+    return Group(*parts)
+
+
+def print_text(report: Report, screen: Console) -> None:
+    """Print the report; commands are not wrapped, so that they can be copied."""
+    screen.print(text(report))
+    for line in report.advice:
+        screen.print(Text(f"\n{line}"), soft_wrap=True)
 
 
 def _plain_text(report: Report) -> str:
     page = StringIO()
-    Console(file=page, width=PIPED_WIDTH, highlight=False, color_system=None).print(text(report))
+    screen = Console(file=page, width=PIPED_WIDTH, highlight=False, color_system=None)
+    print_text(report, screen)
     return page.getvalue()
 
 

@@ -4,34 +4,60 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 
+from gpubench import store
 from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.options import Format, Options
-from gpubench.commands.diff.report import FORMATS, Report, make_report, text
-from gpubench.commands.diff.sides import read_side, require_same_machine, selection
+from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
+from gpubench.commands.diff.sides import read_side, require_same_machine
 from gpubench.errors import UsageError
 from gpubench.output import Output, clean_lines
+from gpubench.plan.selection import selection
+from gpubench.row import read
 from gpubench.view.tables import console
 
 
 def run_diff(options: Options) -> int:
     """Compare, print, and return the exit code. Raises UsageError for what cannot be compared."""
-    expects = any(path.suffix == ".toml" for path in options.base)
-    _check(options, expects=expects)
+    if options.against:
+        options = _with_saved_base(options, options.against)
+    _check(options, expects=_expects(options))
     output = Output(options.output, overwrite=True) if options.output else None
+    report = compared(options)
+    if output:
+        output.write(clean_lines(FORMATS[options.format](report)).encode())
+    if output or options.format == Format.TEXT:
+        print_text(report, console())
+    else:
+        print(clean_lines(FORMATS[options.format](report)), end="")
+    return report.exit_code
+
+
+def compared(options: Options) -> Report:
+    """Judge the two sides. Raises UsageError for what cannot be compared."""
     limits = Limits(
         threshold=options.threshold,
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
-    report = (_against_expected if expects else _against_base)(options, limits)
-    if output:
-        output.write(clean_lines(FORMATS[options.format](report)).encode())
-    if output or options.format == Format.TEXT:
-        console().print(text(report))
-    else:
-        print(clean_lines(FORMATS[options.format](report)), end="")
-    return report.exit_code
+    report = (_against_expected if _expects(options) else _against_base)(options, limits)
+    return replace(report, full=options.full)
+
+
+def _expects(options: Options) -> bool:
+    """Whether the base is a file of expected figures."""
+    return any(path.suffix == ".toml" for path in options.base)
+
+
+def _with_saved_base(options: Options, name: str) -> Options:
+    """The options with the files saved under a name, for the device of the new side, as base."""
+    if options.base:
+        raise UsageError("--against: the base side is given already")
+    of_new = read(options.new[0], ("device",)) if options.new else []
+    device = of_new[0].device if of_new and not options.ignore_device else None
+    kept = store.require(name, device, "--against")
+    return replace(options, base=store.newest_build(kept))
 
 
 def _check(options: Options, *, expects: bool) -> None:

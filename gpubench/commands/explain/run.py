@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpubench.backends.cuda.compile import architectures, compile_instance, nvrtc_version
 from gpubench.backends.cuda.devices import cuda_device
@@ -43,6 +43,36 @@ def run_explain(
 ) -> int:
     """Explain a variant, with `options` as those of a sweep: 0, or 1 if a tile fails.
 
+    Raises as `explained` does.
+    """
+    answer = explained(variant, options, arch=arch, every=every, csv=csv, measure=measure)
+    if as_json:
+        print_json(answer.found, answer.not_explained, gpu_is_here=answer.gpu_is_here)
+    else:
+        print_text(answer.found, answer.not_explained, answer.notes, as_table=every)
+    return 1 if any(one.status == Status.ERROR for one in answer.not_explained) else 0
+
+
+class Explained(NamedTuple):
+    """What came of explaining a variant."""
+
+    found: list[Explanation]
+    not_explained: list[NotExplained]
+    notes: list[str]
+    gpu_is_here: bool
+
+
+def explained(
+    variant: str,
+    options: dict[str, Any],
+    *,
+    arch: str | None = None,
+    every: bool = False,
+    csv: Path | None = None,
+    measure: bool = False,
+) -> Explained:
+    """Explain a variant, with `options` as those of a sweep.
+
     Raises UsageError, and DeviceUnavailableError for a GPU that was asked for and is not there.
     """
     kernel = _find_kernel(variant, options["op"], options["kernels"])
@@ -69,11 +99,7 @@ def run_explain(
     answers = _explain_tiles(kernel, tiles, problem, architecture, gpu, times_us)
     explanations = [answer for answer in answers if isinstance(answer, Explanation)]
     failed = [answer for answer in answers if isinstance(answer, NotExplained)]
-    if as_json:
-        print_json(explanations, skipped + failed, gpu_is_here=not assumed)
-    else:
-        print_text(explanations, skipped + failed, notes, as_table=every)
-    return 1 if failed else 0
+    return Explained(explanations, skipped + failed, notes, not assumed)
 
 
 def _find_kernel(name: str, op: str | None, kernels: Path | None) -> CudaVariant:
@@ -81,7 +107,7 @@ def _find_kernel(name: str, op: str | None, kernels: Path | None) -> CudaVariant
     if op and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if op or kernels:
-        known = of_op(op or Sweep().op, kernels)
+        known = of_op(op or Sweep().op, kernels, [name])
     else:
         known = {variant.name: variant for variant in variants()}
     if name not in known:

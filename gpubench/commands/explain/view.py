@@ -56,7 +56,7 @@ def print_json(
 ) -> None:
     """One form, for one tile or several."""
     answer = {
-        "explanations": [_json(found, gpu_is_here=gpu_is_here) for found in explanations],
+        "explanations": [as_json(found, gpu_is_here=gpu_is_here) for found in explanations],
         "not_explained": not_explained,
     }
     print(json.dumps(answer, indent=2, default=asdict))
@@ -218,7 +218,7 @@ def _limits(state: Occupancy | None) -> str:
     return "+".join(short.get(name, name) for name in state.limited_by)
 
 
-def _json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
+def as_json(of: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
     """Everything known, with units in the names; null where it is not known."""
     device, loop = of.device, of.inner_loop
     return {

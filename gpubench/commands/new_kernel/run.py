@@ -17,10 +17,11 @@ from pathlib import Path
 from gpubench.commands.new_kernel.from_source import described
 from gpubench.errors import UsageError, first_line
 from gpubench.model import OPERATIONS, CudaVariant
+from gpubench.model.sources import whole_source
 from gpubench.output import Output
 from gpubench.plan.descriptor import NAME_RULE, is_name
 from gpubench.plan.ranges import shown
-from gpubench.plan.registry import of_op, unknown
+from gpubench.plan.registry import KERNELS, of_op, unknown
 from gpubench.plan.sweep import Sweep
 from gpubench.view.tables import console
 
@@ -45,7 +46,9 @@ _LESSON = """\
 
 
 def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, force: bool) -> None:
-    """Write `folder/<op>/<name>.cu` and `.py`; print their paths and the next commands.
+    """Write `folder/<op>/<name>.cu` and `.py`, and beside them the headers that they include.
+
+    Print their paths and the next commands. Headers that are there already stay as they are.
 
     Raises UsageError for a name that cannot be used, a kernel to start from that is not CUDA C++,
     and files that exist already.
@@ -57,6 +60,11 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
         stem.with_suffix(".cu"): _cuda_source(start, name),
         stem.with_suffix(".py"): _description(start, name),
     }
+    headers = {
+        folder / _hidden(header.relative_to(KERNELS.resolve())): _source(header)
+        for header in whole_source(start.source)[1:]
+    }
+    texts |= {path: text for path, text in headers.items() if not path.exists()}
     what = f"{start.name} under a new name: it compiles and is correct. Change it, then:"
     _write(texts, op, folder, what, f"{start.name},{name}", force=force)
 
@@ -108,7 +116,7 @@ def _write(
     options += f" --kernels {shlex.quote(str(folder))}"
     screen.print(
         f"\n{what}\n\n"
-        f"  gpubench variants{options}\n"
+        f"  gpubench check {names.rpartition(',')[2]}{options}\n"
         f"  gpubench sweep{options} --variants {names} --sizes 1000,1024",
         soft_wrap=True,
     )
@@ -117,26 +125,34 @@ def _write(
 def _start(op: str, like: str | None) -> CudaVariant:
     """The kernel to copy: the one named, or else `naive`, or the shortest of the operation."""
     kernels = {v.name: v for v in of_op(op).values() if isinstance(v, CudaVariant)}
-    if like and like not in kernels:
-        raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
-    whole = [v for v in kernels.values() if v.name == (like or v.name) and is_whole(v)]
-    if like and not whole:
-        raise UsageError(f"--like: {like} includes files beside it; start from one that does not")
-    if not whole:
+    if like:
+        if like not in kernels:
+            raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
+        return kernels[like]
+    if not kernels:
         raise UsageError(f"--op: {op} has no CUDA kernel to start from")
-    return min(whole, key=lambda kernel: (kernel.name != "naive", kernel.source.stat().st_size))
 
+    def length(kernel: CudaVariant) -> tuple[bool, int]:
+        return kernel.name != "naive", sum(file.stat().st_size for file in kernel.sources)
 
-def is_whole(variant: CudaVariant) -> bool:
-    """Whether the source includes no file beside it, and so compiles in another directory."""
-    return not re.search(r'^\s*#\s*include\s*"', variant.source.read_text("utf-8"), re.MULTILINE)
+    return min(kernels.values(), key=length)
 
 
 def _cuda_source(start: CudaVariant, name: str) -> str:
     """The CUDA C++ of `start` as `name`, under a lesson to fill in."""
-    lines = start.source.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = _source(start.source).splitlines(keepends=True)
     code = "".join(dropwhile(lambda line: line.startswith("//"), lines))
     return _LESSON.format(name=name, start=start.name) + _renamed(code, start, name)
+
+
+def _source(path: Path) -> str:
+    """A file as it stands in a folder of one's own, where `_hidden` files are."""
+    return re.sub(r'(#include ".*?)(\w+\.cu")', r"\1_\2", path.read_text(encoding="utf-8"))
+
+
+def _hidden(path: Path) -> Path:
+    """The path of an included file; another kernel's source is none there, by a leading `_`."""
+    return path.with_name(f"_{path.name}") if path.suffix == ".cu" else path
 
 
 def _description(start: CudaVariant, name: str) -> str:

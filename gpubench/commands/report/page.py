@@ -199,7 +199,7 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
         for kind in fitting(of):
             caption = f"{name}{CAPTIONS[kind]}"
             try:
-                drawing = svg(draw(of, kind, theme=Theme.BOTH))
+                drawing = svg(draw(of, kind, theme=Theme.BOTH, strip=True))
             except UsageError as error:  # too many lines for one picture
                 found.append((Markup(), f"{caption} Not drawn: {error}"))
             else:

@@ -13,7 +13,7 @@ from gpubench.commands.reproduce.experiment import DEVICE_FACTS
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
-from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, number, table
+from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, number, pipe_table, table
 
 _GAP = 2  # blanks between a terminal's columns
 
@@ -71,13 +71,10 @@ class Grid:
     @property
     def markdown(self) -> str:
         """A pipe table with its title and the lines below it."""
-        right = "---:" if self.numeric else "---"
-        grid = [self.columns, ("---", *(right for _ in self.columns[1:])), *self.rows]
-        lines = [[cell.replace("|", "\\|") for cell in cells] for cells in grid]
+        left = [True, *(not self.numeric for _ in self.columns[1:])]
         below = ["", *(f"- {line}" for line in self.below)] if self.below else []
-        return "\n".join(
-            [f"**{self.title}**", "", *(f"| {' | '.join(cells)} |" for cells in lines), *below]
-        )
+        lines = pipe_table([self.columns, *self.rows], left)
+        return "\n".join([f"**{self.title}**", "", *lines, *below])
 
 
 def grids(ran: Reproduction, *, whole: bool) -> list[Grid]:

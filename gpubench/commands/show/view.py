@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,18 +12,19 @@ from rich.text import Text
 
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.row import Row, read
+from gpubench.row import Row, encode_csv, read
 from gpubench.view.tables import (
     Column,
     by_problem,
     console,
     figures,
+    marked,
     number,
+    pipe_table,
     remarks,
     results,
     rows_table,
     table,
-    time_text,
     title,
 )
 
@@ -67,28 +66,33 @@ def print_files(
         if len(files) == 1:
             raise UsageError("--compare: give two files or more")
         shown = _side_by_side(files, of_file, sort, top)
-    elif sort or top:
-        shown = _lists(rows, sort or "time", top)
     else:
-        shown = results(rows)
+        shown = tables(rows, sort, top)
     if markdown:
         print(_markdown(shown))
     else:
         console().print(shown)
 
 
+def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> RenderableType:
+    """The tables after a sweep, or lists of points where an order or a number is given."""
+    return _lists(rows, sort or "time", top) if sort or top else results(rows)
+
+
 def _lists(rows: Sequence[Row], sort: str, top: int | None) -> Group:
     """Per problem: a row a point, with all figures."""
     parts: list[RenderableType] = []
+    listed: list[Row] = []
     for of_problem in _measured(rows):
         chosen = sorted(of_problem, key=ORDER[sort])[:top]
+        listed += chosen
         names: list[Column] = [
             ("variant", lambda row: row.variant),
             ("tile", lambda row: row.tile),
         ]
         grid = rows_table(chosen, [*names, *figures(of_problem[0], rows)])
         parts += [Text(f"\n{title(of_problem[0])}", style="bold"), grid]
-    return Group(*parts, *remarks(rows))
+    return Group(*parts, *remarks(listed))
 
 
 def _measured(rows: Sequence[Row]) -> list[list[Row]]:
@@ -114,14 +118,22 @@ def _side_by_side(
             left={"variant", "tile"},
         )
         for key in sorted(keys, key=lambda key: ORDER[sort or "time"](first[key]))[:top]:
-            times = [rows[key].median_us if key in rows else None for rows in by_key]
-            ratios = [time / times[0] if time and times[0] else None for time in times[1:]]
+            of_key = [rows.get(key) for rows in by_key]
             grid.add_row(
-                *map(str, key[:2]), *map(time_text, times), *(number(ratio, 3) for ratio in ratios)
+                *map(str, key[:2]),
+                *(marked(row) if row else "" for row in of_key),
+                *(_ratio(row, of_key[0]) for row in of_key[1:]),
             )
         row = first[keys[0]]
         parts += [Text(f"\n{row.op} {row.size} {row.dtype}, {row.cache} cache", style="bold"), grid]
-    return Group(*parts)
+    return Group(*parts, *remarks([row for rows in by_key for row in rows.values()]))
+
+
+def _ratio(row: Row | None, base: Row | None) -> str:
+    """A time over another; nothing where rounds of either disagree."""
+    if not row or not base or row.unstable or base.unstable or not base.median_us:
+        return ""
+    return number((row.median_us or 0.0) / base.median_us, 3)
 
 
 def _comparable(row: Row) -> tuple[object, ...]:
@@ -152,10 +164,8 @@ def _markdown(shown: RenderableType) -> str:
             text = _escaped(part.plain.strip())
             lines += ["", f"**{text}**" if part.style == "bold" else text]
             continue
-        heading, *rows = _cells(part)
-        rule = ["---" if column.justify == "left" else "---:" for column in part.columns]
-        escaped = [[_escaped(cell) for cell in line] for line in (heading, *rows)]
-        lines += ["", *(f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:]))]
+        left = [column.justify == "left" for column in part.columns]
+        lines += ["", *pipe_table(_cells(part), left)]
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
@@ -165,11 +175,16 @@ def _escaped(text: str) -> str:
 
 def _print_csv(rows: Sequence[Row], sort: str | None, top: int | None) -> None:
     """The figures of the tables as numbers, a row a point."""
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow([*FIGURES, "half_interval_percent"])
-    for of_problem in _measured(rows):
-        for row in sorted(of_problem, key=ORDER[sort or "time"])[:top]:
-            half = row.half_interval
-            lines.writerow(
-                [*(getattr(row, name) for name in FIGURES), None if half is None else 100 * half]
-            )
+    chosen = [
+        row
+        for of_problem in _measured(rows)
+        for row in sorted(of_problem, key=ORDER[sort or "time"])[:top]
+    ]
+    lines = (
+        [
+            *(getattr(row, name) for name in FIGURES),
+            None if row.half_interval is None else 100 * row.half_interval,
+        ]
+        for row in chosen
+    )
+    print(encode_csv([*FIGURES, "half_interval_percent"], lines).decode(), end="")

@@ -23,6 +23,7 @@ def sweep(
         bool,
         typer.Option("--dry-run", help="List the points and how long they may take; do nothing."),
     ] = False,
+    save: option.Save = None,
     **options: Any,
 ) -> None:
     """Time kernels over tile and matrix sizes; save a CSV."""
@@ -32,9 +33,12 @@ def sweep(
         print_plan(options, config, resume)
         return
     from gpubench.commands.sweep.curve import curves
+    from gpubench.store import checked
     from gpubench.view.running import conclude, measure, started_with
     from gpubench.view.tables import console, results
 
+    if save:
+        checked(save, "--save")
     if resume:
         options, config = started_with(resume, option.option_texts(options, config)), None
     outcome = measure(
@@ -44,7 +48,7 @@ def sweep(
     screen.print(results(outcome.rows))
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
         screen.print(drawn)
-    code = conclude(outcome)
+    code = conclude(outcome, save)
     if config is None and not options.get("sizes"):
         console(stderr=True).print("for more: gpubench sweep --sizes 1024,2048 --tiles 1..32")
     raise typer.Exit(code)

@@ -58,12 +58,14 @@ Drawing = tuple[str, style.Panels]
 """The headline and the panels of a picture."""
 
 
-def draw(of: Sequence[Source], kind: str = Kind.AUTO, *, theme: str = Theme.LIGHT) -> style.Picture:
+def draw(
+    of: Sequence[Source], kind: str = Kind.AUTO, *, theme: str = Theme.LIGHT, strip: bool = False
+) -> style.Picture:
     """The picture. Raises UsageError if kind or theme are unknown, or the rows do not suffice."""
     if theme not in list(Theme):
         raise UsageError(f"--theme: {unknown('theme', theme, list(Theme))}")
     headline, drawn = KINDS[resolve(of, kind)](of)
-    return style.compose(headline, drawn, Theme(theme))
+    return style.compose(headline, drawn, Theme(theme), strip=strip)
 
 
 def resolve(of: Sequence[Source], kind: str) -> Kind:
@@ -304,7 +306,7 @@ def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
             label=style.label(
                 source.named("roof"),
                 f"peak {number(peak, 0)} GFLOP/s",
-                f"copy {number(copy, 0)} GB/s" if copy else "",
+                f"copy {number(copy, 0)} GB/s" if copy else "slope not known: --bandwidth",
             ),
         )
     axes.set(

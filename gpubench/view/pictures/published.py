@@ -40,6 +40,8 @@ class Figure:
     unit: str
     published: float | None
     measured: float | None
+    """None too where rounds disagree: nothing may rest on such a time."""
+
     published_device: str
     device: str
 
@@ -62,7 +64,9 @@ def read_published(path: Path) -> list[Figure] | None:
                     column=line["column"],
                     unit=UNITS.get(line["figure"], line["figure"]),
                     published=in_range(float(line["published"])) if line["published"] else None,
-                    measured=in_range(float(line["measured"])) if line["measured"] else None,
+                    measured=in_range(float(line["measured"]))
+                    if line["measured"] and line.get("unstable") != "True"
+                    else None,
                     published_device=line.get("published_device", ""),
                     device=line.get("device", ""),
                 )

@@ -90,11 +90,13 @@ def sources(
 ) -> list[Source]:
     """The measured rows by file, device and version, labelled by whatever of these differs."""
     groups: dict[tuple[str, ...], list[Row]] = {}
+    stems = [path.stem for path, _ in files]
+    stem_of = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}
     for number, (path, rows) in enumerate(files, 1):
         for row in rows:
             if row.status == Status.OK and row.median_us:
                 version = f"gpubench {row.gpubench}"
-                key = (row.device or "", version, path.stem, f"file {number}")
+                key = (row.device or "", version, stem_of[path], f"file {number}")
                 groups.setdefault(key, []).append(row)
     return [
         Source(
@@ -108,7 +110,7 @@ def sources(
 
 
 def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
-    """Device, version, file name and number, each only if the labels would be alike without it."""
+    """Device, version, file and number, each only if the labels would be alike without it."""
     labels = [""] * len(keys)
     for values in zip(*keys, strict=True):
         if len(set(labels)) < len(keys) and len(set(values)) > 1:

@@ -26,12 +26,20 @@ from gpubench.view.pictures import Theme
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438"),
     *("#3B9AD1", "#A000FF", "#A59150", "#9182FF", "#6946CD"),
+    *("#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022"),
+    *("#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566"),
 )
-"""Okabe and Ito's blue, vermillion, green and purple, and six more: each stands out at 3:1 or more
-from a white page and from GitHub's dark one, and from the others also to colour-blind readers."""
+"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more, each as far from those
+before it in Oklab as any that stands out at 3:1 or more from a white page and from GitHub's dark
+one. The first ten also differ to colour-blind readers; of more, the markers tell."""
 
-MARKERS = "osD^vPp*<>h"
-"""With the colours, so that a line is known without its colour: 110 pairs before one repeats."""
+MARKERS: tuple[Any, ...] = (
+    *"osD^vPp*<>hd8",
+    *((3, 1, 0), (4, 1, 0), (6, 1, 0), (8, 1, 0)),
+    *"+1234",
+)
+"""With the colours, so that a line is known without its colour: as many of each, so that no two
+variants of a panel share one. Those in parentheses are stars of so many points."""
 
 DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 """One a source (a GPU, a version, a file)."""
@@ -46,6 +54,9 @@ read on either."""
 
 WIDTH_IN = 8.6
 """As wide as GitHub shows a README: 826 pixels."""
+
+STRIP = 3
+"""Panels that stand one below the other; more stand in two columns."""
 
 TITLES_IN = 1.0
 """Height of what stands above and below the axes of a panel."""
@@ -137,23 +148,31 @@ Panels = Sequence[tuple[str, Callable[[Axes], float]]]
 """The title of each panel, and what draws into its axes and returns their height in inches."""
 
 
-def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
-    """A figure of panels, one below the other; a long legend makes its panel higher."""
+def compose(headline: str, panels: Panels, theme: Theme, *, strip: bool = False) -> Picture:
+    """A figure of panels, one below the other or in a grid; a long legend makes a row higher.
+
+    With `strip` always one below the other, for a page that is as wide as one panel.
+    """
     with _settings(theme):
-        picture = Picture(figsize=(WIDTH_IN, WIDTH_IN), layout="constrained")
+        columns = 1 if strip or len(panels) <= STRIP else 2
+        rows = -(-len(panels) // columns)
+        picture = Picture(figsize=(columns * WIDTH_IN, WIDTH_IN), layout="constrained")
         picture.theme = theme
         headline = wrapped(headline, TITLE_CHARACTERS)
         picture.suptitle(headline, x=0.01, ha="left", fontsize="large", fontweight="bold")
-        column = picture.subplots(len(panels), squeeze=False)[:, 0]
-        heights_in = []
-        for (title, draw), axes in zip(panels, column, strict=True):
+        grid = picture.subplots(rows, columns, squeeze=False).flatten()
+        heights_in = [0.0] * rows
+        for place, ((title, draw), axes) in enumerate(zip(panels, grid, strict=False)):
             axes.set_title(wrapped(title, TITLE_CHARACTERS))
             height_in = draw(axes)
             if beside := axes.get_legend():
                 height_in = max(height_in, beside.get_window_extent().height / picture.dpi)
-            heights_in.append(height_in)
-        column[0].get_gridspec().set_height_ratios(heights_in)
-        picture.set_figheight(0.4 + sum(heights_in) + TITLES_IN * len(panels))
+            row = place // columns
+            heights_in[row] = max(heights_in[row], height_in)
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        grid[0].get_gridspec().set_height_ratios(heights_in)
+        picture.set_figheight(0.4 + sum(heights_in) + TITLES_IN * rows)
     return picture
 
 
@@ -161,7 +180,7 @@ class Look(NamedTuple):
     """How a variant is drawn."""
 
     colour: str
-    marker: str
+    marker: Any
 
 
 def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
@@ -180,7 +199,8 @@ def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
 
 def look(number: int) -> Look:
     """The look of this number."""
-    return Look(COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
+    turn = number // len(COLOURS)
+    return Look(COLOURS[number % len(COLOURS)], MARKERS[(number + turn) % len(MARKERS)])
 
 
 def ink() -> str:

@@ -556,3 +556,18 @@ def test_an_expectation_that_fits_several_points_is_refused(
     assert code == 2
     assert "fits 2 points" in err
     assert "such as cublas 16 at 64 float32" in err
+
+
+def test_advised_commands_are_not_wrapped_and_every_point_is_listed_if_asked(
+    file: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rough = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
+    names = [f"loud_{number}" for number in range(12)]
+    base = file("base.csv", [*rows(), *(row(name, 64, 1.0, rough) for name in names)])
+    new = file("new.csv", [*rows(), *(row(name, 64, 1.03, rough[::-1]) for name in names)])
+    short, full = run(base, new)[1], run(base, new, "--full")[1]
+    (advice,) = (line for line in short.splitlines() if line.startswith("to settle it"))
+    assert all(name in advice for name in names)
+    assert "4 more" in short
+    assert "more" not in full.partition("to settle it")[0].replace("more than one", "")

@@ -15,7 +15,7 @@ from gpubench.row import Row
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (Status.SKIPPED, "estimated 12 s a launch, over the limit of 10 s"),
+        (Status.SKIPPED, "estimated 12 s a launch, over --launch-limit 10"),
         (Status.SKIPPED, "needs 200 bytes of memory, 100 are free"),
         (Status.SKIPPED, "skipped after two crashes"),
         (Status.ERROR, "lost the device"),
@@ -35,7 +35,7 @@ def test_a_point_that_lost_its_time_is_broken(
 def test_a_point_that_one_of_five_sweeps_lost_is_broken(file: Write, run: Run) -> None:
     base = [file(f"b{n}.csv", rows()) for n in range(5)]
     new = [file(f"n{n}.csv", rows()) for n in range(4)]
-    lost = file("n4.csv", swapped(rows(), failure(Status.SKIPPED, "over the limit of 10 s")))
+    lost = file("n4.csv", swapped(rows(), failure(Status.SKIPPED, "over --launch-limit 10")))
     assert run("--base", *base, "--new", *new)[0] == 0
     assert run("--base", *base, "--new", *new, lost)[0] == 4
     assert run("--base", *base, lost, "--new", *new)[0] == 0

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.commands.new_kernel.run import is_whole, write_pair
+from gpubench.commands.new_kernel.run import write_pair
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, Config, CudaVariant, Problem
+from gpubench.model.sources import whole_source
 from gpubench.plan.registry import choose, of_op, variants
 
 SOURCES = [variant for variant in variants() if isinstance(variant, CudaVariant)]
@@ -66,28 +67,36 @@ def test_the_lesson_and_the_idea_are_left_to_fill_in(tmp_path: Path) -> None:
     assert mine.path.read_text().startswith('"""mine: what it does, in a line."""\n')
 
 
-def test_every_kernel_that_includes_no_file_beside_it_may_be_the_start(tmp_path: Path) -> None:
+def test_every_kernel_may_be_the_start_and_brings_the_headers_it_includes(tmp_path: Path) -> None:
     for start in SOURCES:
-        if not is_whole(start):
-            assert "includes files beside it" in refusal(tmp_path, op=start.op, like=start.name)
-            continue
         folder = tmp_path / start.op / start.name
         write_pair("mine", start.op, start.name, folder, force=False)
         mine = of_op(start.op, folder)["mine"]
         assert isinstance(mine, CudaVariant)
-        assert code_of(mine) == code_of(start)
+        code = re.sub(r'(["/])_(\w+\.cu")', r"\1\2", code_of(mine))  # another kernel's source
+        assert code == code_of(start)
         assert (mine.dtypes, mine.tiles.defaults) == (start.dtypes, start.tiles.defaults)
         assert (mine.after, mine.idea) == (start.name, "what mine teaches, in a line")
+        headers = whole_source(mine.source)[1:]
+        assert [path.name.lstrip("_") for path in headers] == [
+            path.name for path in start.sources[2:]
+        ]
+        assert all(path.is_relative_to(folder) for path in headers)
+
+
+def test_headers_that_are_there_are_the_users_and_stay(tmp_path: Path) -> None:
+    written(tmp_path, like="pipelined")
+    header = tmp_path / "pipelined_tile.cuh"
+    header.write_text("// changed")
+    written(tmp_path, name="second", like="pipelined")
+    assert header.read_text() == "// changed"
 
 
 def test_without_a_start_the_shortest_kernel_of_the_operation_is_taken(tmp_path: Path) -> None:
     for op in OPERATIONS:
-        whole = [kernel for kernel in SOURCES if kernel.op == op and is_whole(kernel)]
-        if not whole:
-            assert "has no CUDA kernel to start from" in refusal(tmp_path, op=op)
-            continue
+        kernels = [kernel for kernel in SOURCES if kernel.op == op]
         write_pair("mine", op, None, tmp_path, force=False)
-        shortest = min(whole, key=lambda kernel: kernel.source.stat().st_size)
+        shortest = min(kernels, key=lambda one: sum(map(len, map(Path.read_bytes, one.sources))))
         after = of_op(op, tmp_path)["mine"].after
         assert after == ("naive" if op == "gemm" else shortest.name)
 
@@ -129,16 +138,6 @@ def test_an_unknown_start_or_operation_is_refused_with_the_nearest_name(tmp_path
     assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
     assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
     assert "did you mean 'gemv_t'" in refusal(tmp_path, op="gemv_x")
-
-
-def test_a_source_that_includes_a_file_beside_it_is_not_whole(tmp_path: Path) -> None:
-    mine = written(tmp_path)
-    assert is_whole(mine)
-    for line in ("#include <mma.h>", '// #include "tile.cuh"'):
-        mine.source.write_text(f"{line}\n")
-        assert is_whole(mine)
-    mine.source.write_text('// lesson\n #  include "../tile.cuh"\n')
-    assert not is_whole(mine)
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

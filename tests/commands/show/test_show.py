@@ -98,3 +98,27 @@ def test_a_file_without_rows_is_refused(shown: Show, tmp_path: Path) -> None:
     write([], empty)
     with pytest.raises(UsageError, match="the file has no rows"):
         shown(empty)
+
+
+def test_no_ratio_rests_on_rounds_that_disagree(shown: Show, file: Path, tmp_path: Path) -> None:
+    loud = replace(row_of(8, 30.0), round_medians_us="20;30;40")
+    write([loud, row_of(16, 10.0)], tmp_path / "new.csv")
+    text = shown(file, tmp_path / "new.csv", compare=True)
+    lines = [line.split() for line in text.splitlines()]
+    assert ["tiled", "8", "20.00", "µs", "30.00", "µs", "!"] in lines
+    assert ["tiled", "16", "10.00", "µs", "10.00", "µs", "1.000"] in lines
+    assert "! rounds differ" in text
+
+
+def test_no_field_of_the_csv_is_a_formula(shown: Show, tmp_path: Path) -> None:
+    write([replace(row_of(8, 20.0), device="=HYPERLINK(1)")], tmp_path / "bad.csv")
+    assert ",'=HYPERLINK(1)," in shown(tmp_path / "bad.csv", as_csv=True)
+
+
+def test_baselines_that_contradict_each_other_are_remarked(shown: Show, tmp_path: Path) -> None:
+    serial = replace(row_of(8, 20.0), variant="cpu_blas", tile="")
+    write(
+        [serial, replace(serial, variant="cpu_blas_parallel", median_us=40.0)], tmp_path / "c.csv"
+    )
+    text = " ".join(shown(tmp_path / "c.csv").split())
+    assert "takes 2 times as long as cpu_blas on one thread" in text

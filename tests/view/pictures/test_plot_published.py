@@ -88,3 +88,10 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
         sweep.write_bytes(content)
         with pytest.raises(UsageError, match="not a gpubench CSV"):
             read_published(sweep)
+
+
+def test_what_disagreeing_rounds_gave_is_not_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "reproduce.csv"
+    line = "p100-tiles,register_tile,8,end-to-end,ms,2.07,Tesla P100,0.7,NVIDIA H200"
+    path.write_text(f"{HEAD},unstable\n{line},True\n{line},False\n")
+    assert [figure.measured for figure in read_published(path) or ()] == [None, 0.7]

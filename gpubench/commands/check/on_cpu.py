@@ -18,6 +18,7 @@ from threading import Lock
 
 import numpy as np
 
+from gpubench.errors import CompileError, UsageError
 from gpubench.measure.verify import poison
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
@@ -30,6 +31,9 @@ problem, and every block has to go round its loop."""
 
 ONE_AT_A_TIME = Lock()
 """Programs are built in several threads, and share the compiled runtime."""
+
+LONGEST_ERROR = 400
+"""Characters of what g++ says."""
 
 LONGEST_S = 300
 """A program that has not ended by then hangs."""
@@ -60,9 +64,14 @@ class Sanitizer(Enum):
 class KernelFaultError(Exception):
     """A sanitizer, or the runtime, stopped a kernel."""
 
-    def __init__(self, report: str) -> None:
+    def __init__(self, report: str, launches: int = 0) -> None:
         super().__init__(report)
         self.report = report
+        self.launches = launches
+        """Launches until then, the one that was stopped included."""
+
+        self.case: Case | None = None
+        """What was stopped."""
 
     @property
     def finding(self) -> str:
@@ -126,7 +135,12 @@ def run_on_cpu(
     with inputs.open("wb") as file:
         file.write(_words(len(cases)))
         file.writelines(_encoded(case, names) for case in cases)
-    execute([str(program), str(inputs), str(outputs)], sanitizer)
+    try:
+        execute([str(program), str(inputs), str(outputs)], sanitizer)
+    except KernelFaultError as fault:
+        of_launches = [case for case in cases for _ in case.launch.sequence]
+        fault.case = of_launches[max(0, fault.launches - 1)]
+        raise
     return _decoded(outputs.read_bytes(), cases)
 
 
@@ -169,14 +183,19 @@ def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Pat
 
 
 def gxx(*arguments: str, text: str = "") -> None:
+    """Compile or link. Raises UsageError without g++, CompileError with its first error."""
     compiler = shutil.which("g++")
     if not compiler:
-        raise AssertionError("g++ is missing: the kernels' tests compile CUDA sources with it")
-    done = subprocess.run(
+        raise UsageError(
+            "g++ is missing, which compiles kernels for the CPU; Debian: apt install g++"
+        )
+    done = subprocess.run(  # noqa: S603 # arguments of ours
         [compiler, "-std=c++20", *arguments],
         input=text, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, f"g++ failed:\n{done.stderr[-4000:]}"
+    if done.returncode:
+        errors = re.findall(r"^.*(?:error|undefined reference).*$", done.stderr, re.MULTILINE)
+        raise CompileError(f"g++: {next(iter(errors), done.stderr[:LONGEST_ERROR])}")
 
 
 def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
@@ -188,7 +207,7 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
     environment = {**os.environ, **sanitizer.environment}
 
     def run(*prefix: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return subprocess.run(  # noqa: S603 # a program built above
             [*prefix, *command], env=environment, capture_output=True, text=True,
             errors="replace", check=False, timeout=LONGEST_S,
         )  # fmt: skip
@@ -196,20 +215,18 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
     done = run()
     if "unexpected memory mapping" in done.stderr:
         # g++ 12's ThreadSanitizer knows no kernel that spreads addresses over more than 28 bits.
-        assert shutil.which("setarch"), (
-            "ThreadSanitizer cannot live with this kernel's address space randomisation; install "
-            f"setarch (util-linux), or set vm.mmap_rnd_bits=28\n{done.stderr}"
-        )
+        if not shutil.which("setarch"):
+            raise UsageError(
+                "ThreadSanitizer cannot live with this kernel's address space randomisation; "
+                "install setarch (util-linux), or set vm.mmap_rnd_bits=28"
+            )
         done = run("setarch", "-R")
     if done.returncode != 0:
-        raise KernelFaultError(_without_progress(done.stderr))
-
-
-def _without_progress(text: str) -> str:
-    """The report, with the last case's name in front of it and not all those that went well."""
-    lines = text.splitlines()
-    running = [line for line in lines if line.startswith("running ")]
-    return "\n".join([*running[-1:], *(line for line in lines if line not in running)])
+        # The last case's name stands in front of the report, and not all those that went well.
+        lines = done.stderr.splitlines()
+        running = [line for line in lines if line.startswith("running ")]
+        rest = (line for line in lines if line not in running)
+        raise KernelFaultError("\n".join([*running[-1:], *rest]), len(running))
 
 
 def operands(problem: Problem) -> tuple[np.ndarray, ...]:
@@ -256,11 +273,13 @@ def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int
     for parameter in case.variant.parameters(launch, workspace=workspace):
         if parameter.is_pointer:
             index = array_index(parameter, case.problem.op)
-            assert index is not None
+            if index is None:
+                raise UsageError(f"{case.variant.path}: {parameter} is no array of the problem")
             arrays.append(index)
         elif parameter.type_name != TENSOR_MAP:
             value = next(given) if parameter.value == LAUNCH else number(parameter, case.problem)
-            assert value == int(value), "the program takes whole numbers"
+            if value != int(value):
+                raise UsageError(f"{case.variant.path}: only whole numbers are run on the CPU")
             numbers.append(int(value))
     return arrays, numbers
 
@@ -272,5 +291,6 @@ def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
         count = int(np.prod(shape))
         outputs.append(np.frombuffer(data, dtype, count, start).reshape(shape))
         start += count * dtype.itemsize
-    assert start == len(data)
+    if start != len(data):
+        raise KernelFaultError("fault: the program wrote another number of elements")
     return outputs

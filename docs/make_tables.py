@@ -1,0 +1,210 @@
+"""Put the figures into README.md and the pages of docs/, and record a terminal, from results/.
+
+    python docs/make_tables.py            # after a change of results/h200, or of how tables look
+    python docs/make_tables.py --check    # exits 1, naming what is stale; writes nothing
+
+What stands between `<!-- made: NAME -->` and `<!-- end -->` is what the function NAME gives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from textwrap import fill
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from gpubench.cli import app
+from gpubench.commands.reproduce.compare import Reproduction
+from gpubench.commands.reproduce.experiment import read_experiment, shipped
+from gpubench.commands.reproduce.view import grids
+from gpubench.row import Row, read
+from gpubench.view.tables import milliseconds, pipe_table
+
+ROOT = Path(__file__).parent.parent
+H200 = ROOT / "results" / "h200"
+RECORDING = ROOT / "docs" / "images" / "terminal.svg"
+
+RECORDED = (
+    "gpubench show results/h200/ladder.csv --sort rate --top 6",
+    "gpubench diff results/h200/sweep.csv results/h200/sweep_again.csv --only shared_tile,2048",
+)
+"""What is typed in the recording."""
+
+COLUMNS = 80
+
+WIDTH = 100
+"""Characters of a line of a page."""
+
+THOUSAND = 1000
+"""Microseconds from here on have one decimal."""
+
+BLOCK = re.compile(r"(?<=<!-- made: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+def tiles() -> str:
+    """Milliseconds by tile at 2048 in float32; the best of each kernel is bold."""
+    variants = ("naive_uncoalesced", "naive", "register_tile", "shared_tile")
+    rows = {
+        (row.variant, row.tile): row
+        for row in read(H200 / "sweep.csv")
+        if (row.n, row.cache) == (2048, "cold")
+    }
+    best = {
+        name: min((row for (of, _), row in rows.items() if of == name), key=_time)
+        for name in variants
+    }
+    lines = [["tile", *variants]]
+    for tile in ("1", "2", "4", "5", "8", "12", "16", "24", "32"):
+        of_tile = [rows[name, tile] for name in variants]
+        if unstable := [row.label for row in of_tile if row.unstable]:
+            raise ValueError(f"rounds disagree: {unstable}")
+        texts = [(milliseconds(row.median_us), row is best[row.variant]) for row in of_tile]
+        lines.append([tile, *(f"**{text}**" if bold else text for text, bold in texts)])
+    left = [False] * len(lines[0])
+    return "\n".join(line.replace("\\*", "*") for line in pipe_table(lines, left))
+
+
+def _time(row: Row) -> float:
+    return row.median_us or 0.0
+
+
+def ladder() -> str:
+    """How much faster the fastest step is than the better of cuBLAS and a tuned cuBLASLt."""
+    rows = [row for row in read(H200 / "ladder_top.csv") if row.median_us]
+    if unstable := [row.label for row in rows if row.unstable]:
+        raise ValueError(f"rounds disagree: {unstable}")
+
+    def ratio(size: str, cache: str) -> float:
+        of_size = [row for row in rows if (row.size, row.cache) == (size, cache)]
+        libraries = {row for row in of_size if row.variant.startswith("cublas")}
+        own = min(_time(row) for row in of_size if row not in libraries)
+        return min(map(_time, libraries)) / own
+
+    sizes = ("2048", "4096", "8192", "16384")
+    cold = [f"{ratio(size, 'cold'):.2f} at {size}" for size in sizes]
+    return fill(
+        f"The fastest step runs, times as fast as the better of cuBLAS and a tuned cuBLASLt: "
+        f"{', '.join(cold)} (cold cache); with a hot cache at 1000, {ratio('1000', 'hot'):.3f}.",
+        WIDTH,
+    )
+
+
+def agreement() -> str:
+    """A kernel of three microseconds by gpubench, by Nsight Compute and by an event pair."""
+    found = _agreement()["shared_tile", "16", 64]
+    return fill(
+        f"`shared_tile 16` at 64 takes {found['events_hot_us']:.2f} µs by gpubench, "
+        f"{found['ncu_hot_us']:.2f} by Nsight Compute, and {found['event_pair_us']:.2f} by a pair "
+        "of events around one launch from Python.",
+        WIDTH,
+    )
+
+
+def agreement_table() -> str:
+    """Times per launch beside Nsight Compute's and an event pair's, in microseconds."""
+    found = _agreement()
+    names = {("shared_tile", "16"): "shared_tile 16", ("cublas", ""): "cuBLAS"}
+    heading = ["N"]
+    for name in names.values():
+        heading += [f"{name}: gpubench", "Nsight Compute", "event pair"]
+    lines = [heading]
+    for n in (64, 128, 256, 512, 1024, 2048, 4096):
+        times = [
+            found[variant, tile, n][column]
+            for variant, tile in names
+            for column in ("events_hot_us", "ncu_hot_us", "event_pair_us")
+        ]
+        texts = (f"{time:#.4g}" if time < THOUSAND else f"{time:,.1f}" for time in times)
+        lines.append([str(n), *texts])
+    return "\n".join(pipe_table(lines, [False] * len(heading)))
+
+
+def _agreement() -> dict[tuple[str, str, int], dict[str, float]]:
+    with (H200 / "agreement.csv").open(encoding="utf-8") as file:
+        return {
+            (line["variant"], line["tile"], int(line["n"])): {
+                name: float(line[name]) for name in ("events_hot_us", "ncu_hot_us", "event_pair_us")
+            }
+            for line in csv.DictReader(file)
+        }
+
+
+def published() -> str:
+    """Two published experiments beside what was measured."""
+    shown = {"p100-tiles": ("register_tile", "shared_tile"), "blog-2009": ("naive", "shared_tile")}
+    parts = []
+    for name, starts in shown.items():
+        rows = read(H200 / "reproduce" / f"{name}.csv")
+        ran = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
+        parts += [one.markdown for one in grids(ran, whole=True) if one.title.startswith(starts)]
+    return "\n\n".join(parts)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    made.__name__: made for made in (tiles, ladder, agreement, agreement_table, published)
+}
+
+
+def filled(text: str) -> str:
+    """A page with what its blocks must hold."""
+    return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{BLOCKS[block[1]]()}\n\n", text)
+
+
+def recording() -> str:
+    """The terminal after the commands of `RECORDED`, as SVG; nothing in it is fetched."""
+    screen = Console(
+        record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, legacy_windows=False
+    )
+    os.environ |= {"COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
+    for command in RECORDED:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.chdir(ROOT):
+            typer.main.get_command(app)(shlex.split(command)[1:], standalone_mode=False)
+        screen.print(Text(f"$ {command}", style="bold"))
+        screen.print(Text.from_ansi(f"{printed.getvalue().strip()}\n"))
+    svg = screen.export_svg(title="gpubench", unique_id="terminal")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("font-family: Fira Code, monospace", "font-family: monospace")
+    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+
+
+def words(svg: str) -> list[str]:
+    """What a recording says, whatever version of Rich drew it."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", unescape(svg))
+
+
+def main() -> int:
+    """Write what is stale, or name it."""
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.stderr.write("usage: make_tables.py [--check]\n")
+        return 2
+    stale = []
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        if (new := filled(text)) != text:
+            stale.append(page)
+            if not sys.argv[1:]:
+                page.write_text(new, encoding="utf-8")
+    new = recording()
+    if not RECORDING.exists() or words(RECORDING.read_text(encoding="utf-8")) != words(new):
+        stale.append(RECORDING)
+        if not sys.argv[1:]:
+            RECORDING.write_text(new, encoding="utf-8")
+    for path in stale if sys.argv[1:] else ():
+        sys.stderr.write(f"{path} is stale: run python docs/make_tables.py\n")
+    return 1 if stale and sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""For mkdocs: files of the repository that pages link to stand in the site too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+OUTSIDE = re.compile(
+    r"(?<=\]\()((?:\.\./)+)((?:results|configs|tests|benchmarks|gpubench)/[^)#\s]+)"
+)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add each linked file, under its path in the repository."""
+    from mkdocs.structure.files import File
+
+    root = Path(config.docs_dir).parent
+    for page in files.documentation_pages():
+        for _, path in OUTSIDE.findall(page.content_string):
+            if (root / path).is_file() and not files.get_file_from_path(_in_site(path)):
+                files.append(File.generated(config, _in_site(path), abs_src_path=str(root / path)))
+    return files
+
+
+def _in_site(path: str) -> str:
+    """A Markdown file stands there as text: its own links lead elsewhere."""
+    return f"{path}.txt" if path.endswith(".md") else path
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let links lead to them: the site begins in docs/, one level below the repository."""
+    return OUTSIDE.sub(lambda link: link[1].removeprefix("../") + _in_site(link[2]), markdown)

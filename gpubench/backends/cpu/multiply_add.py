@@ -1,0 +1,96 @@
+"""The rate of a CPU's multiply-adds: independent chains in vector registers, and nothing else."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+CHAINS = 12
+"""Sums at a time: as many as hide the latency of two units (4 to 5 cycles each) in 16 registers."""
+
+ELEMENTS = {
+    "float32": (ir.FloatType(), types.float32, 4),
+    "float64": (ir.DoubleType(), types.float64, 8),
+    "int32": (ir.IntType(32), types.int32, 4),
+}
+"""LLVM's and Numba's types, and bytes."""
+
+
+def lanes(dtype: str) -> int:
+    """Elements of a vector register of this machine."""
+    features = llvm.get_host_cpu_features()
+    return (64 if features.get("avx512f") else 32) // ELEMENTS[dtype][2]
+
+
+@cache
+def multiply_adds(dtype: str) -> Any:
+    """A compiled function (count, x, y): so many times `CHAINS` vectors of sums become s·x + y.
+
+    It is called without Python's lock, and gives a sum, so that nothing is left out.
+    """
+    element, number, _ = ELEMENTS[dtype]
+    width = lanes(dtype)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def loop(_context: Any, _count: Any, _x: Any, _y: Any) -> Any:
+        def code(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
+            count, x, y = given
+            vector = ir.VectorType(element, width)
+
+            def spread(value: Any) -> Any:
+                filled = ir.Constant(vector, ir.Undefined)
+                for lane in range(width):
+                    filled = builder.insert_element(filled, value, ir.IntType(32)(lane))
+                return filled
+
+            name = f"llvm.fma.v{width}f{8 * ELEMENTS[dtype][2]}"
+            fused = builder.module.globals.get(name) or ir.Function(
+                builder.module, ir.FunctionType(vector, [vector] * 3), name
+            )
+            xs, ys = spread(x), spread(y)
+            before = builder.block
+            body, after = (builder.append_basic_block() for _ in range(2))
+            builder.branch(body)
+            builder.position_at_end(body)
+            turn = builder.phi(count.type)
+            turn.add_incoming(ir.Constant(count.type, 0), before)
+            sums = [builder.phi(vector) for _ in range(CHAINS)]
+            results = []
+            for chain, total in enumerate(sums):
+                total.add_incoming(ir.Constant(vector, [element(chain)] * width), before)
+                if dtype.startswith("int"):
+                    following = builder.add(builder.mul(total, xs), ys)
+                else:
+                    following = builder.call(fused, [total, xs, ys])
+                total.add_incoming(following, body)
+                results.append(following)
+            following_turn = builder.add(turn, ir.Constant(count.type, 1))
+            turn.add_incoming(following_turn, body)
+            builder.cbranch(builder.icmp_signed("<", following_turn, count), body, after)
+            builder.position_at_end(after)
+            add = builder.add if dtype.startswith("int") else builder.fadd
+            total = results[0]
+            for other in results[1:]:
+                total = add(total, other)
+            lane_sum = builder.extract_element(total, ir.IntType(32)(0))
+            for lane in range(1, width):
+                lane_sum = add(lane_sum, builder.extract_element(total, ir.IntType(32)(lane)))
+            return lane_sum
+
+        return number(types.int64, number, number), code
+
+    @njit(number(types.int64, number, number), nogil=True)  # type: ignore[untyped-decorator]
+    def run(count: Any, x: Any, y: Any) -> Any:
+        return loop(count, x, y)
+
+    return run
+
+
+def operations(dtype: str, count: int) -> int:
+    """What a call does: a multiply-add counts as two."""
+    return 2 * count * CHAINS * lanes(dtype)
