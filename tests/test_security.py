@@ -31,13 +31,15 @@ IMPORTERS = {"importlib", "importlib.util", "importlib.machinery", "runpy", "imp
 IMPORTS_BY_NAME = {
     PACKAGE / "plan" / "descriptor.py",
     PACKAGE / "backends" / "__init__.py",
+    PACKAGE / "backends" / "calls.py",
     PACKAGE / "view" / "pictures" / "__init__.py",
 }
 """Where the description of a kernel is run, which the help of `--kernels` says; where backends are
-found by their folders inside the package; and where matplotlib is."""
+found by their folders inside the package; the package whose tensors a descriptor asks for; and
+where matplotlib is."""
 
-TALKS_TO_OUR_OWN_PROCESS = PACKAGE / "measure" / "channel.py"
-"""Where objects are read from the child process that measures, and from nothing else."""
+TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "measure" / name for name in ("channel.py", "cluster.py")}
+"""Where objects are read from child processes, of which one measures, and from nothing else."""
 
 
 def findings(path: Path, text: str) -> set[str]:
@@ -56,7 +58,7 @@ def findings(path: Path, text: str) -> set[str]:
         else:
             modules = set()
         found |= {module.partition(".")[0] for module in modules} & OBJECTS_FROM_FILES
-        if path == TALKS_TO_OUR_OWN_PROCESS:
+        if path in TALKS_TO_OUR_OWN_PROCESS:
             found -= {"pickle"}
         if modules & IMPORTERS and path not in IMPORTS_BY_NAME:
             found.add("importlib")

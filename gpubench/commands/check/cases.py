@@ -63,9 +63,9 @@ def expected(problem: Problem) -> np.ndarray:
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:
-    """The defaults, the first and the last, and some between."""
+    """All of a few; of more the defaults, the first and the last, and some between."""
     legal = tuple(variant.tiles)
-    if len(variant.tiles.axes) > 1:
+    if len(legal) <= MAX_TILES or len(variant.tiles.axes) > 1:
         return tuple(dict.fromkeys((*variant.tiles.defaults, *evenly(legal, MAX_TILES))))
     some = {*variant.tiles.defaults, legal[-1]}
     return tuple(tile for tile in legal if tile in some or next(iter(tile.values())) in EDGES)
