@@ -32,11 +32,12 @@ IMPORTS_BY_NAME = {
     PACKAGE / "plan" / "descriptor.py",
     PACKAGE / "backends" / "__init__.py",
     PACKAGE / "backends" / "calls.py",
+    PACKAGE / "model" / "variant.py",
     PACKAGE / "view" / "pictures" / "__init__.py",
 }
 """Where the description of a kernel is run, which the help of `--kernels` says; where backends are
-found by their folders inside the package; the package whose tensors a descriptor asks for; and
-where matplotlib is."""
+found by their folders inside the package; the packages that a descriptor asks for; and where
+matplotlib is."""
 
 TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "measure" / name for name in ("channel.py", "cluster.py")}
 """Where objects are read from child processes, of which one measures, and from nothing else."""
