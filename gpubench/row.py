@@ -92,7 +92,7 @@ class Row:
     percent_of_peak: float | None = _column(
         "rates",
         "of the theoretical peak at nominal clock; on a CPU of the rate of multiply-adds in "
-        "registers on all its threads, measured in this sweep",
+        "registers on all its threads, the highest measured on such a CPU",
     )
     percent_of_peak_at_clock: float | None = _column(
         "rates", "of the theoretical peak at the clock seen while sampling, sm_mhz"

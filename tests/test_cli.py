@@ -481,8 +481,10 @@ def test_a_new_kernel_is_found_at_once(tmp_path: Path) -> None:
     done = run(tmp_path, "new-kernel", "mine")
     assert (done.code, done.err) == (0, "")
     assert done.files == ["kernels/gemm/mine.cu", "kernels/gemm/mine.py"]
-    (next_one,) = [line.split() for line in done.out.splitlines() if "gpubench variants" in line]
-    assert "what mine teaches" in run(tmp_path, *next_one[1:]).out
+    (next_one,) = [line.split() for line in done.out.splitlines() if "gpubench check" in line]
+    assert "mine" in run(tmp_path, *next_one[1:]).out
+    listed = run(tmp_path, "variants", "--kernels", "kernels", "--device", "cuda").out
+    assert "what mine teaches" in listed
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -640,7 +642,7 @@ def test_what_is_no_sweep_in_progress_cannot_go_on(tmp_path: Path, text: str) ->
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_path: Path) -> None:
-    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv", limit="25000") as process:
+    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv", limit="50000") as process:
         _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode != 0
     assert "Traceback" not in err

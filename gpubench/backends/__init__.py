@@ -72,12 +72,15 @@ class Backend(Protocol):
     def warm_up(self) -> None:
         """Bring the device to the clock it keeps under load."""
 
-    def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
+    def ceilings(
+        self, dtypes: Sequence[str] = CORE_DTYPES, *, kept: bool = False
+    ) -> dict[str, float]:
         """The device's highest rates, measured, by name with unit.
 
         `measured_copy_gbytes_per_s` is of a copy in its memory, bytes read plus bytes written: the
         reference for operations that are bound by memory. `measured_<dtype>_fma_gflops` is of
-        multiply-adds in registers, of these dtypes as far as the backend measures them.
+        multiply-adds in registers, of these dtypes as far as the backend measures them. `kept`: the
+        highest that it has seen on such a device will do.
         """
 
     def parts(self) -> dict[str, float]:

@@ -38,7 +38,7 @@ class Executor(Described, Protocol):
     def warm_up(self) -> None:
         """Bring the device to the clock it keeps under load."""
 
-    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
         """The device's highest rates, measured, as a `Backend` names them."""
 
     def next_round(self) -> None:
@@ -91,10 +91,10 @@ class InProcess:
         with self._runner.phase("warming up"):
             self._backend.warm_up()
 
-    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
         """As the backend measures them."""
         with self._runner.phase("warming up"):
-            return self._backend.ceilings(dtypes)
+            return self._backend.ceilings(dtypes, kept=kept)
 
     def parts(self) -> Parts:
         """As the backend measures them."""

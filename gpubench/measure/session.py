@@ -120,8 +120,9 @@ def run(
         if schedule is None:
             executor.compile(unfinished, watcher.compiled)
         executor.warm_up()
-        if OPERATIONS[sweep.op].bandwidth_bound or device.compute_capability is None:
-            ceilings = executor.ceilings(_without_peaks(device, points))
+        of_memory = OPERATIONS[sweep.op].bandwidth_bound  # then the copy is part of the result
+        if of_memory or device.compute_capability is None:
+            ceilings = executor.ceilings(_without_peaks(device, points), not of_memory)
         while visit := visits.next(known):
             if visit.outcome:
                 keep(visit.outcome)

@@ -150,10 +150,10 @@ class Worker:
         if self._child is not None:
             self._ask("warm_up")
 
-    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
         """As the child measures them."""
         self._make_ready()
-        rates: dict[str, float] = self._ask("ceilings", tuple(dtypes)).value
+        rates: dict[str, float] = self._ask("ceilings", tuple(dtypes), kept).value
         return rates
 
     def parts(self) -> Parts:

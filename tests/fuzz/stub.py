@@ -49,7 +49,7 @@ class StubWorker:
     def next_round(self) -> None:
         pass
 
-    def ceilings(self, _dtypes: Sequence[str]) -> dict[str, float]:
+    def ceilings(self, _dtypes: Sequence[str], _kept: bool = False) -> dict[str, float]:
         return {"measured_copy_gbytes_per_s": 50.0}
 
     def measure(self, point: Point, _share_s: float | None = None) -> Measurement:

@@ -130,7 +130,12 @@ class CudaBackend:
             self.stream.warm_up()
             self.timer.calibrate(self.stream.launch_empty)
 
-    def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
+    def ceilings(
+        self,
+        dtypes: Sequence[str] = CORE_DTYPES,
+        *,
+        kept: bool = False,  # noqa: ARG002 # it takes no time here
+    ) -> dict[str, float]:
         """The device's highest rates, measured; of arithmetic two, unless no dtype is asked for."""
         with faults():
             self.stream.warm_up()
