@@ -64,9 +64,8 @@ def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flag", [(), ("--force",)])
-def test_a_file_that_appears_during_a_sweep_is_kept(tmp_path: Path, flag: tuple[str, ...]) -> None:
-    with start(tmp_path, *FEW, "-o", "a.csv", *flag) as process:
+def test_a_file_that_appears_during_a_sweep_is_kept(tmp_path: Path) -> None:
+    with start(tmp_path, *FEW, "-o", "a.csv", "--force") as process:
         wait_for_lines(tmp_path / PARTIAL, 3, process)
         (tmp_path / "a.csv").write_text("precious")
         code, line = ended(process)

@@ -150,11 +150,10 @@ def test_numbers_at_the_limits_are_read_and_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", ["backend: nonsense\n", "axes.grid: [\n", "\udcff\udcfe\udc80"])
-def test_a_matplotlibrc_changes_no_picture(tmp_path: Path, text: str) -> None:
+def test_a_matplotlibrc_changes_no_picture(tmp_path: Path) -> None:
     write([sample(**GPU_POINT)], tmp_path / "one.csv")
     assert run(tmp_path, "plot", "one.csv", "-o", "usual.svg").code == 0
-    (tmp_path / "matplotlibrc").write_bytes(text.encode(errors="surrogateescape"))
+    (tmp_path / "matplotlibrc").write_bytes(b"backend: nonsense\naxes.grid: [\n\xff\xfe\x80")
     done = run(tmp_path, "plot", "one.csv", "-o", "a.svg", MPLBACKEND="nonsense")
     assert (done.code, done.err) == (0, "")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "usual.svg").read_bytes()
@@ -245,9 +244,9 @@ def archive(path: Path, a: tuple[str, tuple[int, ...]], v: tuple[str, tuple[int,
 @pytest.mark.parametrize(
     ("a", "v", "why"),
     [
-        (("<f4", (8192, 16384)), ("<f4", (3,)), "v has 3 elements"),
-        (("<c8", (4096, 16384)), ("<c8", (16384,)), "A is complex64"),
-        (("<f4", (2, 4096, 16384)), ("<f4", (16384,)), "A has 3 dimensions"),
+        (("<f4", (8192, 8192)), ("<f4", (3,)), "v has 3 elements"),
+        (("<c8", (4096, 8192)), ("<c8", (8192,)), "A is complex64"),
+        (("<f4", (2, 4096, 8192)), ("<f4", (8192,)), "A has 3 dimensions"),
     ],
 )
 def test_an_archive_is_judged_before_it_is_inflated(
@@ -258,7 +257,7 @@ def test_an_archive_is_judged_before_it_is_inflated(
     done = run(tmp_path, "run", "a.npz", "--op", "gemv", "--device", "cpu", "-o", "b.npz")
     assert done.code == 2
     assert why in done.err
-    assert done.megabytes < 250  # the matrix has 512 MiB
+    assert done.megabytes < 250  # the matrix has 256 MiB
 
 
 def test_rows_are_as_they_would_be_if_made_by_their_fields(tmp_path: Path) -> None:

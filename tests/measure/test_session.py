@@ -398,7 +398,7 @@ def test_a_cpu_has_the_measured_rates_as_its_peaks(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         FakeBackend,
         "ceilings",
-        lambda _self, dtypes: {f"measured_{dtype}_fma_gflops": 4.0 for dtype in dtypes},
+        lambda _self, dtypes, **_kept: {f"measured_{dtype}_fma_gflops": 4.0 for dtype in dtypes},
     )
     (row,) = run(asked(sizes=((8, 8, 8),)), InProcess(FakeBackend(1.0)), Diary()).rows
     assert row.gflops == pytest.approx(2 * 8**3 / 1e3)

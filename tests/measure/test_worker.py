@@ -107,10 +107,13 @@ def environment_of(pid: int) -> list[str]:
 
 
 def children_of(pid: int) -> list[int]:
+    """Processes that measure, and their watchers; other tests may have left Python's own."""
     return [
         int(other.name)
         for other in Path("/proc").iterdir()
-        if other.name.isdigit() and f"\nPPid:\t{pid}\n" in _status(other)
+        if other.name.isdigit()
+        and f"\nPPid:\t{pid}\n" in _status(other)
+        and b"gpubench.measure.child" in (other / "cmdline").read_bytes()
     ]
 
 

@@ -174,7 +174,7 @@ def _runtime(folder: Path) -> Path:
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
     kernel, program = folder / "kernel.o", folder / "program"
     # float4 loads of floats: nvcc does not take types for aliases, and g++ must not either.
-    gxx("-O0", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
+    gxx("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
               *sanitizer.value, f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-",
               "-o", str(kernel), text=text)  # fmt: skip
     gxx(*sanitizer.value, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel),
