@@ -19,11 +19,11 @@ MAX_TILES = 4
 EDGES = (1, 3, 8, 13, 32)
 """Of tiles that are one number: small, odd, prime, powers of two and one less, the largest."""
 
-OTHER_DTYPES_TILES = 1
+OTHER_DTYPES_TILES = 2
 """In dtypes but the first: the source is the same, and what depends on a dtype (vector widths,
 alignment) hardly depends on the tile."""
 
-RACE_TILES = 2
+RACE_TILES = 3
 RACE_THREADS = 128
 """ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
 arrays are used alike in all, and its cost grows with the square of a block's threads."""
@@ -63,12 +63,11 @@ def expected(problem: Problem) -> np.ndarray:
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:
-    """All of a few; of more the defaults, the first and the last, and some between."""
+    """The defaults, the first and the last, and some between."""
     legal = tuple(variant.tiles)
-    if len(legal) <= MAX_TILES or len(variant.tiles.axes) > 1:
-        return tuple(dict.fromkeys((*variant.tiles.defaults, *evenly(legal, MAX_TILES))))
-    some = {*variant.tiles.defaults, legal[-1]}
-    return tuple(tile for tile in legal if tile in some or next(iter(tile.values())) in EDGES)
+    wanted = {*variant.tiles.defaults, *evenly(legal, MAX_TILES)}
+    edges = EDGES if len(variant.tiles.axes) == 1 else ()
+    return tuple(tile for tile in legal if tile in wanted or next(iter(tile.values())) in edges)
 
 
 def tiles_to_race(variant: CudaVariant) -> tuple[Config, ...]:
@@ -82,7 +81,7 @@ def evenly(tiles: Sequence[Config], most: int) -> tuple[Config, ...]:
     """At most so many of them, first and last among them."""
     if len(tiles) <= most:
         return tuple(tiles)
-    return tuple(tiles[round(i * (len(tiles) - 1) / (most - 1))] for i in range(most))
+    return tuple(tiles[round(i * (len(tiles) - 1) / max(1, most - 1))] for i in range(most))
 
 
 def threads(variant: CudaVariant, tile: Config) -> int:

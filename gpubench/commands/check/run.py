@@ -13,7 +13,6 @@ from rich.text import Text
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cuda.compile import compile_instance, nvrtc_version
 from gpubench.commands.check.cases import (
-    RACE_TILES,
     cases,
     evenly,
     expected,
@@ -126,7 +125,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
 def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, asked: bool) -> int:
     """Run a CUDA source on the CPU, under both sanitizers at once; the exit code."""
     first, *others = variant.dtypes
-    races = tiles if asked else evenly(tiles_to_race(variant), RACE_TILES // 2)
+    races = tiles if asked else tiles_to_race(variant)
     address = cases(variant, tiles, first)
     for dtype in others:
         address += cases(variant, tiles[:1], dtype)
