@@ -23,7 +23,7 @@ import gpubench
 from gpubench.cli import app, main
 from gpubench.row import NAMES, read
 
-HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
+HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch")
 
 COMMANDS = typer.main.get_command(app).commands
 TIMEOUT_S = 60
