@@ -216,8 +216,8 @@ def test_many_rows_take_bounded_memory(tmp_path: Path, command: str) -> None:
     before, after = (part.split(",") for part in line.split(",naive,cuda,16,"))
     with (tmp_path / "many.csv").open("w") as file:
         print(header, file=file)
-        for number in range(20_000):
-            tile, variant = 1 + number % 1000, number // 1000
+        for number in range(10_000):
+            tile, variant = 1 + number % 500, number // 500
             own = [f"v{variant}", "cuda", str(tile)]
             print(*before, *own, *after, sep=",", file=file)
     done = run(tmp_path, command, "many.csv")

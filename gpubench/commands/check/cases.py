@@ -13,17 +13,17 @@ from gpubench.commands.check.on_cpu import Case, operands
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Problem
 
-MAX_TILES = 4
+MAX_TILES = 3
 """Of a larger space of tiles: its defaults, and so many evenly from it all."""
 
-EDGES = (1, 3, 8, 13, 32)
-"""Of tiles that are one number: small, odd, prime, powers of two and one less, the largest."""
+EDGES = (1, 3, 13, 32)
+"""Of tiles that are one number: one, odd, prime, and a power of two."""
 
 OTHER_DTYPES_TILES = 2
 """In dtypes but the first: the source is the same, and what depends on a dtype (vector widths,
 alignment) hardly depends on the tile."""
 
-RACE_TILES = 3
+RACE_TILES = 2
 RACE_THREADS = 128
 """ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
 arrays are used alike in all, and its cost grows with the square of a block's threads."""
