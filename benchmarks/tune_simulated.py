@@ -58,7 +58,7 @@ def unlike(rng: np.random.Generator, number: int, _time: float) -> float:
 
 def drift(rng: np.random.Generator, _number: int, time: float) -> float:
     """A device that becomes 5 % slower while it warms up, and 10 % for a time in each round."""
-    return rng.normal(0, 0.005) + 0.05 * (1 - math.exp(-time)) + 0.1 * (time % 1 > 0.8)  # noqa: PLR2004
+    return rng.normal(0, 0.005) + 0.05 * (1 - math.exp(-time)) + 0.1 * (time % 1 > 0.8)  # noqa: PLR2004 # as said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ def main() -> int:
     for landscape in LANDSCAPES:
         results = [run(landscape, seed) for seed in range(runs)]
         held = sum(result.best for result in results) / runs
-        missed |= held < 0.95  # noqa: PLR2004
+        missed |= held < 0.95  # noqa: PLR2004 # asked for
         cells = (
             landscape.name,
             f"{held:.1%}",

@@ -78,10 +78,10 @@ def tiles_to_race(variant: CudaVariant) -> tuple[Config, ...]:
 
 
 def evenly(tiles: Sequence[Config], most: int) -> tuple[Config, ...]:
-    """At most so many of them, first and last among them."""
+    """At most so many of them, two or more, first and last among them."""
     if len(tiles) <= most:
         return tuple(tiles)
-    return tuple(tiles[round(i * (len(tiles) - 1) / max(1, most - 1))] for i in range(most))
+    return tuple(tiles[round(i * (len(tiles) - 1) / (most - 1))] for i in range(most))
 
 
 def threads(variant: CudaVariant, tile: Config) -> int:

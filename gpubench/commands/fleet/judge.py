@@ -119,7 +119,7 @@ def _summary(times: Floats) -> Rounds:
 
 def _medians_of_others(values: Floats) -> Floats:
     """For each value the median of all others; NaN where there are none."""
-    if len(values) < 2:  # noqa: PLR2004
+    if len(values) < 2:  # noqa: PLR2004 # one has no others
         return np.full_like(values, np.nan)
     order = np.argsort(values)
     ranked = values[order]

@@ -16,6 +16,9 @@ from gpubench.view.tables import table
 SHOWN = 32
 """Fine devices in the table; the JSON has all."""
 
+NAMED = 3
+"""Devices named for a value of a configuration; of the others how many."""
+
 COLOURS = {Verdict.WRONG: "red", Verdict.SLOW: "red", Verdict.UNKNOWN: "yellow"}
 
 
@@ -43,8 +46,9 @@ def as_tables(fleet: Fleet) -> RenderableType:
         grid = table("configuration", "value", "devices", "which", left=None)
         for fact, values in fleet.differences.items():
             for value, labels in sorted(values.items(), key=lambda item: len(item[1])):
-                more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""  # noqa: PLR2004
-                grid.add_row(fact, value, str(len(labels)), ", ".join(labels[:3]) + more)
+                left = len(labels[NAMED:])
+                more = f" and {left} more" if left else ""
+                grid.add_row(fact, value, str(len(labels)), ", ".join(labels[:NAMED]) + more)
         parts += [Text("\nConfigurations differ", style="bold"), grid]
     counts = Counter(device.verdict for device in fleet.devices)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])

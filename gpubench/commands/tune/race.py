@@ -120,7 +120,7 @@ class Race:
         judged = bool(self.apart) and self.apart.keys() == self.racing
         if self.round == 1:
             return False
-        return len(self.racing) < 2 or self.spent or (near and judged)  # noqa: PLR2004
+        return len(self.racing) < 2 or self.spent or (near and judged)  # noqa: PLR2004 # one has won
 
     def judge(self) -> list[int]:
         """End the round: those that leave, and a new round begins with the others."""

@@ -18,7 +18,7 @@ def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
     import torch
 
     torch._dynamo.config.recompile_limit = MAX_COMPILED  # noqa: SLF001 # named so in its guide
-    torch._dynamo.config.accumulated_recompile_limit = MAX_COMPILED  # noqa: SLF001
+    torch._dynamo.config.accumulated_recompile_limit = MAX_COMPILED  # noqa: SLF001 # likewise
 
     def multiply(a: Any, b: Any, c: Any) -> None:
         torch.mm(a, b, out=c)
