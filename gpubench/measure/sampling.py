@@ -27,8 +27,8 @@ THREAD_TURNS = 3
 CLEARLY_SLOWER, EQUALLY_FAST = 1.5, 1.05
 """Times the fastest: from here on fewer threads are not tried; up to here more threads are kept."""
 
-STEP_DEVICE_S = 0.02
-"""The interval is looked at no more often than this."""
+STEP_DEVICE_S = 0.01
+"""The interval is looked at no more often than this, once a round has its device time."""
 
 
 def collect(
@@ -100,14 +100,16 @@ def _least(sample_s: float, timing: Timing) -> int:
 
 
 def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> int:
-    """How many samples to take before looking again: the least, then what makes up a step.
+    """How many samples to take before looking again: the least, what is missing of the round's
+    device time, then steps.
 
     But no more than the wall time left has room for: flushing a large cache takes far longer than
     the sample behind it.
     """
     if have < (least := _least(sample_s, timing)):
         return least - have
-    step = math.ceil(STEP_DEVICE_S / sample_s)
+    missing_s = timing.round_device_s - have * sample_s
+    step = math.ceil((missing_s if missing_s > 0 else STEP_DEVICE_S) / sample_s)
     room = (timing.round_wall_s - wall_s) * have / wall_s if wall_s > 0 else step
     return max(1, min(step, math.ceil(room)))
 

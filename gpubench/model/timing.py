@@ -18,9 +18,6 @@ class Timing:
     """A point gets at least so many samples and so much device time, all its rounds together,
     however precise they seem."""
 
-    fewest: int = 6
-    """The least samples of a round: six are the fewest that give a 95 % interval."""
-
     few_samples: int = 3
     """The least of launches longer than `slow_launch_s`, all rounds together. More are taken while
     `max_wall_s` lasts."""
@@ -61,8 +58,8 @@ class Timing:
 
     @property
     def round_samples(self) -> int:
-        """The least samples of a round: its part of `min_samples`, or `fewest`."""
-        return max(self.fewest, -(-self.min_samples // self.rounds))
+        """The least samples of a round: its part of `min_samples`; two, to see whether they agree."""
+        return max(2, -(-self.min_samples // self.rounds))
 
     @property
     def round_few_samples(self) -> int:

@@ -258,7 +258,7 @@ def test_rounds_together_take_ten_samples_and_fifty_milliseconds(
     results = [it.measure(point()).series for _ in range(rounds)]
     assert sum(len(one.times_us) for one in results) >= 10
     assert sum(one.device_s for one in results) >= 0.0499
-    assert min(len(one.times_us) for one in results) >= 6
+    assert min(len(one.times_us) for one in results) >= 2
 
 
 @pytest.mark.parametrize(("time_us", "status"), [(0.09, Status.WRONG), (0.11, Status.OK)])

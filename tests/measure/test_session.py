@@ -222,7 +222,7 @@ def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
     free = run(asked(), InProcess(FakeBackend(noisy)), Diary(), None)
     tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
     outcome = run(tight, InProcess(FakeBackend(noisy)), Diary(), None)
-    assert [one.samples for one in outcome.rows] == [18, 18, 18]
+    assert [one.samples for one in outcome.rows] == [12, 12, 12]
     assert min(one.samples for one in free.rows) > 18
 
 

@@ -127,8 +127,8 @@ def test_a_visit_takes_its_fewest_samples_and_slow_launches_fewer() -> None:
     timing = Timing(rounds=3, min_device_s=0.06, slow_launch_s=0.1, few_samples=3)
     assert sampling_s(timing, State.BURST, 0.0) == pytest.approx(0.02)
     assert sampling_s(timing, State.BURST, 0.01) == pytest.approx(
-        0.06
-    )  # six samples of a launch each
+        0.04
+    )  # four samples of a launch each
     assert sampling_s(timing, State.BURST, 5.0) == 5.0
     assert sampling_s(timing, State.SUSTAINED, 0.01) == 1.5
 
@@ -140,10 +140,10 @@ def test_an_estimate_has_starts_compiling_and_samples_at_a_typical_rate() -> Non
     fixed_s = 2 * cost.start_s + cost.compile_s + 4 * VISIT_S
     assert foreseen.kernels == 1
     assert foreseen.least_s == pytest.approx(fixed_s + 2 * 2 * 0.03)
-    # 0.27 and 2.1 GFLOP at 10 GFLOP/s: six samples of a launch, and two of a slow one.
+    # 0.27 and 2.1 GFLOP at 10 GFLOP/s: five samples of a launch, and two of a slow one.
     launches_s = (2 * 512**3 / 1e10, 2 * 1024**3 / 1e10)
     assert foreseen.expected_s == pytest.approx(
-        fixed_s + 2 * 6 * launches_s[0] + 2 * 2 * launches_s[1]
+        fixed_s + 2 * 5 * launches_s[0] + 2 * 2 * launches_s[1]
     )
 
 
