@@ -19,7 +19,7 @@ from collections import Counter
 from gpubench.backends import open_backend
 from gpubench.measure.executor import InProcess
 from gpubench.measure.session import Watcher, run
-from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, Timing, Variant
+from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.row import Row
@@ -51,6 +51,7 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
             )
             for variant in variants()
             if (variant.op, variant.backend) == (op, device) and dtype in variant.dtypes
+            if not (isinstance(variant, CallVariant) and variant.libraries)  # the rivals
         ]
     if dtype not in CORE_DTYPES:
         return []

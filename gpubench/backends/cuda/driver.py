@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import uuid
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 from cuda.bindings import driver
@@ -39,28 +39,42 @@ accesses at the end of an allocation may fault: a known issue of NVIDIA's driver
 FAULTY_BIT = 64 + 21
 
 
-def kernel_arguments(
-    variant: CudaVariant, launch: Launch, problem: Problem, addresses: Sequence[int]
-) -> tuple[Any, ...]:
-    """What a launch's kernel is given, as ctypes objects, in the order of its parameters.
+Addresses = Sequence[int]
+"""Of the arrays of a set: operands, output, workspace if there is one."""
 
-    `addresses` are those of the arrays: operands, output, workspace if there is one.
+
+def kernel_arguments(
+    variant: CudaVariant, launch: Launch, problem: Problem, *, workspace: bool
+) -> Callable[[Addresses], tuple[Any, ...]]:
+    """What gives a launch's kernel its arguments on a set, as ctypes objects, in their order.
+
+    The signature is read once for all sets.
     """
-    workspace = len(addresses) > len(problem.shapes)
     int_arguments, maps = iter(launch.int_arguments), iter(launch.tensor_maps)
-    found: list[Any] = []
+    makers: list[Callable[[Addresses], Any]] = []
     for parameter in variant.parameters(launch, workspace=workspace):
         index = array_index(parameter, problem.op) if parameter.is_pointer else None
         if index is not None:
-            found.append(ctypes.c_void_p(addresses[index]))
+            makers.append(partial(_pointer, index))
         elif parameter.type_name == TENSOR_MAP:
-            wanted = next(maps)
-            found.append(encode_tensor_map(wanted, addresses[wanted.array], problem.dtype))
+            makers.append(partial(_tensor_map, next(maps), problem.dtype))
         else:
             given = next(int_arguments) if parameter.value == LAUNCH else number(parameter, problem)
             value = packed(parameter, given, problem.precision.cpp)
-            found.append(ctypes.create_string_buffer(value, len(value)))
-    return tuple(found)
+            makers.append(partial(_same, ctypes.create_string_buffer(value, len(value))))
+    return lambda addresses: tuple(make(addresses) for make in makers)
+
+
+def _pointer(index: int, addresses: Addresses) -> ctypes.c_void_p:
+    return ctypes.c_void_p(addresses[index])
+
+
+def _tensor_map(wanted: TensorMap, dtype: str, addresses: Addresses) -> Any:
+    return encode_tensor_map(wanted, addresses[wanted.array], dtype)
+
+
+def _same(argument: Any, _addresses: Addresses) -> Any:
+    return argument
 
 
 def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:

@@ -111,13 +111,19 @@ class Instances:
         for launch, function in zip(launches, functions, strict=True):
             allow_shared_memory(function, launch)
         variant, _ = _cuda_parts(point)
+        workspace = main.workspace_bytes > 0
+        arguments_on = [
+            kernel_arguments(variant, launch, problem, workspace=workspace) for launch in launches
+        ]
 
         def bind(arrays: Sequence[Any]) -> Callable[[], None]:
             addresses = [array.data.ptr for array in arrays]
-            bound = []
-            for launch, function in zip(launches, functions, strict=True):
-                arguments = kernel_arguments(variant, launch, problem, addresses)
-                bound.append(bind_launch(function, launch, arguments, keep_alive=arrays))
+            bound = [
+                bind_launch(function, launch, arguments(addresses), keep_alive=arrays)
+                for function, launch, arguments in zip(
+                    functions, launches, arguments_on, strict=True
+                )
+            ]
             return bound[0] if len(bound) == 1 else partial(_run_all, bound)
 
         compiled, _ = loaded[launches.index(main.main)]
