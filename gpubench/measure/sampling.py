@@ -100,11 +100,11 @@ def _least(sample_s: float, timing: Timing) -> int:
 
 
 def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> int:
-    """How many samples to take before looking again: the least, what is missing of the round's
-    device time, then steps.
+    """How many samples to take before looking again.
 
-    But no more than the wall time left has room for: flushing a large cache takes far longer than
-    the sample behind it.
+    The least, then what is missing of the round's device time, then steps of `STEP_DEVICE_S`. But
+    no more than the wall time left has room for: flushing a large cache takes far longer than the
+    sample behind it.
     """
     if have < (least := _least(sample_s, timing)):
         return least - have

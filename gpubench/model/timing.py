@@ -58,7 +58,7 @@ class Timing:
 
     @property
     def round_samples(self) -> int:
-        """The least samples of a round: its part of `min_samples`; two, to see whether they agree."""
+        """The least samples of a round: its part of `min_samples`, and two to compare."""
         return max(2, -(-self.min_samples // self.rounds))
 
     @property

@@ -28,8 +28,12 @@ MAX_ALGORITHMS = 32
 WORKSPACE_BYTES = 64 * 2**20
 """NVIDIA recommends 32 MiB for Hopper; splitting K may use more."""
 
-MAX_WORKSPACE_BYTES = 1
+MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3
 """cublasLtMatmulPreferenceAttributes_t."""
+
+FULL_REDUCTION = 1 | 2
+"""CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE: parts of a sum over K are not rounded to the
+result's type (OUTPUT_TYPE)."""
 
 Shape = tuple[int, int, int]
 """M, K, N."""
@@ -134,6 +138,7 @@ def _facts(dtype: str, shape: Shape, cold: bool) -> dict[str, object]:
         "m k n": shape,
         "operands": "cold" if cold else "hot",
         "workspace bytes": WORKSPACE_BYTES,
+        "reduction": FULL_REDUCTION,
     }
 
 
@@ -185,14 +190,17 @@ def _multiply(product: _Product, chosen: _Heuristic, *arrays: Any) -> None:
 
 @cache
 def _preference() -> ctypes.c_void_p:
-    """How much workspace an algorithm may use."""
+    """How much workspace an algorithm may use, and how it may add parts of a sum."""
     preference = _created("cublasLtMatmulPreferenceCreate")
-    limit = ctypes.c_size_t(WORKSPACE_BYTES)
-    _call(
-        "cublasLtMatmulPreferenceSetAttribute",
-        *(preference, ctypes.c_int(MAX_WORKSPACE_BYTES)),
-        *(ctypes.byref(limit), ctypes.c_size_t(ctypes.sizeof(limit))),
-    )
+    for attribute, value in (
+        (MAX_WORKSPACE_BYTES, ctypes.c_size_t(WORKSPACE_BYTES)),
+        (REDUCTION_SCHEME_MASK, ctypes.c_uint32(FULL_REDUCTION)),
+    ):
+        _call(
+            "cublasLtMatmulPreferenceSetAttribute",
+            *(preference, ctypes.c_int(attribute)),
+            *(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))),
+        )
     return preference
 
 
