@@ -1,24 +1,24 @@
 // dmma: float64 on tensor cores: a warp multiplies 16×16 by 16×8 with one instruction.
 //
-// The instruction is that of `mma_sync`, with operands in registers, and the stages are those of
-// `wgmma_ring`: one thread fetches by the TMA, eight warps multiply. Whoever loads operands as the
-// instruction numbers them, 8 bytes at a time, has two loads for each pair of registers, bank
-// conflicts, and moves between registers. Three choices leave only loads of 16 bytes without
-// conflicts, each of which fills the pair of registers that the instruction wants:
+// As in `mma_sync` operands are in registers, and as in `wgmma_cluster` stages are filled by the TMA,
+// whatever pairs of blocks share once for both. What is new is which element stands where. Loaded as
+// the instruction numbers them, elements come 8 bytes at a time, with bank conflicts. Three choices
+// leave only loads of 16 bytes without conflicts, and each brings two elements that the instruction
+// takes in neighbouring registers, so nothing is moved between registers:
 //
 //   - A and B change places, Cᵀ = Bᵀ·Aᵀ: the operand of 16 rows is 16 columns of B. Its pairs are
 //     rows g and g + 8, which become two neighbouring columns.
 //   - k has no order of its own: slots t and t + 4 of the instruction become neighbouring k. Those
 //     are pairs of the other operand, eight rows of A.
-//   - Rows of A are dealt to the instruction's columns so that neither loads nor stores meet in a
-//     bank or leave half of a sector.
+//   - The eight rows of A may stand in any order in the instruction: in this one, loads meet in no
+//     bank of shared memory.
 //
 // A warp holds all its rows of A for 16 values of k, and passes over its columns of B, which are
 // loaded one multiplication ahead. During the last pass each row's registers get the next 16 k.
 // As in `wgmma_tf32`, all tiles of a block are one stream of steps.
 //
-// What limits it: watts. The multiplications fill 95 % of the cycles; those of cuBLAS more, at a
-// lower clock, as they take more energy each.
+// What limits it: watts. The multiplications leave few cycles free, so the clock falls until the power
+// fits, and what an operation costs beside its multiplication decides.
 
 #include "../cluster_tiles.cuh"
 

@@ -39,8 +39,10 @@ def test_steps_stand_in_the_order_in_which_they_follow_each_other() -> None:
 def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> None:
     order = list(steps(choose("gemm", "cuda", ())))
     branches = {  # beside the top, and beside the steps in 16 bits
-        **{"splitk": "register_banks", "dmma": "mma_sync"},
-        **{"wgmma_tf32": "wgmma_cluster", "wgmma_tf32_wide": "wgmma_tf32"},
+        "splitk": "register_banks",
+        "dmma": "mma_sync",
+        "wgmma_tf32": "wgmma_cluster",
+        "wgmma_tf32_wide": "wgmma_tf32",
     }
     top = [step for step in order if step not in branches]
     assert top == [
