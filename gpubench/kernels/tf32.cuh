@@ -42,7 +42,7 @@ template <int LOADS>
 struct Tf32Columns {
   unsigned bits[LOADS][2];
 
-  // From stage's address `first` of k = t % 4 on, beginning with number `begin` of the loads.
+  // `first`: where this thread finds k = t % 4 in the stage; the loads are those from `begin` on.
   __device__ __forceinline__ void load(unsigned first, int begin = 0) {
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {

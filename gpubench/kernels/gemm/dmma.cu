@@ -1,10 +1,10 @@
 // dmma: float64 on tensor cores: a warp multiplies 16×16 by 16×8 with one instruction.
 //
-// As in `mma_sync` operands are in registers, and as in `wgmma_cluster` stages are filled by the TMA,
-// whatever pairs of blocks share once for both. What is new is which element stands where. Loaded as
-// the instruction numbers them, elements come 8 bytes at a time, with bank conflicts. Three choices
-// leave only loads of 16 bytes without conflicts, and each brings two elements that the instruction
-// takes in neighbouring registers, so nothing is moved between registers:
+// As in `mma_sync` operands are in registers; as in `wgmma_cluster` the TMA fills stages, and pairs of
+// blocks share what they fetch. What is new is which element stands where. Loaded as the instruction
+// numbers them, elements come 8 bytes at a time, with bank conflicts. Three choices leave only loads
+// of 16 bytes without conflicts, and each brings two elements that the instruction takes from
+// neighbouring registers, so nothing is moved between registers:
 //
 //   - A and B change places, Cᵀ = Bᵀ·Aᵀ: the operand of 16 rows is 16 columns of B. Its pairs are
 //     rows g and g + 8, which become two neighbouring columns.
