@@ -2,10 +2,10 @@
 
     python benchmarks/sanitize.py > results/h200/sanitizer.txt
 
-Needs a GPU and `compute-sanitizer` (CUDA toolkit). Each tool runs one sweep over every legal block
-tile, or the default ones of a kernel that has many. Exits 1 if a tool reports an error or a point
-is wrong. memcheck finds accesses outside allocations, racecheck races in shared memory, synccheck
-illegal use of barriers.
+Needs a GPU and `compute-sanitizer` (CUDA toolkit). Each tool runs a sweep for each dtype, with the
+kernels that have it first, over every legal block tile, or the default ones of a kernel that has
+many. Exits 1 if a tool reports an error or a point is wrong. memcheck finds accesses outside
+allocations, racecheck races in shared memory, synccheck illegal use of barriers.
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ SIZES = "129x261x77,130x260x68,136x264x72"
 """N odd, and a multiple of 4: B is loaded in two ways. And N and K multiples of 8, without which a
 tensor map takes no 16-bit elements."""
 
-DTYPES = "float32,bfloat16"
-
 MOST_TILES = 64
 """Of a kernel all of whose legal tiles are run: under a tool, each takes seconds."""
 
 
-def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
+def clean(kernels: list[CudaVariant], dtype: str, tool: str, output: Path) -> bool:
     """Whether a tool reports no error for any tile of the kernels, and all points are right."""
     names = ",".join(kernel.name for kernel in kernels)
     tiles = dict.fromkeys(str(tile) for kernel in kernels for tile in tiles_of(kernel))
@@ -47,7 +45,7 @@ def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
                 "--sizes",
                 SIZES,
                 "--dtypes",
-                DTYPES,
+                dtype,
                 "--rounds",
                 "1",
                 "--budget",
@@ -60,7 +58,7 @@ def clean(kernels: list[CudaVariant], tool: str, output: Path) -> bool:
         text=True,
         check=False,
     )
-    print(f"{tool}: exit {done.returncode}")
+    print(f"{tool}, {dtype}: exit {done.returncode}")
     for line in done.stdout.splitlines():
         if "SUMMARY" in line:
             print(f"  {line}")
@@ -86,8 +84,18 @@ def main() -> None:
         for variant in choose("gemm", "cuda", ())
         if isinstance(variant, CudaVariant) and variant.tiles and "BK" in variant.tiles.axes
     ]
+    dtypes = dict.fromkeys(kernel.dtypes[0] for kernel in kernels)
     with tempfile.TemporaryDirectory() as directory:
-        results = [clean(kernels, tool, Path(directory) / f"{tool}.csv") for tool in TOOLS]
+        results = [
+            clean(
+                [kernel for kernel in kernels if kernel.dtypes[0] == dtype],
+                dtype,
+                tool,
+                Path(directory) / f"{tool}-{dtype}.csv",
+            )
+            for tool in TOOLS
+            for dtype in dtypes
+        ]
     sys.exit(not all(results))
 
 

@@ -1,11 +1,12 @@
 """Runs each kernel a thousand times, and compares every bit of every result.
 
-    python benchmarks/stress.py [--dtypes bfloat16,float16] [--variants wgmma_mixed]
+    python benchmarks/stress.py [--dtypes tf32,float64] [--variants wgmma_tf32,dmma]
 
 Operands are 0, 1 and 2 at random, so sums are exact, and a right result is the sum, rounded: to the
 last bit. Before each launch the output is filled with NaN. A kernel whose result depends on what
 happens to run first, or that leaves an element unwritten, shows sooner or later. Default tiles;
-sizes that a kernel refuses are skipped. Exits 1 if a result differs.
+sizes that a kernel refuses are skipped. Kernels that the cores compute are left out unless they are
+named. Exits 1 if a result differs.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
 import numpy as np
 
 from gpubench.backends import open_backend
-from gpubench.model import Cache, Point, Problem, Scope, Timer, Variant
+from gpubench.model import CORE_DTYPES, Cache, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
 
-SIZES = ((1000, 1032, 520), (1021, 509, 1019), (72, 136, 8))
+SIZES = ((1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8))
 """Of M, N and K: no tile divides them, and the second has rows that are not aligned."""
+
+DTYPES = "bfloat16,float16,tf32,float64"
 
 LARGEST_OPERAND = 2
 
@@ -46,14 +49,16 @@ def points(variant: Variant, problem: Problem, timer: Timer) -> list[Point]:
 def main() -> int:
     """Run all kernels at all sizes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--dtypes", default="bfloat16,float16")
+    parser.add_argument("--dtypes", default=DTYPES)
     parser.add_argument("--variants", default="")
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
     backend = open_backend(arguments.device)
     timer = Timer.EVENTS if arguments.device.startswith("cuda") else Timer.HOST
-    variants = choose("gemm", arguments.device, tuple(filter(None, arguments.variants.split(","))))
+    named = tuple(filter(None, arguments.variants.split(",")))
+    found = choose("gemm", arguments.device, named)
+    variants = [one for one in found if named or not set(CORE_DTYPES) <= set(one.dtypes)]
     rng = np.random.default_rng(1)
     differing = 0
     for dtype in arguments.dtypes.split(","):

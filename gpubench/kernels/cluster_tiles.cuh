@@ -93,17 +93,62 @@ __device__ __forceinline__ void multicast_box(Mbarrier& filled, void* to, const 
       : "memory");
 }
 
-// The producer's work, by one thread: every step of every tile of this block.
-template <int BM, int BN, int CM, int CN, int STAGES, typename Tiles>
-__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
-                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
-                                        const CUtensorMap* b_map) {
-  constexpr int A_ROWS = BM / CN;         // of the part that this block sends
-  constexpr int B_CHUNKS = BN / 64 / CM;  // 64 columns each
-  static_assert(BM % CN == 0 && BN / 64 % CM == 0, "parts of one size");
+// Requests a step of a tile, by one thread: what this block sends of it. All bytes that will land
+// here are expected, whoever sends them. In shared memory A and then B lie in parts whose rows are
+// 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, BK rows of B for each WIDTH
+// columns.
+template <int BM, int BN, int CM, int CN, int BK, int WIDTH>
+__device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stage,
+                                           const Rank<CM, CN>& rank, const BlockTile& tile, int k,
+                                           const CUtensorMap* a_map, const CUtensorMap* b_map) {
+  constexpr int A_PARTS = BK / WIDTH;
+  constexpr int A_ROWS = BM / CN;            // that this block sends
+  constexpr int B_PARTS = BN / WIDTH / CM;  // the same
+  static_assert(BK % WIDTH == 0 && BM % CN == 0 && BN / WIDTH % CM == 0, "parts of one size");
   constexpr unsigned short ROW = (1 << CN) - 1;
   constexpr unsigned short COLUMN = CM == 1 ? 1 : 1 | 1 << CN;
   static_assert(CM <= 2, "COLUMN has two bits");
+  unsigned char* const b = stage + A_PARTS * BM * ROW_BYTES;
+  filled.arrive_expect_bytes((BM + tile.columns) * A_PARTS * ROW_BYTES);
+#pragma unroll
+  for (int i = 0; i < A_PARTS; ++i) {
+    unsigned char* const a = stage + i * BM * ROW_BYTES;
+    if constexpr (CN == 1) {
+      filled.copy_box(a, a_map, tile.row, k + i * WIDTH);
+    } else {
+      const int row = rank.col * A_ROWS;
+      multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k + i * WIDTH,
+                    ROW << rank.row * CN);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < B_PARTS; ++i) {
+    const int part = rank.row * B_PARTS + i;
+    if (tile.columns < BN && part * WIDTH >= tile.columns) break;
+    unsigned char* const to = b + part * BK * ROW_BYTES;
+    if constexpr (CM == 1) {
+      filled.copy_box(to, b_map, k, tile.col + part * WIDTH);
+    } else {
+      multicast_box(filled, to, b_map, k, tile.col + part * WIDTH, COLUMN << rank.col);
+    }
+  }
+}
+
+// Before a block ends, by the thread that fetches: all stages are free, up to its next slot. Other
+// blocks arrive at this one's barriers up to then.
+template <int STAGES>
+__device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES> slot) {
+  for (int stage = 0; stage < STAGES; ++stage, slot.advance()) {
+    ring.freed[slot.stage].wait(slot.parity ^ 1);
+  }
+}
+
+// The producer's work, by one thread: every step of every tile of this block.
+template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, int STAGES,
+          typename Tiles>
+__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
+                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
+                                        const CUtensorMap* b_map) {
   const Rank<CM, CN> rank;
   const int clusters = gridDim.x / (CM * CN);
   Slot<STAGES> slot;
@@ -112,34 +157,12 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
     const BlockTile tile = tiles[index];
 #pragma unroll 1
     for (int step = 0; step < steps; ++step, slot.advance()) {
-      const int k = (backwards ? steps - 1 - step : step) * STEP;
-      Mbarrier& filled = ring.filled[slot.stage];
-      unsigned char* const a = stages + slot.stage * (BM + BN) * ROW_BYTES;
-      unsigned char* const b = a + BM * ROW_BYTES;
       ring.freed[slot.stage].wait(slot.parity ^ 1);
-      filled.arrive_expect_bytes((BM + tile.columns) * ROW_BYTES);
-      if constexpr (CN == 1) {
-        filled.copy_box(a, a_map, tile.row, k);
-      } else {
-        const int row = rank.col * A_ROWS;
-        multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k, ROW << rank.row * CN);
-      }
-#pragma unroll
-      for (int i = 0; i < B_CHUNKS; ++i) {
-        const int chunk = rank.row * B_CHUNKS + i;
-        if (chunk * 64 >= tile.columns) break;
-        unsigned char* const to = b + chunk * STEP * ROW_BYTES;
-        if constexpr (CM == 1) {
-          filled.copy_box(to, b_map, k, tile.col + chunk * 64);
-        } else {
-          multicast_box(filled, to, b_map, k, tile.col + chunk * 64, COLUMN << rank.col);
-        }
-      }
+      fetch_step<BM, BN, CM, CN, BK, WIDTH>(
+          ring.filled[slot.stage], stages + slot.stage * (BM + BN) * (BK / WIDTH) * ROW_BYTES, rank,
+          tile, (backwards ? steps - 1 - step : step) * BK, a_map, b_map);
     }
     backwards = !backwards;
   }
-  // Other blocks arrive at this one's barriers up to the end, so it must not leave before.
-  for (int stage = 0; stage < STAGES; ++stage, slot.advance()) {
-    ring.freed[slot.stage].wait(slot.parity ^ 1);
-  }
+  await_all_freed(ring, slot);
 }

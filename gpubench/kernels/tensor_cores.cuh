@@ -173,13 +173,14 @@ struct Slot {
   }
 };
 
-// Says that this warpgroup is through with a stage: an arrival in each block of the cluster, by as
-// many of its threads. The multiplications that read the stage have been waited for, and that is all
-// the order it takes. With release semantics in the cluster, an arrival would also wait for all of
-// the thread's memory accesses, which took 9 to 23 % of the time on an H200.
-template <int BLOCKS = 1>
+// Says that this warpgroup, or so many other THREADS, are through with a stage: an arrival in each
+// block of the cluster, by as many of its threads. The multiplications that read the stage have been
+// waited for, and that is all the order it takes. With release semantics in the cluster, an arrival
+// would also wait for all of the thread's memory accesses, which took 9 to 23 % of the time on an
+// H200.
+template <int BLOCKS = 1, int THREADS = 128>
 __device__ __forceinline__ void free_stage(Mbarrier& barrier) {
-  const int block = threadIdx.x % 128;
+  const int block = threadIdx.x % THREADS;
   if (block < BLOCKS) {
     if constexpr (BLOCKS == 1) {
       asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier))

@@ -6,6 +6,7 @@ The numbers are those of `tensor_cores.cuh`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
 from gpubench.model import (
@@ -21,10 +22,13 @@ from gpubench.model import (
 DTYPES = ("bfloat16", "float16")
 
 ROW_BYTES = 128
-"""A row of a tile in shared memory: BK elements of A along k, or 64 columns of B."""
+"""A row of a tile in shared memory: elements of A along k, or columns of B."""
 
 STEP = 64
-"""Elements of such a row, and so BK."""
+"""Elements of 16 bits in such a row, and so BK."""
+
+ALIGNED_BYTES = 16
+"""What the bytes of a matrix's row must be a multiple of for the TMA."""
 
 MAX_DYNAMIC_BYTES = 226 * 1024
 """Dynamic shared memory beside the barriers, which take 1 KiB with alignment."""
@@ -58,10 +62,10 @@ def cluster(tile: Config) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def stages_bytes(tile: Config) -> int:
+def stages_bytes(tile: Config, item_bytes: int = 2) -> int:
     """Shared memory of the stages."""
-    bm, bn = tile.numbers("BM", "BN")
-    return int(tile.get("stages", 1)) * (bm + bn) * ROW_BYTES
+    bm, bn, bk = tile.numbers("BM", "BN", "BK")
+    return int(tile.get("stages", 1)) * (bm + bn) * bk * item_bytes
 
 
 def stages_and_results_bytes(tile: Config) -> int:
@@ -70,12 +74,13 @@ def stages_and_results_bytes(tile: Config) -> int:
 
 
 def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
-    """Of A, the rows that one block sends; of B, 64 columns."""
+    """Of A, the rows that one block sends; of B, as many columns as make a row."""
     m, n, k = problem.m, problem.n, problem.k
     _, columns = cluster(tile)
+    width = ROW_BYTES // problem.precision.item_bytes
     return (
-        _map(A, (m, k), (tile["BM"] // columns, STEP)),
-        _map(B, (k, n), (STEP, STEP)),
+        _map(A, (m, k), (tile["BM"] // columns, width)),
+        _map(B, (k, n), (tile["BK"], width)),
     )
 
 
@@ -91,9 +96,10 @@ def _map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
 
 
 def refuse(_tile: Config, problem: Problem) -> str | None:
-    """Rows of 16-bit elements must be multiples of 16 bytes for the TMA."""
-    if problem.n % 8 or problem.k % 8:
-        return f"the TMA takes N and K divisible by 8, not {problem.n} and {problem.k}"
+    """Rows must be multiples of 16 bytes for the TMA."""
+    elements = ALIGNED_BYTES // problem.precision.item_bytes
+    if problem.n % elements or problem.k % elements:
+        return f"the TMA takes N and K divisible by {elements}, not {problem.n} and {problem.k}"
     return None
 
 
@@ -127,6 +133,33 @@ def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
         cluster=(blocks, 1, 1),
         pdl=bool(tile.get("pdl", 0)),
     )
+
+
+def from_registers(
+    threads: Callable[[Config], int],
+) -> Callable[[Config, Problem, int], Launch]:
+    """The same with so many threads and results stored from registers: all memory for stages."""
+
+    def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
+        return replace(
+            persistent(tile, problem, multiprocessors),
+            block=(threads(tile),),
+            shared_bytes=stages_bytes(tile, problem.precision.item_bytes),
+            tensor_maps=operand_maps(tile, problem),
+        )
+
+    return launches
+
+
+def stages_that_fit(item_bytes: int) -> Callable[[Config], str | None]:
+    """Why a tile's stages are more than shared memory, or None."""
+
+    def together(tile: Config) -> str | None:
+        if (needed := stages_bytes(tile, item_bytes)) > MAX_DYNAMIC_BYTES:
+            return f"{tile}: {needed} bytes of shared memory, over {MAX_DYNAMIC_BYTES}"
+        return None
+
+    return together
 
 
 def tiles(
@@ -163,8 +196,9 @@ def variant(
     after: str,
     tiles: Space,
     launches: Callable[[Config, Problem, int], Launch] = persistent,
+    dtypes: tuple[str, ...] = DTYPES,
 ) -> CudaVariant:
-    """A kernel on `wgmma`. `launches` takes the number of multiprocessors last."""
+    """A kernel for Hopper. `launches` takes the number of multiprocessors last."""
 
     def launch(tile: Config, problem: Problem) -> Launch:
         return launches(tile, problem, MULTIPROCESSORS)
@@ -175,7 +209,7 @@ def variant(
     return CudaVariant(
         idea=idea,
         after=after,
-        dtypes=DTYPES,
+        dtypes=dtypes,
         capability=(9, 0),
         architecture_suffix="a",
         tiles=tiles,

@@ -39,9 +39,13 @@ CANNOT_RUN = {
     "wgmma_cluster": "TMA",
     "wgmma_deferred": "TMA",
     "wgmma_mixed": "TMA",
+    "wgmma_tf32": "TMA",
+    "wgmma_tf32_wide": "TMA",
+    "dmma": "TMA",
 }
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
-compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py their code."""
+compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py and
+test_tf32_and_float64.py their code."""
 
 CONSTRUCTS = {
     "inline PTX": re.compile(r"\basm\b"),

@@ -68,7 +68,8 @@ TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGM
 _WARP_SHAPES = {"884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8)} | {
     f"168{k}": (16, 8, k) for k in (16, 32, 64, 128)
 }
-"""M, N and K of a warp's matrix instruction, as its opcode has them: `HMMA.16816`."""
+"""M, N and K of a warp's matrix instruction, as its opcode has them: `HMMA.16816`; in
+`DMMA.16x8x16` they stand apart."""
 
 _GROUP_SHAPE = re.compile(r"[HIQ]GMMA\.64x(\d+)x(\d+)")
 MATRIX_BYTES = 128
@@ -76,6 +77,9 @@ MATRIX_BYTES = 128
 
 GROUP_K_BYTES = 32
 """Of a row of A and a column of B in a warpgroup's instruction, in every type."""
+
+GROUP_WARPS = 4
+"""In a warpgroup."""
 
 ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")  # `cp.async` and TMA, which bypass registers
 
@@ -189,7 +193,8 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
 
 def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
     """Of a warp's or a warpgroup's instructions: B always lies in shared memory, A may."""
-    read, operations = 0, 0
+    read, operations, loaded = 0, 0, 0
+    warps = 1
     for instruction in loop:
         name, opcode, operands = instruction
         if group := _GROUP_SHAPE.match(opcode):
@@ -197,16 +202,24 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
             rows_of_a = 64 if operands.split(",")[1].lstrip().startswith("gdesc") else 0
             read += GROUP_K_BYTES * (rows_of_a + n)
             operations += 2 * 64 * n * k
+            warps = GROUP_WARPS  # each of which loads what stands in the registers
         elif name == "LDSM":
             matrices = opcode.rpartition(".")[2]
-            read += MATRIX_BYTES * int(matrices if matrices in {"2", "4"} else 1)
+            loaded += MATRIX_BYTES * int(matrices if matrices in {"2", "4"} else 1)
         elif name == "LDS":
-            read += (
+            loaded += (
                 WARP * sum(int(bits) * n for bits, n in _widths([instruction], name).items()) // 8
             )
         elif name in TENSOR:
-            operations += 2 * prod(_WARP_SHAPES.get(opcode.split(".")[1], (0,)))
-    return read / operations if operations else None
+            operations += 2 * prod(_warp_shape(opcode.split(".")[1]))
+    return (read + warps * loaded) / operations if operations else None
+
+
+def _warp_shape(text: str) -> tuple[int, ...]:
+    """M, N and K of `16816` or `16x8x16`; (0,) for what is not known."""
+    if "x" in text:
+        return tuple(map(int, text.split("x")))
+    return _WARP_SHAPES.get(text, (0,))
 
 
 def _multiply_adds(instruction: Instruction, dtype: str) -> int:

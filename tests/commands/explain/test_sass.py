@@ -137,6 +137,11 @@ def test_what_matrix_instructions_read_from_shared_memory_is_counted() -> None:
     loads = ("LDSM.16.M88.4 R4, [R96]", "LDSM.16.MT88.2 R8, [R213+0x4000]", "LDS.64 R2, [R9]")
     products = ["HMMA.16816.F32.BF16 R12, R4, R8, R12"] * 4
     assert bytes_per_operation(*loads, *products) == (512 + 256 + 256) / (4 * 2 * 16 * 8 * 16)
+    # Four warps load what one instruction of theirs takes from registers; in float64 each its own.
+    operations = 2 * 64 * 128 * 8
+    assert bytes_per_operation("LDS.64 R4, [R9]", only_b) == (4 * 256 + 128 * 32) / operations
+    double = ("LDS.128 R4, [R9]", "DMMA.16x8x16 R12, R4, R8, R12")
+    assert bytes_per_operation(*double) == 512 / (2 * 16 * 8 * 16)
     assert bytes_per_operation("FFMA R4, R6, R8, R4") is None
 
 

@@ -1,0 +1,32 @@
+"""Float64 on tensor cores: each load fills the registers that an instruction takes."""
+
+from gpubench.kernels.tensor_cores import from_registers, stages_that_fit, variant
+from gpubench.model import Space
+
+THREADS = 384
+"""Eight warps that multiply, and a warpgroup that fetches."""
+
+VARIANT = variant(
+    idea="float64 on tensor cores: operands change places, and each load fills a pair of registers",
+    after="mma_sync",
+    dtypes=("float64",),
+    tiles=Space(
+        axes={
+            "BM": (64, 128),
+            "BN": (128,),
+            "BK": (32,),
+            "stages": (3, 4),
+            "cluster": ("1x1", "1x2", "2x1"),
+            "group": (6, 12),
+            "pdl": (0, 1),
+        },
+        block=("BM", "BN", "BK"),
+        default=(
+            "128x128x32/s3/cluster=2x1/group=6/pdl=0",
+            "64x128x32/s4/cluster=1x1/group=12/pdl=0",
+            "64x128x32/s4/cluster=1x1/group=12/pdl=1",
+        ),
+        constraint=stages_that_fit(8),
+    ),
+    launches=from_registers(lambda _tile: THREADS),
+)

@@ -1,0 +1,84 @@
+// wgmma_tf32: float32 on tensor cores: operands rounded to TF32, 10 bits of the significand.
+//
+// Against `wgmma_cluster`: elements of 4 bytes, and `wgmma` takes them from shared memory along k
+// only, which B does not lie along. So the operands change places, and columns of B come from
+// registers (`tf32.cuh`), without a pass that transposes B. A consumer has 64 columns of C and all
+// BM rows: rows of A are what all consumers share in shared memory.
+//
+// The loads must not hold up the tensor cores. Each consumer has two sets of registers: while the
+// multiplications of a step run, it waits for the next step's stage and loads the other set. All
+// tiles of a block are one stream of steps for that; the first load of the next tile comes before
+// the results of this one leave.
+//
+// What limits it: watts, as in 16 bits. Issued without a pause, the multiplications lower the clock
+// until the power fits, and each byte that moves takes its part of it.
+
+#include "../tf32.cuh"
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
+__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
+wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+           const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map) {
+  using R = Roles<BN>;
+  static_assert(R::PIECES == 1, "64 columns a consumer");
+  constexpr int BLOCKS = CM * CN;
+  constexpr int STAGE = (BM + BN) * ROW_BYTES;
+  extern __shared__ __align__(1024) unsigned char stages[];
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
+  const int steps = (K + BK - 1) / BK;
+  init_cluster(ring, R::CONSUMERS * BLOCKS);
+  if constexpr (PDL) start_next_launch();
+
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    if constexpr (PDL) wait_for_previous_launch();
+    produce<BM, BN, CM, CN, BK, TF32_WIDTH>(ring, stages, tiles, steps, &a_map, &b_map);
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    const unsigned a = shared_address(stages);
+    const unsigned b =
+        a + BM * ROW_BYTES + warpgroup * 64 * ROW_BYTES + tf32_offset(threadIdx.x % 128);
+    const int clusters = gridDim.x / BLOCKS;
+    int index = blockIdx.x / BLOCKS;
+    Slot<STAGES> slot;
+    float sum[BM / 2];
+    Tf32Columns<BK / 4> even, odd;  // of the even and the odd steps of a tile
+
+    if (index < tiles.count()) {
+      ring.filled[0].wait(0);
+      even.load(b);
+    }
+    for (; index < tiles.count(); index += clusters) {
+      const bool last_tile = index + clusters >= tiles.count();
+      int before = 0;
+      // Two steps are under way at a time, so a stage is freed one step late. By then the step before
+      // is through with its columns too, and the next ones can take their registers.
+      const auto multiply_step = [&](int step, const auto& columns, auto& next) {
+        wgmma_fence();
+        multiply_columns<BM>(sum, columns, a + slot.stage * STAGE, step > 0);
+        commit_multiplications();
+        await_multiplications<1>();
+        if (step > 0) free_stage<BLOCKS>(ring.freed[before]);
+        before = slot.stage;
+        slot.advance();
+        // Behind the very last step nothing comes; what is loaded then is not used.
+        if (!last_tile || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
+        next.load(b + slot.stage * STAGE);
+      };
+#pragma unroll 1
+      for (int step = 0; step < steps; step += 2) {
+        multiply_step(step, even, odd);
+        if (step + 1 < steps) multiply_step(step + 1, odd, even);
+      }
+      await_multiplications<0>();
+      free_stage<BLOCKS>(ring.freed[before]);
+      if (steps % 2) even = odd;  // the next tile's first step is loaded already
+      const BlockTile tile = tiles[index];
+      store_columns<BM>(sum, C, tile.row, tile.col + warpgroup * 64, M, N);
+    }
+  }
+}

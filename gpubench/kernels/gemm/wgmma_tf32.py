@@ -1,0 +1,37 @@
+"""TF32 on tensor cores: columns of B from registers, so that nothing is transposed beforehand."""
+
+from gpubench.kernels.tensor_cores import from_registers, stages_that_fit, variant
+from gpubench.model import Config, Space
+
+
+def threads(tile: Config) -> int:
+    """A warpgroup for 64 columns, and one that fetches."""
+    return int(tile["BN"] // 64 + 1) * 128
+
+
+VARIANT = variant(
+    idea="TF32: operands change places, and columns of B come from registers, not transposed",
+    after="wgmma_cluster",
+    dtypes=("tf32",),
+    tiles=Space(
+        axes={
+            "BM": (128, 256),
+            "BN": (64, 128),
+            "BK": (32,),
+            "stages": (4, 8),
+            "cluster": ("1x1", "1x2", "2x1"),
+            "group": (8, 16),
+            "pdl": (0, 1),
+        },
+        block=("BM", "BN", "BK"),
+        default=(
+            "256x128x32/s4/cluster=1x2/group=8/pdl=0",
+            "256x128x32/s4/cluster=1x1/group=8/pdl=0",
+            "256x128x32/s4/cluster=1x1/group=8/pdl=1",
+            "128x64x32/s8/cluster=1x1/group=8/pdl=0",
+            "128x64x32/s8/cluster=1x1/group=8/pdl=1",
+        ),
+        constraint=stages_that_fit(4),
+    ),
+    launches=from_registers(threads),
+)

@@ -1,0 +1,119 @@
+// tf32: products by a warpgroup in TF32, with columns of B in registers.
+//
+// In shared memory `wgmma` takes 4-byte operands along k only, and a row-major B lies along n. So
+// A and B change places: Cᵀ = Bᵀ·Aᵀ. The operand of 64 rows is 64 columns of B, which a warpgroup
+// loads into registers, where each thread may fetch them from anywhere. The operand of N columns is
+// N rows of A, which lie along k. Nothing is transposed beforehand.
+//
+// The TMA rounds to TF32, to the nearest and to even, on the way into shared memory: the tensor
+// cores would cut off the bits.
+//
+// One instruction takes 8 values of k. Of the 64×8 register operand, thread t (g = t % 32 / 4) has
+// rows g and g + 8 of its warp's 16, at k = t % 4 and 4 further. Which column of B stands for which
+// row is free: rows g and g + 8 are neighbouring columns, so one load of 8 bytes brings both.
+
+#pragma once
+
+#include "cluster_tiles.cuh"
+
+constexpr int TF32_WIDTH = 32;  // elements in a row of 128 bytes: a step's values of k
+
+// The first of thread t's two columns among the 64 of its warpgroup: a warp has 16 columns, half of
+// them 16 further than the others, and so stores whole sectors of 32 bytes.
+__host__ __device__ constexpr int tf32_column(int t) {
+  const int warp = t / 32, g = t % 32 / 4;
+  return warp / 2 * 32 + g % 2 * 16 + warp % 2 * 8 + g / 4 * 4 + g / 2 % 2 * 2;
+}
+
+// Where thread t finds its two columns at k = t % 4, among the warpgroup's parts of B: in bytes,
+// swizzled. The 16 threads that load at once use all banks. And, with that address, where it finds
+// k = 4i + t % 4.
+__host__ __device__ constexpr int tf32_offset(int t) {
+  const int column = tf32_column(t), k = t % 4;
+  return (column / TF32_WIDTH * TF32_WIDTH + k) * ROW_BYTES +
+         swizzle(k, column % TF32_WIDTH / 4) * 16 + column % 4 * 4;
+}
+__host__ __device__ constexpr unsigned tf32_address(unsigned first, int i) {
+  return (first ^ i % 2 * 64) + i * 4 * ROW_BYTES;
+}
+
+// A thread's values of B for LOADS × 4 values of k: of each, two columns.
+template <int LOADS>
+struct Tf32Columns {
+  unsigned bits[LOADS][2];
+
+  // `first`: where this thread finds k = t % 4 in the stage; the loads are those from `begin` on.
+  __device__ __forceinline__ void load(unsigned first, int begin = 0) {
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) {
+      asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                   : "=r"(bits[i][0]), "=r"(bits[i][1])
+                   : "r"(tf32_address(first, begin + i))
+                   : "memory");
+    }
+  }
+};
+
+#define NAMES_116 \
+  NAMES_96 ",%96,%97,%98,%99," TEN(10) ",%110,%111,%112,%113,%114,%115"
+#define WGMMA_TF32(N, NAMES, B, A, ADD, ...)                                                \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                  \
+               ", 0;\n"                                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" N "k8.f32.tf32.tf32 {" NAMES "}, {" B    \
+               "}, " A ", add, 1, 1;\n}"                                                    \
+               : __VA_ARGS__                                                                \
+               : "r"(b[0][0]), "r"(b[0][1]), "r"(b[1][0]), "r"(b[1][1]), "l"(a),            \
+                 "r"(static_cast<int>(add)))
+
+// Starts to multiply 64 columns of B, in registers, by N rows of A, 8 values of k. Thread t gets, for
+// each j, of rows 8j + 2(t % 4) and one further its two columns: sum[4j], sum[4j + 2]; sum[4j + 1],
+// sum[4j + 3].
+template <int N>
+__device__ __forceinline__ void multiply_async(float (&sum)[N / 2], const unsigned (*b)[2],
+                                               unsigned long long a, bool add) {
+  static_assert(N == 128 || N == 232 || N == 256, "add a line for further numbers of rows");
+  if constexpr (N == 128) {
+    WGMMA_TF32("128", NAMES_64, "%64,%65,%66,%67", "%68", "%69", SUMS_32(0), SUMS_32(32));
+  }
+  if constexpr (N == 232) {
+    WGMMA_TF32("232", NAMES_116, "%116,%117,%118,%119", "%120", "%121", SUMS_32(0), SUMS_32(32),
+               SUMS_32(64), SUMS_8(96), SUMS_8(104), "+f"(sum[112]), "+f"(sum[113]),
+               "+f"(sum[114]), "+f"(sum[115]));
+  }
+  if constexpr (N == 256) {
+    WGMMA_TF32("256", NAMES_128, "%128,%129,%130,%131", "%132", "%133", SUMS_32(0), SUMS_32(32),
+               SUMS_32(64), SUMS_32(96));
+  }
+}
+
+// The same for all values of k of the columns. `a` is an address in shared memory.
+template <int N, int LOADS>
+__device__ __forceinline__ void multiply_columns(float (&sum)[N / 2],
+                                                 const Tf32Columns<LOADS>& columns, unsigned a,
+                                                 bool add) {
+#pragma unroll
+  for (int i = 0; i < LOADS; i += 2) {
+    multiply_async<N>(sum, columns.bits + i, a_descriptor(a) + i / 2 * A_NEXT, add || i > 0);
+  }
+}
+
+// Stores the sums of N rows × 64 columns at (row0, col0). Both columns of a thread are inside or
+// outside, as the number of columns is even.
+template <int N>
+__device__ __forceinline__ void store_columns(const float (&sum)[N / 2], float* C, int row0,
+                                              int col0, int rows, int cols) {
+  const int row = row0 + threadIdx.x % 4 * 2;
+  const int col = col0 + tf32_column(threadIdx.x % 128);
+  if (col >= cols) return;
+  float* to = C + static_cast<size_t>(row) * cols + col;
+#pragma unroll
+  for (int j = 0; j < N / 8; ++j, to += 8 * static_cast<size_t>(cols)) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (row + 8 * j + i < rows) {
+        *reinterpret_cast<float2*>(to + i * cols) =
+            make_float2(sum[4 * j + i], sum[4 * j + 2 + i]);
+      }
+    }
+  }
+}
