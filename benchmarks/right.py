@@ -29,9 +29,10 @@ GEMM_SIZES = (
     *((edge, edge, edge) for edge in (1, 7, 127, 128, 129, 509, 512)),
     *((33, 65, 17), (1, 1000, 3), (1000, 1, 77), (129, 260, 1000), (257, 130, 2049)),
     *((8, 8, 8), (16, 16, 16), (72, 72, 72), (1021, 516, 1020), (777, 1544, 264)),
+    *((777, 1544, 272), (300, 72, 16)),
 )
 """Primes, powers of two, one, less than a tile, rectangles; N odd, even and a multiple of 4, N and
-K of 8; K over many steps, and less than one."""
+K of 8, K of 16; K over many steps, and less than one."""
 
 LARGEST_EDGE = 32
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)

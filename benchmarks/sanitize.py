@@ -21,9 +21,9 @@ from gpubench.plan.registry import choose
 from gpubench.row import read
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
-SIZES = "129x261x77,130x260x68,136x264x72"
-"""N odd, and a multiple of 4: B is loaded in two ways. And N and K multiples of 8, without which a
-tensor map takes no 16-bit elements."""
+SIZES = "129x261x77,130x260x68,136x264x72,136x264x144"
+"""N odd, and a multiple of 4: B is loaded in two ways. And N and K multiples of 8, and K of 16,
+without which a tensor map takes no elements of 16 and of 8 bits."""
 
 MOST_TILES = 64
 """Of a kernel all of whose legal tiles are run: under a tool, each takes seconds."""

@@ -1,6 +1,6 @@
 """Runs each kernel a thousand times, and compares every bit of every result.
 
-    python benchmarks/stress.py [--dtypes tf32,float64] [--variants wgmma_tf32,dmma]
+    python benchmarks/stress.py [--dtypes int8,float8_e4m3] [--variants wgmma_bytes]
 
 Operands are 0, 1 and 2 at random, so sums are exact, and a right result is the sum, rounded: to the
 last bit. Before each launch the output is filled with NaN. A kernel whose result depends on what
@@ -21,10 +21,15 @@ from gpubench.backends import open_backend
 from gpubench.model import CORE_DTYPES, Cache, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
 
-SIZES = ((1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8))
-"""Of M, N and K: no tile divides them, and the second has rows that are not aligned."""
+SIZES = (
+    *((1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8)),
+    *((1000, 1032, 528), (1021, 1160, 1008), (72, 136, 16)),
+)
+"""Of M, N and K: no tile divides them, and the second has rows that are not aligned. The last three
+are for operands of 8 bits, whose rows are multiples of 16. Sums stay under 2¹³, so that float8's,
+which have 14 bits, are exact."""
 
-DTYPES = "bfloat16,float16,tf32,float64"
+DTYPES = "bfloat16,float16,tf32,float64,int8,float8_e4m3,float8_e4m3_split"
 
 LARGEST_OPERAND = 2
 

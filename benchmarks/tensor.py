@@ -1,13 +1,15 @@
-"""Tensor cores in 16 bits beside cuBLAS, in short visits and in long runs.
+"""Tensor cores beside cuBLAS, in short visits and in long runs: 16 bits, or every precision.
 
-    python benchmarks/tensor.py measure results/h200/tensor.csv                 # about 12 minutes
-    python benchmarks/tensor.py table results/h200/tensor.csv > results/h200/tensor.md
+    python benchmarks/tensor.py measure tensor results/h200/tensor.csv          # about 12 minutes
+    python benchmarks/tensor.py measure precisions results/h200/precisions.csv
+    python benchmarks/tensor.py table results/h200/precisions.csv > results/h200/precisions.md
 
-`measure` sweeps every step of the ladder at its default tiles in burst state. Then the `FINALISTS`
-fastest of each problem run sustained, interleaved with cuBLAS and the tuned cuBLASLt.
+`measure` sweeps every kernel on tensor cores at its default tiles in burst state. Then the fastest
+of each problem run sustained, interleaved with cuBLAS and the tuned cuBLASLt.
 
-`table` compares the fastest step with the faster library. The ratio is that of the medians; its
+`table` compares the fastest kernel with the faster library. The ratio is that of the medians; its
 95 % interval is Student's, from the logarithms of the ratios of the rounds, which are interleaved.
+Float64 emulated by cuBLAS stands below, with its error.
 """
 
 from __future__ import annotations
@@ -16,27 +18,62 @@ import argparse
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from scipy import stats
 
 from gpubench.measure.session import Watcher, run
 from gpubench.measure.worker import Worker
-from gpubench.model import Point, State, Status
+from gpubench.model import CORE_DTYPES, CudaVariant, Point, State, Status
 from gpubench.options import read_sweep
+from gpubench.plan.registry import of_op
 from gpubench.row import Row, read, write
 from gpubench.view.tables import by_problem
 
-STEPS = (
-    *("mma_sync", "wgmma", "wgmma_ring", "wgmma_persistent"),
-    *("wgmma_cluster", "wgmma_deferred", "wgmma_mixed"),
-)
 LIBRARIES = ("cublas", "cublaslt")
-PROBLEMS = {
-    "bfloat16": "1024,2048,4000x4104x3992,4096,8192,16384",
-    "float16": "4096,8192",
+EMULATED = "cublas_emulated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """What one file holds."""
+
+    problems: dict[str, str]
+    """The sizes of each dtype."""
+
+    finalists: int
+    """Kernels of a problem that run sustained."""
+
+    burst_rounds: int
+    rounds: int
+    """In sustained state."""
+
+
+SUITES = {
+    "tensor": Suite(
+        problems={
+            "bfloat16": "1024,2048,4000x4104x3992,4096,8192,16384",
+            "float16": "4096,8192",
+        },
+        finalists=4,
+        burst_rounds=5,
+        rounds=5,
+    ),
+    "precisions": Suite(
+        problems={
+            "float32": "4096",
+            "tf32": "1024,2048,4096,8192,3001x4100x2804",
+            "float64": "1024,2048,4096,8192,3001x4100x2804",
+            **dict.fromkeys(("bfloat16", "float16"), "4096"),
+            **dict.fromkeys(("int8", "float8_e4m3"), "4096,8192"),
+            "float8_e4m3_split": "4096",
+        },
+        finalists=2,
+        burst_rounds=2,
+        rounds=3,
+    ),
 }
-FINALISTS = 4
 
 ASKED = {
     ("bfloat16", "1024"): 1.1,
@@ -47,56 +84,103 @@ ASKED = {
     ("bfloat16", "4000x4104x3992"): 1.02,
     ("float16", "4096"): 1.02,
     ("float16", "8192"): 1.02,
+    ("tf32", "1024"): 1.25,
+    ("tf32", "2048"): 1.05,
+    ("tf32", "4096"): 1.025,
+    ("tf32", "8192"): 1.025,
+    **{("float64", size): 1.06 for size in ("1024", "2048", "4096", "8192")},
+    **{(dtype, "3001x4100x2804"): 1.1 for dtype in ("tf32", "float64")},
+    **{(dtype, size): 1.05 for dtype in ("int8", "float8_e4m3") for size in ("4096", "8192")},
 }
 """Of the sustained ratio, before it was measured; met if the interval reaches it."""
 
 
-def measure(path: Path) -> None:
+def measure(suite: Suite, path: Path) -> None:
     """Write the rows of both states."""
     rows: list[Row] = []
     with Worker("cuda", read_sweep({}).timer) as worker:
-        for dtype, sizes in PROBLEMS.items():
-            asked = {"dtypes": dtype, "sizes": sizes, "variants": ",".join((*STEPS, *LIBRARIES))}
-            burst = run(read_sweep(asked), worker, Watcher()).rows
-            best = {key for of_problem in by_problem(burst) for key in finalists(of_problem)}
+        for dtype, sizes in suite.problems.items():
+            asked = {"dtypes": dtype, "sizes": sizes, "variants": ",".join(contenders(dtype))}
+            rounds = {"rounds": str(suite.burst_rounds)}
+            burst = run(read_sweep(asked | rounds), worker, Watcher()).rows
+            best = {
+                key
+                for of_problem in by_problem(burst)
+                for key in finalists(of_problem, suite.finalists)
+            }
 
             def wanted(point: Point, best: set[tuple[str, str, str]] = best) -> bool:
                 name, size = point.variant.name, point.problem.size
-                return name in LIBRARIES or (size, name, str(point.tile)) in best
+                return name in (*LIBRARIES, EMULATED) or (size, name, str(point.tile)) in best
 
-            sustained = read_sweep(asked | {"state": "sustained"})
+            sustained = read_sweep(asked | {"state": "sustained", "rounds": str(suite.rounds)})
             rows += [*burst, *run(sustained, worker, Watcher(), wanted=wanted).rows]
             write(rows, path)
 
 
-def finalists(rows: Sequence[Row]) -> set[tuple[str, str, str]]:
-    """Size, step and tile of the fastest in one problem."""
-    steps = [row for row in rows if row.variant in STEPS and row.median_us]
-    steps.sort(key=lambda row: row.median_us or math.inf)
-    return {(row.size, row.variant, row.tile) for row in steps[:FINALISTS]}
+def contenders(dtype: str) -> list[str]:
+    """The kernels on tensor cores in a dtype, in float32 the fastest on the cores; libraries."""
+    kernels = [
+        variant.name
+        for variant in of_op("gemm").values()
+        if isinstance(variant, CudaVariant) and dtype in variant.dtypes
+        if variant.name == "packed_panels" or not set(variant.dtypes) & {"float32"}
+        if not set(CORE_DTYPES) <= set(variant.dtypes)
+    ]
+    return [*kernels, *LIBRARIES, *([EMULATED] if dtype == "float64" else [])]
+
+
+def is_own(row: Row) -> bool:
+    """Whether it is one of ours."""
+    return row.variant not in {*LIBRARIES, EMULATED}
+
+
+def finalists(rows: Sequence[Row], count: int) -> set[tuple[str, str, str]]:
+    """Size, kernel and tile of the fastest in one problem."""
+    kernels = [row for row in rows if is_own(row) and row.median_us]
+    kernels.sort(key=lambda row: row.median_us or math.inf)
+    return {(row.size, row.variant, row.tile) for row in kernels[:count]}
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """Markdown: a line a problem and state."""
-    headings = ["dtype", "size", "state", "fastest step", "TFLOP/s", "% of peak", "% at clock"]
-    headings += ["MHz", "W", "pJ/op", "library", "TFLOP/s", "ratio", "95 % interval", "asked"]
-    yield f"| {' | '.join(headings)} |"
-    yield f"| {' | '.join('---' for _ in headings)} |"
-    for of_problem in by_problem(row for row in rows if row.status == Status.OK):
+    headings = ["precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "% at clock"]
+    headings += ["MHz", "W", "pJ/op", "library", "Top/s", "% of peak", "ratio", "95 % interval"]
+    yield from head([*headings, "asked"])
+    done = [row for row in rows if row.status == Status.OK]
+    for of_problem in by_problem(done):
         times = sorted(of_problem, key=lambda row: row.median_us or math.inf)
-        own = next(row for row in times if row.variant in STEPS)
-        library = next(row for row in times if row.variant in LIBRARIES)
+        own = next(filter(is_own, times), None)
+        library = next((row for row in times if row.variant in LIBRARIES), None)
+        if not own or not library:
+            missing = "no kernel" if library else "no library"
+            yield f"| {times[0].compute_mode} | {times[0].size} | {times[0].state} | {missing} |"
+            continue
         ratio, low, high = ratio_of(own, library)
-        asked = ASKED.get((own.dtype, own.size)) if own.state == State.SUSTAINED else None
+        asked = ASKED.get((own.compute_mode, own.size)) if own.state == State.SUSTAINED else None
         verdict = f"≥ {asked}: {'met' if high >= asked else 'missed'}" if asked else ""
-        cells = [own.dtype, own.size, own.state, f"{own.variant} {own.tile}", tera(own)]
+        cells = [own.compute_mode, own.size, own.state, f"{own.variant} {own.tile}", tera(own)]
         cells += [text(own.percent_of_peak, 1), text(own.percent_of_peak_at_clock, 1)]
         cells += [text(own.sm_mhz, 0), text(own.power_w, 0), text(own.pj_per_operation, 3)]
         if own.unstable or library.unstable:
             compared = ["", "rounds disagree", ""]
         else:
             compared = [f"{ratio:.3f}", f"{low:.3f} to {high:.3f}", verdict]
-        yield f"| {' | '.join([*cells, library.variant, tera(library), *compared])} |"
+        cells += [library.variant, tera(library), text(library.percent_of_peak, 1)]
+        yield f"| {' | '.join([*cells, *compared])} |"
+    emulated = [row for row in done if row.variant == EMULATED]
+    if emulated:
+        yield ""
+        yield from head(["float64 emulated", "state", "Top/s", "how", "largest relative error"])
+    for row in emulated:
+        error = "" if row.max_relative_error is None else f"{row.max_relative_error:.2g}"
+        yield f"| {row.size} | {row.state} | {tera(row)} | {row.algorithm} | {error} |"
+
+
+def head(cells: Sequence[str]) -> Iterator[str]:
+    """The first two lines of a table."""
+    yield f"| {' | '.join(cells)} |"
+    yield f"| {' | '.join('---' for _ in cells)} |"
 
 
 def ratio_of(own: Row, library: Row) -> tuple[float, float, float]:
@@ -129,11 +213,14 @@ def text(value: float | None, digits: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("measure", "table"))
-    parser.add_argument("csv", type=Path)
+    what = parser.add_subparsers(dest="what", required=True)
+    measuring = what.add_parser("measure")
+    measuring.add_argument("suite", choices=SUITES)
+    for command in (measuring, what.add_parser("table")):
+        command.add_argument("csv", type=Path)
     arguments = parser.parse_args()
     if arguments.what == "measure":
-        measure(arguments.csv)
+        measure(SUITES[arguments.suite], arguments.csv)
     else:
         print("\n".join(table(read(arguments.csv))))
 

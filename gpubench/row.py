@@ -43,7 +43,10 @@ class Row:
     backend: str = _column("key", "cuda or cpu")
     tile: str = _column("key", "tile as --tiles takes it; empty for variants without one")
     dtype: str = _column("key", "element type")
-    compute_mode: str = _column("key", "arithmetic used; float32 means without TF32")
+    compute_mode: str = _column(
+        "key",
+        "arithmetic used, as --dtypes takes it; float32: no TF32; float8_e4m3: sums of 14 bits",
+    )
     layout: str = _column("key", "row-major, or which matrices are column-major")
     m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
     n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")

@@ -80,7 +80,8 @@ class Backend(Protocol):
         `measured_copy_gbytes_per_s` is of a copy in its memory, bytes read plus bytes written: the
         reference for operations that are bound by memory. `measured_<dtype>_fma_gflops` is of
         multiply-adds in registers, of these dtypes as far as the backend measures them. `kept`: the
-        highest that it has seen on such a device will do.
+        highest that it has seen on such a device will do. `measured_<dtype>_tensor_gflops` is of
+        products on tensor cores.
         """
 
     def parts(self) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpubench.model import Device
+from gpubench.model import PRECISIONS, Device
 
 CORES, TENSOR_CORES = "cores", "tensor cores"
 
@@ -45,14 +45,14 @@ RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
     ("bfloat16", TENSOR_CORES): _BITS_16,
     ("int8", TENSOR_CORES): {(7, 5): 2048, (8, 0): 4096, (8, 6): 2048, (8, 9): 2048}
     | {(9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
-    ("float8", TENSOR_CORES): {(8, 9): 2048, (9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
+    ("float8_e4m3", TENSOR_CORES): {(8, 9): 2048, (9, 0): 8192, (10, 0): 16384, (12, 0): 2048},
 }
 """Operations per clock of a multiprocessor, by arithmetic (a dtype, or tf32) and unit, and by
 compute capability. A multiply-add counts as two operations. Sums are in float32 for tf32 and
 narrower floats, in int32 for int8. Sources: `SOURCES`, by unit."""
 
 HALVES = {
-    "GeForce": {"tf32", "float16", "bfloat16", "float8"},
+    "GeForce": {"tf32", "float16", "bfloat16", "float8_e4m3"},
     "A10G": {"tf32", "float16", "bfloat16", "int8"},
 }
 """What products reach half of on tensor cores, by part of their name. GeForce adds in float32 at
@@ -113,7 +113,8 @@ def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> f
     if device.compute_capability is None:
         measured: float | None = device.facts.get(f"measured_{dtype}_fma_gflops")
         return measured
-    found = [peak.gflops for peak in peaks(device, clock_mhz) if peak.arithmetic == dtype]
+    arithmetic = PRECISIONS[dtype].rate_of if dtype in PRECISIONS else dtype
+    found = [peak.gflops for peak in peaks(device, clock_mhz) if peak.arithmetic == arithmetic]
     return max(filter(None, found), default=None)
 
 

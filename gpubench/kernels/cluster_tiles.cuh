@@ -73,6 +73,33 @@ struct ClusterTiles {
   }
 };
 
+constexpr int NARROW = 128;
+
+// Tiles of two widths: those of BN columns, `wide` of them in a row of clusters, then those of NARROW
+// columns. The host chooses `wide` so that all blocks end together.
+template <int BM, int BN, int CM, int CN, int GROUP>
+struct MixedTiles {
+  Rank<CM, CN> rank;
+  int down;
+  int wide;
+  int narrow;
+
+  __device__ __forceinline__ MixedTiles(int M, int N, int wide)
+      : down((M + BM * CM - 1) / (BM * CM)),
+        wide(wide),
+        narrow((max(N - wide * BN * CN, 0) + NARROW * CN - 1) / (NARROW * CN)) {}
+  __device__ __forceinline__ int wide_count() const { return down * wide; }
+  __device__ __forceinline__ int count() const { return down * (wide + narrow); }
+  __device__ __forceinline__ BlockTile operator[](int index) const {
+    const bool is_wide = index < wide_count();
+    const Place place =
+        snake<GROUP>(is_wide ? index : index - wide_count(), down, is_wide ? wide : narrow);
+    const int columns = is_wide ? BN : NARROW;
+    return {(place.row * CM + rank.row) * BM,
+            (is_wide ? 0 : wide * BN * CN) + (place.col * CN + rank.col) * columns, columns};
+  }
+};
+
 // The barriers of all blocks are there.
 template <int STAGES>
 __device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
@@ -96,15 +123,18 @@ __device__ __forceinline__ void multicast_box(Mbarrier& filled, void* to, const 
 // Requests a step of a tile, by one thread: what this block sends of it. All bytes that will land
 // here are expected, whoever sends them. In shared memory A and then B lie in parts whose rows are
 // 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, BK rows of B for each WIDTH
-// columns.
-template <int BM, int BN, int CM, int CN, int BK, int WIDTH>
+// columns. Or B lies along k, as A: then so many of its columns come at once as divide a part.
+template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false>
 __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stage,
                                            const Rank<CM, CN>& rank, const BlockTile& tile, int k,
                                            const CUtensorMap* a_map, const CUtensorMap* b_map) {
   constexpr int A_PARTS = BK / WIDTH;
-  constexpr int A_ROWS = BM / CN;            // that this block sends
-  constexpr int B_PARTS = BN / WIDTH / CM;  // the same
-  static_assert(BK % WIDTH == 0 && BM % CN == 0 && BN / WIDTH % CM == 0, "parts of one size");
+  constexpr int A_ROWS = BM / CN;                                       // that this block sends
+  constexpr int B_WIDTH = !B_ALONG_K ? WIDTH : BN / 64 % CM ? 32 : 64;  // columns
+  constexpr int B_ROWS = B_ALONG_K ? B_WIDTH : BK;                      // of 128 bytes
+  constexpr int B_PARTS = BN / B_WIDTH / CM;                            // that this block sends
+  static_assert(BK % WIDTH == 0 && BM % CN == 0 && BN / B_WIDTH % CM == 0, "parts of one size");
+  static_assert(!B_ALONG_K || A_PARTS == 1, "a part of k has all columns");
   constexpr unsigned short ROW = (1 << CN) - 1;
   constexpr unsigned short COLUMN = CM == 1 ? 1 : 1 | 1 << CN;
   static_assert(CM <= 2, "COLUMN has two bits");
@@ -124,12 +154,15 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
 #pragma unroll
   for (int i = 0; i < B_PARTS; ++i) {
     const int part = rank.row * B_PARTS + i;
-    if (tile.columns < BN && part * WIDTH >= tile.columns) break;
-    unsigned char* const to = b + part * BK * ROW_BYTES;
+    if (tile.columns < BN && part * B_WIDTH >= tile.columns) break;
+    unsigned char* const to = b + part * B_ROWS * ROW_BYTES;
+    const int col = tile.col + part * B_WIDTH;
+    const int map_row = B_ALONG_K ? col : k;
+    const int map_col = B_ALONG_K ? k : col;
     if constexpr (CM == 1) {
-      filled.copy_box(to, b_map, k, tile.col + part * WIDTH);
+      filled.copy_box(to, b_map, map_row, map_col);
     } else {
-      multicast_box(filled, to, b_map, k, tile.col + part * WIDTH, COLUMN << rank.col);
+      multicast_box(filled, to, b_map, map_row, map_col, COLUMN << rank.col);
     }
   }
 }
@@ -144,8 +177,8 @@ __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES>
 }
 
 // The producer's work, by one thread: every step of every tile of this block.
-template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, int STAGES,
-          typename Tiles>
+template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false,
+          int STAGES, typename Tiles>
 __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
                                         const Tiles& tiles, int steps, const CUtensorMap* a_map,
                                         const CUtensorMap* b_map) {
@@ -158,7 +191,7 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
 #pragma unroll 1
     for (int step = 0; step < steps; ++step, slot.advance()) {
       ring.freed[slot.stage].wait(slot.parity ^ 1);
-      fetch_step<BM, BN, CM, CN, BK, WIDTH>(
+      fetch_step<BM, BN, CM, CN, BK, WIDTH, B_ALONG_K>(
           ring.filled[slot.stage], stages + slot.stage * (BM + BN) * (BK / WIDTH) * ROW_BYTES, rank,
           tile, (backwards ? steps - 1 - step : step) * BK, a_map, b_map);
     }

@@ -11,10 +11,14 @@ Build = Callable[[Config | None, str], Callable[..., None]]
 """Tile and dtype give the function of operands and output."""
 
 
-def refuse_ragged_int8(_tile: Config | None, problem: Problem) -> str | None:
-    """Rows of int8 must be whole words of 4 bytes (`cublasGemmEx`)."""
-    if problem.dtype == "int8" and (problem.n % 4 or problem.k % 4):
-        return f"takes int8 with N and K divisible by 4, not {problem.n} and {problem.k}"
+def refuse_ragged_bytes(_tile: Config | None, problem: Problem) -> str | None:
+    """Rows of int8 must be whole words of 4 bytes, of float8 16 (`cublasLtMatmul`)."""
+    whole = {"int8": 4, "float8_e4m3fn": 16}.get(problem.precision.element, 1)
+    if problem.n % whole or problem.k % whole:
+        return (
+            f"takes {problem.dtype} with N and K divisible by {whole}, not {problem.n} and "
+            f"{problem.k}"
+        )
     return None
 
 
@@ -32,7 +36,7 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
         dtypes=dtypes,
         runs_on="cuda",
         build=build,
-        refuse=refuse_ragged_int8,
+        refuse=refuse_ragged_bytes,
         baseline="cublas",
     )
 

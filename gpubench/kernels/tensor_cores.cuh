@@ -1,11 +1,12 @@
 // tensor_cores: products by a warpgroup (wgmma), and what the kernels on them share. The
 // instructions are those of compute capability 9.0 only, compiled for sm_90a.
 //
-// A warpgroup, four warps, multiplies 64 rows of A by N columns of B, 16 values of k at a time, and
+// A warpgroup, four warps, multiplies 64 rows of A by N columns of B, 32 bytes of k at a time, and
 // adds to N/2 sums in the registers of each thread. Both operands lie in shared memory, in rows of
-// 128 bytes: 64 values of k of a row of A, 64 columns of a row of B. A descriptor says where. The TMA
-// puts them down with the 128-byte swizzle (`bits16.cuh`), the tensor core reads them like that, and
-// results go the same way back.
+// 128 bytes. Of A: 64 values of k with 16 bits, 128 with 8. Of B: 64 columns of 16 bits; with 8 bits
+// the instruction takes B as A only, along k, and so does whoever calls the kernel (N×K). A descriptor
+// says where. The TMA puts them down with the 128-byte swizzle (`bits16.cuh`), the tensor core reads
+// them like that, and results go the same way back.
 
 #pragma once
 
@@ -14,6 +15,26 @@
 
 constexpr int ROW_BYTES = 128;
 constexpr int STEP = 64;  // values of k in a row of 128 bytes: 16-bit elements
+
+struct __nv_fp8_e4m3;  // as in `bits16.cuh`: a name suffices
+
+template <typename Scalar>
+constexpr bool IS_8_BITS = false;
+template <>
+constexpr bool IS_8_BITS<signed char> = true;
+template <>
+constexpr bool IS_8_BITS<__nv_fp8_e4m3> = true;
+
+template <typename Scalar>
+struct SumOf {
+  using Type = float;
+};
+template <>
+struct SumOf<signed char> {
+  using Type = int;
+};
+template <typename Scalar>
+using Sum = typename SumOf<Scalar>::Type;
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
@@ -34,8 +55,8 @@ __device__ __forceinline__ unsigned long long descriptor(unsigned address, unsig
          static_cast<unsigned long long>(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
-// 64 rows of A, each with its 64 values of k: 1024 bytes from 8 rows to the next 8. The leading
-// stride is not used. The next 16 values of k begin 32 bytes further.
+// 64 rows of A, each with its 128 bytes of k: 1024 bytes from 8 rows to the next 8. The leading
+// stride is not used. The next 32 bytes of k begin 32 bytes further. And so B lies with 8 bits.
 __device__ __forceinline__ unsigned long long a_descriptor(unsigned address) {
   return descriptor(address, 16, 8 * ROW_BYTES);
 }
@@ -54,52 +75,66 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 #define NAMES_96 NAMES_64 ",%64,%65,%66,%67,%68,%69," TEN(7) "," TEN(8) ",%90,%91,%92,%93,%94,%95"
 #define NAMES_128 \
   NAMES_96 ",%96,%97,%98,%99," TEN(10) "," TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
-#define SUMS_8(i)                                                                       \
-  "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), \
-      "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
-#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
-// The flags at the end: neither operand negated, A as it lies (along k), B transposed (along n).
-#define WGMMA(N, TYPE, NAMES, A, B, ADD, ...)                                                    \
-  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                       \
-               ", 0;\n"                                                                          \
-               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" NAMES "}, " A \
-               ", " B ", add, 1, 1, 0, 1;\n}"                                                    \
-               : __VA_ARGS__                                                                     \
+// Sums as operands; C is "+f", or "+r" of ints.
+#define OPERANDS_8(C, i)                                                                \
+  C(sum[i]), C(sum[i + 1]), C(sum[i + 2]), C(sum[i + 3]), C(sum[i + 4]), C(sum[i + 5]), \
+      C(sum[i + 6]), C(sum[i + 7])
+#define OPERANDS_32(C, i) \
+  OPERANDS_8(C, i), OPERANDS_8(C, i + 8), OPERANDS_8(C, i + 16), OPERANDS_8(C, i + 24)
+#define SUMS_8(i) OPERANDS_8("+f", i)
+#define SUMS_32(i) OPERANDS_32("+f", i)
+#define WGMMA(N, TYPES, FLAGS, NAMES, A, B, ADD, ...)                                              \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                         \
+               ", 0;\n"                                                                            \
+               "wgmma.mma_async.sync.aligned.m64n" N TYPES " {" NAMES "}, " A ", " B ", add" FLAGS \
+               ";\n}"                                                                              \
+               : __VA_ARGS__                                                                       \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
-#define WGMMA_128(TYPE) WGMMA("128", TYPE, NAMES_64, "%64", "%65", "%66", SUMS_32(0), SUMS_32(32))
-#define WGMMA_192(TYPE) \
-  WGMMA("192", TYPE, NAMES_96, "%96", "%97", "%98", SUMS_32(0), SUMS_32(32), SUMS_32(64))
-#define WGMMA_256(TYPE)                                                                       \
-  WGMMA("256", TYPE, NAMES_128, "%128", "%129", "%130", SUMS_32(0), SUMS_32(32), SUMS_32(64), \
-        SUMS_32(96))
+#define WGMMA_128(TYPES, FLAGS, C) \
+  WGMMA("128", TYPES, FLAGS, NAMES_64, "%64", "%65", "%66", OPERANDS_32(C, 0), OPERANDS_32(C, 32))
+#define WGMMA_192(TYPES, FLAGS, C)                                                                 \
+  WGMMA("192", TYPES, FLAGS, NAMES_96, "%96", "%97", "%98", OPERANDS_32(C, 0), OPERANDS_32(C, 32), \
+        OPERANDS_32(C, 64))
+#define WGMMA_256(TYPES, FLAGS, C)                                                 \
+  WGMMA("256", TYPES, FLAGS, NAMES_128, "%128", "%129", "%130", OPERANDS_32(C, 0), \
+        OPERANDS_32(C, 32), OPERANDS_32(C, 64), OPERANDS_32(C, 96))
+#define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                 \
+  do {                                                  \
+    if constexpr (N == 128) WGMMA_128(TYPES, FLAGS, C); \
+    if constexpr (N == 192) WGMMA_192(TYPES, FLAGS, C); \
+    if constexpr (N == 256) WGMMA_256(TYPES, FLAGS, C); \
+  } while (false)
 
-// Starts to multiply 64 rows of A by N columns of B, 16 values of k; what was in `sum` counts only
+// Starts to multiply 64 rows of A by N columns of B, 32 bytes of k; what was in `sum` counts only
 // if `add`. Thread t of the warpgroup gets, for each j, of rows 16(t/32) + (t%32)/4 and 8 further
 // the columns 8j + 2(t%4) and one further: sum[4j], sum[4j + 1]; sum[4j + 2], sum[4j + 3].
 template <typename Scalar, int N, int SUMS>
 __device__ __forceinline__ void
-multiply_async(float (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
+multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
   static_assert(N == 128 || N == 192 || N == 256, "add a line for further widths");
   static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
-  if constexpr (IS_BFLOAT16<Scalar>) {
-    if constexpr (N == 128) WGMMA_128("bf16");
-    if constexpr (N == 192) WGMMA_192("bf16");
-    if constexpr (N == 256) WGMMA_256("bf16");
+  // The flags of floats: neither operand negated. Of 16 bits also: A as it lies (along k), B transposed
+  // (along n).
+  if constexpr (Sum<Scalar>(0.5f) == 0) {  // ints
+    WGMMA_BY_WIDTH("k32.s32.s8.s8", "", "+r");
+  } else if constexpr (IS_8_BITS<Scalar>) {
+    WGMMA_BY_WIDTH("k32.f32.e4m3.e4m3", ", 1, 1", "+f");
+  } else if constexpr (IS_BFLOAT16<Scalar>) {
+    WGMMA_BY_WIDTH("k16.f32.bf16.bf16", ", 1, 1, 0, 1", "+f");
   } else {
-    if constexpr (N == 128) WGMMA_128("f16");
-    if constexpr (N == 192) WGMMA_192("f16");
-    if constexpr (N == 256) WGMMA_256("f16");
+    WGMMA_BY_WIDTH("k16.f32.f16.f16", ", 1, 1, 0, 1", "+f");
   }
 }
 
 // The same for a whole step. `a` and `b` are addresses in shared memory.
 template <typename Scalar, int N, int SUMS>
 __device__ __forceinline__ void
-multiply_step(float (&sum)[SUMS], unsigned a, unsigned b, bool add) {
+multiply_step(Sum<Scalar> (&sum)[SUMS], unsigned a, unsigned b, bool add) {
 #pragma unroll
-  for (int k = 0; k < STEP / 16; ++k) {
-    multiply_async<Scalar, N>(sum, a_descriptor(a) + k * A_NEXT, b_descriptor(b) + k * B_NEXT,
-                              add || k > 0);
+  for (int k = 0; k < ROW_BYTES / 32; ++k) {
+    const unsigned long long of_b =
+        IS_8_BITS<Scalar> ? a_descriptor(b) + k * A_NEXT : b_descriptor(b) + k * B_NEXT;
+    multiply_async<Scalar, N>(sum, a_descriptor(a) + k * A_NEXT, of_b, add || k > 0);
   }
 }
 
@@ -110,6 +145,17 @@ __device__ __forceinline__ void wgmma_fence() {
 // Closes the group of the multiplications that were started since the last call.
 __device__ __forceinline__ void commit_multiplications() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Keeps the compiler from reading sums before a wait that stands above this.
+template <int SUMS>
+__device__ __forceinline__ void fence_sums(float (&sum)[SUMS]) {
+#pragma unroll
+  for (float& part : sum) asm volatile("" : "+f"(part)::"memory");
+}
+template <int SUMS>
+__device__ __forceinline__ void fence_sums(int (&sum)[SUMS]) {
+#pragma unroll
+  for (int& part : sum) asm volatile("" : "+r"(part)::"memory");
 }
 // Waits until at most PENDING groups are still under way.
 template <int PENDING>
@@ -237,6 +283,34 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN
 
 // ---- results
 
+// Bytes of a result: int for int8, bfloat16 for float8, or as the operands.
+template <typename Scalar>
+constexpr int RESULT_BYTES = 2;
+template <>
+constexpr int RESULT_BYTES<signed char> = 4;
+
+// A box of results is 64 rows of 128 bytes. Of it a thread has so many sums, in 16 words: pairs of
+// rounded sums, or ints.
+template <typename Scalar>
+constexpr int BOX_SUMS = 16 * 4 / RESULT_BYTES<Scalar>;
+template <typename Scalar>
+constexpr int BOX_COLUMNS = ROW_BYTES / RESULT_BYTES<Scalar>;
+
+// The words of a thread's part of a box. Volatile, so that it stays behind a wait for the sums.
+template <typename Scalar>
+__device__ __forceinline__ void take_results(unsigned (&words)[16], const Sum<Scalar>* sums) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    if constexpr (RESULT_BYTES<Scalar> == 4) {
+      asm volatile("mov.b32 %0, %1;" : "=r"(words[i]) : "r"(sums[i]));
+    } else if constexpr (IS_8_BITS<Scalar>) {
+      words[i] = pack<__nv_bfloat16>(sums[2 * i], sums[2 * i + 1]);
+    } else {
+      words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
+    }
+  }
+}
+
 // Stores the sums of 64 rows × N columns at (row0, col0) from registers. N and the address of C are
 // even, so the two columns of a pair are both inside or both outside.
 template <typename Scalar, int N, int SUMS>
@@ -258,8 +332,9 @@ store_sums(const float (&sum)[SUMS], Scalar* C, int row0, int col0, int rows, in
   }
 }
 
-// The way of results out of registers: a warpgroup puts boxes of 64×64 into shared memory, in two
-// buffers by turns, and one of its threads has the TMA store them while the others go on.
+// The way of results out of registers: a warpgroup puts boxes of 64 rows and 128 bytes into shared
+// memory, in two buffers by turns, and one of its threads has the TMA store them while the others go
+// on. A result has 2 bytes, or 4, as an int.
 struct ResultBoxes {
   static constexpr int BYTES = 64 * ROW_BYTES;
   static constexpr int BUFFERS = 2;
@@ -281,8 +356,19 @@ struct ResultBoxes {
     return row * ROW_BYTES + swizzle(row, 2 * i + t % 32 / 16) * 16;
   }
 
-  // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, in their order.
-  __device__ __forceinline__ void store(const unsigned* pairs, int row, int col) {
+  // Where thread t puts the two ints that it has of block `block` of 8 columns, in a row or (`half`)
+  // 8 rows further.
+  static __host__ __device__ constexpr int int_offset(int t, int block, int half) {
+    const int row = t / 32 * 16 + t % 32 / 4 + 8 * half;
+    return row * ROW_BYTES + swizzle(row, 2 * block + t % 4 / 2) * 16 + t % 2 * 8;
+  }
+  // The block that thread t stores as its i-th. Rows that differ in the last bit would meet in banks,
+  // so odd ones take blocks in another order.
+  static __host__ __device__ constexpr int int_block(int t, int i) { return i ^ t / 4 % 2 * 2; }
+
+  // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, or 16 ints, in their order.
+  template <int EACH = 2>  // bytes
+  __device__ __forceinline__ void store(const unsigned* words, int row, int col) {
     const int t = threadIdx.x % 128;
     const unsigned to = buffers + buffer * BYTES;
     buffer ^= 1;
@@ -290,13 +376,10 @@ struct ResultBoxes {
       asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(BUFFERS - 1) : "memory");
     }
     synchronize();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                       to + offset(t, i)),
-                   "r"(pairs[4 * i]), "r"(pairs[4 * i + 1]), "r"(pairs[4 * i + 2]),
-                   "r"(pairs[4 * i + 3])
-                   : "memory");
+    if constexpr (EACH == 4) {
+      store_ints(to, words);
+    } else {
+      store_pairs(to, words);
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // every writer, for the TMA
     synchronize();
@@ -309,20 +392,19 @@ struct ResultBoxes {
       asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     }
   }
-  // The same from sums: box `box` of 64 columns.
+  // The same from sums: box `box`, from the left.
   template <typename Scalar, int SUMS>
-  __device__ __forceinline__ void store_sums(const float (&sum)[SUMS], int box, int row, int col) {
-    unsigned pairs[16];
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      pairs[i] = pack<Scalar>(sum[32 * box + 2 * i], sum[32 * box + 2 * i + 1]);
-    }
-    store(pairs, row, col + 64 * box);
+  __device__ __forceinline__ void
+  store_sums(const Sum<Scalar> (&sum)[SUMS], int box, int row, int col) {
+    unsigned words[16];
+    take_results<Scalar>(words, sum + box * BOX_SUMS<Scalar>);
+    store<RESULT_BYTES<Scalar>>(words, row, col + box * BOX_COLUMNS<Scalar>);
   }
   // The same from all sums of a warpgroup whose first row and column are `row` and `col`.
   template <typename Scalar, int PIECES, int SUMS>
-  __device__ __forceinline__ void store_tile(const float (&sum)[PIECES][SUMS], int row, int col) {
-    constexpr int ACROSS = SUMS / 32;
+  __device__ __forceinline__ void
+  store_tile(const Sum<Scalar> (&sum)[PIECES][SUMS], int row, int col) {
+    constexpr int ACROSS = SUMS / BOX_SUMS<Scalar>;
 #pragma unroll
     for (int i = 0; i < PIECES * ACROSS; ++i) {
       store_sums<Scalar>(sum[i / ACROSS], i % ACROSS, row + i / ACROSS * 64, col);
@@ -334,6 +416,32 @@ struct ResultBoxes {
   }
 
  private:
+  __device__ __forceinline__ static void store_pairs(unsigned to, const unsigned* pairs) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                       to + offset(threadIdx.x % 128, i)),
+                   "r"(pairs[4 * i]), "r"(pairs[4 * i + 1]), "r"(pairs[4 * i + 2]),
+                   "r"(pairs[4 * i + 3])
+                   : "memory");
+    }
+  }
+  __device__ __forceinline__ static void store_ints(unsigned to, const unsigned* ints) {
+    const int t = threadIdx.x % 128;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int block = int_block(t, i);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        // One of two registers, by a constant number each: registers cannot be indexed.
+        const unsigned* const here = ints + 4 * i + 2 * half;
+        const unsigned* const other = ints + 4 * (i ^ 2) + 2 * half;
+        asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to + int_offset(t, block, half)),
+                     "r"(block == i ? here[0] : other[0]), "r"(block == i ? here[1] : other[1])
+                     : "memory");
+      }
+    }
+  }
   // The L2 cache need not keep what nobody reads again; the encoding is that of CUTLASS.
   static constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000;
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
 from gpubench.model import (
@@ -24,8 +25,14 @@ DTYPES = ("bfloat16", "float16")
 ROW_BYTES = 128
 """A row of a tile in shared memory: elements of A along k, or columns of B."""
 
-STEP = 64
-"""Elements of 16 bits in such a row, and so BK."""
+STEP, BYTES_STEP = 64, 128
+"""Elements of 16 bits in such a row, and so BK; and of 8."""
+
+PIECE_ROWS, NARROW = 64, 128
+"""Rows that a warpgroup multiplies at once, and columns of a narrow tile."""
+
+FEWER_WIDE = 256
+"""So many wide tiles in a row of tiles fewer than there is room for are tried."""
 
 ALIGNED_BYTES = 16
 """What the bytes of a matrix's row must be a multiple of for the TMA."""
@@ -48,7 +55,7 @@ A, B, C = range(3)
 
 def consumers(tile: Config) -> int:
     """Warpgroups that multiply; one more fetches."""
-    return 1 if tile["BM"] == STEP else 2
+    return 1 if tile["BM"] == PIECE_ROWS else 2
 
 
 def threads(tile: Config) -> int:
@@ -69,24 +76,28 @@ def stages_bytes(tile: Config, item_bytes: int = 2) -> int:
 
 
 def stages_and_results_bytes(tile: Config) -> int:
-    """The same, and the buffers through which results leave."""
-    return stages_bytes(tile) + consumers(tile) * RESULT_BYTES
+    """The same, where BK makes a row, and the buffers through which results leave."""
+    return stages_bytes(tile, ROW_BYTES // tile["BK"]) + consumers(tile) * RESULT_BYTES
 
 
 def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
-    """Of A, the rows that one block sends; of B, as many columns as make a row."""
+    """Of A, the rows that one block sends; of B, as many columns as make a row.
+
+    Or, where B lies along k, 64 columns, or 32 as `fetch_step` says.
+    """
     m, n, k = problem.m, problem.n, problem.k
-    _, columns = cluster(tile)
+    rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
-    return (
-        _map(A, (m, k), (tile["BM"] // columns, width)),
-        _map(B, (k, n), (tile["BK"], width)),
-    )
+    a = _map(A, (m, k), (tile["BM"] // columns, width))
+    if "B" in problem.column_major:
+        return a, _map(B, (n, k), (32 if tile["BN"] // 64 % rows else 64, width))
+    return a, _map(B, (k, n), (tile["BK"], width))
 
 
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
-    """Of the operands and of C, which leaves by boxes of 64×64."""
-    return (*operand_maps(tile, problem), _map(C, (problem.m, problem.n), (STEP, STEP)))
+    """Of the operands and of C, which leaves by boxes of 64 rows and 128 bytes."""
+    box = (PIECE_ROWS, ROW_BYTES // problem.precision.result_bytes)
+    return (*operand_maps(tile, problem), _map(C, (problem.m, problem.n), box))
 
 
 def _map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
@@ -96,10 +107,12 @@ def _map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
 
 
 def refuse(_tile: Config, problem: Problem) -> str | None:
-    """Rows must be multiples of 16 bytes for the TMA."""
-    elements = ALIGNED_BYTES // problem.precision.item_bytes
-    if problem.n % elements or problem.k % elements:
-        return f"the TMA takes N and K divisible by {elements}, not {problem.n} and {problem.k}"
+    """Rows must be multiples of 16 bytes for the TMA: those of C, of A, and of B either way."""
+    n = ALIGNED_BYTES // problem.precision.result_bytes
+    k = ALIGNED_BYTES // problem.precision.item_bytes
+    if problem.n % n or problem.k % k:
+        both = f"N and K divisible by {n}" if n == k else f"N divisible by {n} and K by {k}"
+        return f"the TMA takes {both}, not {problem.n} and {problem.k}"
     return None
 
 
@@ -162,15 +175,69 @@ def stages_that_fit(item_bytes: int) -> Callable[[Config], str | None]:
     return together
 
 
+def two_widths(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
+    """As many columns in wide tiles as make the last block end first.
+
+    All of them where narrow ones divide a wide one.
+    """
+    rows, columns = cluster(tile)
+    blocks = rows * columns
+    launch = persistent(tile, problem, multiprocessors)
+    if tile["BN"] % NARROW == 0:
+        return replace(launch, int_arguments=(-(-problem.n // (tile["BN"] * columns)),))
+    wide, workers = split(
+        down=-(-problem.m // (tile["BM"] * rows)),
+        columns=problem.n,
+        wide_columns=tile["BN"] * columns,
+        narrow_columns=NARROW * columns,
+        at_most=multiprocessors // blocks,
+    )
+    return replace(launch, grid=(blocks * workers,), int_arguments=(wide,))
+
+
+@cache
+def split(
+    *, down: int, columns: int, wide_columns: int, narrow_columns: int, at_most: int
+) -> tuple[int, int]:
+    """Wide tiles in a row of tiles, and the workers to take all tiles in turns.
+
+    The longest of the workers decides; then fewer narrow tiles, as they take more bytes for each
+    operation; then fewer workers, as in `even_grid`.
+    """
+
+    def narrow(wide: int) -> int:
+        return -(-max(columns - wide * wide_columns, 0) // narrow_columns)
+
+    def longest(wide: int, workers: int) -> int:
+        of_wide, of_all = down * wide, down * (wide + narrow(wide))
+
+        def columns_of(first: int) -> int:
+            """Of the worker that takes this tile first, and then every `workers`-th."""
+            own_wide = max(0, -(-(of_wide - first) // workers))
+            own = -(-(of_all - first) // workers)
+            return wide_columns * own_wide + narrow_columns * (own - own_wide)
+
+        return max(map(columns_of, range(min(workers, of_all))))
+
+    most = -(-columns // wide_columns)
+    wide = min(
+        range(max(0, most - FEWER_WIDE), most + 1),
+        key=lambda wide: (longest(wide, at_most), narrow(wide)),
+    )
+    best = longest(wide, at_most)
+    return wide, next(n for n in range(1, at_most + 1) if longest(wide, n) == best)
+
+
 def tiles(
     *,
     rows: Sequence[int],
     columns: Sequence[int],
     default: tuple[str, ...],
     shared_bytes: Callable[[Config], int],
+    step: int = STEP,
     **further: Sequence[int | str],
 ) -> Space:
-    """Tiles of BM×BN×64 such as `128x256x64/s4/cluster=2x1`, with further axes in order."""
+    """Tiles of BM×BN×`step` such as `128x256x64/s4/cluster=2x1`, with further axes in order."""
 
     def together(tile: Config) -> str | None:
         bm, bn = tile.numbers("BM", "BN")
@@ -183,7 +250,7 @@ def tiles(
         return None
 
     return Space(
-        axes={"BM": rows, "BN": columns, "BK": (STEP,), **further},
+        axes={"BM": rows, "BN": columns, "BK": (step,), **further},
         block=("BM", "BN", "BK"),
         default=default,
         constraint=together,
@@ -197,6 +264,7 @@ def variant(
     tiles: Space,
     launches: Callable[[Config, Problem, int], Launch] = persistent,
     dtypes: tuple[str, ...] = DTYPES,
+    refuse: Callable[[Config, Problem], str | None] = refuse,
 ) -> CudaVariant:
     """A kernel for Hopper. `launches` takes the number of multiprocessors last."""
 

@@ -9,7 +9,13 @@ import numpy as np
 from gpubench.backends import Backend
 from gpubench.backends.rotation import OperandSets, operand_factors
 from gpubench.errors import DoesNotFitError
-from gpubench.measure.operands import Reference, make_inputs, make_reference, verifying_bytes
+from gpubench.measure.operands import (
+    Reference,
+    make_inputs,
+    make_reference,
+    verifying_bytes,
+    widened,
+)
 from gpubench.model import Cache, Fill, Point, Problem
 
 MEMORY_SHARE = 0.5
@@ -51,8 +57,8 @@ class Loaded:
         key = point.problem, point.operands
         if key not in self._references:
             xp = self._backend.xp
-            given = map(xp.asarray, self.operands(point).given)
-            self._references[key] = make_reference(xp, point.problem.op, *given)
+            given = (widened(array) for array in self.operands(point).given)
+            self._references[key] = make_reference(xp, point.problem.op, *map(xp.asarray, given))
         return self._references[key]
 
     def spoiled(self, point: Point) -> bool:
@@ -62,7 +68,7 @@ class Loaded:
             factors = operand_factors(point.problem, index)
             for array, given, factor in zip(arrays, operands.given, factors, strict=True):
                 there = array.get() if hasattr(array, "get") else array  # CuPy has get
-                if not np.array_equal(there, given * factor):
+                if not np.array_equal(there, (given * factor).view(there.dtype)):
                     return True
         before = self.reference(point).parts
         self._references.clear()

@@ -48,6 +48,11 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
     return values.astype(kind, copy=False)
 
 
+def widened(array: np.ndarray) -> np.ndarray:
+    """An operand of float8 in float32, exactly, as CuPy has no float8; others as they are."""
+    return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
+
+
 def verifying_bytes(problem: Problem) -> int:
     """Memory that making a reference and comparing with it take at the most."""
     inputs = sum(math.prod(shape) for shape in problem.input_shapes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CORES, TENSOR_CORES = "cores", "tensor cores"
 SUM_ROUNDINGS = 8.0
@@ -11,6 +11,10 @@ SUM_ROUNDINGS = 8.0
 F64, F32, F16, BF16 = 2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8
 """Unit roundoffs, half the distance from 1 to the next number: IEEE 754 binary64, binary32 and
 binary16, and bfloat16. TF32 has the significand of binary16."""
+
+F8_SUM = 2.0**-13
+"""Of sums of float8 on Hopper's tensor cores, which keep 13 bits behind the leading one of the
+largest term and cut off the rest: 14 bits (DeepSeek-AI, DeepSeek-V3 Technical Report, 3.3.2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +59,18 @@ class Precision:
     result_roundoff: float = 0.0
     """Unit roundoff with which the sum becomes the result; 0: it does not round."""
 
-    offered: bool = True
-    """Whether a kernel or a library routine has it. A test compares it with the registry."""
+    column_major: tuple[str, ...] = ()
+    """The matrices that all its kernels and routines take column by column, such as `("B",)`:
+    tensor cores multiply 8-bit operands along k only."""
+
+    rate_of: str = ""
+    """The precision whose instructions it uses, and so its peak; empty: its own."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)
         object.__setattr__(self, "result", self.result or self.element)
         object.__setattr__(self, "result_bits", self.result_bits or self.bits)
+        object.__setattr__(self, "rate_of", self.rate_of or self.name)
 
     @property
     def item_bytes(self) -> int:
@@ -88,6 +97,21 @@ class Precision:
         """
         return SUM_ROUNDINGS * self.sum_roundoff + 2 * self.input_roundoff
 
+
+FLOAT8 = Precision(
+    name="float8_e4m3",
+    element="float8_e4m3fn",
+    result="bfloat16",
+    accumulator="float32",
+    cpp="__nv_fp8_e4m3",
+    bits=8,
+    result_bits=16,
+    units=(TENSOR_CORES,),
+    tensor_map_code=0,
+    sum_roundoff=F8_SUM,
+    result_roundoff=BF16,
+    column_major=("B",),
+)
 
 PRECISIONS = {
     precision.name: precision
@@ -160,25 +184,15 @@ PRECISIONS = {
             units=(TENSOR_CORES,),
             tensor_map_code=0,
             sum_roundoff=0.0,
+            column_major=("B",),
         ),
-        Precision(
-            name="float8_e4m3",
-            element="float8_e4m3fn",
-            result="bfloat16",
-            accumulator="float32",
-            cpp="__nv_fp8_e4m3",
-            bits=8,
-            result_bits=16,
-            units=(TENSOR_CORES,),
-            tensor_map_code=0,
-            sum_roundoff=F32,
-            result_roundoff=BF16,
-            offered=False,
-        ),
+        FLOAT8,
+        # Sums in two levels, of which the upper one is float32: cuBLASLt without fast accumulation.
+        replace(FLOAT8, name="float8_e4m3_split", rate_of="float8_e4m3"),
     )
 }
 
-DTYPES = tuple(precision.name for precision in PRECISIONS.values() if precision.offered)
+DTYPES = tuple(PRECISIONS)
 """What `--dtypes` takes."""
 
 CORE_DTYPES = tuple(name for name, precision in PRECISIONS.items() if CORES in precision.units)

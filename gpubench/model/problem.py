@@ -23,7 +23,12 @@ class Problem:
     """As `--dtypes` takes it: the name of a precision."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that lie in memory column by column, such as `("B",)`; others row by row."""
+    """The matrices that lie in memory column by column, such as `("B",)`; others row by row. Empty:
+    those of the precision."""
+
+    def __post_init__(self) -> None:
+        layout = self.column_major or self.precision.column_major
+        object.__setattr__(self, "column_major", layout)
 
     @property
     def precision(self) -> Precision:

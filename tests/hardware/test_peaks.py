@@ -59,7 +59,7 @@ PUBLISHED = {
         *((RTX_3090, 284), (A40, 299.3), (RTX_4090, 660.6), (L40S, 733), (RTX_5090, 838)),
         *((A10, 250), (A10G, 140), (RTX_A6000, 309.7), (H100_SXM, 1978.9)),
     ],
-    ("float8", "tensor cores"): [
+    ("float8_e4m3", "tensor cores"): [
         *((H200, 1978.9), (B200, 4500), (H100_PCIE, 1513)),
         *((RTX_4090, 330.3), (L40S, 733), (RTX_5090, 419)),
     ],
@@ -83,6 +83,11 @@ def test_every_row_gives_the_published_figures() -> None:
 def test_a_product_is_a_percentage_of_the_fastest_exact_unit() -> None:
     for dtype, published in (("float32", 66.9), ("float64", 66.9), ("int32", 33.5)):
         assert peak_gflops(H200, dtype) / 1e3 == pytest.approx(published, rel=0.005)
+
+
+def test_a_precision_of_the_same_instructions_has_their_peak() -> None:
+    assert peak_gflops(H200, "float8_e4m3_split") == peak_gflops(H200, "float8_e4m3")
+    assert peak_gflops(H200, "float8_e4m3_split") == pytest.approx(1978.9e3, rel=0.005)
 
 
 def test_a_peak_says_which_clock_it_uses() -> None:

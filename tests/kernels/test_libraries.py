@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpubench.model import Problem
 from gpubench.plan.registry import of_op
 
 
-def test_int8_of_cublas_needs_rows_of_whole_words() -> None:
+@pytest.mark.parametrize(("dtype", "whole"), [("int8", 4), ("float8_e4m3", 16), ("tf32", 1)])
+def test_operands_of_8_bits_need_rows_of_whole_words(dtype: str, whole: int) -> None:
     for name in ("cublas", "cublaslt"):
         variant = of_op("gemm")[name]
-        for (n, k), taken in (((8, 12), True), ((7, 8), False), ((8, 7), False)):
-            reason = variant.refuse(None, Problem(op="gemm", m=5, n=n, k=k, dtype="int8"))
-            assert (reason is None) == taken
-            assert variant.refuse(None, Problem(op="gemm", m=5, n=n, k=k, dtype="tf32")) is None
+        for n, k in ((16, 48), (8, 12), (7, 16), (16, 7)):
+            reason = variant.refuse(None, Problem(op="gemm", m=5, n=n, k=k, dtype=dtype))
+            assert (reason is None) == (n % whole == 0 and k % whole == 0)
+
+
+def test_emulated_float64_is_a_row_of_its_own_and_no_baseline() -> None:
+    variants = of_op("gemm")
+    emulated = variants["cublas_emulated"]
+    assert (emulated.dtypes, emulated.default, emulated.tunes) == (("float64",), False, "")
+    assert "cublas_emulated" not in {variant.baseline for variant in variants.values()}

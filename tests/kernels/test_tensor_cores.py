@@ -16,9 +16,8 @@ from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.commands.check.on_cpu import SHIM, gxx
 from gpubench.commands.explain.sass import disassemble, inner_loop
-from gpubench.kernels.gemm.wgmma_mixed import split
-from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, even_grid
-from gpubench.model import Config, CudaVariant, Problem
+from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, even_grid, split
+from gpubench.model import PRECISIONS, Config, CudaVariant, Problem
 from gpubench.plan.registry import KERNELS, variants
 
 ON_TENSOR_CORES = {
@@ -165,16 +164,22 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
 
 
 def test_the_measured_peak_multiplies_without_a_pause() -> None:
-    for architecture, products, waits in (("sm_80", 8, 0), ("sm_90a", 4, 1), ("sm_120", 8, 0)):
-        built = compile_instance(TENSOR_SOURCE, "tensor_peak", architecture)
+    for architecture, dtype, products, waits in (
+        ("sm_80", "bfloat16", 8, 0),
+        ("sm_120", "bfloat16", 8, 0),
+        ("sm_90a", "float64", 8, 0),
+        *(("sm_90a", dtype, 4, 1) for dtype in ("bfloat16", "tf32", "int8")),
+    ):
+        name = f"tensor_peak<{PRECISIONS[dtype].cpp}>"
+        built = compile_instance(TENSOR_SOURCE, name, architecture)
         listing = disassemble(built.cubin)
         if listing is None:
             pytest.skip("needs nvdisasm, which the extra `test` has")
-        loop = inner_loop(listing, "bfloat16")
+        loop = inner_loop(listing, dtype)
         assert loop
-        assert (loop.tensor, built.resources.spill_bytes) == (products, 0), architecture
+        assert (loop.tensor, built.resources.spill_bytes) == (products, 0), (architecture, dtype)
         # One starts the step, one waits for the step before; the compiler may add its own.
-        assert loop.opcodes.get("WARPGROUP", 0) == 2 * waits, architecture
+        assert loop.opcodes.get("WARPGROUP", 0) == 2 * waits, (architecture, dtype)
 
 
 def between_labels(listing: str) -> list[str]:

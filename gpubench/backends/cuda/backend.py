@@ -136,16 +136,17 @@ class CudaBackend:
         *,
         kept: bool = False,  # noqa: ARG002 # it takes no time here
     ) -> dict[str, float]:
-        """The device's highest rates, measured; of arithmetic two, unless no dtype is asked for."""
+        """The device's highest rates, measured; of arithmetic all, unless no dtype is asked for."""
         with faults():
             self.stream.warm_up()
             rates: dict[str, float | None] = {
                 "measured_copy_gbytes_per_s": self.stream.copy_gbytes_per_s()
             }
             if dtypes:
+                rates["measured_float32_fma_gflops"] = self.stream.fma_gflops()
                 rates |= {
-                    "measured_float32_fma_gflops": self.stream.fma_gflops(),
-                    "measured_bfloat16_tensor_gflops": self.stream.tensor_gflops(),
+                    f"measured_{dtype}_tensor_gflops": rate
+                    for dtype, rate in self.stream.tensor_gflops().items()
                 }
         return {name: rate for name, rate in rates.items() if rate}
 
@@ -196,13 +197,13 @@ class CudaBackend:
         """One allocation per operand, which holds all sets."""
         policy = self._policy(problem, cold=cold)
         with faults():
-            *stacks, outputs = stacked(cupy.zeros, policy.count, problem)
+            *stacks, outputs = stacked(_zeros, policy.count, problem)
             for position, (array, stack) in enumerate(zip(inputs, stacks, strict=True)):
                 copies: dict[int, Any] = {}
                 for index in range(min(policy.count, len(FACTORS))):
                     factor = operand_factors(problem, index)[position]
                     if factor not in copies:
-                        copies[factor] = cupy.asarray(array * factor)
+                        copies[factor] = cupy.asarray(_storable(array * factor))
                     stack[index :: len(FACTORS)] = copies[factor]
             if policy.flush and self._flush_buffer is None:
                 self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
@@ -369,6 +370,15 @@ def faults() -> Iterator[None]:
         raise DoesNotFitError(f"out of device memory: {error}") from error
     except Exception as error:  # CuPy's CUDA and cuBLAS errors, and whatever a function raises
         raise LaunchError(first_line(error)) from error
+
+
+def _storable(array: Any) -> Any:
+    """An array as CuPy takes it: of float8, which CuPy has not, the bytes."""
+    return array.view(np.uint8) if array.dtype.name.startswith("float8") else array
+
+
+def _zeros(shape: tuple[int, ...], kind: str) -> Any:
+    return cupy.zeros(shape, _storable(np.empty(0, kind)).dtype)
 
 
 def _workspace(routine: Routine) -> tuple[Any, ...]:

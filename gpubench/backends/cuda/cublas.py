@@ -10,7 +10,8 @@ import cupy
 import numpy as np
 from cupy.cuda import cublas, device
 
-from gpubench.backends.cuda.gemm_types import GEMM_TYPES
+from gpubench.backends.cuda import cublaslt
+from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, takes_b_by_columns
 
 DEFAULT_ALGORITHM = -1
 """CUBLAS_GEMM_DEFAULT: the library's heuristic chooses."""
@@ -22,11 +23,13 @@ They are by default: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBL
 
 
 def gemm(dtype: str) -> Callable[..., None]:
-    """C = A·B for row-major matrices, by `cublasGemmEx`.
+    """C = A·B, by `cublasGemmEx`; float8, which that has not, by cuBLASLt's first proposal.
 
     cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
     """
-    types = GEMM_TYPES[dtype]
+    if dtype.startswith("float8"):
+        return cublaslt.gemm(dtype)
+    types, transposed = GEMM_TYPES[dtype], takes_b_by_columns(dtype)
     alpha, beta = types.scalar(1), types.scalar(0)
     alpha_at, beta_at = ctypes.addressof(alpha), ctypes.addressof(beta)
 
@@ -34,8 +37,9 @@ def gemm(dtype: str) -> Callable[..., None]:
         m, k = a.shape
         n = b.shape[1]
         cublas.gemmEx(
-            *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, m, k),
-            *(alpha_at, b.data.ptr, types.operand, n, a.data.ptr, types.operand, k),
+            *(_handle(), OP_T if transposed else OP_N, OP_N, n, m, k),
+            *(alpha_at, b.data.ptr, types.operand, k if transposed else n),
+            *(a.data.ptr, types.operand, k),
             *(beta_at, c.data.ptr, types.result, n, types.compute, DEFAULT_ALGORITHM),
         )
 

@@ -15,7 +15,7 @@ from typing import Any
 import cupy
 from cupy.cuda import device, runtime
 
-from gpubench.backends.cuda.gemm_types import GEMM_TYPES
+from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_T, takes_b_by_columns
 from gpubench.backends.cuda.race import choose
 from gpubench.errors import LaunchError
 from gpubench.model import Problem
@@ -34,6 +34,9 @@ MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3
 FULL_REDUCTION = 1 | 2
 """CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE: parts of a sum over K are not rounded to the
 result's type (OUTPUT_TYPE)."""
+
+TRANSA, FAST_ACCUM = 3, 25
+"""cublasLtMatmulDescAttributes_t."""
 
 Shape = tuple[int, int, int]
 """M, K, N."""
@@ -68,7 +71,7 @@ class _Product:
 
 
 def gemm(dtype: str) -> Callable[..., None]:
-    """C = A·B for row-major matrices, by the algorithm that the heuristic rates best."""
+    """C = A·B, by the algorithm that the heuristic rates best."""
     heuristic: dict[Shape, Multiply] = {}
 
     def multiply(a: Any, b: Any, c: Any) -> None:
@@ -134,7 +137,7 @@ def _facts(dtype: str, shape: Shape, cold: bool) -> dict[str, object]:
         "gpu": properties["name"].decode(),
         "multiprocessors": properties["multiProcessorCount"],
         "dtype": dtype,
-        "layout": "row-major",
+        "layout": "column-major B" if takes_b_by_columns(dtype) else "row-major",
         "m k n": shape,
         "operands": "cold" if cold else "hot",
         "workspace bytes": WORKSPACE_BYTES,
@@ -150,11 +153,16 @@ def _workspace() -> Any:
 
 def _product(dtype: str, shape: Shape, workspace: Any) -> _Product:
     m, k, n = shape
-    types = GEMM_TYPES[dtype]
+    types, transposed = GEMM_TYPES[dtype], takes_b_by_columns(dtype)
+    descriptor = _created(
+        "cublasLtMatmulDescCreate", ctypes.c_int(types.compute), ctypes.c_int(types.scale)
+    )
+    if transposed:
+        _set(descriptor, TRANSA, ctypes.c_int32(OP_T))
+    if types.fast_accumulation:
+        _set(descriptor, FAST_ACCUM, ctypes.c_int8(1))
     return _Product(
-        descriptor=_created(
-            "cublasLtMatmulDescCreate", ctypes.c_int(types.compute), ctypes.c_int(types.scale)
-        ),
+        descriptor=descriptor,
         # cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
         layouts=tuple(
             _created(
@@ -163,7 +171,7 @@ def _product(dtype: str, shape: Shape, workspace: Any) -> _Product:
                 *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)),
             )
             for kind, rows, columns in (
-                (types.operand, n, k),
+                (types.operand, *((k, n) if transposed else (n, k))),
                 (types.operand, k, m),
                 (types.result, n, m),
             )
@@ -171,6 +179,14 @@ def _product(dtype: str, shape: Shape, workspace: Any) -> _Product:
         alpha=types.scalar(1),
         beta=types.scalar(0),
         workspace=workspace,
+    )
+
+
+def _set(descriptor: ctypes.c_void_p, attribute: int, value: Any) -> None:
+    _call(
+        "cublasLtMatmulDescSetAttribute",
+        *(descriptor, ctypes.c_int(attribute)),
+        *(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))),
     )
 
 

@@ -57,7 +57,10 @@ def kernel_arguments(
         if index is not None:
             makers.append(partial(_pointer, index))
         elif parameter.type_name == TENSOR_MAP:
-            makers.append(partial(_tensor_map, next(maps), problem.dtype))
+            wanted = next(maps)
+            of_result = wanted.array == len(problem.input_shapes)
+            dtype = problem.precision.result if of_result else problem.dtype
+            makers.append(partial(_tensor_map, wanted, dtype))
         else:
             given = next(int_arguments) if parameter.value == LAUNCH else number(parameter, problem)
             value = packed(parameter, given, problem.precision.cpp)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
+from gpubench.model import PRECISIONS
+
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_32F_FAST_TF32 = 68, 70, 72, 77
 """cublasComputeType_t. COMPUTE_32F does not round float32 operands to TF32."""
 
-R_32F, R_64F, R_16F, R_8I, R_32I, R_16BF = 0, 1, 2, 3, 10, 14
+COMPUTE_64F_EMULATED_FIXEDPOINT = 79
+
+R_32F, R_64F, R_16F, R_8I, R_32I, R_16BF, R_8F_E4M3 = 0, 1, 2, 3, 10, 14, 28
 """cudaDataType_t."""
+
+OP_N, OP_T = 0, 1
+"""cublasOperation_t."""
 
 
 class GemmTypes(NamedTuple):
@@ -24,6 +31,14 @@ class GemmTypes(NamedTuple):
     scalar: Any
     """The ctypes type of alpha and beta."""
 
+    fast_accumulation: bool = False
+    """Of float8: sums stay in the tensor core, and are not promoted to float32 now and then."""
+
+
+def takes_b_by_columns(dtype: str) -> bool:
+    """Whether B is N×K in memory, so that the libraries' first matrix is transposed."""
+    return "B" in PRECISIONS[dtype].column_major
+
 
 GEMM_TYPES = {
     "float32": GemmTypes(COMPUTE_32F, R_32F, R_32F, R_32F, ctypes.c_float),
@@ -32,4 +47,8 @@ GEMM_TYPES = {
     "float16": GemmTypes(COMPUTE_32F, R_16F, R_16F, R_32F, ctypes.c_float),
     "bfloat16": GemmTypes(COMPUTE_32F, R_16BF, R_16BF, R_32F, ctypes.c_float),
     "int8": GemmTypes(COMPUTE_32I, R_8I, R_32I, R_32I, ctypes.c_int32),
+    "float8_e4m3": GemmTypes(
+        COMPUTE_32F, R_8F_E4M3, R_16BF, R_32F, ctypes.c_float, fast_accumulation=True
+    ),
+    "float8_e4m3_split": GemmTypes(COMPUTE_32F, R_8F_E4M3, R_16BF, R_32F, ctypes.c_float),
 }

@@ -15,7 +15,7 @@ from cupy.cuda import runtime
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.launching import bind_launch, load_function
-from gpubench.model import Device, Launch
+from gpubench.model import PRECISIONS, Device, Launch
 
 SOURCE = Path(__file__).with_name("stream.cu")
 
@@ -23,8 +23,11 @@ TENSOR_SOURCE = Path(__file__).with_name("tensor_peak.cu")
 
 TENSOR_THREADS, TENSOR_STEPS = 256, 4000
 
-WARPGROUP_STEP, WARP_STEP = 2 * 64 * 256 * 64, 8 * 2 * 16 * 8 * 16
-"""Operations of `tensor_peak` in a step: of a warpgroup on 9.0, of a warp elsewhere."""
+WARPGROUP_STEP_BYTES, WARP_STEP = 2 * 64 * 256 * 128, 8 * 2 * 16 * 8 * 16
+"""Operations of `tensor_peak` in a step: of a warpgroup, times an operand's bytes; of a warp."""
+
+TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
+"""Whose peaks are measured on 9.0; elsewhere bfloat16's alone."""
 
 KERNELS = ("blocking_kernel", "timestamp_kernel", "multiply_add", "fingerprint", "pointer_chase")
 
@@ -172,17 +175,23 @@ class CudaStream:
         flops = 2 * blocks * threads * chains * WARM_STEPS
         return flops / self._median_us(launch, repeats) / 1e3
 
-    def tensor_gflops(self) -> float | None:
-        """Measured bfloat16 products on tensor cores, sums in float32; the median.
+    def tensor_gflops(self) -> dict[str, float]:
+        """Measured products on tensor cores by dtype; the median.
 
-        None on GPUs without them, and on those that have other instructions for their full rate.
+        Empty on GPUs without them, and on those that have other instructions for their full rate.
         """
         capability = self._device.compute_capability or (0, 0)
         hopper = capability == (9, 0)
         if not (hopper or capability[0] in {8, 12}):
-            return None
+            return {}
+        dtypes = TENSOR_DTYPES if hopper else ("bfloat16",)
+        return {dtype: self._tensor_gflops(dtype, hopper=hopper) for dtype in dtypes}
+
+    def _tensor_gflops(self, dtype: str, *, hopper: bool) -> float:
         architecture = f"{self._architecture}a" if hopper else self._architecture
-        function = load_function(compile_instance(TENSOR_SOURCE, "tensor_peak", architecture))
+        precision = PRECISIONS[dtype]
+        name = f"tensor_peak<{precision.cpp}>"
+        function = load_function(compile_instance(TENSOR_SOURCE, name, architecture))
         blocks = self._device.multiprocessors * (1 if hopper else 4)
         out = cupy.empty(blocks * TENSOR_THREADS, np.float32)
         launch = bind_launch(
@@ -190,7 +199,9 @@ class CudaStream:
             Launch(grid=(blocks,), block=(TENSOR_THREADS,)),
             (ctypes.c_void_p(out.data.ptr), ctypes.c_int(TENSOR_STEPS)),
         )
-        a_step = 2 * WARPGROUP_STEP if hopper else TENSOR_THREADS // 32 * WARP_STEP
+        a_step = TENSOR_THREADS // 32 * WARP_STEP
+        if hopper and dtype != "float64":
+            a_step = TENSOR_THREADS // 128 * WARPGROUP_STEP_BYTES // precision.item_bytes
         return blocks * TENSOR_STEPS * a_step / self._median_us(launch, REPEATS) / 1e3
 
     def copy_gbytes_per_s(self) -> float:

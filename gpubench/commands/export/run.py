@@ -23,6 +23,7 @@ from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import LIMITS, WARP
 from gpubench.measure.verify import ROUNDED_ONCE
 from gpubench.model import (
+    PRECISIONS,
     Config,
     CudaVariant,
     Device,
@@ -263,7 +264,8 @@ def _encode(wanted: TensorMap, array: str, problem: Problem) -> str:
     box_rows, box_columns = wanted.box
     swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[wanted.swizzle_bytes]
     promotion = {0: 0, 64: 1, 128: 2, 256: 3}[wanted.l2_promotion_bytes]
-    precision = problem.precision
+    of_result = wanted.array == len(problem.input_shapes)
+    precision = PRECISIONS[problem.precision.result] if of_result else problem.precision
     return (
         f"encode({precision.tensor_map_code}, (char*){array} + {wanted.offset_bytes}, {rows}, "
         f"{columns}, {precision.item_bytes}, {box_rows}, {box_columns}, {swizzle}, {promotion})"

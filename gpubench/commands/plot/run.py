@@ -79,12 +79,12 @@ def of_flags(files: Files, sizes: str | None, dtypes: str | None, variants: str 
     if sizes is not None and not wanted & set(there):
         held = ", ".join(there[size] for size in sorted(there))
         raise UsageError(f"--sizes: no row has {sizes}; there are {held}")
-    of_dtypes = _chosen("dtype", dtypes, sorted({row.dtype for row in every}))
+    of_dtypes = _chosen("dtype", dtypes, sorted({row.compute_mode for row in every}))
     of_variants = _chosen("variant", variants, sorted({row.variant for row in every}))
 
     def is_chosen(row: Row) -> bool:
         is_wanted = (row.m, row.n, row.k) in wanted
-        return is_wanted and row.dtype in of_dtypes and row.variant in of_variants
+        return is_wanted and row.compute_mode in of_dtypes and row.variant in of_variants
 
     return [(path, list(filter(is_chosen, rows))) for path, rows in files]
 

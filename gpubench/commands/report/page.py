@@ -51,6 +51,8 @@ CAPTIONS = {
     "peak and the BLAS.",
     Kind.BLAS: "Speed of each variant at its best tile, in percent of the BLAS of the same device, "
     "at the largest size.",
+    Kind.PRECISIONS: "Speed of the fastest kernel and of the BLAS in percent of each precision's "
+    "theoretical peak, at its largest size.",
     Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. No kernel "
     "can stand above the roof; how far below it stands is what tuning may gain.",
     Kind.SPEEDUP: "How many times faster than the naive loop on one CPU core.",

@@ -4,6 +4,9 @@ from gpubench.kernels.libraries import cublas
 
 VARIANT = cublas(
     "gemm",
-    "cuBLAS in the dtype's own precision (float32 without TF32)",
-    dtypes=("float32", "float64", "tf32", "float16", "bfloat16", "int8"),
+    "cuBLAS in the dtype's own precision (float32 without TF32; float8 by cuBLASLt's first choice)",
+    dtypes=(
+        *("float32", "float64", "tf32", "float16", "bfloat16"),
+        *("int8", "float8_e4m3", "float8_e4m3_split"),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gpubench.kernels.libraries import refuse_ragged_int8
+from gpubench.kernels.libraries import refuse_ragged_bytes
 from gpubench.model import CallVariant, Config, Problem
 from gpubench.model.variant import Sample
 
@@ -25,11 +25,14 @@ def tune(
 
 VARIANT = CallVariant(
     idea="cuBLASLt with the fastest of the algorithms that its heuristic proposes",
-    dtypes=("float32", "float64", "tf32", "float16", "bfloat16", "int8"),
+    dtypes=(
+        *("float32", "float64", "tf32", "float16", "bfloat16"),
+        *("int8", "float8_e4m3", "float8_e4m3_split"),
+    ),
     runs_on="cuda",
     build=build,
     tune=tune,
-    refuse=refuse_ragged_int8,
+    refuse=refuse_ragged_bytes,
     baseline="cublas",
     tunes="cublas",
     default=False,

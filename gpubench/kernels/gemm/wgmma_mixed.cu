@@ -19,32 +19,6 @@
 
 #include "../cluster_tiles.cuh"
 
-constexpr int NARROW = 128;
-
-// The tiles of BN columns, `wide` of them in a row of clusters, then those of NARROW columns.
-template <int BM, int BN, int CM, int CN, int GROUP>
-struct MixedTiles {
-  Rank<CM, CN> rank;
-  int down;
-  int wide;
-  int narrow;
-
-  __device__ __forceinline__ MixedTiles(int M, int N, int wide)
-      : down((M + BM * CM - 1) / (BM * CM)),
-        wide(wide),
-        narrow((max(N - wide * BN * CN, 0) + NARROW * CN - 1) / (NARROW * CN)) {}
-  __device__ __forceinline__ int wide_count() const { return down * wide; }
-  __device__ __forceinline__ int count() const { return down * (wide + narrow); }
-  __device__ __forceinline__ BlockTile operator[](int index) const {
-    const bool is_wide = index < wide_count();
-    const Place place =
-        snake<GROUP>(is_wide ? index : index - wide_count(), down, is_wide ? wide : narrow);
-    const int columns = is_wide ? BN : NARROW;
-    return {(place.row * CM + rank.row) * BM,
-            (is_wide ? 0 : wide * BN * CN) + (place.col * CN + rank.col) * columns, columns};
-  }
-};
-
 // A consumer: two pieces of 64 rows, whose sums are arguments.
 template <typename Scalar, int BM, int BN, int STAGES, int BLOCKS>
 struct Consumer {
@@ -65,7 +39,8 @@ struct Consumer {
   // A tile of at least 4 steps. If there is a piece pending its sums, `last`, leave meanwhile; they
   // may be sum[1].
   template <bool PENDING, int SUMS, int LAST>
-  __device__ __forceinline__ void multiply_tile(float (&sum)[2][SUMS], const float (&last)[LAST],
+  __device__ __forceinline__ void multiply_tile(Sum<Scalar> (&sum)[2][SUMS],
+                                                const Sum<Scalar> (&last)[LAST],
                                                 const BlockTile& tile, int steps) {
     const int first = next_stage();
     wgmma_fence();
@@ -108,23 +83,24 @@ struct Consumer {
     pending = tile;
   }
   template <int SUMS>
-  __device__ __forceinline__ void store_pending(const float (&sum)[SUMS]) {
+  __device__ __forceinline__ void store_pending(const Sum<Scalar> (&sum)[SUMS]) {
     if (pending.columns) store(sum, 1, pending);
   }
 
  private:
   // Starts to multiply a piece; its group is still open.
   template <int SUMS>
-  __device__ __forceinline__ void multiply(float (&sum)[SUMS], int piece, int stage, bool add) {
+  __device__ __forceinline__ void
+  multiply(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
     const unsigned at = stages + stage * (BM + BN) * ROW_BYTES;
     multiply_step<Scalar, 2 * SUMS>(sum, at + (first_row + piece * 64) * ROW_BYTES,
                                     at + BM * ROW_BYTES, add);
   }
   template <int SUMS>
   __device__ __forceinline__ void
-  store(const float (&sum)[SUMS], int piece, const BlockTile& tile) {
+  store(const Sum<Scalar> (&sum)[SUMS], int piece, const BlockTile& tile) {
 #pragma unroll
-    for (int box = 0; box < SUMS / 32; ++box) {
+    for (int box = 0; box < SUMS / BOX_SUMS<Scalar>; ++box) {
       boxes.store_sums<Scalar>(sum, box, tile.row + first_row + piece * 64, tile.col);
     }
   }
@@ -137,11 +113,11 @@ struct Consumer {
   }
 };
 
+// The kernel. `wgmma_mixed_bytes` is the same in 8 bits.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
-__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
-wgmma_mixed(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, int wide,
-            const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-            const __grid_constant__ CUtensorMap c_map) {
+__device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
+                                               const CUtensorMap* a_map, const CUtensorMap* b_map,
+                                               const CUtensorMap* c_map) {
   using R = Roles<BM>;
   static_assert(R::PIECES == 2, "they take turns");
   constexpr int BLOCKS = CM * CN;
@@ -156,16 +132,16 @@ wgmma_mixed(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, in
   if (warpgroup == R::CONSUMERS) {
     lower_registers<R::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 != 0) return;
-    produce<BM, BN, CM, CN>(ring, stages, tiles, steps, &a_map, &b_map);
+    produce<BM, BN, CM, CN, BK, BK, IS_8_BITS<Scalar>>(ring, stages, tiles, steps, a_map, b_map);
   } else {
     raise_registers<R::CONSUMER_REGISTERS>();
-    Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer(ring, shared_address(stages), &c_map,
+    Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer(ring, shared_address(stages), c_map,
                                                       warpgroup);
     // The first tile and the first narrow one are written out. In a loop that begins without a piece
     // to store, or has both widths, the compiler waits for multiplications before it touches any sums.
     const int clusters = gridDim.x / BLOCKS;
     int index = blockIdx.x / BLOCKS;
-    float sum[2][BN / 2];
+    Sum<Scalar> sum[2][BN / 2];
     if (index < tiles.wide_count()) {
       consumer.template multiply_tile<false>(sum, sum[1], tiles[index], steps);
       for (index += clusters; index < tiles.wide_count(); index += clusters) {
@@ -173,7 +149,7 @@ wgmma_mixed(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, in
       }
     }
     if (index < tiles.count()) {
-      float narrow[2][NARROW / 2];
+      Sum<Scalar> narrow[2][NARROW / 2];
       consumer.template multiply_tile<true>(narrow, sum[1], tiles[index], steps);
       for (index += clusters; index < tiles.count(); index += clusters) {
         consumer.template multiply_tile<true>(narrow, narrow[1], tiles[index], steps);
@@ -184,4 +160,12 @@ wgmma_mixed(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, in
     }
     consumer.boxes.finish();
   }
+}
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
+wgmma_mixed(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, int wide,
+            const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+            const __grid_constant__ CUtensorMap c_map) {
+  multiply_mixed<Scalar, BM, BN, BK, STAGES, CM, CN, GROUP>(M, N, K, wide, &a_map, &b_map, &c_map);
 }

@@ -30,7 +30,7 @@ from gpubench.view.pictures.series import (
     is_baseline,
     panels,
 )
-from gpubench.view.tables import milliseconds, number
+from gpubench.view.tables import best_of, milliseconds, number
 
 CURVE = 3
 """Points from which on a line says something; powers of two enough to name no other tiles."""
@@ -98,6 +98,7 @@ def fitting(of: Sequence[Source]) -> list[Kind]:
         Kind.TILES: len({row.tile for row in rows if row.tile}) >= CURVE,
         Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
+        Kind.PRECISIONS: _has_precisions(rows),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
         Kind.SPEEDUP: len({row.backend for row in rows}) > 1
         and any(row.variant == CPU_BASELINE for row in rows),
@@ -376,11 +377,12 @@ def _times(panel: Panel, look_of: Looks, axes: Axes) -> float:
 
 def _blas(of: Sequence[Source]) -> Drawing:
     """A panel for each dtype, cache state and scope, at the largest size of each."""
-    groups = grouped((row for source in of for row in source.rows), lambda row: (row.op, row.dtype))
+    rows = (row for source in of for row in source.rows)
+    groups = grouped(rows, lambda row: (row.op, row.compute_mode))
     largest = {name: max(map(extent, rows)) for name, rows in groups.items()}
 
     def is_largest(row: Row) -> bool:
-        return extent(row) == largest[row.op, row.dtype]
+        return extent(row) == largest[row.op, row.compute_mode]
 
     of = [replace(source, rows=tuple(filter(is_largest, source.rows))) for source in of]
     found = [panel for panel in panels(of, by_size=True) if any(map(_percent, panel.series))]
@@ -436,10 +438,61 @@ def _percent(line: Series) -> float:
     return line.best.percent_of_blas or 0.0
 
 
+# ---- percent of the peak: the precisions side by side
+
+
+def _precisions(of: Sequence[Source]) -> Drawing:
+    """A panel for each operation, device, cache, state and scope."""
+    rows = [row for source in of for row in source.rows if row.percent_of_peak]
+    groups = grouped(rows, lambda row: (row.op, row.device, row.cache, row.state, row.scope))
+    drawn = [
+        (f"{op} on {device}, {cache} cache, {state}", partial(_shares, of_group))
+        for (op, device, cache, state, _), of_group in groups.items()
+        if _has_precisions(of_group)
+    ]
+    if not drawn:
+        raise UsageError(
+            "--kind precisions: no two precisions have percent_of_peak; sweep several --dtypes"
+        )
+    return "Percent of each precision's peak: fastest kernel and BLAS, largest size", drawn
+
+
+def _has_precisions(rows: Sequence[Row]) -> bool:
+    return len({row.compute_mode for row in rows if row.percent_of_peak}) > 1
+
+
+def _shares(rows: Sequence[Row], axes: Axes) -> float:
+    """For each precision, at its largest size, a bar of the fastest kernel and one of the BLAS."""
+    of_modes = grouped(rows, lambda row: row.compute_mode)
+    texts = {}
+    for place, of_mode in enumerate(of_modes.values()):
+        largest = max(map(extent, of_mode))
+        for is_blas, colour in ((False, style.COLOURS[0]), (True, style.ink())):
+            alike = [row for row in of_mode if is_baseline(row) == is_blas]
+            if alike := [row for row in alike if extent(row) == largest]:
+                best = best_of(alike)
+                y = place + (0.2 if is_blas else -0.2)
+                axes.barh(y, best.percent_of_peak or 0.0, 0.36, color=colour)
+                share = f"{number(best.percent_of_peak, 1)} %"
+                texts[y] = style.label(f"{share}, {best.variant} at {best.size}")
+    axes.set_ylim(len(of_modes) - 0.45, -0.55)
+    axes.set_yticks(range(len(of_modes)), list(map(style.label, of_modes)))
+    beside = axes.secondary_yaxis("right")
+    beside.set_yticks(list(texts), list(texts.values()))
+    beside.spines["right"].set_visible(False)
+    for side in (axes, beside):
+        side.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("percent of the theoretical peak")
+    return 2 * LINE_IN * len(of_modes) * style.line_count(texts.values())
+
+
 KINDS: dict[Kind, Callable[[Sequence[Source]], Drawing]] = {
     Kind.TILES: _tiles,
     Kind.SIZES: _sizes,
     Kind.BLAS: _blas,
+    Kind.PRECISIONS: _precisions,
     Kind.ROOFLINE: _roofline,
     Kind.SPEEDUP: _speedup,
 }

@@ -119,7 +119,7 @@ def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
-    """A panel for each dtype, cache state, scope and clock; for each size too, if `by_size`.
+    """A panel for each precision, cache, state, scope and clock; for each size too, if `by_size`.
 
     Where sources share panels, only those: the others would show one source and compare nothing.
     Raises UsageError where they are too many.
@@ -132,7 +132,8 @@ def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
         size = f" {row.size.replace('x', '×')}" if by_size else ""
         scope = "" if row.scope == "kernel" else f", {row.scope}"
         clock = ", cupti" if row.timer == "cupti" else ""
-        return f"{row.op}{size} {row.dtype}{where}, {row.cache} cache{scope}{clock}"
+        state = "" if row.state == "burst" else f", {row.state}"
+        return f"{row.op}{size} {row.compute_mode}{where}, {row.cache} cache{state}{scope}{clock}"
 
     groups: dict[str, list[Series]] = {}
     for source in of:

@@ -21,7 +21,8 @@ from gpubench.backends.cuda.driver import (
     without_faulty_bit,
 )
 from gpubench.errors import LaunchError
-from gpubench.model import DTYPES, Launch, TensorMap
+from gpubench.model import DTYPES, CudaVariant, Launch, Problem, TensorMap
+from gpubench.plan.registry import of_op
 
 encoded_maps = st.binary(min_size=TENSOR_MAP_BYTES, max_size=TENSOR_MAP_BYTES)
 
@@ -83,6 +84,8 @@ def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
         "float16": 6,
         "bfloat16": 9,
         "int8": 0,
+        "float8_e4m3": 0,
+        "float8_e4m3_split": 0,
     }
     assert {width: int(code) for width, code in module.SWIZZLES.items()} == {
         0: 0,
@@ -126,6 +129,24 @@ def attributes(launch: Launch) -> tuple[Any, dict[str, Any]]:
     config = launch_config(launch, 7)
     assert config.numAttrs == len(config.attrs)
     return config, {attribute.id.name: attribute.value for attribute in config.attrs}
+
+
+def test_a_tensor_map_of_the_result_has_the_type_of_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = of_op("gemm")["wgmma_bytes"]
+    assert isinstance(kernel, CudaVariant)
+    seen: list[tuple[int, str]] = []
+    monkeypatch.setattr(
+        module, "encode_tensor_map", lambda wanted, _, dtype: seen.append((wanted.array, dtype))
+    )
+    for dtype, result in (("int8", "int32"), ("float8_e4m3", "bfloat16")):
+        problem = Problem(op="gemm", m=256, n=256, k=256, dtype=dtype)
+        (tile, *_) = kernel.tiles.defaults
+        launch = kernel.launch(tile, problem)
+        module.kernel_arguments(kernel, launch, problem, workspace=False)((1, 2, 3))
+        assert seen == [(0, dtype), (1, dtype), (2, result)]
+        seen.clear()
 
 
 def test_a_launch_config_has_the_dimensions_and_the_stream() -> None:

@@ -52,6 +52,8 @@ def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> N
         # A branch from pipelined, in 16 bits.
         *("mma_sync", "wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster"),
         *("wgmma_deferred", "wgmma_mixed"),
+        # And in 8.
+        *("wgmma_bytes", "wgmma_mixed_bytes", "wgmma_split"),
     ]
     for branch, after in branches.items():
         assert order.index(branch) > order.index(after)

@@ -55,7 +55,7 @@ def test_panels_hold_what_may_be_compared() -> None:
     rows = [
         sample(),
         sample("cublas"),
-        sample(dtype="float64"),
+        sample(compute_mode="float64"),
         sample(n=2048),
         sample(cache="hot"),
     ]

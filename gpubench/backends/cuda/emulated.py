@@ -1,0 +1,106 @@
+"""float64 products that cuBLAS makes of int8 products: fixed-point emulation.
+
+By the Ozaki scheme: rows of A and columns of B are scaled to fixed point and cut into slices of 8
+bits, whose products are exact. Called through ctypes, with a handle of its own: CuPy does not wrap
+it, and its workspace and strategy must not change what the baseline does. Names and numbers are
+those of `cublas_api.h`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import cupy
+from cupy.cuda import device
+
+from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, OP_N, R_64F
+from gpubench.errors import LaunchError
+
+EAGER = 2
+"""cublasEmulationStrategy_t: emulate wherever it is possible, not only where it is faster."""
+
+DEFAULT_ALGORITHM = -1
+"""CUBLAS_GEMM_DEFAULT."""
+
+WORKSPACE_BYTES = 2**31
+"""For the slices and their products; at most a quarter of the free memory."""
+
+
+class EmulatedGemm:
+    """C = A·B for row-major float64 matrices. Raises LaunchError where cuBLAS does not emulate."""
+
+    def __init__(self) -> None:
+        free, _ = cupy.cuda.runtime.memGetInfo()
+        self._workspace = cupy.empty(min(WORKSPACE_BYTES, free // 4), "uint8")
+        self._bits = cupy.zeros(1, "int32")
+        self._handle = ctypes.c_void_p()
+        self._one, self._zero = ctypes.c_double(1), ctypes.c_double(0)
+        self._checked = False
+        _call("cublasCreate_v2", ctypes.byref(self._handle))
+        _call("cublasSetStream_v2", self._handle, _pointer(cupy.cuda.get_current_stream().ptr))
+        # After the stream, which sets it back.
+        workspace = _pointer(self._workspace.data.ptr)
+        _call(
+            "cublasSetWorkspace_v2",
+            *(self._handle, workspace, ctypes.c_size_t(self._workspace.nbytes)),
+        )
+        _call("cublasSetEmulationStrategy", self._handle, ctypes.c_int(EAGER))
+        _call(
+            "cublasSetFixedPointEmulationMantissaBitCountPointer",
+            *(self._handle, _pointer(self._bits.data.ptr)),
+        )
+
+    def __call__(self, a: Any, b: Any, c: Any) -> None:
+        """Enqueue the product; the first one is waited for, and must have been emulated."""
+        m, k = a.shape
+        n = b.shape[1]
+        extents = (ctypes.c_int(extent) for extent in (n, m, k))
+        _call(
+            "cublasGemmEx",
+            *(self._handle, ctypes.c_int(OP_N), ctypes.c_int(OP_N), *extents),
+            *(ctypes.byref(self._one), *_matrix(b, n), *_matrix(a, k)),
+            *(ctypes.byref(self._zero), *_matrix(c, n)),
+            *(ctypes.c_int(COMPUTE_64F_EMULATED_FIXEDPOINT), ctypes.c_int(DEFAULT_ALGORITHM)),
+        )
+        if not self._checked and self.bits < 0:
+            raise LaunchError("cuBLAS computes this in float64 itself: it emulates nothing here")
+        self._checked = True
+
+    @property
+    def bits(self) -> int:
+        """Of the fixed-point numbers of the last product; negative: it was not emulated."""
+        return int(self._bits.get()[0])
+
+    @property
+    def algorithm(self) -> str:
+        """What the row says."""
+        return f"fixed point, {self.bits} bits"
+
+
+def _matrix(array: Any, leading: int) -> tuple[Any, ...]:
+    return _pointer(array.data.ptr), ctypes.c_int(R_64F), ctypes.c_int(leading)
+
+
+def _pointer(address: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(address)
+
+
+def _call(function: str, *arguments: Any) -> None:
+    try:
+        found = getattr(_library(), function)
+    except AttributeError as error:
+        raise LaunchError(f"this cuBLAS has no {function}: 13.1 and newer emulate") from error
+    if status := found(*arguments):
+        raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The library that CuPy has loaded."""
+    device.get_cublas_handle()
+    try:
+        return ctypes.CDLL("libcublas.so.13")
+    except OSError as error:
+        raise LaunchError("emulation needs cuBLAS 13.1 or newer") from error

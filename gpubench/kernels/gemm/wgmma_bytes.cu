@@ -1,0 +1,114 @@
+// wgmma_bytes: operands of 8 bits, int8 or float8, with B along k.
+//
+// Against `wgmma_deferred`: a row of 128 bytes holds 128 values, and an instruction multiplies as many
+// bytes of k as before, in the same time: twice the operations. But with 8 bits it takes B as A only,
+// along k. So B is N×K, and its columns come by boxes as A's rows do. float8 rounds to bfloat16, and its
+// sums have 14 bits in the tensor core (`wgmma_split` adds some of them up outside); int8 is exact.
+//
+// Results of int8 have 32 bits, and writing C is twice the part of a time that is half. Blocks would
+// all write at once and then all read. So here too a tile's results leave during the next tile: they
+// wait in as many registers as there are sums, which leaves room for 192 columns. The last columns are
+// narrower tiles, on the same registers, with which all blocks end together: 4096×4096 is four tiles
+// of 192 columns and two of 128 for each of 128 blocks (`MixedTiles`).
+//
+// What limits it: operands from the L2 cache, twice as many bytes a clock as with 16 bits.
+
+#include "../cluster_tiles.cuh"
+
+template <int N>
+struct Width {
+  static constexpr int COLUMNS = N;
+};
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
+wgmma_bytes(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, int wide,
+            const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+            const __grid_constant__ CUtensorMap c_map) {
+  using R = Roles<BM>;
+  constexpr int BLOCKS = CM * CN;
+  constexpr int ACROSS = BN / BOX_COLUMNS<Scalar>;
+  constexpr int BOXES = R::PIECES * ACROSS;                  // of a consumer
+  extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const MixedTiles<BM, BN, CM, CN, GROUP> tiles(M, N, wide);
+  const int steps = max((K + BK - 1) / BK, BOXES);
+  init_cluster(ring, R::CONSUMERS * BLOCKS);
+
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    produce<BM, BN, CM, CN, BK, BK, true>(ring, stages, tiles, steps, &a_map, &b_map);
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    const unsigned base = shared_address(stages);
+    ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
+    const int first_row = warpgroup * R::PIECES * 64;
+    Slot<STAGES> slot;
+    int before = 0;
+    Sum<Scalar> sum[R::PIECES][BN / 2];
+    unsigned results[BOXES][16];  // of the tile before
+    BlockTile of_results = {};    // no columns: there are none yet
+
+    const auto store_box = [&](int box) {
+      const int col = box % ACROSS * BOX_COLUMNS<Scalar>;
+      if (col < of_results.columns) {
+        boxes.store<RESULT_BYTES<Scalar>>(
+            results[box], of_results.row + first_row + box / ACROSS * 64, of_results.col + col);
+      }
+    };
+    const auto multiply_tile = [&](auto width) {
+      constexpr int WIDTH = decltype(width)::COLUMNS;
+      const auto start_step = [&](bool add) {
+        const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;
+        ring.filled[slot.stage].wait(slot.parity);
+        wgmma_fence();
+#pragma unroll
+        for (int p = 0; p < R::PIECES; ++p) {
+          multiply_step<Scalar, WIDTH>(sum[p], stage + (first_row + p * 64) * ROW_BYTES,
+                                       stage + BM * ROW_BYTES, add);
+        }
+        commit_multiplications();
+      };
+      const auto end_step = [&](bool first) {
+        await_multiplications<1>();
+        if (!first) free_stage<BLOCKS>(ring.freed[before]);
+        before = slot.stage;
+        slot.advance();
+      };
+#pragma unroll  // results are in registers: their numbers must be constants
+      for (int step = 0; step < BOXES; ++step) {
+        start_step(step > 0);
+        store_box(step);
+        end_step(step == 0);
+      }
+#pragma unroll 1
+      for (int step = BOXES; step < steps; ++step) {
+        start_step(true);
+        end_step(false);
+      }
+      await_multiplications<0>();
+      free_stage<BLOCKS>(ring.freed[before]);
+#pragma unroll
+      for (int box = 0; box < BOXES; ++box) {
+        if (box % ACROSS * BOX_COLUMNS<Scalar> >= WIDTH) continue;
+        take_results<Scalar>(results[box], sum[box / ACROSS] + box % ACROSS * BOX_SUMS<Scalar>);
+      }
+    };
+
+    for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
+      const BlockTile tile = tiles[index];
+      if (BN % NARROW == 0 || tile.columns == BN) {  // else all are of one width
+        multiply_tile(Width<BN>());
+      } else {
+        multiply_tile(Width<NARROW>());
+      }
+      of_results = tile;
+    }
+#pragma unroll
+    for (int box = 0; box < BOXES; ++box) store_box(box);
+    boxes.finish();
+  }
+}

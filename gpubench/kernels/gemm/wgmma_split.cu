@@ -1,0 +1,73 @@
+// wgmma_split: sums of float8 products in two levels, so that they keep their bits.
+//
+// Against `wgmma_bytes`: a tensor core of Hopper adds float8 products with 14 bits, and cuts off what
+// lies below the largest of what it adds. The longer a sum grows, the more of each product is lost.
+// So every PROMOTE values of k the partial sums are added to others in float32, by ordinary adds,
+// and begin anew. cuBLASLt calls that "no fast accumulation".
+//
+// It takes two sets of sums. A block of 256×128 has them with one partial set for both pieces of 64
+// rows, one after the other: while a warpgroup adds, the other one multiplies. A wider block of 128
+// rows has one piece, and may wait longer with adding.
+//
+// What limits it: registers. Results leave at a tile's end, and smaller tiles take more bytes.
+
+#include "../cluster_tiles.cuh"
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP,
+          int PROMOTE>
+__global__ void __launch_bounds__(Roles<BM>::THREADS, 1)
+wgmma_split(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+            const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+            const __grid_constant__ CUtensorMap c_map) {
+  using R = Roles<BM>;
+  constexpr int BLOCKS = CM * CN;
+  constexpr int EVERY = PROMOTE / BK;  // steps
+  static_assert(EVERY == 1 || R::PIECES == 1, "two pieces share their partial sums");
+  extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const ClusterTiles<BM, BN, CM, CN, GROUP> tiles(M, N);
+  const int steps = (K + BK - 1) / BK;
+  init_cluster(ring, R::CONSUMERS * BLOCKS);
+
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    produce<BM, BN, CM, CN, BK, BK, true>(ring, stages, tiles, steps, &a_map, &b_map);
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    const unsigned base = shared_address(stages);
+    ResultBoxes boxes(&c_map, base + STAGES * (BM + BN) * ROW_BYTES, warpgroup);
+    const int first_row = warpgroup * R::PIECES * 64;
+    Slot<STAGES> slot;
+    float part[BN / 2];
+    float sum[R::PIECES][BN / 2];
+    for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
+#pragma unroll
+      for (int i = 0; i < R::PIECES * BN / 2; ++i) sum[i / (BN / 2)][i % (BN / 2)] = 0;
+#pragma unroll 1
+      for (int step = 0; step < steps; ++step, slot.advance()) {
+        const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;
+        ring.filled[slot.stage].wait(slot.parity);
+#pragma unroll
+        for (int p = 0; p < R::PIECES; ++p) {
+          wgmma_fence();
+          multiply_step<Scalar, BN>(part, stage + (first_row + p * 64) * ROW_BYTES,
+                                    stage + BM * ROW_BYTES, step % EVERY > 0);
+          commit_multiplications();
+          await_multiplications<0>();
+          fence_sums(part);
+          if (p == R::PIECES - 1) free_stage<BLOCKS>(ring.freed[slot.stage]);
+          if (step % EVERY == EVERY - 1 || step == steps - 1) {
+#pragma unroll
+            for (int i = 0; i < BN / 2; ++i) sum[p][i] += part[i];
+          }
+        }
+      }
+      const BlockTile tile = tiles[index];
+      boxes.store_tile<Scalar>(sum, tile.row + first_row, tile.col);
+    }
+    boxes.finish();
+  }
+}
