@@ -20,8 +20,9 @@ from gpubench.model import Resources
 from gpubench.model.sources import include_folders, whole_source
 from gpubench.output import open_regular
 
-OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache")
-"""Of every kernel. NVRTC's own cache gives a cubin without ptxas' report of its registers."""
+OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
+"""Of every kernel. NVRTC's own cache gives a cubin without ptxas' report of its registers, and
+NVRTC 13.0 takes a lambda with `auto` parameters for a host function, even in a kernel."""
 
 
 HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cublas_v2.h",
