@@ -1,0 +1,304 @@
+"""Makes every file of results/ by steps, on machines that need no git, and brings them back.
+
+    python benchmarks/publish.py list
+    python benchmarks/publish.py run [STEP ...] --budget 560 --commit C --archive published.tar.gz
+    python benchmarks/publish.py collect published.tar.gz ...
+
+`run` makes the files of the named steps, or of all that fit this machine's GPUs and are not done,
+in build/published, and packs them into the archive after each step. A step starts only if its
+bound fits into what is left of the budget, is killed at its bound, and is done once: until the code
+that it measures with changes. The tree must be committed; where git does not know it, `--commit`
+says what it is. On several GPUs several of them can run at once, each with `CUDA_VISIBLE_DEVICES`,
+names of steps and an archive of its own.
+
+`collect` puts the files of archives into results/, after `gpubench diff` compared each CSV with
+the one that it replaces: results/CHANGES.md says what changed and what may be why. Then
+`python docs/make_tables.py` and `python docs/make_pictures.py` renew what the pages say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from shared import GPUBENCH, ROOT, child
+from steps import STEPS, Step
+
+from gpubench.errors import UsageError
+from gpubench.row import Row, read
+
+RESULTS, WORK = ROOT / "results", ROOT / "build" / "published"
+MOST_RESULTS, MOST_ARCHIVE = 20 * 10**6, 16 * 10**6
+"""Bytes of results/, and of an archive."""
+
+MEASURES = ("backends", "hardware", "kernels", "measure", "model", "plan", "row.py", "options.py")
+"""Of the package: what any figure depends on."""
+
+CONTEXT = ("tree_hash", "source_hash", "device", "driver", "cuda", "cupy", "nvrtc", "library")
+"""Columns that may say why a figure changed."""
+
+FINE = {0, 1, 3}
+"""Exit codes of a step that wrote its files: 1 and 3 say that a bound is broken or not judged."""
+
+SHOWN = 6
+"""Flagged points that are named."""
+
+Records = dict[str, dict[str, Any]]
+
+
+def source(step: Step) -> str:
+    """12 digits that change with the command of a step and the code that it measures with."""
+    words = step.command.replace("ROOT", str(ROOT)).split()
+    paths = [ROOT / "gpubench" / name for name in MEASURES]
+    paths += [Path(word) for word in words if word.endswith(".py")]
+    if "gpubench" in words:
+        command = words[words.index("gpubench") + 1].replace("-", "_")
+        paths.append(ROOT / "gpubench" / "commands" / command)
+    digest = hashlib.sha256(step.command.encode())
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts:
+                digest.update(file.read_bytes())
+    for name in step.reads:
+        if (file := newest(name)).exists():
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def newest(name: str) -> Path:
+    """A file of results/, or of `WORK` if it was made or copied there since."""
+    there, here = RESULTS / name, WORK / name
+    newer = here.exists() and not (there.exists() and there.stat().st_mtime > here.stat().st_mtime)
+    return here if newer else there
+
+
+def published() -> Records:
+    """Of each step whose files are in results/: commit, source, machine, exit, utc, wall_s."""
+    path = RESULTS / "steps.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def records() -> Records:
+    """The same, and of steps whose files are in `WORK`."""
+    here = {path.stem: json.loads(path.read_text()) for path in WORK.glob("steps/*.json")}
+    return published() | here
+
+
+def is_done(step: Step, known: Records) -> bool:
+    """Whether its files are what this code makes."""
+    return known.get(step.name, {}).get("source") == source(step)
+
+
+def committed(given: str | None) -> str:
+    """The commit of this tree. Raises UsageError if it is not known, or files differ from it."""
+
+    def git(*words: str) -> str | None:
+        done = child(("git", "-C", ROOT, *words), err=subprocess.DEVNULL)
+        return done.out.strip() if done.code == 0 else None
+
+    if (commit := git("rev-parse", "--short=12", "HEAD")) is None:
+        if given is None:
+            raise UsageError("git does not know this tree: say its commit by --commit")
+        return given[:12]
+    if changed := git("status", "--porcelain", "--", ".", ":!results"):
+        raise UsageError(f"commit first, this differs: {' '.join(changed.split())}")
+    return commit
+
+
+def machine() -> tuple[int, str]:
+    """The number of visible GPUs, and what they are; without one, the CPU."""
+    ask = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    names = child(ask).out.splitlines() if shutil.which("nvidia-smi") else []
+    if not names:
+        return 0, f"{os.cpu_count()} CPUs"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = len(visible.split(",")) if visible else len(names)
+    return count, f"{count} × {names[0]}"
+
+
+def run(names: list[str], budget_s: float, given: str | None, archive: Path | None) -> int:
+    """Run the steps that fit into the budget; 1 if one failed."""
+    started, commit, (gpus, described) = monotonic(), committed(given), machine()
+    if unknown := set(names) - {step.name for step in STEPS}:
+        raise UsageError(f"no such step: {', '.join(sorted(unknown))}")
+    failed = False
+    for step in STEPS:
+        wanted = step.name in names if names else step.gpus == gpus
+        if not wanted or step.gpus > gpus or (not names and is_done(step, records())):
+            continue
+        if monotonic() - started + step.bound_s > budget_s:
+            print(f"{step.name}: its {step.bound_s} s are not left")
+            continue
+        if missing := [name for name in step.reads if not newest(name).exists()]:
+            print(f"{step.name}: reads {', '.join(missing)}, which no step has made")
+            continue
+        code, wall_s = made(step)
+        print(f"{step.name}: exit {code} after {wall_s:.0f} s", flush=True)
+        if code in FINE and all((WORK / name).exists() for name in step.files):
+            facts = {"commit": commit, "source": source(step), "machine": described, "exit": code}
+            facts |= {"utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}", "wall_s": round(wall_s, 1)}
+            (WORK / "steps").mkdir(exist_ok=True)
+            (WORK / "steps" / f"{step.name}.json").write_text(json.dumps(facts))
+        else:
+            failed = True
+        if archive:
+            pack(archive)
+    return int(failed)
+
+
+def made(step: Step) -> tuple[int | None, float]:
+    """Run a step's command in `WORK`; its exit code, None if it was killed, and wall time."""
+    packed = [name for name in step.files if name.endswith(".gz")]
+    for name in (*step.files, *(name.removesuffix(".gz") for name in packed)):
+        for path in (WORK / name, WORK / f"{name}.partial"):
+            path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+    for name in step.reads:
+        if newest(name) != WORK / name:
+            (WORK / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(RESULTS / name, WORK / name)
+    shutil.rmtree(ROOT / "build" / "cold", ignore_errors=True)
+    command, _, target = step.command.replace("ROOT", str(ROOT)).partition(" > ")
+    programs = {"python": (sys.executable,), "gpubench": GPUBENCH}
+    words = [part for word in shlex.split(command) for part in programs.get(word, (word,))]
+    log = WORK / "logs" / f"{step.name}.txt"
+    log.parent.mkdir(exist_ok=True)
+    with (WORK / target if target else Path(os.devnull)).open("w") as out, log.open("w") as err:
+        ended = child(words, timeout_s=step.bound_s, out=out, err=err, cwd=WORK)
+    for name in packed:
+        plain = WORK / name.removesuffix(".gz")
+        if plain.exists():
+            (WORK / name).write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+            plain.unlink()
+    return ended.code, ended.wall_s
+
+
+def pack(archive: Path) -> None:
+    """The files and records of the steps that ended here, and all logs."""
+    ended = {path.stem for path in WORK.glob("steps/*.json")}
+    names = [f"steps/{name}.json" for name in ended]
+    names += [name for step in STEPS if step.name in ended for name in step.files]
+    with tarfile.open(archive, "w:gz") as tar:
+        for name in (*names, "logs"):
+            tar.add(WORK / name, name)
+    if archive.stat().st_size > MOST_ARCHIVE:
+        raise UsageError(f"{archive} has over {MOST_ARCHIVE:,} bytes")
+
+
+def collect(archives: list[Path]) -> int:
+    """Put what archives hold into results/, and say in results/CHANGES.md what changed."""
+    for archive in archives:
+        with tempfile.TemporaryDirectory() as temporary, tarfile.open(archive) as tar:
+            folder = Path(temporary)
+            tar.extractall(folder, filter="data")
+            known = published()
+            for step in STEPS:
+                path = folder / "steps" / f"{step.name}.json"
+                if not path.exists():
+                    continue
+                facts = json.loads(path.read_text())
+                said = [line for name in step.files for line in changes(name, folder)]
+                title = f"## {step.name}, {facts['utc']}, commit {facts['commit']}"
+                with (RESULTS / "CHANGES.md").open("a") as file:
+                    file.write("\n".join((f"\n{title}\n", *(said or ["- new files"]))) + "\n")
+                for name in step.files:
+                    (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(folder / name, RESULTS / name)
+                known[step.name] = facts
+                print(f"{step.name}: {facts['utc']}, {' '.join(step.files)}")
+            text = json.dumps(known, indent=1, sort_keys=True) + "\n"
+            (RESULTS / "steps.json").write_text(text)
+    size = sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file())
+    if size > MOST_RESULTS:
+        raise UsageError(f"results/ has {size:,} bytes, more than {MOST_RESULTS:,}")
+    return 0
+
+
+def changes(name: str, folder: Path) -> Iterator[str]:
+    """Lines about a new file: what may be why it differs, what `diff` says, what is flagged."""
+    new, old = rows(folder / name), rows(RESULTS / name)
+    if new is None:
+        return
+    if old:
+        for column in CONTEXT:
+            was, now = ({getattr(row, column) or "?" for row in of} for of in (old, new))
+            if was != now:
+                yield f"- {name}: {column} {short(was)} → {short(now)}"
+        said = child((*GPUBENCH, "diff", RESULTS / name, folder / name), err=subprocess.STDOUT)
+        kept = ("slower", "faster", "broken", "missing", "!", "machine")
+        lines = said.out.splitlines() or ["nothing"]
+        for line in (lines[0], *(line for line in lines[1:] if line.startswith(kept))):
+            yield f"- {name}: `diff` exit {said.code}: {line}"
+    elif (RESULTS / name).exists():
+        yield f"- {name}: the old file has another schema"
+    if flagged := [row.label for row in new if row.unstable]:
+        more = f" and {len(flagged) - SHOWN} more" if len(flagged) > SHOWN else ""
+        yield f"- {name}: rounds disagree, nothing is claimed of {', '.join(flagged[:SHOWN])}{more}"
+
+
+def short(values: set[str]) -> str:
+    """One value, or how many."""
+    return values.copy().pop() if len(values) == 1 else f"{len(values)} values"
+
+
+def rows(path: Path) -> list[Row] | None:
+    """The rows of a CSV of gpubench; None if it is something else, or of another schema."""
+    if not path.exists() or ".csv" not in path.suffixes:
+        return None
+    try:
+        return read(path)
+    except UsageError:
+        return None
+
+
+def listed() -> int:
+    """Print each step: when it was done, whether the code changed since, its bound."""
+    known = records()
+    for step in STEPS:
+        facts = known.get(step.name)
+        state = "never" if facts is None else f"{facts['utc']} {facts['commit']}"
+        if facts and not is_done(step, known):
+            state += ", stale"
+        where = f"{step.gpus} GPU{'s' * (step.gpus > 1)}" if step.gpus else "host"
+        print(f"{step.name:<26} {where:<6} {step.bound_s:>4} s  {state}")
+    return 0
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    commands = parser.add_subparsers(dest="what", required=True)
+    commands.add_parser("list", help="what is done, and what is stale")
+    runs = commands.add_parser("run", help="make files in build/published")
+    runs.add_argument("steps", nargs="*", help="default: all that this machine's GPUs are for")
+    runs.add_argument("--budget", type=float, default=1e9, help="seconds of wall time")
+    runs.add_argument("--commit", help="of this tree, where git does not know it")
+    runs.add_argument("--archive", type=Path, help="written after each step")
+    collects = commands.add_parser("collect", help="put archives into results/")
+    collects.add_argument("archives", nargs="+", type=Path)
+    asked = parser.parse_args()
+    try:
+        if asked.what == "run":
+            return run(asked.steps, asked.budget, asked.commit, asked.archive)
+        return listed() if asked.what == "list" else collect(asked.archives)
+    except (UsageError, OSError, tarfile.TarError) as error:
+        sys.stderr.write(f"publish.py: {error}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
