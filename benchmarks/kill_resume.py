@@ -183,4 +183,4 @@ def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]), *sys.argv[3:4])
+    main(*(int(word) if word.isdecimal() else word for word in sys.argv[1:]))  # type: ignore[arg-type]

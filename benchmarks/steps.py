@@ -108,7 +108,7 @@ STEPS = (
     Step("exports", 240, f"{SCRIPT}/rivals.py exports ROOT/build/programs > h200/exports.md"),
     Step("kernel_tuner", 120, f"{SCRIPT}/tune_race.py wall > h200/kernel_tuner_race.txt", alone=True),
     *(
-        Step(f"tune_{name}_{size}", 480, f"{SCRIPT}/tune_race.py race {name}:{size}:{dtype} > h200/tune/{name}_{size}.md", alone=True)
+        Step(f"tune_{name}_{size}", 480, f"{SCRIPT}/tune_race.py race {name}:{size}:{dtype} -o h200/tune/{name}_{size}.csv > h200/tune/{name}_{size}.md", (f"h200/tune/{name}_{size}.csv.gz",), alone=True)
         for name, size, dtype in SPACES
     ),
     *(
@@ -125,7 +125,7 @@ STEPS = (
     Step("cpu_quick", 90, "gpubench sweep --device cpu -o cpu/quick.csv > cpu/quick.txt", gpus=0),
     Step("cpu_main", 480, f"gpubench sweep --device cpu {MAIN} -o cpu/main.csv > cpu/main.txt", gpus=0),
     *(Step(f"cpu_kills_{seed}", 480, f"{SCRIPT}/kill_resume.py 20 {seed} > cpu/kill_resume_{seed}.txt", gpus=0) for seed in range(1, 11)),
-    *(Step(f"cpu_tune_{part}", 480, f"{SCRIPT}/tune_simulated.py {part} > cpu/tune_simulated_{part}.md", gpus=0) for part in (1, 2, 3, 4)),
+    Step("cpu_tune", 480, f"{SCRIPT}/tune_simulated.py > cpu/tune_simulated.md", gpus=0),
     *(Step(f"cpu_fuzz_{part}", 480, f"{SCRIPT}/fuzz.py 12500 {12_500 * part} > cpu/fuzz_{part}.txt", gpus=0) for part in range(8)),
 )  # fmt: skip
 """In the order in which they run."""
