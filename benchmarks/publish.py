@@ -29,17 +29,16 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from changes import changes
 from shared import GPUBENCH, ROOT, child
 from steps import STEPS, Step
 
 from gpubench.errors import UsageError
-from gpubench.row import Row, read
 
 RESULTS, WORK = ROOT / "results", ROOT / "build" / "published"
 MOST_RESULTS, MOST_ARCHIVE = 20 * 10**6, 16 * 10**6
@@ -48,14 +47,8 @@ MOST_RESULTS, MOST_ARCHIVE = 20 * 10**6, 16 * 10**6
 MEASURES = ("backends", "hardware", "kernels", "measure", "model", "plan", "row.py", "options.py")
 """Of the package: what any figure depends on."""
 
-CONTEXT = ("tree_hash", "source_hash", "device", "driver", "cuda", "cupy", "nvrtc", "library")
-"""Columns that may say why a figure changed."""
-
 FINE = {0, 1, 3}
 """Exit codes of a step that wrote its files: 1 and 3 say that a bound is broken or not judged."""
-
-SHOWN = 6
-"""Flagged points that are named."""
 
 Records = dict[str, dict[str, Any]]
 
@@ -172,13 +165,15 @@ def made(step: Step) -> tuple[int | None, float]:
             (WORK / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(RESULTS / name, WORK / name)
     shutil.rmtree(ROOT / "build" / "cold", ignore_errors=True)
-    command, _, target = step.command.replace("ROOT", str(ROOT)).partition(" > ")
+    command, both, target = step.command.replace("ROOT", str(ROOT)).partition(" &> ")
+    if not both:
+        command, _, target = command.partition(" > ")
     programs = {"python": (sys.executable,), "gpubench": GPUBENCH}
     words = [part for word in shlex.split(command) for part in programs.get(word, (word,))]
     log = WORK / "logs" / f"{step.name}.txt"
     log.parent.mkdir(exist_ok=True)
     with (WORK / target if target else Path(os.devnull)).open("w") as out, log.open("w") as err:
-        ended = child(words, timeout_s=step.bound_s, out=out, err=err, cwd=WORK)
+        ended = child(words, timeout_s=step.bound_s, out=out, err=out if both else err, cwd=WORK)
     for name in packed:
         plain = WORK / name.removesuffix(".gz")
         if plain.exists():
@@ -211,7 +206,7 @@ def collect(archives: list[Path]) -> int:
                 if not path.exists():
                     continue
                 facts = json.loads(path.read_text())
-                said = [line for name in step.files for line in changes(name, folder)]
+                said = [line for name in step.files for line in changes(name, RESULTS, folder)]
                 title = f"## {step.name}, {facts['utc']}, commit {facts['commit']}"
                 with (RESULTS / "CHANGES.md").open("a") as file:
                     file.write("\n".join((f"\n{title}\n", *(said or ["- new files"]))) + "\n")
@@ -226,43 +221,6 @@ def collect(archives: list[Path]) -> int:
     if size > MOST_RESULTS:
         raise UsageError(f"results/ has {size:,} bytes, more than {MOST_RESULTS:,}")
     return 0
-
-
-def changes(name: str, folder: Path) -> Iterator[str]:
-    """Lines about a new file: what may be why it differs, what `diff` says, what is flagged."""
-    new, old = rows(folder / name), rows(RESULTS / name)
-    if new is None:
-        return
-    if old:
-        for column in CONTEXT:
-            was, now = ({getattr(row, column) or "?" for row in of} for of in (old, new))
-            if was != now:
-                yield f"- {name}: {column} {short(was)} → {short(now)}"
-        said = child((*GPUBENCH, "diff", RESULTS / name, folder / name), err=subprocess.STDOUT)
-        kept = ("slower", "faster", "broken", "missing", "!", "machine")
-        lines = said.out.splitlines() or ["nothing"]
-        for line in (lines[0], *(line for line in lines[1:] if line.startswith(kept))):
-            yield f"- {name}: `diff` exit {said.code}: {line}"
-    elif (RESULTS / name).exists():
-        yield f"- {name}: the old file has another schema"
-    if flagged := [row.label for row in new if row.unstable]:
-        more = f" and {len(flagged) - SHOWN} more" if len(flagged) > SHOWN else ""
-        yield f"- {name}: rounds disagree, nothing is claimed of {', '.join(flagged[:SHOWN])}{more}"
-
-
-def short(values: set[str]) -> str:
-    """One value, or how many."""
-    return values.copy().pop() if len(values) == 1 else f"{len(values)} values"
-
-
-def rows(path: Path) -> list[Row] | None:
-    """The rows of a CSV of gpubench; None if it is something else, or of another schema."""
-    if not path.exists() or ".csv" not in path.suffixes:
-        return None
-    try:
-        return read(path)
-    except UsageError:
-        return None
 
 
 def listed() -> int:

@@ -17,7 +17,8 @@ class Step:
     """It is killed then; at most 480."""
 
     command: str
-    """Paths are relative to results/, but for `ROOT`, the repository; `> FILE` takes stdout."""
+    """Paths are relative to results/, but for `ROOT`, the repository. `> FILE` takes what is printed,
+    `&> FILE` what goes to stderr too."""
 
     more: tuple[str, ...] = ()
     """Files that it makes beside those after `-o` and `>`. `x.gz`: x is compressed afterwards."""
@@ -35,7 +36,7 @@ class Step:
     def files(self) -> tuple[str, ...]:
         """What it makes, in results/."""
         words = shlex.split(self.command)
-        named = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">"}]
+        named = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">", "&>"}]
         plain = (name for name in named if f"{name}.gz" not in self.more)
         return (*plain, *self.more)
 
@@ -60,11 +61,11 @@ STEPS = (
     Step("deviceinfo", 90, "gpubench deviceinfo --device cuda --measure --json > h200/deviceinfo.json"),
     Step("selfcheck", 90, "gpubench selfcheck > h200/selfcheck.txt"),
     Step("quick", 90, f"{SWEEP} -o h200/quick.csv > h200/quick.txt", alone=True),
-    Step("dry_run", 60, f"{SWEEP} {MAIN} --dry-run > h200/dry_run.txt"),
+    Step("dry_run", 60, f"{COLD} {SWEEP} {MAIN} --dry-run > h200/dry_run.txt"),
     Step("main", 300, f"{COLD} {SWEEP} {MAIN} -o h200/main.csv > h200/main.txt", alone=True),
     Step(
         "tune_tiles", 90, f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 "
-        "-o h200/tune_tiles.csv > h200/tune_tiles.txt", alone=True,
+        "--winners winners.toml -o h200/tune_tiles.csv &> h200/tune_tiles.txt", alone=True,
     ),
     *(
         Step(name, 360, f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o h200/{name}.csv > h200/{name}.txt")
