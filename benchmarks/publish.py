@@ -23,6 +23,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -57,7 +58,9 @@ def source(step: Step) -> str:
     """12 digits that change with the command of a step and the code that it measures with."""
     words = step.command.replace("ROOT", str(ROOT)).split()
     paths = [ROOT / "gpubench" / name for name in MEASURES]
-    paths += [Path(word) for word in words if word.endswith(".py")]
+    for script in (Path(word) for word in words if word.endswith(".py")):
+        names = re.findall(r"^(?:from|import) (\w+)", script.read_text(), re.MULTILINE)
+        paths += [script, *(script.with_name(f"{name}.py") for name in names)]
     if "gpubench" in words:
         command = words[words.index("gpubench") + 1].replace("-", "_")
         paths.append(ROOT / "gpubench" / "commands" / command)
@@ -209,7 +212,9 @@ def collect(archives: list[Path]) -> int:
                 said = [line for name in step.files for line in changes(name, RESULTS, folder)]
                 title = f"## {step.name}, {facts['utc']}, commit {facts['commit']}"
                 with (RESULTS / "CHANGES.md").open("a") as file:
-                    file.write("\n".join((f"\n{title}\n", *(said or ["- new files"]))) + "\n")
+                    file.write(
+                        "\n".join((f"\n{title}\n", *(said or ["- no CSV to compare"]))) + "\n"
+                    )
                 for name in step.files:
                     (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(folder / name, RESULTS / name)

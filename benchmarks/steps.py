@@ -54,6 +54,26 @@ EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-a
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv" for seed in (1, 2, 3, 4))
 PASSES = tuple(f"h200/agreement/{number}.jsonl.gz" for number in (1, 2, 3))
 KEPT_ROUNDS = tuple(f"{path}.gz" for path in ROUNDS)
+TENSOR = {
+    "tensor": {
+        "small": ("bfloat16", "1024,2048"),
+        "middle": ("bfloat16", "4000x4104x3992,4096"),
+        "large": ("bfloat16", "8192,16384"),
+        "float16": ("float16", "4096,8192"),
+    },
+    "precisions": {
+        "tf32": ("tf32", "1024,2048,4096,8192,3001x4100x2804"),
+        "float64": ("float64", "1024,2048,4096,8192,3001x4100x2804"),
+        "float32": ("float32,bfloat16,float16", "4096"),
+        "bytes": ("int8,float8_e4m3,float8_e4m3_split", "4096,8192"),
+    },
+}
+"""Parts of the suites of tensor.py: of these dtypes, those of the suite's sizes."""
+
+PARTS = {
+    suite: tuple(f"h200/{suite}/{part}.csv.gz" for part in parts) for suite, parts in TENSOR.items()
+}
+
 MAIN = "--sizes 1024,2048 --tiles 1..32"
 """The README's sweep."""
 
@@ -80,8 +100,11 @@ STEPS = (
         Step(op, 120, f"{SWEEP} --op {op} --sizes 16384,8192x32768,4096 --budget 5 -o h200/{op}.csv > h200/{op}.txt")
         for op in ("gemv", "gemv_t", "atax")
     ),
-    Step("tensor", 480, f"{SCRIPT}/tensor.py measure h200/tensor.csv", ("h200/tensor.csv",)),
-    Step("tensor_table", 60, f"{SCRIPT}/tensor.py table h200/tensor.csv > h200/tensor.md", gpus=0, reads=("h200/tensor.csv",)),
+    *(
+        Step(f"{suite}_{part}", 480, f"{SCRIPT}/tensor.py measure {suite} h200/{suite}/{part}.csv --dtypes {dtypes} --sizes {sizes}", (f"h200/{suite}/{part}.csv.gz",))
+        for suite, parts in TENSOR.items()
+        for part, (dtypes, sizes) in parts.items()
+    ),
     *(
         Step(f"agreement_{number}", 480, f"{SCRIPT}/agreement.py pass h200/agreement/{number}.jsonl", (f"h200/agreement/{number}.jsonl.gz",), alone=True)
         for number in (1, 2, 3)
@@ -121,6 +144,8 @@ STEPS = (
         gpus=0, reads=("h200/sweep.csv", "h200/sweep_again.csv"),
     ),
     Step("agreement", 60, f"{SCRIPT}/agreement.py report h200/agreement h200/agreement", ("h200/agreement.csv", "h200/agreement.md"), gpus=0, reads=PASSES),
+    *(Step(suite, 60, f"{SCRIPT}/join.py h200/{suite}.csv {' '.join(paths)}", (f"h200/{suite}.csv",), gpus=0, reads=paths) for suite, paths in PARTS.items()),
+    *(Step(f"{suite}_table", 60, f"{SCRIPT}/tensor.py table h200/{suite}.csv > h200/{suite}.md", gpus=0, reads=(f"h200/{suite}.csv",)) for suite in TENSOR),
     Step("diff_power", 480, f"{SCRIPT}/diff_power.py h200/diff_rounds > h200/diff_power.md", gpus=0, reads=KEPT_ROUNDS),
     Step("fleet_power", 480, f"{SCRIPT}/fleet_power.py h200/diff_rounds > h200/fleet_power.md", gpus=0, reads=KEPT_ROUNDS),
     Step("cpu_quick", 90, "gpubench sweep --device cpu -o cpu/quick.csv > cpu/quick.txt", gpus=0),
