@@ -78,8 +78,8 @@ def source(step: Step) -> str:
 def newest(name: str) -> Path:
     """A file of results/, or of `WORK` if it was made or copied there since."""
     there, here = RESULTS / name, WORK / name
-    newer = here.exists() and not (there.exists() and there.stat().st_mtime > here.stat().st_mtime)
-    return here if newer else there
+    known = [path for path in (here, there) if path.exists()]
+    return max(known, key=lambda path: path.stat().st_mtime, default=there)
 
 
 def published() -> Records:
@@ -133,14 +133,12 @@ def run(names: list[str], budget_s: float, given: str | None, archive: Path | No
         raise UsageError(f"no such step: {', '.join(sorted(unknown))}")
     failed = False
     for step in STEPS:
-        wanted = step.name in names if names else step.gpus == gpus
-        if not wanted or step.gpus > gpus or (not names and is_done(step, records())):
+        if names and step.name not in names:
             continue
-        if monotonic() - started + step.bound_s > budget_s:
-            print(f"{step.name}: its {step.bound_s} s are not left")
+        if not names and (step.gpus != gpus or is_done(step, records())):
             continue
-        if missing := [name for name in step.reads if not newest(name).exists()]:
-            print(f"{step.name}: reads {', '.join(missing)}, which no step has made")
+        if why := obstacle(step, gpus, budget_s - (monotonic() - started)):
+            print(f"{step.name}: {why}")
             continue
         code, wall_s = made(step)
         print(f"{step.name}: exit {code} after {wall_s:.0f} s", flush=True)
@@ -156,6 +154,16 @@ def run(names: list[str], budget_s: float, given: str | None, archive: Path | No
     return int(failed)
 
 
+def obstacle(step: Step, gpus: int, left_s: float) -> str:
+    """Why a step cannot run now; empty if it can."""
+    missing = [name for name in step.reads if not newest(name).exists()]
+    if step.gpus > gpus:
+        return f"needs {step.gpus} GPUs, {gpus} are here"
+    if missing:
+        return f"reads {', '.join(missing)}, which no step has made"
+    return f"its {step.bound_s} s are not left" if step.bound_s > left_s else ""
+
+
 def made(step: Step) -> tuple[int | None, float]:
     """Run a step's command in `WORK`; its exit code, None if it was killed, and wall time."""
     packed = [name for name in step.files if name.endswith(".gz")]
@@ -167,7 +175,8 @@ def made(step: Step) -> tuple[int | None, float]:
         if newest(name) != WORK / name:
             (WORK / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(RESULTS / name, WORK / name)
-    shutil.rmtree(ROOT / "build" / "cold", ignore_errors=True)
+    if "build/cold" in step.command:
+        shutil.rmtree(ROOT / "build" / "cold", ignore_errors=True)
     command, both, target = step.command.replace("ROOT", str(ROOT)).partition(" &> ")
     if not both:
         command, _, target = command.partition(" > ")
@@ -210,11 +219,9 @@ def collect(archives: list[Path]) -> int:
                     continue
                 facts = json.loads(path.read_text())
                 said = [line for name in step.files for line in changes(name, RESULTS, folder)]
-                title = f"## {step.name}, {facts['utc']}, commit {facts['commit']}"
+                title = f"\n## {step.name}, {facts['utc']}, commit {facts['commit']}\n"
                 with (RESULTS / "CHANGES.md").open("a") as file:
-                    file.write(
-                        "\n".join((f"\n{title}\n", *(said or ["- no CSV to compare"]))) + "\n"
-                    )
+                    print(title, *(said or ["- no CSV to compare"]), sep="\n", file=file)
                 for name in step.files:
                     (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(folder / name, RESULTS / name)
@@ -237,7 +244,8 @@ def listed() -> int:
         if facts and not is_done(step, known):
             state += ", stale"
         where = f"{step.gpus} GPU{'s' * (step.gpus > 1)}" if step.gpus else "host"
-        print(f"{step.name:<26} {where:<6} {step.bound_s:>4} s  {state}")
+        where += ", alone" * step.alone
+        print(f"{step.name:<26} {where:<13} {step.bound_s:>4} s  {state}")
     return 0
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import IO, Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's package
+
 from gpubench.model import Cache, Point, Problem, Scope, Timer
 from gpubench.plan.registry import choose
 from gpubench.row import Row

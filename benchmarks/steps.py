@@ -85,7 +85,8 @@ STEPS = (
     Step("main", 300, f"{COLD} {SWEEP} {MAIN} -o h200/main.csv > h200/main.txt", alone=True),
     Step(
         "tune_tiles", 90, f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 "
-        "--winners winners.toml -o h200/tune_tiles.csv &> h200/tune_tiles.txt", alone=True,
+        "--winners winners.toml -o h200/tune_tiles.csv &> h200/tune_tiles.txt",
+        ("h200/tune_tiles.confirmed.csv",), alone=True,
     ),
     *(
         Step(name, 360, f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o h200/{name}.csv > h200/{name}.txt")
@@ -118,7 +119,7 @@ STEPS = (
     Step("faults", 300, f"{SCRIPT}/checks.py faults > h200/faults.txt"),
     *(Step(f"kills_{seed}", 480, f"{SCRIPT}/kill_resume.py 10 {seed} cuda > h200/kill_resume_{seed}.txt") for seed in (1, 2)),
     Step(
-        "reproduce", 400, "gpubench reproduce --budget 12 --force --output h200/reproduce",
+        "reproduce", 480, "gpubench reproduce --budget 12 --force --output h200/reproduce",
         (*(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md"), alone=True,
     ),
     *(
