@@ -5,9 +5,9 @@
     python benchmarks/publish.py collect published.tar.gz ...
 
 `run` makes the files of the named steps, or of all that fit this machine's GPUs and are not done,
-in build/published, and packs them into the archive after each step. A step starts only if its
-bound fits into what is left of the budget, is killed at its bound, and is done once: until the code
-that it measures with changes. The tree must be committed; where git does not know it, `--commit`
+in build/published, and packs them into the archive after each step. A step starts only if half its
+bound is left of the budget, is killed at its bound or the budget's end, and is done once: until the
+code that it measures with changes. The tree must be committed; where git does not know it, `--commit`
 says what it is. On several GPUs several of them can run at once, each with `CUDA_VISIBLE_DEVICES`,
 names of steps and an archive of its own.
 
@@ -137,10 +137,11 @@ def run(names: list[str], budget_s: float, given: str | None, archive: Path | No
             continue
         if not names and (step.gpus != gpus or is_done(step, records())):
             continue
-        if why := obstacle(step, gpus, budget_s - (monotonic() - started)):
+        left_s = budget_s - (monotonic() - started)
+        if why := obstacle(step, gpus, left_s):
             print(f"{step.name}: {why}")
             continue
-        code, wall_s = made(step)
+        code, wall_s = made(step, min(step.bound_s, left_s))
         print(f"{step.name}: exit {code} after {wall_s:.0f} s", flush=True)
         if code in FINE and all((WORK / name).exists() for name in step.files):
             facts = {"commit": commit, "source": source(step), "machine": described, "exit": code}
@@ -161,10 +162,10 @@ def obstacle(step: Step, gpus: int, left_s: float) -> str:
         return f"needs {step.gpus} GPUs, {gpus} are here"
     if missing:
         return f"reads {', '.join(missing)}, which no step has made"
-    return f"its {step.bound_s} s are not left" if step.bound_s > left_s else ""
+    return f"half of its {step.bound_s} s is not left" if step.bound_s / 2 > left_s else ""
 
 
-def made(step: Step) -> tuple[int | None, float]:
+def made(step: Step, limit_s: float) -> tuple[int | None, float]:
     """Run a step's command in `WORK`; its exit code, None if it was killed, and wall time."""
     packed = [name for name in step.files if name.endswith(".gz")]
     for name in (*step.files, *(name.removesuffix(".gz") for name in packed)):
@@ -185,7 +186,7 @@ def made(step: Step) -> tuple[int | None, float]:
     log = WORK / "logs" / f"{step.name}.txt"
     log.parent.mkdir(exist_ok=True)
     with (WORK / target if target else Path(os.devnull)).open("w") as out, log.open("w") as err:
-        ended = child(words, timeout_s=step.bound_s, out=out, err=out if both else err, cwd=WORK)
+        ended = child(words, timeout_s=limit_s, out=out, err=out if both else err, cwd=WORK)
     for name in packed:
         plain = WORK / name.removesuffix(".gz")
         if plain.exists():
