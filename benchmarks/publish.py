@@ -7,9 +7,9 @@
 `run` makes the files of the named steps, or of all that fit this machine's GPUs and are not done,
 in build/published, and packs them into the archive after each step. A step starts only if half its
 bound is left of the budget, is killed at its bound or the budget's end, and is done once: until the
-code that it measures with changes. The tree must be committed; where git does not know it, `--commit`
-says what it is. On several GPUs several of them can run at once, each with `CUDA_VISIBLE_DEVICES`,
-names of steps and an archive of its own.
+code that it measures with changes. The tree must be committed; where git does not know it,
+`--commit` says what it is. On several GPUs several of them can run at once, each with
+`CUDA_VISIBLE_DEVICES`, names of steps and an archive of its own.
 
 `collect` puts the files of archives into results/, after `gpubench diff` compared each CSV with
 the one that it replaces: results/CHANGES.md says what changed and what may be why. Then
