@@ -19,8 +19,9 @@ from gpubench.row import read, write
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 import publish
+import tensor
 from changes import changes
-from steps import STEPS, Step
+from steps import STEPS, TENSOR, Step
 
 Run = Callable[..., int]
 
@@ -131,3 +132,13 @@ def test_every_step_has_a_name_files_of_its_own_and_at_most_eight_minutes() -> N
         for word in step.command.split():
             if word.startswith("ROOT/benchmarks/"):
                 assert (REPOSITORY / word.removeprefix("ROOT/")).is_file(), word
+
+
+def test_the_parts_of_the_tensor_suites_are_all_of_them() -> None:
+    for name, suite in tensor.SUITES.items():
+        parts = [tensor.part(suite.problems, *part) for part in TENSOR[name].values()]
+        pairs = [
+            [(dtype, size) for dtype, sizes in problems.items() for size in sizes.split(",")]
+            for problems in (suite.problems, *parts)
+        ]
+        assert sorted(pairs[0]) == sorted(sum(pairs[1:], []))
