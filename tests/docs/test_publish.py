@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -141,4 +142,4 @@ def test_the_parts_of_the_tensor_suites_are_all_of_them() -> None:
             [(dtype, size) for dtype, sizes in problems.items() for size in sizes.split(",")]
             for problems in (suite.problems, *parts)
         ]
-        assert sorted(pairs[0]) == sorted(sum(pairs[1:], []))
+        assert sorted(pairs[0]) == sorted(chain(*pairs[1:]))
