@@ -143,7 +143,11 @@ def run(names: list[str], budget_s: float, given: str | None, archive: Path | No
             continue
         code, wall_s = made(step, min(step.bound_s, left_s))
         print(f"{step.name}: exit {code} after {wall_s:.0f} s", flush=True)
-        if code in FINE and all((WORK / name).exists() for name in step.files):
+        whole = all(
+            path.exists() and path.stat().st_size for path in map(WORK.joinpath, step.files)
+        )
+        crashed = "Traceback (most" in (WORK / "logs" / f"{step.name}.txt").read_text()
+        if code in FINE and whole and not crashed:
             facts = {"commit": commit, "source": source(step), "machine": described, "exit": code}
             facts |= {"utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}", "wall_s": round(wall_s, 1)}
             (WORK / "steps").mkdir(exist_ok=True)

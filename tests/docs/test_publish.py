@@ -70,6 +70,7 @@ def test_a_step_that_ends_without_its_files_or_in_time_is_not_done(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(Step("none", 10, "python -c 0", ("cpu/x.csv",), gpus=0)) == 1
+    assert run(Step("raises", 10, 'python -c "print(1); 1 / 0" > cpu/r.txt', gpus=0)) == 1
     forever = Step("long", 2, 'python -c "while True: pass" > cpu/l.txt', gpus=0)
     assert run(forever, budget_s=1.2) == 1
     later = Step("later", 10, "python -c 0", gpus=0, reads=("h200/no.csv",))
