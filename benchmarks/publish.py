@@ -8,8 +8,8 @@
 in build/published, and packs them into the archive after each step. A step starts only if half its
 bound is left of the budget, is killed at its bound or the budget's end, and is done once: until the
 code that it measures with changes. The tree must be committed; where git does not know it,
-`--commit` says what it is. On several GPUs several of them can run at once, each with
-`CUDA_VISIBLE_DEVICES`, names of steps and an archive of its own.
+`--commit` says what it is. On several GPUs one `run` each, with `CUDA_VISIBLE_DEVICES` and an
+archive of its own, share the steps that need not be alone on the host.
 
 `collect` puts the files of archives into results/, after `gpubench diff` compared each CSV with
 the one that it replaces: results/CHANGES.md says what changed and what may be why. Then
@@ -29,29 +29,24 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from changes import changes
+from archive import Records, collect, pack, published
 from shared import GPUBENCH, ROOT, child
 from steps import STEPS, Step
 
 from gpubench.errors import UsageError
+from gpubench.output import lock
 
 RESULTS, WORK = ROOT / "results", ROOT / "build" / "published"
-MOST_RESULTS, MOST_ARCHIVE = 20 * 10**6, 16 * 10**6
-"""Bytes of results/, and of an archive."""
-
 MEASURES = ("backends", "hardware", "kernels", "measure", "model", "plan", "row.py", "options.py")
 """Of the package: what any figure depends on."""
 
 FINE = {0, 1, 3}
 """Exit codes of a step that wrote its files: 1 and 3 say that a bound is broken or not judged."""
-
-Records = dict[str, dict[str, Any]]
 
 
 def source(step: Step) -> str:
@@ -82,16 +77,10 @@ def newest(name: str) -> Path:
     return max(known, key=lambda path: path.stat().st_mtime, default=there)
 
 
-def published() -> Records:
-    """Of each step whose files are in results/: commit, source, machine, exit, utc, wall_s."""
-    path = RESULTS / "steps.json"
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
 def records() -> Records:
     """The same, and of steps whose files are in `WORK`."""
     here = {path.stem: json.loads(path.read_text()) for path in WORK.glob("steps/*.json")}
-    return published() | here
+    return published(RESULTS) | here
 
 
 def is_done(step: Step, known: Records) -> bool:
@@ -115,48 +104,57 @@ def committed(given: str | None) -> str:
     return commit
 
 
-def machine() -> tuple[int, str]:
-    """The number of visible GPUs, and what they are; without one, the CPU."""
+def machine() -> tuple[int, bool, str]:
+    """The number of visible GPUs, whether there are others, and what they are; or the CPU."""
     ask = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     names = child(ask).out.splitlines() if shutil.which("nvidia-smi") else []
     if not names:
-        return 0, f"{os.cpu_count()} CPUs"
+        return 0, False, f"{os.cpu_count()} CPUs"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = len(visible.split(",")) if visible else len(names)
-    return count, f"{count} × {names[0]}"
+    return count, count < len(names), f"{count} × {names[0]}"
 
 
 def run(names: list[str], budget_s: float, given: str | None, archive: Path | None) -> int:
     """Run the steps that fit into the budget; 1 if one failed."""
-    started, commit, (gpus, described) = monotonic(), committed(given), machine()
+    started, commit, (gpus, beside, described) = monotonic(), committed(given), machine()
     if unknown := set(names) - {step.name for step in STEPS}:
         raise UsageError(f"no such step: {', '.join(sorted(unknown))}")
     failed = False
+    (WORK / "steps").mkdir(parents=True, exist_ok=True)
     for step in STEPS:
         if names and step.name not in names:
             continue
-        if not names and (step.gpus != gpus or is_done(step, records())):
+        if not names and (step.gpus != gpus or (beside and step.alone)):
             continue
-        left_s = budget_s - (monotonic() - started)
-        if why := obstacle(step, gpus, left_s):
-            print(f"{step.name}: {why}")
-            continue
-        code, wall_s = made(step, min(step.bound_s, left_s))
-        print(f"{step.name}: exit {code} after {wall_s:.0f} s", flush=True)
-        whole = all(
-            path.exists() and path.stat().st_size for path in map(WORK.joinpath, step.files)
-        )
-        crashed = "Traceback (most" in (WORK / "logs" / f"{step.name}.txt").read_text()
-        if code in FINE and whole and not crashed:
-            facts = {"commit": commit, "source": source(step), "machine": described, "exit": code}
-            facts |= {"utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}", "wall_s": round(wall_s, 1)}
-            (WORK / "steps").mkdir(exist_ok=True)
-            (WORK / "steps" / f"{step.name}.json").write_text(json.dumps(facts))
-        else:
-            failed = True
-        if archive:
-            pack(archive)
+        with (WORK / "steps" / f"{step.name}.lock").open("w") as claim:
+            if not lock(claim.fileno()) or (not names and is_done(step, records())):
+                continue
+            left_s = budget_s - (monotonic() - started)
+            if why := obstacle(step, gpus, left_s):
+                print(f"{step.name}: {why}")
+                continue
+            facts = {"commit": commit, "machine": described}
+            failed |= not attempt(step, min(step.bound_s, left_s), facts)
+            if archive:
+                pack(archive, WORK)
     return int(failed)
+
+
+def attempt(step: Step, limit_s: float, facts: dict[str, Any]) -> bool:
+    """Run a step, and record it if it made its files; whether it did."""
+    kept = WORK / "steps" / f"{step.name}.json"
+    kept.unlink(missing_ok=True)
+    code, wall_s = made(step, limit_s)
+    print(f"{step.name}: exit {code} after {wall_s:.0f} s", flush=True)
+    whole = all(path.exists() and path.stat().st_size for path in map(WORK.joinpath, step.files))
+    crashed = "Traceback (most" in (WORK / "logs" / f"{step.name}.txt").read_text()
+    if code not in FINE or not whole or crashed:
+        return False
+    facts |= {"source": source(step), "exit": code, "wall_s": round(wall_s, 1)}
+    facts["utc"] = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+    kept.write_text(json.dumps(facts))
+    return True
 
 
 def obstacle(step: Step, gpus: int, left_s: float) -> str:
@@ -199,47 +197,6 @@ def made(step: Step, limit_s: float) -> tuple[int | None, float]:
     return ended.code, ended.wall_s
 
 
-def pack(archive: Path) -> None:
-    """The files and records of the steps that ended here, and all logs."""
-    ended = {path.stem for path in WORK.glob("steps/*.json")}
-    names = [f"steps/{name}.json" for name in ended]
-    names += [name for step in STEPS if step.name in ended for name in step.files]
-    with tarfile.open(archive, "w:gz") as tar:
-        for name in (*names, "logs"):
-            tar.add(WORK / name, name)
-    if archive.stat().st_size > MOST_ARCHIVE:
-        raise UsageError(f"{archive} has over {MOST_ARCHIVE:,} bytes")
-
-
-def collect(archives: list[Path]) -> int:
-    """Put what archives hold into results/, and say in results/CHANGES.md what changed."""
-    for archive in archives:
-        with tempfile.TemporaryDirectory() as temporary, tarfile.open(archive) as tar:
-            folder = Path(temporary)
-            tar.extractall(folder, filter="data")
-            known = published()
-            for step in STEPS:
-                path = folder / "steps" / f"{step.name}.json"
-                if not path.exists():
-                    continue
-                facts = json.loads(path.read_text())
-                said = [line for name in step.files for line in changes(name, RESULTS, folder)]
-                title = f"\n## {step.name}, {facts['utc']}, commit {facts['commit']}\n"
-                with (RESULTS / "CHANGES.md").open("a") as file:
-                    print(title, *(said or ["- no CSV to compare"]), sep="\n", file=file)
-                for name in step.files:
-                    (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(folder / name, RESULTS / name)
-                known[step.name] = facts
-                print(f"{step.name}: {facts['utc']}, {' '.join(step.files)}")
-            text = json.dumps(known, indent=1, sort_keys=True) + "\n"
-            (RESULTS / "steps.json").write_text(text)
-    size = sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file())
-    if size > MOST_RESULTS:
-        raise UsageError(f"results/ has {size:,} bytes, more than {MOST_RESULTS:,}")
-    return 0
-
-
 def listed() -> int:
     """Print each step: when it was done, whether the code changed since, its bound."""
     known = records()
@@ -270,7 +227,7 @@ def main() -> int:
     try:
         if asked.what == "run":
             return run(asked.steps, asked.budget, asked.commit, asked.archive)
-        return listed() if asked.what == "list" else collect(asked.archives)
+        return listed() if asked.what == "list" else collect(asked.archives, RESULTS)
     except (UsageError, OSError, tarfile.TarError) as error:
         sys.stderr.write(f"publish.py: {error}\n")
         return 2

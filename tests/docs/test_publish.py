@@ -16,12 +16,13 @@ from newcomer import REPOSITORY
 from samples import sample
 
 from gpubench.errors import UsageError
+from gpubench.output import lock
 from gpubench.row import read, write
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
+import archive as archives
 import publish
 import tensor
-from changes import changes
 from steps import STEPS, TENSOR, Step
 
 Run = Callable[..., int]
@@ -33,11 +34,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(publish, "WORK", tmp_path / "work")
     monkeypatch.setattr(publish, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(publish, "committed", lambda given: given or "0123456789ab")
-    monkeypatch.setattr(publish, "machine", lambda: (0, "2 CPUs"))
+    monkeypatch.setattr(publish, "machine", lambda: (0, False, "2 CPUs"))
     (tmp_path / "results").mkdir()
 
     def run(*steps: Step, names: tuple[str, ...] = (), budget_s: float = 60, **more: Any) -> int:
-        monkeypatch.setattr(publish, "STEPS", steps)
+        for module in (publish, archives):
+            monkeypatch.setattr(module, "STEPS", steps)
         return publish.run(list(names), budget_s, None, more.get("archive"))
 
     return run
@@ -82,6 +84,23 @@ def test_a_step_that_ends_without_its_files_or_in_time_is_not_done(
     assert "gpu" not in out
 
 
+def test_runs_beside_each_other_share_the_steps_that_need_not_be_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(publish, "machine", lambda: (0, True, "2 CPUs"))
+    (publish.WORK / "steps").mkdir(parents=True)
+    steps = [
+        writing(name, "x", f"cpu/{name}", alone=name == "alone") for name in ("alone", "a", "b")
+    ]
+    with (publish.WORK / "steps" / "a.lock").open("w") as held:
+        assert lock(held.fileno())
+        assert run(*steps) == 0
+    assert set(publish.records()) == {"b"}
+    assert run(*steps) == 0
+    assert set(publish.records()) == {"a", "b"}
+    assert capsys.readouterr().out.count("exit 0") == 2
+
+
 def test_collecting_says_what_changed_and_what_is_flagged(run: Run, tmp_path: Path) -> None:
     rows = [sample(tile=str(tile), round_medians_us="100;100;100", driver="580") for tile in (4, 8)]
     old, new = publish.RESULTS / "cpu/a.csv", tmp_path / "new.csv"
@@ -93,15 +112,15 @@ def test_collecting_says_what_changed_and_what_is_flagged(run: Run, tmp_path: Pa
     assert run(Step("a", 10, copy, ("cpu/a.csv", "cpu/a.jsonl.gz"), gpus=0), archive=archive) == 1
     step = Step("a", 10, copy, ("cpu/a.csv",), gpus=0)
     assert run(step, archive=archive) == 0
-    assert publish.collect([archive]) == 0
+    assert archives.collect([archive, archive], publish.RESULTS) == 0
     said = (publish.RESULTS / "CHANGES.md").read_text()
-    assert "## a, " in said
+    assert said.count("## a, ") == 1
     assert "- cpu/a.csv: driver 580 → 590" in said
     assert "- cpu/a.csv: `diff` exit 2: gpubench: old cpu/a.csv was measured on driver 580" in said
     assert read(old)[0].driver == "590"
     assert json.loads((publish.RESULTS / "steps.json").read_text())["a"]["exit"] == 0
     write([replace(rows[0], round_medians_us="100;100;120"), rows[1]], tmp_path / "new.csv")
-    (line,) = changes("new.csv", publish.RESULTS, tmp_path)
+    (line,) = archives.changes("new.csv", publish.RESULTS, tmp_path)
     assert line.endswith(f"rounds disagree, nothing is claimed of {rows[0].label}")
 
 
