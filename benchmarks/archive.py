@@ -1,4 +1,4 @@
-"""Packs files that steps made, puts them into results/, and says what changed and why it may have."""
+"""Packs the files of steps, puts them into results/, and says what changed and why it may have."""
 
 from __future__ import annotations
 
