@@ -174,7 +174,8 @@ def explain() -> bool:
         variant, tile, dtype, launch = case
         try:
             expression = variant.instance(tile, dtype, launch.kernel)
-            return compile_instance(variant.source, expression, architecture)
+            own, options = variant.architecture(architecture), variant.options(tile, dtype)
+            return compile_instance(variant.source, expression, own, options)
         except CompileError as error:
             return str(error)
 
