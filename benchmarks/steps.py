@@ -110,10 +110,10 @@ STEPS = (
         Step(f"agreement_{number}", 480, f"{SCRIPT}/agreement.py pass h200/agreement/{number}.jsonl", (f"h200/agreement/{number}.jsonl.gz",), alone=True)
         for number in (1, 2, 3)
     ),
+    Step("explain", 480, f"{SCRIPT}/checks.py explain > h200/explain_agreement.txt"),
     *(Step(f"right_{dtype}", 480, f"{SCRIPT}/right.py --dtypes {dtype} > h200/right/{dtype}.txt") for dtype in DTYPES),
     *(Step(f"stress_{dtype}", 300, f"{SCRIPT}/stress.py --dtypes {dtype} > h200/stress/{dtype}.txt") for dtype in DTYPES if dtype not in {"float32", "int32"}),
     *(Step(tool, 480, f"{SCRIPT}/sanitize.py {tool} > h200/sanitizer_{tool}.txt") for tool in ("memcheck", "racecheck", "synccheck")),
-    Step("explain", 480, f"{SCRIPT}/checks.py explain > h200/explain_agreement.txt"),
     Step("memory", 90, f"{SCRIPT}/checks.py memory > h200/memory.txt"),
     Step("short_blocking", 60, f"{SCRIPT}/checks.py short-blocking > h200/short_blocking.txt"),
     Step("faults", 300, f"{SCRIPT}/checks.py faults > h200/faults.txt"),
