@@ -1,26 +1,27 @@
-"""The timers that agreement.py compares, as workers: one process runs one timer.
+"""The timers that agreement.py compares: `agreement_timers.py NAME ANSWERS` runs one of them.
 
-`agreement_timers.py NAME REQUEST ANSWERS` runs the timer NAME over the cases in REQUEST (JSON) and
-writes each reading into ANSWERS as a line of JSON, at once. agreement_readings.py
-starts it.
+It measures every case, and writes each reading into ANSWERS as a line of JSON, at once.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import repeat
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
-NCU_CALLS = 15
-RAW_CALLS = 200
-WARM_UP_CALLS = 10
+from shared import SEED, bound, point
 
+from gpubench.model import Problem
+
+KERNELS = (("cublas", ""), ("naive", "32"), ("shared_tile", "16"), ("register_tile", "4"))
+SIZES = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
+
+NCU_CALLS, RAW_CALLS, WARM_UP_CALLS = 15, 200, 10
 PAIRED_LAUNCHES, PAIRED_SAMPLES = 16, 11
 """Launches in a sample, the same for every kernel, and samples at a point, for the launch gap."""
 
@@ -30,18 +31,14 @@ OWN_KERNELS = ("blocking_kernel", "timestamp_kernel")
 PAIR_CALLS, PAIR_S = 200, 0.5
 """Maximum launches and seconds of a plain event pair at one point."""
 
-SEED = 2006
-"""gpubench's default: operands are the same for every timer."""
-
 MARKER = "gpubench_marker"
 """Kernel launched before and after the calls of a point, to find them in Nsight Compute's list."""
 
 Call = Callable[[], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One kernel at one square size, in float32."""
+class Case(NamedTuple):
+    """A kernel at a square size, in float32."""
 
     variant: str
     tile: str
@@ -50,75 +47,33 @@ class Case:
     size: int
 
     def __str__(self) -> str:
-        return f"{self.variant} {self.tile} at {self.size}".replace("  ", " ")
+        return " ".join(filter(None, (self.variant, self.tile, "at", str(self.size))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """The time of one case by one timer. Without `us`, `reason` says why."""
+CASES = [Case(variant, tile, size) for size in SIZES for variant, tile in KERNELS]
+
+
+class Reading(NamedTuple):
+    """The time of one case by one timer; without `us`, `reason` says why."""
 
     column: str
     case: Case
     us: float | None = None
     kernels: int | None = None
-    """Kernels in a call, where the timer sees them."""
+    """In a call, where the timer sees them."""
 
     reason: str = ""
 
 
 class Time(NamedTuple):
-    """Microseconds a call takes, and its kernels where the timer sees them."""
+    """Microseconds that a call takes, and its kernels, where the timer sees them."""
 
     us: float | None
     kernels: int | None = None
 
 
-class Bench:
-    """gpubench's own kernels on its own operands, hot: one set, used again by every call."""
-
-    def __init__(self) -> None:
-        from gpubench.backends.cuda.backend import CudaBackend
-
-        self._backend = CudaBackend(0)
-        self._size = 0
-        self._operands: Any = None
-
-    @property
-    def timer(self) -> Any:
-        """The blocked batch."""
-        return self._backend.timer
-
-    def call(self, case: Case) -> Call:
-        """The case's launch, warmed up."""
-        from gpubench.measure.operands import make_inputs
-        from gpubench.model import Cache, Point, Problem, Scope, Timer
-        from gpubench.plan.registry import choose
-
-        n = case.size
-        problem = Problem(op="gemm", m=n, n=n, k=n, dtype="float32")
-        if n != self._size:
-            self._operands = None
-            inputs = make_inputs(problem, SEED)
-            self._operands = self._backend.load(problem, inputs, cold=False)
-            self._size = n
-        (variant,) = choose("gemm", "cuda", [case.variant])
-        point = Point(
-            variant=variant,
-            tile=variant.tiles.read(case.tile) if case.tile else None,
-            problem=problem,
-            cache=Cache.HOT,
-            scope=Scope.KERNEL,
-            timer=Timer.EVENTS,
-        )
-        launch: Call = next(self._backend.bind(point, self._operands).rotation)
-        self._backend.warm_up()  # generating operands let the clocks fall
-        for _ in range(WARM_UP_CALLS):
-            launch()
-        synchronize()
-        return launch
-
-
-Measure = Callable[[Bench, Call], Time]
+Measure = Callable[[Any, Call], Time]
+"""(backend, call) → its time."""
 
 
 def synchronize() -> None:
@@ -128,54 +83,61 @@ def synchronize() -> None:
     cupy.cuda.get_current_stream().synchronize()
 
 
-def measure_each(column: str, cases: Sequence[Case], measure: Measure) -> Iterator[Reading]:
-    """Measure every case, by size; what fails becomes a reading's reason."""
-    bench = Bench()
-    for case in sorted(cases, key=lambda case: case.size):
+def measure_each(column: str, measure: Measure) -> Iterator[Reading]:
+    """Measure gpubench's kernels on its operands, hot; what fails becomes a reading's reason."""
+    from gpubench.backends.cuda.backend import CudaBackend
+
+    backend = CudaBackend(0)
+    for case in CASES:
         try:
-            taken = measure(bench, bench.call(case))
+            n = case.size
+            problem = Problem(op="gemm", m=n, n=n, k=n, dtype="float32")
+            kernel = bound(backend, point(case.variant, case.tile, problem))
+            call: Call = next(kernel.rotation)
+            backend.warm_up()  # generating operands let the clocks fall
+            for _ in range(WARM_UP_CALLS):
+                call()
+            synchronize()
+            taken = measure(backend, call)
         except Exception as error:  # whatever a tool raises costs one reading
-            yield Reading(column=column, case=case, reason=describe(error))
+            yield Reading(column, case, reason=describe(error))
         else:
-            yield Reading(column=column, case=case, us=taken.us, kernels=taken.kernels)
+            yield Reading(column, case, taken.us, taken.kernels)
 
 
-def gpubench_times(cases: Sequence[Case], timer: str, rounds: int) -> Iterator[Reading]:
+def gpubench_times(timer: str) -> Iterator[Reading]:
     """Times as gpubench's users get them: `events` hot and cold, or `cupti` hot."""
     import gpubench
 
-    cache_flag, caches = ("both", ("hot", "cold")) if timer == "events" else ("hot", ("hot",))
-    for variant, tile in dict.fromkeys((case.variant, case.tile) for case in cases):
-        of_tile = [case for case in cases if (case.variant, case.tile) == (variant, tile)]
-        found: dict[tuple[str, int, str], dict[Any, Any]] = {}
+    for variant, tile in KERNELS:
+        found: dict[tuple[int, str], Any] = {}
         failed = "gpubench gave no such row"
         try:
             frame = gpubench.sweep(
-                sizes=[case.size for case in of_tile],
+                sizes=list(SIZES),
                 tiles=tile or None,
                 variants=variant,
                 device="cuda",
-                cache=cache_flag,
+                cache="both" if timer == "events" else "hot",
                 timer=timer,
-                rounds=rounds,
+                rounds=1,
                 seed=SEED,
             )
-            for row in frame.to_dict("records"):
-                found[str(row["tile"]), int(row["m"]), str(row["cache"])] = row
+            found = {(int(row["m"]), row["cache"]): row for row in frame.to_dict("records")}
         except Exception as error:  # costs this variant's readings
             failed = describe(error)
-        for case in of_tile:
-            for cache in caches:
-                row = found.get((tile, case.size, cache), {"reason": failed})
-                yield swept(f"{timer}_{cache}", case, row)
-
-
-def swept(column: str, case: Case, row: dict[Any, Any]) -> Reading:
-    """A row of gpubench's frame as a reading."""
-    us = row.get("median_us")
-    if row.get("status") == "ok" and us is not None and us > 0:  # NaN is not
-        return Reading(column=column, case=case, us=float(us))
-    return Reading(column=column, case=case, reason=str(row.get("reason") or row.get("status")))
+        for size in SIZES:
+            for cache in ("hot", "cold") if timer == "events" else ("hot",):
+                row = found.get((size, cache), {"reason": failed})
+                case, column, us = (
+                    Case(variant, tile, size),
+                    f"{timer}_{cache}",
+                    row.get("median_us"),
+                )
+                if row.get("status") == "ok" and us and us > 0:  # NaN is not
+                    yield Reading(column, case, float(us))
+                else:
+                    yield Reading(column, case, reason=str(row.get("reason") or row.get("status")))
 
 
 class Records:
@@ -204,83 +166,80 @@ class Records:
             seen = len(self._spans)
             time.sleep(0.01)
             self._cupti.activity_flush_all(1)
+        spans = sorted(self._spans)
         return [
-            end - start
-            for start, end, name in sorted(self._spans)
-            if not any(own in name for own in OWN_KERNELS)
+            end - start for start, end, name in spans if not any(x in name for x in OWN_KERNELS)
         ]
 
     def _completed(self, records: Sequence[Any]) -> None:
-        self._spans += [
-            (record.start, record.end, record.name)
-            for record in records
-            if record.kind == self._kind
-        ]
+        kernels = (record for record in records if record.kind == self._kind)
+        self._spans += [(record.start, record.end, record.name) for record in kernels]
 
 
-def raw_cupti(cases: Sequence[Case]) -> Iterator[Reading]:
+def raw_cupti() -> Iterator[Reading]:
     """CUPTI's activity records."""
     records = Records()
 
-    def measure(_bench: Bench, call: Call) -> Time:
+    def measure(_backend: Any, call: Call) -> Time:
         records.clear()
         for _ in range(RAW_CALLS):
             call()
         return per_call(records.durations_ns(), RAW_CALLS)
 
-    yield from measure_each("raw_cupti_hot", cases, measure)
+    yield from measure_each("raw_cupti_hot", measure)
 
 
-def paired_gap(cases: Sequence[Case]) -> Iterator[Reading]:
+def paired_gap() -> Iterator[Reading]:
     """The launch gap from both timers on the *same* launches, so that no drift comes between.
 
     Long kernels vary between runs by more than a launch gap.
     """
     records = Records()
 
-    def measure(bench: Bench, call: Call) -> Time:
-        gaps, kernels = [], 0
+    def measure(backend: Any, call: Call) -> Time:
+        gaps: list[float] = []
+        kernels = 0
         while len(gaps) < PAIRED_SAMPLES:
             records.clear()
-            void = bench.timer.void_samples
-            (events_us,) = bench.timer.sample(repeat(call), PAIRED_LAUNCHES, 1)
+            void = backend.timer.void_samples
+            (events_us,) = backend.timer.sample(repeat(call), PAIRED_LAUNCHES, 1)
             durations = records.durations_ns()
-            if bench.timer.void_samples == void:  # a void sample's launches are recorded too
+            if backend.timer.void_samples == void:  # a void sample's launches are recorded too
                 gaps.append(events_us - sum(durations) / PAIRED_LAUNCHES / 1e3)
                 kernels = len(durations) // PAIRED_LAUNCHES
-        return Time(median(gaps), kernels)
+        return Time(statistics.median(gaps), kernels)
 
-    yield from measure_each("paired_gap", cases, measure)
+    yield from measure_each("paired_gap", measure)
 
 
-def cupyx_benchmark(cases: Sequence[Case]) -> Iterator[Reading]:
+def cupyx_benchmark() -> Iterator[Reading]:
     """`cupyx.profiler.benchmark`."""
     from cupyx.profiler import benchmark
 
-    def measure(_bench: Bench, call: Call) -> Time:
+    def measure(_backend: Any, call: Call) -> Time:
         result = benchmark(call, name="call", n_repeat=PAIR_CALLS, max_duration=PAIR_S)
-        return Time(median(map(float, result.gpu_times.ravel())) * 1e6)
+        return Time(statistics.median(map(float, result.gpu_times.ravel())) * 1e6)
 
-    yield from measure_each("cupyx", cases, measure)
+    yield from measure_each("cupyx", measure)
 
 
-def do_bench(cases: Sequence[Case]) -> Iterator[Reading]:
+def do_bench() -> Iterator[Reading]:
     """`triton.testing.do_bench`, which flushes the L2 before every launch."""
 
-    def measure(_bench: Bench, call: Call) -> Time:
+    def measure(_backend: Any, call: Call) -> Time:
         import triton.testing  # here: after CuPy, so that both use CuPy's cuBLAS
 
         answer = triton.testing.do_bench(call, quantiles=[0.5])
         milliseconds = answer[0] if isinstance(answer, list | tuple) else answer
         return Time(float(milliseconds) * 1e3)
 
-    yield from measure_each("do_bench", cases, measure)
+    yield from measure_each("do_bench", measure)
 
 
-def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
+def event_pair() -> Iterator[Reading]:
     """A pair of events around one launch, as in most scripts."""
 
-    def measure(_bench: Bench, call: Call) -> Time:
+    def measure(_backend: Any, call: Call) -> Time:
         import cupy
 
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
@@ -292,22 +251,21 @@ def event_pair(cases: Sequence[Case]) -> Iterator[Reading]:
             stop.record()
             stop.synchronize()
             times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3)
-        return Time(median(times))
+        return Time(statistics.median(times))
 
-    yield from measure_each("event_pair", cases, measure)
+    yield from measure_each("event_pair", measure)
 
 
-def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
+def launch_for_ncu() -> Iterator[Reading]:
     """No timer: launches for Nsight Compute to time, each case's between two markers.
 
     Loading and warming up stay outside the profiled range, and so unprofiled and quick.
     """
     import cupy
 
-    source = f'extern "C" __global__ void {MARKER}() {{}}'
-    marker = cupy.RawKernel(source, MARKER)
+    marker = cupy.RawKernel(f'extern "C" __global__ void {MARKER}() {{}}', MARKER)
 
-    def measure(_bench: Bench, call: Call) -> Time:
+    def measure(_backend: Any, call: Call) -> Time:
         cupy.cuda.runtime.profilerStart()
         marker((1,), (1,), ())
         try:
@@ -319,28 +277,19 @@ def launch_for_ncu(cases: Sequence[Case]) -> Iterator[Reading]:
             cupy.cuda.runtime.profilerStop()
         return Time(None)
 
-    yield from measure_each("launched", cases, measure)
+    yield from measure_each("launched", measure)
 
 
-WORKERS: dict[str, Callable[[Sequence[Case], int], Iterator[Reading]]] = {
-    "events": lambda cases, rounds: gpubench_times(cases, "events", rounds),
-    "cupti": lambda cases, rounds: gpubench_times(cases, "cupti", rounds),
-    "paired": lambda cases, _: paired_gap(cases),
-    "raw-cupti": lambda cases, _: raw_cupti(cases),
-    "cupyx": lambda cases, _: cupyx_benchmark(cases),
-    "do-bench": lambda cases, _: do_bench(cases),
-    "event-pair": lambda cases, _: event_pair(cases),
-    "launch": lambda cases, _: launch_for_ncu(cases),
+WORKERS: dict[str, Callable[[], Iterator[Reading]]] = {
+    "events": lambda: gpubench_times("events"),
+    "cupti": lambda: gpubench_times("cupti"),
+    "paired": paired_gap,
+    "raw-cupti": raw_cupti,
+    "cupyx": cupyx_benchmark,
+    "do-bench": do_bench,
+    "event-pair": event_pair,
+    "launch": launch_for_ncu,
 }
-
-
-def work(name: str, request: Path, answers: Path) -> None:
-    """The worker's whole life."""
-    settings = json.loads(request.read_text(encoding="utf-8"))
-    cases = [Case(**case) for case in settings["cases"]]
-    with answers.open("w", encoding="utf-8") as file:
-        for reading in WORKERS[name](cases, settings["rounds"]):
-            print(json.dumps(asdict(reading)), file=file, flush=True)
 
 
 def per_call(durations_ns: Sequence[float], calls: int) -> Time:
@@ -348,10 +297,9 @@ def per_call(durations_ns: Sequence[float], calls: int) -> Time:
     kernels, rest = divmod(len(durations_ns), calls)
     if rest or not kernels:
         raise ValueError(f"{len(durations_ns)} kernels in {calls} calls")
-    sums = [
-        sum(durations_ns[start : start + kernels]) for start in range(0, calls * kernels, kernels)
-    ]
-    return Time(median(sums) / 1e3, kernels)
+    starts = range(0, len(durations_ns), kernels)
+    sums = [sum(durations_ns[start : start + kernels]) for start in starts]
+    return Time(statistics.median(sums) / 1e3, kernels)
 
 
 def describe(error: BaseException) -> str:
@@ -361,4 +309,6 @@ def describe(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    work(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    with Path(sys.argv[2]).open("w", encoding="utf-8") as answers:
+        for reading in WORKERS[sys.argv[1]]():
+            print(json.dumps(reading), file=answers, flush=True)

@@ -20,9 +20,11 @@ import random
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import Pool
 from pathlib import Path
+
+from shared import markdown
 
 from gpubench.commands.diff.compare import Key, Limits, PooledPoint, Verdict, compare
 from gpubench.commands.diff.sides import read_side
@@ -104,33 +106,10 @@ def slower(base: Points, new: Points, limits: Limits | None = None) -> set[Key]:
     return set(compare(base, new, limits).of(Verdict.SLOWER))
 
 
-def cells(
-    sweeps: list[Points], rounds: int, points: int, repeats: int, rng: random.Random
-) -> Iterator[str]:
-    """A line of the table."""
-    yield from (str(rounds), str(points))
-    for limits in (Limits(), Limits(threshold=0.01)):
-        exits = sum(
-            bool(slower(*sides(sweeps, rounds, points, rng), limits)) for _ in range(repeats)
-        )
-        yield f"{exits} of {repeats}"
-    some_key = next(iter(sweeps[0]))
-    exits = sum(bool(slower(*simulated(some_key, rounds, points, rng))) for _ in range(repeats))
-    yield f"{exits} of {repeats}"
-    for slowdown, limits in SLOWDOWNS:
-        found, others, exits = [], [], 0
-        for _ in range(repeats // 4):
-            base, new = sides(sweeps, rounds, points, rng)
-            new, wanted = slowed(new, slowdown, rng)
-            convicted = slower(base, new, limits)
-            exits += bool(convicted)
-            found.append(len(convicted & wanted) / len(wanted))
-            others.append(len(convicted - wanted))
-        yield f"{exits} of {repeats // 4}; {100 * statistics.fmean(found):.0f} %; {sum(others)}"
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory", type=Path)
     parser.add_argument("--half", choices=("fit", "judge"), default="judge")
     parser.add_argument("--repeats", type=int, default=190)
@@ -140,15 +119,40 @@ def main() -> int:
     exits = sum(bool(slower(base, new)) for base, new in pairs)
     print(
         f"{len(sweeps)} sweeps of one build, {len(sweeps[0])} points of the half called "
-        f"'{asked.half}'. Of the {len(pairs)} ordered pairs of whole sweeps {exits} exit 1.\n\n"
-        "| rounds | points | one build | at 1 % | bimodal | 5 % slower | 3 % slower "
-        "| 2 %, at 1 % |\n"
-        "|--:|--:|--:|--:|--:|--:|--:|--:|"
+        f"'{asked.half}'. Of the {len(pairs)} ordered pairs of whole sweeps {exits} exit 1.\n"
     )
-    for rounds, points in itertools.product(ROUNDS, SIZES):
-        rng = random.Random(f"{rounds} {points}")  # noqa: S311 # a division, not a secret
-        print(f"| {' | '.join(cells(sweeps, rounds, points, asked.repeats, rng))} |", flush=True)
+    heading = ["rounds", "points", "one build", "at 1 %", "bimodal", "5 % slower", "3 % slower"]
+    shapes = itertools.product(ROUNDS, SIZES)
+    with Pool() as pool:
+        lines = pool.starmap(line, [(sweeps, *shape, asked.repeats) for shape in shapes])
+    print(markdown([*heading, "2 %, at 1 %"], lines))
     return 0
+
+
+def line(sweeps: list[Points], rounds: int, points: int, repeats: int) -> list[str]:
+    """Of the table."""
+    rng = random.Random(f"{rounds} {points}")  # noqa: S311 # a division, not a secret
+    some_key = next(iter(sweeps[0]))
+    pairs = (
+        lambda: (*sides(sweeps, rounds, points, rng), Limits()),
+        lambda: (*sides(sweeps, rounds, points, rng), Limits(threshold=0.01)),
+        lambda: (*simulated(some_key, rounds, points, rng), Limits()),
+    )
+    cells = [str(rounds), str(points)]
+    cells += [
+        f"{sum(bool(slower(*pair())) for _ in range(repeats))} of {repeats}" for pair in pairs
+    ]
+    for slowdown, limits in SLOWDOWNS:
+        found, others, exits = [], 0, 0
+        for _ in range(repeats // 4):
+            base, new = sides(sweeps, rounds, points, rng)
+            new, wanted = slowed(new, slowdown, rng)
+            convicted = slower(base, new, limits)
+            exits += bool(convicted)
+            found.append(len(convicted & wanted) / len(wanted))
+            others += len(convicted - wanted)
+        cells.append(f"{exits} of {repeats // 4}; {100 * statistics.fmean(found):.0f} %; {others}")
+    return cells
 
 
 if __name__ == "__main__":

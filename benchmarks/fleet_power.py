@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from shared import markdown, rounds
 
 from gpubench.commands.fleet.judge import Judgement, judge
 from gpubench.commands.fleet.units import PHASES, PRODUCTS
@@ -37,12 +38,9 @@ def recorded(directory: Path, least_us: float) -> np.ndarray:
         for path in sorted(directory.glob("*.csv*"))
     ]
     common = sorted(set.intersection(*map(set, sweeps)))
-    rounds = [
-        [[float(us) for us in (sweep[key].round_medians_us or "").split(";")] for sweep in sweeps]
-        for key in common
-    ]
-    most = max(len(of_sweep) for point in rounds for of_sweep in point)
-    logs = np.log([point for point in rounds if all(len(one) == most for one in point)])
+    times = [[rounds(sweep[key]) for sweep in sweeps] for key in common]
+    most = max(len(of_sweep) for point in times for of_sweep in point)
+    logs = np.log([point for point in times if all(len(one) == most for one in point)])
     return logs - np.median(logs, axis=(1, 2), keepdims=True)
 
 
@@ -86,9 +84,7 @@ def main() -> None:
         f"recorded points of at least {asked.least_us:g} µs, devices differ by "
         f"{asked.devices:.2%}.\n"
     )
-    titles = " | ".join(f"{slowdown:.0%} slower" for slowdown in SLOWDOWNS)
-    print(f"| devices | {titles} | false alarms | judged in |")
-    print("|--:|--:|--:|--:|--:|--:|")
+    lines = []
     for devices in SIZES:
         hits, alarms = np.zeros(len(SLOWDOWNS), int), 0
         spent_s = 0.0
@@ -98,9 +94,10 @@ def main() -> None:
             alarms += false_alarm(judge(times))
             spent_s += perf_counter() - started
             hits += [found(times, slowdown, rng) for slowdown in SLOWDOWNS]
-        shares = " | ".join(f"{hit / asked.fleets:.1%}" for hit in hits)
-        each_ms = 1e3 * spent_s / asked.fleets
-        print(f"| {devices} | {shares} | {alarms / asked.fleets:.1%} | {each_ms:.0f} ms |")
+        rates = (f"{hit / asked.fleets:.1%}" for hit in (*hits, alarms))
+        lines.append([devices, *rates, f"{1e3 * spent_s / asked.fleets:.0f} ms"])
+    titles = [f"{slowdown:.0%} slower" for slowdown in SLOWDOWNS]
+    print(markdown(["devices", *titles, "false alarms", "judged in"], lines))
 
 
 if __name__ == "__main__":

@@ -15,14 +15,13 @@ three is killed again, and so on. For each sweep this checks that
   the reason, which may say that a child was killed;
 - the directory holds that file and nothing else.
 
-Prints a summary; exits 1 at the first sweep that fails a check. Takes a few minutes.
+Prints a summary; exits 1 at the first sweep that fails a check. Needs psutil (extra `fleet`).
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import signal
 import statistics
@@ -34,11 +33,12 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+from shared import GPUBENCH
+
 from gpubench.row import NAMES, read
 
-KILLS = 200
-SEED = 2006
-ROUNDS = 3
+KILLS, SEED, ROUNDS = 200, 2006, 3
 KILLED_AGAIN = 1 / 3
 """Probability that a resumed sweep is killed too."""
 
@@ -52,13 +52,9 @@ LOST = "gpubench: the measuring process crashed: Killed (signal 9)"
 
 
 def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "gpubench", "sweep", *arguments],
-        cwd=directory,
-        text=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    command = (*GPUBENCH, "sweep", *arguments)
+    out, err = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen(command, cwd=directory, text=True, stdout=out, stderr=err)
 
 
 def finish(process: subprocess.Popen[str]) -> None:
@@ -68,25 +64,20 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     """What was killed, and what the sweep did then; of the killed processes nothing is left."""
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=after_s)
-    except subprocess.TimeoutExpired:
-        pass
-    else:
         finish(process)
         return "ended before the kill"
-    children = children_of(process.pid)
-    ours = {pid for child in children for pid in group_of(child)}
-    victims = {"sweep": [process.pid], "child": children, "both": [process.pid, *children]}
-    for pid in victims[victim]:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    sweep = psutil.Process(process.pid)
+    children, ours = sweep.children(), sweep.children(recursive=True)
+    for one in {"sweep": [sweep], "child": children, "both": [sweep, *children]}[victim]:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
     _, err = process.communicate()
     require("Traceback" not in err, err)
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while left := [pid for pid in ours if is_alive(pid)]:
-        require(time.monotonic() < deadline, f"{left} outlived what started them")
-        time.sleep(0.01)
+    _, left = psutil.wait_procs(ours, timeout=ENDS_WITHIN_S)
+    left = [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    require(not left, f"{left} outlived what started them")
     if process.returncode == -signal.SIGKILL:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
     if process.returncode == 0:
@@ -94,34 +85,6 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     last = err.splitlines()[-1]
     require((process.returncode, last) == (2, LOST), f"{process.returncode}: {err}")
     return "kills of the child, and the sweep ended in a line"
-
-
-def group_of(leader: int) -> list[int]:
-    """The processes of a group; none if it is not the leader of one."""
-    return [
-        int(path.parent.name)
-        for path in Path("/proc").glob("[0-9]*/stat")
-        if fields_of(path)[2:3] == [str(leader)]
-    ]
-
-
-def fields_of(stat: Path) -> list[str]:
-    """Of `/proc/PID/stat`, from the state on: proc(5)."""
-    try:
-        return stat.read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def children_of(pid: int) -> list[int]:
-    try:
-        return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def is_alive(pid: int) -> bool:
-    return (fields_of(Path(f"/proc/{pid}/stat")) or ["X"])[0] not in {"Z", "X"}  # zombies are dead
 
 
 def whole_lines(path: Path) -> bytes:
@@ -139,16 +102,12 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
     return medians
 
 
-def empty_fields(path: Path) -> list[list[bool]]:
-    """Which fields of a file are empty, but for the reason."""
+def form(path: Path) -> list[list[str] | list[bool]]:
+    """The columns of a file, and which of its fields are empty, but for the reason."""
     reason = NAMES.index("reason")
     with path.open(newline="") as file:
-        lines = list(csv.reader(file))
-    return [[cell == "" for at, cell in enumerate(line) if at != reason] for line in lines]
-
-
-def header_of(path: Path) -> str:
-    return path.read_text().partition("\n")[0]
+        names, *lines = csv.reader(file)
+    return [names, *([x == "" for at, x in enumerate(line) if at != reason] for line in lines)]
 
 
 def require(condition: bool, message: str) -> None:
@@ -159,18 +118,15 @@ def require(condition: bool, message: str) -> None:
 def check(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
     names = sorted(path.name for path in directory.iterdir())
     require(names == ["a.csv"], f"{where}: the directory holds {names}")
-    final, reference = read(directory / "a.csv"), read(whole)
-    require(
-        [row.key for row in final] == [row.key for row in reference],
-        f"{where}: the points are not those of the uninterrupted sweep",
-    )
+    final = read(directory / "a.csv")
+    same = [row.key for row in final] == [row.key for row in read(whole)]
+    require(same, f"{where}: the points are not those of the uninterrupted sweep")
     require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
     rounds = {tuple(map(str, row.key)): (row.round_medians_us or "").split(";") for row in final}
     for lines in kept:
         for key, medians in medians_of(lines).items():
             require(rounds[key][: len(medians)] == medians, f"{where}: {key} was measured again")
-    require(header_of(directory / "a.csv") == header_of(whole), f"{where}: columns")
-    require(empty_fields(directory / "a.csv") == empty_fields(whole), f"{where}: empty fields")
+    require(form(directory / "a.csv") == form(whole), f"{where}: columns or empty fields")
 
 
 def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
@@ -180,33 +136,26 @@ def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
     on_disk: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
         uninterrupted = Path(temporary, "uninterrupted")
+        uninterrupted.mkdir()
         for _ in range(2):  # the first one compiles
-            uninterrupted.mkdir(exist_ok=True)
             start_s = time.monotonic()
             finish(start(uninterrupted, *sweep, "--force"))
             duration_s = time.monotonic() - start_s
         whole = uninterrupted / "a.csv"
-        points = len(read(whole))
         killed = sweeps = 0
         while killed < kills:
             directory = Path(temporary, f"sweep-{sweeps}")
             directory.mkdir()
             kept: list[bytes] = []
             process = start(directory, *sweep)
-            while True:
-                if kept and chance.random() >= KILLED_AGAIN:
-                    finish(process)
-                    break
-                moment, victim = (
-                    chance.uniform(0, duration_s),
-                    chance.choice(("sweep", "child", "both")),
-                )
-                what = kill(process, moment, victim)
+            while not kept or chance.random() < KILLED_AGAIN:
+                moment = chance.uniform(0, duration_s)
+                what = kill(process, moment, chance.choice(("sweep", "child", "both")))
                 seen[what] += 1
                 killed += "kills" in what
+                kept.append(whole_lines(directory / "a.csv.partial"))
                 if process.returncode == 0:
                     break
-                kept.append(whole_lines(directory / "a.csv.partial"))
                 on_disk.append(max(0, kept[-1].count(b"\n") - 1))
                 seen["of these, of a resumed sweep"] += len(kept) > 1
                 if (directory / "a.csv.partial").exists():
@@ -217,11 +166,13 @@ def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
                 else:
                     seen["of these, before the file was started"] += 1
                     process = start(directory, *sweep)
+            else:
+                finish(process)
             check(directory, whole, kept, f"sweep {sweeps}, {what} at {moment:.3f} s")
             sweeps += 1
     print(f"gpubench sweep {' '.join(sweep)}")
     print(
-        f"{points} points in {ROUNDS} rounds; an uninterrupted sweep takes {duration_s:.1f} s; "
+        f"{ROUNDS} rounds; an uninterrupted sweep takes {duration_s:.1f} s; "
         f"{killed} kills in {sweeps} sweeps; seed {seed}"
     )
     for what, count in sorted(seen.items()):
@@ -232,4 +183,4 @@ def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]), *sys.argv[3:4])
+    main(*(int(word) if word.isdecimal() else word for word in sys.argv[1:]))  # type: ignore[arg-type]

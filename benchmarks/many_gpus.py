@@ -1,8 +1,8 @@
 """A sweep on all GPUs of this machine against one GPU; a killed worker; the fleet, twice.
 
-    python benchmarks/many_gpus.py > results/h200/many_gpus.txt
+    python benchmarks/many_gpus.py > results/h200/many_gpus_2.txt
 
-Needs two GPUs of one kind or more, and the extra `fleet`. Ends with code 1 unless all of it holds:
+Needs two GPUs of one kind or more, and the extra `fleet`. Exits 1 unless all of it holds:
 
 - the README's sweep on all GPUs takes at most `0.1 + 1 / GPUs` of one GPU's wall time, rounded up
   to 0.6 for two and 0.35 for four;
@@ -14,84 +14,73 @@ Needs two GPUs of one kind or more, and the extra `fleet`. Ends with code 1 unle
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter, sleep
+from time import sleep
 
 import psutil
+from shared import GPUBENCH, Ended, child, verdict
 
 from gpubench.row import read
 
 SWEEP = ("sweep", "--sizes", "1024,2048", "--tiles", "1..32")
 FLEET_LIMIT_S = 60
-COMMAND = (sys.executable, "-m", "gpubench")
 
 
-def gpubench(*words: str, gpus: str | None = None) -> tuple[int, float, str]:
-    """Exit code, wall time and stdout of a command."""
-    environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {})}
-    started = perf_counter()
-    ended = subprocess.run(
-        [*COMMAND, *words], env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    return ended.returncode, perf_counter() - started, ended.stdout
+def gpubench(*words: str | Path, **variables: str) -> Ended:
+    return child((*GPUBENCH, *words), **variables)  # type: ignore[arg-type]
 
 
 def killed_in_the_middle(path: Path, points: int) -> int:
     """Kill a Dask worker once a third of the measurements is there; the points that have a time."""
-    sweep = subprocess.Popen([*COMMAND, *SWEEP, "--on", "local", "-o", str(path)])
     partial = path.with_name(f"{path.name}.partial")
-    while sweep.poll() is None:
-        if partial.exists() and len(partial.read_bytes().splitlines()) > 5 * points / 3:
-            children = psutil.Process(sweep.pid).children()
-            workers = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
-            workers[0].kill()
-            break
-        sleep(0.1)
-    sweep.wait()
+    with subprocess.Popen([*GPUBENCH, *SWEEP, "--on", "local", "-o", path]) as sweep:
+        while sweep.poll() is None:
+            if partial.exists() and len(partial.read_bytes().splitlines()) > 5 * points / 3:
+                children = psutil.Process(sweep.pid).children()
+                workers = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+                workers[0].kill()
+                break
+            sleep(0.1)
     return sum(row.status == "ok" for row in read(path))
 
 
 def main() -> int:
-    devices = json.loads(gpubench("deviceinfo", "--device", "cuda", "--json")[2])["devices"]
+    devices = json.loads(gpubench("deviceinfo", "--device", "cuda", "--json").out)["devices"]
     count = len(devices)
     print(f"{count} × {devices[0]['name']}")
-    held: dict[str, bool] = {}
+    held = []
     with tempfile.TemporaryDirectory() as folder:
-        one, all_of_them, killed = (
-            Path(folder) / name for name in ("1.csv", "n.csv", "killed.csv")
-        )
-        gpubench(*SWEEP, "-o", str(Path(folder) / "warm.csv"))  # what is compiled is kept
-        _, one_s, _ = gpubench(*SWEEP, "-o", str(one), gpus=devices[0]["facts"]["uuid"])
-        _, all_s, _ = gpubench(*SWEEP, "--on", "local", "-o", str(all_of_them))
-        rows = read(all_of_them)
-        print(f"one GPU {one_s:.1f} s; {count} GPUs {all_s:.1f} s: {all_s / one_s:.2f} of it")
-        held["wall time"] = all_s <= (0.1 + 1 / count) * one_s
-        speeds = {row.device_uuid: row.percent_of_devices for row in rows}
+        one, every, killed = (Path(folder) / name for name in ("1.csv", "n.csv", "killed.csv"))
+        uuid = devices[0]["facts"]["uuid"]
+        gpubench(*SWEEP, "-o", Path(folder) / "warm.csv")  # what is compiled is kept
+        one_s = gpubench(*SWEEP, "-o", one, CUDA_VISIBLE_DEVICES=uuid).wall_s
+        every_s = gpubench(*SWEEP, "--on", "local", "-o", every).wall_s
+        speeds = {row.device_uuid: row.percent_of_devices for row in read(every)}
         print(f"speed of the GPUs at common points, percent of the median: {speeds}")
-        code, _, text = gpubench("diff", str(one), str(all_of_them))
-        print(text.partition("\n")[0])
-        held["figures as on one GPU"] = code == 0
+        part, limit = every_s / one_s, 0.1 + 1 / count
+        said = f"one GPU {one_s:.1f} s, {count} GPUs {every_s:.1f} s: {part:.2f} of it"
+        held.append(verdict(part <= limit, f"{said}, at most {limit:.2f}"))
+        compared = gpubench("diff", one, every)
+        first = compared.out.partition("\n")[0]
+        held.append(verdict(compared.code == 0, f"figures as on one GPU: {first}"))
         timed = sum(row.status == "ok" for row in read(one))
         survived = killed_in_the_middle(killed, timed)
-        print(f"with a worker killed: {survived} of {timed} points have a time")
-        held["nothing lost"] = survived == timed
-        os.environ["GPUBENCH_STORE"] = str(Path(folder) / "store")
+        said = f"with a worker killed: {survived} of {timed} points have a time"
+        held.append(verdict(survived == timed, said))
         verdicts = []
         for turn in ("first", "second"):
-            path = Path(folder) / f"{turn}.csv"
-            code, spent_s, text = gpubench("fleet", "--on", "local", "--json", "-o", str(path))
-            found = json.loads(text)["devices"]
+            words = ("fleet", "--on", "local", "--json", "-o", Path(folder) / f"{turn}.csv")
+            ended = gpubench(*words, GPUBENCH_STORE=str(Path(folder) / "store"))
+            found = json.loads(ended.out)["devices"]
             verdicts.append({device["uuid"]: device["verdict"] for device in found})
-            print(f"fleet: exit {code} after {spent_s:.1f} s: {verdicts[-1]}")
-            held[f"{turn} fleet in time"] = spent_s < FLEET_LIMIT_S
-        held["same verdicts"] = verdicts[0] == verdicts[1]
-    for what, holds in held.items():
-        print(f"{'holds' if holds else 'FAILS'}: {what}")
-    return 0 if all(held.values()) else 1
+            print(f"{turn} fleet: exit {ended.code}, {verdicts[-1]}")
+            said = f"{turn} fleet in {ended.wall_s:.1f} s, under {FLEET_LIMIT_S}"
+            held.append(verdict(ended.wall_s < FLEET_LIMIT_S, said))
+        held.append(verdict(verdicts[0] == verdicts[1], "same verdicts"))
+    return int(not all(held))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 gemm runs every legal tile (edges up to 32: larger register tiles take minutes to compile). The
 other operations run their default tiles at every combination of seven dimensions. Each point is
 verified as in a sweep, and its one sample is ignored. Exits 1 if a point is wrong or fails. Takes
-four minutes, mostly for compiling, unless `benchmarks/explain_agreement.py` ran before.
+four minutes, mostly for compiling, unless `benchmarks/checks.py explain` ran before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs every kernel of the ladder under compute-sanitizer, at sizes that no tile divides.
 
-    python benchmarks/sanitize.py > results/h200/sanitizer.txt
+    python benchmarks/sanitize.py [memcheck ...] > results/h200/sanitizer_memcheck.txt
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). Each tool runs a sweep for each dtype, with the
 kernels that have it first, over every legal block tile, or the default ones of a kernel that has
@@ -93,7 +93,7 @@ def main() -> None:
                 tool,
                 Path(directory) / f"{tool}-{dtype}.csv",
             )
-            for tool in TOOLS
+            for tool in sys.argv[1:] or TOOLS
             for dtype in dtypes
         ]
     sys.exit(not all(results))

@@ -4,6 +4,8 @@
     python benchmarks/tensor.py measure precisions results/h200/precisions.csv
     python benchmarks/tensor.py table results/h200/precisions.csv > results/h200/precisions.md
 
+`--dtypes tf32 --sizes 4096` measures a part, and `python benchmarks/join.py` puts parts together.
+
 `measure` sweeps every kernel on tensor cores at its default tiles in burst state. Then the fastest
 of each problem run sustained, interleaved with cuBLAS and the tuned cuBLASLt.
 
@@ -16,12 +18,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scipy import stats
+from shared import ratio_interval, rounds
 
 from gpubench.measure.session import Watcher, run
 from gpubench.measure.worker import Worker
@@ -156,7 +157,8 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
             missing = "no kernel" if library else "no library"
             yield f"| {times[0].compute_mode} | {times[0].size} | {times[0].state} | {missing} |"
             continue
-        ratio, low, high = ratio_of(own, library)
+        ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
+        low, high = ratio_interval(rounds(library), rounds(own))
         asked = ASKED.get((own.compute_mode, own.size)) if own.state == State.SUSTAINED else None
         verdict = f"≥ {asked}: {'met' if high >= asked else 'missed'}" if asked else ""
         cells = [own.compute_mode, own.size, own.state, f"{own.variant} {own.tile}", tera(own)]
@@ -183,24 +185,6 @@ def head(cells: Sequence[str]) -> Iterator[str]:
     yield f"| {' | '.join('---' for _ in cells)} |"
 
 
-def ratio_of(own: Row, library: Row) -> tuple[float, float, float]:
-    """How many times as fast, with its interval."""
-    pairs = zip(rounds(library), rounds(own), strict=True)
-    logs = [math.log(theirs / ours) for theirs, ours in pairs]
-    half = math.inf
-    if len(logs) > 1:
-        error = statistics.stdev(logs) / math.sqrt(len(logs))
-        half = error * float(stats.t.ppf(0.975, len(logs) - 1))
-    middle = statistics.mean(logs)
-    ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
-    return ratio, math.exp(middle - half), math.exp(middle + half)
-
-
-def rounds(row: Row) -> list[float]:
-    """Medians of the rounds, in microseconds."""
-    return [float(text) for text in (row.round_medians_us or "").split(";")]
-
-
 def tera(row: Row) -> str:
     """10¹² operations a second."""
     return text(row.gflops and row.gflops / 1e3, 1)
@@ -211,16 +195,30 @@ def text(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def part(problems: dict[str, str], dtypes: str | None, sizes: str | None) -> dict[str, str]:
+    """Those of the dtypes and sizes, where they are given."""
+    return {
+        dtype: ",".join(kept)
+        for dtype, listed in problems.items()
+        if dtypes is None or dtype in dtypes.split(",")
+        if (kept := [size for size in listed.split(",") if not sizes or size in sizes.split(",")])
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     what = parser.add_subparsers(dest="what", required=True)
     measuring = what.add_parser("measure")
     measuring.add_argument("suite", choices=SUITES)
+    measuring.add_argument("--dtypes", help="only these of the suite's")
+    measuring.add_argument("--sizes", help="only these of each dtype's")
     for command in (measuring, what.add_parser("table")):
         command.add_argument("csv", type=Path)
     arguments = parser.parse_args()
     if arguments.what == "measure":
-        measure(SUITES[arguments.suite], arguments.csv)
+        suite = SUITES[arguments.suite]
+        problems = part(suite.problems, arguments.dtypes, arguments.sizes)
+        measure(replace(suite, problems=problems), arguments.csv)
     else:
         print("\n".join(table(read(arguments.csv))))
 

@@ -1,4 +1,4 @@
-"""Put the figures into README.md and the pages of docs/, and record a terminal, from results/.
+"""Put the figures into README.md and the pages of docs/ and results/, and record a terminal.
 
     python docs/make_tables.py            # after a change of results/h200, or of how tables look
     python docs/make_tables.py --check    # exits 1, naming what is stale; writes nothing
@@ -20,9 +20,13 @@ from html import unescape
 from pathlib import Path
 from textwrap import fill
 
+sys.path.insert(0, str(Path(__file__).parent))  # what is beside this file, also where tests load it
+
 import typer
+from claims import RESULTS, claims, records
 from rich.console import Console
 from rich.text import Text
+from steps import STEPS
 
 from gpubench.cli import app
 from gpubench.commands.reproduce.compare import Reproduction
@@ -32,8 +36,10 @@ from gpubench.row import Row, read
 from gpubench.view.tables import milliseconds, pipe_table
 
 ROOT = Path(__file__).parent.parent
-H200 = ROOT / "results" / "h200"
+H200 = RESULTS / "h200"
 RECORDING = ROOT / "docs" / "images" / "terminal.svg"
+
+PAGES = (ROOT / "README.md", RESULTS / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 RECORDED = (
     "gpubench show results/h200/ladder.csv --sort rate --top 6",
@@ -151,8 +157,31 @@ def published() -> str:
     return "\n\n".join(parts)
 
 
+def steps() -> str:
+    """What made each file of results/, and when."""
+    known, lines = records(), [["files", "command", "on", "measured"]]
+    for step in STEPS:
+        if facts := known.get(step.name):
+            paths = [RESULTS / name for name in step.files if (RESULTS / name).exists()]
+            files = ", ".join(f"[{path.name}]({path.relative_to(RESULTS)})" for path in paths)
+            took = f", {facts['wall_s']:.0f} s" if facts["wall_s"] else ""
+            measured = f"{facts['utc']}, commit `{facts['commit']}`{took}"
+            lines.append([files, f"`{step.command}`", facts["machine"], measured])
+    return "\n".join(pipe_table(lines, [True] * len(lines[0]))).replace("\\", "")
+
+
+def not_measured() -> str:
+    """The steps that have not run."""
+    names = (f"`{step.name}`" for step in STEPS if step.name not in records())
+    return fill(f"Not measured by it yet: {', '.join(names)}.", WIDTH)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
-    made.__name__: made for made in (tiles, ladder, agreement, agreement_table, published)
+    made.__name__: made
+    for made in (
+        *(tiles, ladder, agreement, agreement_table, published),
+        *(claims, steps, not_measured),
+    )
 }
 
 
@@ -190,7 +219,7 @@ def main() -> int:
         sys.stderr.write("usage: make_tables.py [--check]\n")
         return 2
     stale = []
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in PAGES:
         text = page.read_text(encoding="utf-8")
         if (new := filled(text)) != text:
             stale.append(page)

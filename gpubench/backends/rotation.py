@@ -11,7 +11,7 @@ from gpubench.model import Problem
 CACHES_TO_OUTGROW = 2
 """Operand sets together exceed this many last-level caches, so each is evicted before its reuse.
 
-On an H200 one is enough (benchmarks/cold_sets.py): all of a set's bytes come from DRAM again."""
+On an H200 one is enough (docs/decisions/0018): all of a set's bytes come from DRAM again."""
 
 MAX_LAUNCHES = 256
 """Launches in a sample: enough for 100 µs of the shortest kernels, few enough for launch queues."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 from newcomer import PAGES, REPOSITORY
+from samples import sample
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.rules import Figure
-from gpubench.row import read
+from gpubench.row import Row, read, write
 
 H200 = REPOSITORY / "results" / "h200"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -39,14 +43,40 @@ def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
     script: ModuleType,
 ) -> None:
     made = set()
-    for page in (REPOSITORY / "README.md", *PAGES.glob("*.md")):
+    for page in script.PAGES:
         text = page.read_text(encoding="utf-8")
         assert script.filled(text) == text, page.name
         made |= {name for name, _ in script.BLOCK.findall(text)}
     assert made == set(script.BLOCKS)
+    assert {"claims", "steps", "tiles"} <= made
     stale = README.replace("| 74.17 |", "| 74.18 |")
     assert stale != README
     assert script.filled(stale) == README
+
+
+def test_a_claim_is_met_missed_flagged_or_not_measured(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = sys.modules[script.claims.__module__]
+    monkeypatch.setattr(claims, "ROOT", tmp_path)
+    monkeypatch.setattr(claims, "RESULTS", tmp_path)
+    own = sample("packed_panels", median_us=100.0, cache="cold", round_medians_us="100;100")
+    library = replace(own, variant="cublas", tile="", median_us=104.0, round_medians_us="104;104")
+
+    def outcome(least: float, *rows: Row, **more: bool) -> list[str]:
+        write(rows, tmp_path / "top.csv")
+        size = own.size
+        return claims.Claim("", "top.csv", claims.faster(size, least, **more)).cells[1:3]
+
+    assert outcome(1.04, own, library) == ["1.040", "met"]
+    assert outcome(1.05, own, library) == ["1.040", "**missed**"]
+    flagged = replace(library, round_medians_us="104;120")
+    assert outcome(1.0, own, flagged) == ["1.040", "rounds disagree"]
+    wide = replace(library, round_medians_us="103;106")
+    assert outcome(1.05, own, wide, interval=True)[1] == "met"
+    emulated = replace(library, variant="cublas_emulated")  # never a baseline
+    assert outcome(1.0, own, emulated) == ["", "not measured"]
+    assert claims.Claim("", "none.csv", claims.never).cells[1:3] == ["", "not measured"]
 
 
 def test_the_recording_says_what_its_commands_print(

@@ -1,4 +1,4 @@
-"""Whatever a user gives is read or refused; `benchmarks/fuzz.py` tries a million more inputs."""
+"""Whatever a user gives is read or refused; `benchmarks/fuzz.py` tries many more inputs."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def bind_launch(
     addresses, so it keeps `keep_alive` from being freed.
 
     CuPy's function enqueues what needs no attributes, cuLaunchKernelEx the rest:
-    benchmarks/enqueue_cost.py measures what both cost.
+    docs/decisions/0004 has what both cost.
     """
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     stream = cupy.cuda.get_current_stream().ptr
