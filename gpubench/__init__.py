@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The calls too, which are not loaded yet."""
-    return sorted({*globals(), *__all__})
+    """The calls, which are not loaded yet."""
+    return sorted(__all__)
