@@ -49,6 +49,9 @@ FEWEST_SAMPLES = 6
 COARSE = 10
 """Percent; an interval from here on needs no decimals."""
 
+LONGEST_TILES = 40
+"""Letters of a cell with several tiles: longer ones break in the middle of a tile."""
+
 WHOLE = 1000
 """Rates from here on need no decimals."""
 
@@ -182,10 +185,16 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
     best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
     names: list[Column] = [
         ("variant", lambda row: row.variant),
-        ("best tile", lambda row: ", ".join(tied_tiles(rows, row))),
+        ("best tile", lambda row: _fastest_tiles(tied_tiles(rows, row))),
     ]
     best.sort(key=lambda row: row.median_us or 0.0)
     return rows_table(best, [*names, *figures(rows[0], all_rows or rows)])
+
+
+def _fastest_tiles(tiles: Sequence[str]) -> str:
+    """Tiles that may be equally fast; of long ones the first, and how many more."""
+    text = ", ".join(tiles)
+    return text if len(text) <= LONGEST_TILES else f"{tiles[0]} (+{len(tiles) - 1})"
 
 
 def rows_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
