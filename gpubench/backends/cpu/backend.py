@@ -318,7 +318,7 @@ class CpuBackend:
         return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=self._max_sets)
 
     def _limit_threads(self, threads: int) -> None:
-        """Let BLAS use this number of threads, and Numba and torch where a kernel has loaded them."""
+        """Let BLAS use this number of threads; so do Numba and torch once they are loaded."""
         numba = sys.modules.get("numba")
         if (threads, torch(), numba) == self._threads:
             return
