@@ -62,7 +62,9 @@ def keys(*, every: bool = False) -> list[Key]:
         for tile in tiles if every else (usual,):
             for kernel in launches(variant, tile, "float32"):
                 found[name, tile, "float32", HOPPER, kernel] = None
-        others = [(name, usual, dtype, HOPPER, "") for dtype in variant.dtypes if dtype != "float32"]
+        others = [
+            (name, usual, dtype, HOPPER, "") for dtype in variant.dtypes if dtype != "float32"
+        ]
         if variant.capability <= (8, 0):
             others.append((name, usual, "float32", AMPERE, ""))
         found |= dict.fromkeys(others if every else others[turn % len(others) :][:1])
