@@ -20,7 +20,13 @@ from gpubench.row import NAMES, write
 def test_a_sweep_returns_the_frame_of_its_file(tmp_path: Path) -> None:
     output = tmp_path / "sweep.csv"
     frame = gpubench.sweep(
-        sizes=[64], tiles=[7, 8], variants=["cpu_tile"], device="cpu", rounds=2, output=output
+        sizes=[64],
+        tiles=[7, 8],
+        variants=["cpu_tile"],
+        device="cpu",
+        rounds=2,
+        cache="hot",
+        output=output,
     )
     assert list(frame.columns) == list(NAMES)
     assert frame["tile"].tolist() == ["7", "8"]

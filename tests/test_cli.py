@@ -279,7 +279,9 @@ def test_what_was_generated_is_computed_from_and_nothing_is_overwritten(tmp_path
 
 @pytest.mark.slow
 def test_a_sweep_of_vectors_shows_bytes_a_second_and_the_share_of_a_copy(tmp_path: Path) -> None:
-    options = "--op atax --device cpu --sizes 9,8x30 --variants cpu_blas --rounds 1 -o x.csv"
+    options = (
+        "--op atax --device cpu --sizes 9,8x30 --variants cpu_blas --rounds 1 --cache hot -o x.csv"
+    )
     done = call(tmp_path, "sweep", *options.split())
     assert done.code == 0
     assert "atax 8x30 float32" in done.out
@@ -295,8 +297,8 @@ def test_a_sweep_of_vectors_shows_bytes_a_second_and_the_share_of_a_copy(tmp_pat
 @pytest.fixture(scope="session")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """A small sweep, and the folder it ran in."""
-    arguments = "sweep --sizes 16 --tiles 4,8 --variants cpu_tile,cpu_blas --device cpu --budget 2"
-    return run(tmp_path_factory.mktemp("swept"), *arguments.split())
+    variants = ("--variants", "cpu_tile,cpu_blas", "--tiles", "7,8")
+    return run(tmp_path_factory.mktemp("swept"), *SWEEP, "--sizes", "16", *variants, *QUICKER)
 
 
 @pytest.mark.slow
@@ -638,7 +640,7 @@ def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_first_line_says_why_a_gpu_that_seems_to_be_there_is_not_used(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
-    sweep = ("sweep", "--variants", "cpu_blas", "--sizes", "16", "--rounds", "1")
+    sweep = ("sweep", "--variants", "cpu_blas", "--sizes", "16", *QUICKER)
     path = os.pathsep.join((str(packages), os.environ["PYTHONPATH"]))
 
     (packages / "cupy").mkdir(parents=True)

@@ -19,7 +19,7 @@ from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
 from gpubench.measure.worker import SILENT_VARIABLES, Worker
-from gpubench.model import Config, Point, Status, Timer, Timing
+from gpubench.model import Cache, Config, Point, Status, Timer, Timing
 from gpubench.plan.registry import load
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
@@ -73,8 +73,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def at(folder: Path, edge: int, name: str = "faulty") -> Point:
-    return point(load(folder / f"{name}.py", "gemm"), size=(8, 8, 8), tile=Config.parse(str(edge)))
+def at(folder: Path, edge: int, name: str = "faulty", cache: Cache = Cache.HOT) -> Point:
+    return point(
+        load(folder / f"{name}.py", "gemm"),
+        size=(8, 8, 8),
+        tile=Config.parse(str(edge)),
+        cache=cache,
+    )
 
 
 @pytest.fixture
@@ -151,10 +156,10 @@ def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, fol
 def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
     worker: Worker, folder: Path
 ) -> None:
-    spoiler = worker.measure(at(folder, 8))
+    spoiler = worker.measure(at(folder, 8, cache=Cache.COLD))
     # Its own result is right, unless so many of its launches are looked at that a set comes again.
     assert spoiler.status in {Status.OK, Status.WRONG}
-    after = worker.measure(at(folder, 1))
+    after = worker.measure(at(folder, 1, cache=Cache.COLD))
     assert (after.status, after.max_relative_error) == (Status.OK, pytest.approx(0, abs=1e-6))
 
 
