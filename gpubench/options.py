@@ -458,6 +458,13 @@ Save = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Results = Annotated[
+    list[Path],
+    typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.results),
+]
+Only = Annotated[str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")]
+Exclude = Annotated[str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")]
 Bandwidth = Annotated[
     float | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,17 +20,18 @@ settings.load_profile("gpubench")
 
 @pytest.fixture(scope="session", autouse=True)
 def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled kernels are kept for the run, in this process and in the commands it starts.
+    """Compiled kernels are kept for the run, in all its processes and in the commands they start.
 
     Those run in other folders, and must find the package under test.
 
     Not for longer, or a test would pass on what an earlier version compiled.
     """
-    folder = tmp_path_factory.mktemp("caches")
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "caches"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(gpubench.__file__).parent.parent))
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        patch.setenv("GPUBENCH_STORE", str(folder / "store"))
+        patch.setenv("GPUBENCH_STORE", str(own / "store"))
         patch.setenv("NUMBA_CACHE_DIR", str(folder / "numba"))
         patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read when it was imported
         # The tests say what happens without a GPU, so there is none, on any machine.

@@ -20,10 +20,16 @@ from gpubench.row import NAMES, write
 def test_a_sweep_returns_the_frame_of_its_file(tmp_path: Path) -> None:
     output = tmp_path / "sweep.csv"
     frame = gpubench.sweep(
-        sizes=[64], tiles=[8, 16], variants=["cpu_tile"], device="cpu", rounds=2, output=output
+        sizes=[64],
+        tiles=[7, 8],
+        variants=["cpu_tile"],
+        device="cpu",
+        rounds=2,
+        cache="hot",
+        output=output,
     )
     assert list(frame.columns) == list(NAMES)
-    assert frame["tile"].tolist() == ["8", "16"]
+    assert frame["tile"].tolist() == ["7", "8"]
     assert set(frame["status"]) == {"ok"}
     assert (frame["median_us"] > 0).all()
     assert (frame["rounds"] == 2).all()

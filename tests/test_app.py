@@ -54,17 +54,17 @@ def test_the_main_command_is_listed_first() -> None:
     assert listed[0] == "sweep"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_says_what_it_does_and_shows_itself_at_work(name: str) -> None:
-    assert COMMANDS[name].help
-    assert EXAMPLE.search(COMMANDS[name].epilog)[1].split()[1] == name
+def test_every_command_says_what_it_does_and_shows_itself_at_work() -> None:
+    for name in COMMANDS:
+        assert COMMANDS[name].help
+        assert EXAMPLE.search(COMMANDS[name].epilog)[1].split()[1] == name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_example_of_a_command_is_understood(name: str) -> None:
+def test_the_example_of_a_command_is_understood() -> None:
     """Its options and arguments are the command's own; the command itself is not run."""
-    _, _, *arguments = EXAMPLE.search(COMMANDS[name].epilog)[1].split()
-    COMMANDS[name].make_context(name, arguments)
+    for name in COMMANDS:
+        _, _, *arguments = EXAMPLE.search(COMMANDS[name].epilog)[1].split()
+        COMMANDS[name].make_context(name, arguments)
 
 
 def test_every_option_and_argument_has_help() -> None:
@@ -117,10 +117,10 @@ def refused(*arguments: str) -> str:
     return str(caught.value.format_message())
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_misspelt_command_gives_the_nearest(name: str) -> None:
-    misspelt = name[:-1] + ("x" if name[-1] != "x" else "y")
-    assert f"Did you mean '{name}'" in refused(misspelt) or f"'{name}'" in refused(misspelt)
+def test_a_misspelt_command_gives_the_nearest() -> None:
+    for name in COMMANDS:
+        misspelt = name[:-1] + ("x" if name[-1] != "x" else "y")
+        assert f"Did you mean '{name}'" in refused(misspelt) or f"'{name}'" in refused(misspelt)
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("--tile", "--tiles"), ("--varaints", "--variants")])

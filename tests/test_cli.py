@@ -1,8 +1,7 @@
-"""The commands as a user runs them: in processes of their own, without a GPU."""
+"""The commands as a user runs them, without a GPU."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -10,63 +9,33 @@ import signal
 import struct
 import subprocess
 import sys
-import time
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from commandline import (
+    GROUP,
+    LONG,
+    OWN,
+    QUICK,
+    QUICKER,
+    SWEEP,
+    TIMEOUT_S,
+    Done,
+    call,
+    files_in,
+    run,
+    start,
+    wait_for_lines,
+)
 
 import gpubench
-from gpubench.cli import app, main
 from gpubench.row import NAMES, read
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch")
 
-COMMANDS = typer.main.get_command(app).commands
-TIMEOUT_S = 60
+COMMANDS = GROUP.commands
 ANSI = "\x1b["
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-    files: list[str]
-    """In the folder it ran in, afterwards."""
-
-
-def files_in(folder: Path) -> list[str]:
-    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
-
-
-def run(
-    folder: Path, *arguments: str | bytes, timeout_s: float = TIMEOUT_S, **environment: str
-) -> Done:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpubench", *arguments],
-        cwd=folder,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    return Done(done.returncode, done.stdout, done.stderr, files_in(folder))
-
-
-def call(folder: Path, *arguments: str | bytes) -> Done:
-    """A command in this process: much quicker where it starts and stops nothing."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.chdir(folder)
-        patch.setattr(sys, "argv", ["gpubench", *map(os.fsdecode, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), files_in(folder))
 
 
 # ---- help
@@ -90,7 +59,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_no_arguments_print_the_help(tmp_path: Path) -> None:
-    done = run(tmp_path)
+    done = call(tmp_path)
     shown = done.out or done.err
     assert shown.startswith("Usage: ")
     assert len(shown.splitlines()) > 10
@@ -102,10 +71,9 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
 
 
 def test_the_program_itself_has_help_and_an_example() -> None:
-    root = typer.main.get_command(app)
-    assert root.help
-    assert "gpubench sweep --sizes" in root.epilog
-    assert all(option.help for option in root.params)
+    assert GROUP.help
+    assert "gpubench sweep --sizes" in GROUP.epilog
+    assert all(option.help for option in GROUP.params)
 
 
 @pytest.mark.parametrize("name", ["sweep", "compare-cublas"])
@@ -119,19 +87,12 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
 
 # ---- what is refused
 
-BAD_LISTS = (
-    *("", ",", "4,,5", "0", "-5", "abc", "1..", "..5", "9..1", "1e9", "1.5", "1..64:x1", "1..4:0"),
-    *("9" * 400, "1..2000000000", "1\n2", "٣"),
-)
-
-BAD_TILES = ("", "0", "-5", "abc", "9..1", "9" * 400, "16x0")
-"""They are read as sizes are; see `plan/test_ranges.py` for all."""
-
-SWEEP = ("sweep", "--device", "cpu")
+BAD_LISTS = ("", "abc", "9" * 400, "1\n2", "٣")
+"""See `plan/test_ranges.py` for all."""
 
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     **{f"--sizes={text[:20]!a}": ((*SWEEP, f"--sizes={text}"), "--sizes") for text in BAD_LISTS},
-    **{f"--tiles={text[:20]!a}": ((*SWEEP, f"--tiles={text}"), "--tiles") for text in BAD_TILES},
+    **{f"--tiles={text[:20]!a}": ((*SWEEP, f"--tiles={text}"), "--tiles") for text in BAD_LISTS},
     "size of two numbers": ((*SWEEP, "--sizes", "4x4"), "MxNxK"),
     "size of three numbers": ((*SWEEP, "--op", "gemv", "--sizes", "4x4x4"), "a size of gemv"),
     "generate without a shape": (("generate", "a.bin"), "--shape"),
@@ -301,25 +262,27 @@ def test_what_was_generated_is_computed_from_and_nothing_is_overwritten(tmp_path
     import numpy as np
 
     generate = ("generate", "a.bin", "--shape", "5x3", "--seed", "7")
-    assert run(tmp_path, *generate).code == 0
+    assert call(tmp_path, *generate).code == 0
     compute = ("run", "a.bin", "--op", "atax", "--output", "c.bin", "--device", "cpu")
-    done = run(tmp_path, *compute)
+    done = call(tmp_path, *compute)
     assert (done.code, done.err, done.files) == (0, "", ["a.bin", "c.bin"])
     assert done.out.startswith("c.bin: atax by cpu_blas_parallel at 5x3 float32 on ")
     values = np.fromfile(tmp_path / "a.bin", "<f4", offset=16)
     a, v = values[:15].reshape(5, 3), values[15:]
     assert np.fromfile(tmp_path / "c.bin", "<f4") == pytest.approx(a.T @ (a @ v), rel=1e-5)
     for again in (generate, compute):
-        refused = run(tmp_path, *again)
+        refused = call(tmp_path, *again)
         assert (refused.code, refused.out) == (2, "")
         assert "exists; --force overwrites it" in refused.err
-    assert run(tmp_path, *compute, "--variant", "cpu_fused", "--force").code == 0
+    assert call(tmp_path, *compute, "--variant", "cpu_fused", "--force").code == 0
 
 
 @pytest.mark.slow
 def test_a_sweep_of_vectors_shows_bytes_a_second_and_the_share_of_a_copy(tmp_path: Path) -> None:
-    options = "--op atax --device cpu --sizes 9,8x30 --variants cpu_blas --rounds 1 -o x.csv"
-    done = run(tmp_path, "sweep", *options.split())
+    options = (
+        "--op atax --device cpu --sizes 9,8x30 --variants cpu_blas --rounds 1 --cache hot -o x.csv"
+    )
+    done = call(tmp_path, "sweep", *options.split())
     assert done.code == 0
     assert "atax 8x30 float32" in done.out
     assert re.search(r"% of .*\n.* copy ", done.out)
@@ -330,15 +293,12 @@ def test_a_sweep_of_vectors_shows_bytes_a_second_and_the_share_of_a_copy(tmp_pat
 
 # ---- sweeping
 
-QUICKER = ("--rounds", "1", "--cache", "hot")
-QUICK = (*SWEEP, "--sizes", "8", "--variants", "cpu_blas")
-
 
 @pytest.fixture(scope="session")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Done:
     """A small sweep, and the folder it ran in."""
-    arguments = "sweep --sizes 16 --tiles 4,8 --variants cpu_tile,cpu_blas --device cpu --budget 2"
-    return run(tmp_path_factory.mktemp("swept"), *arguments.split())
+    variants = ("--variants", "cpu_tile,cpu_blas", "--tiles", "7,8")
+    return run(tmp_path_factory.mktemp("swept"), *SWEEP, "--sizes", "16", *variants, *QUICKER)
 
 
 @pytest.mark.slow
@@ -366,7 +326,7 @@ def test_a_piped_sweep_has_no_colours(swept: Done) -> None:
 
 @pytest.mark.slow
 def test_what_a_sweep_wrote_is_read_back(tmp_path: Path) -> None:
-    done = run(
+    done = call(
         tmp_path,
         *(*SWEEP, "--sizes", "8,9x7x5", "--variants", "cpu_blas,cpu_naive"),
         *("--dtypes", "float32,int32", *QUICKER, "-o", "a.csv"),
@@ -390,11 +350,11 @@ def test_what_a_sweep_wrote_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_existing_file_is_overwritten_only_by_force(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("precious")
-    refused = run(tmp_path, *QUICK, *QUICKER, "-o", "a.csv")
+    refused = call(tmp_path, *QUICK, *QUICKER, "-o", "a.csv")
     assert (refused.code, refused.files) == (2, ["a.csv"])
     assert "a.csv exists; --force overwrites it" in refused.err
     assert (tmp_path / "a.csv").read_text() == "precious"
-    assert run(tmp_path, *QUICK, *QUICKER, "-o", "a.csv", "--force").code == 0
+    assert call(tmp_path, *QUICK, *QUICKER, "-o", "a.csv", "--force").code == 0
     assert len(read(tmp_path / "a.csv")) == 1
 
 
@@ -402,26 +362,9 @@ def test_an_existing_file_is_overwritten_only_by_force(tmp_path: Path) -> None:
 def test_a_config_is_read_and_flags_win(tmp_path: Path) -> None:
     config = tmp_path / "sweep.toml"
     config.write_text('sizes = [8, 16]\nvariants = "cpu_blas"\nrounds = 1\ncache = "hot"\n')
-    done = run(tmp_path, "sweep", "--config", "sweep.toml", "--sizes", "4", "--output", "a.csv")
+    done = call(tmp_path, "sweep", "--config", "sweep.toml", "--sizes", "4", "--output", "a.csv")
     assert done.code == 0
     assert [one.size for one in read(tmp_path / "a.csv")] == ["4"]
-
-
-OWN = """
-import numpy as np
-from gpubench.model import CallVariant
-from gpubench.model import edges
-
-VARIANT = CallVariant(
-    idea="NumPy's product, whatever [the] tile",
-    runs_on="cpu",
-    tiles=edges(1, 2, because="of a test"),
-    build=lambda tile, dtype: lambda a, b, c: np.matmul(a, b, out=c),
-    dtypes=("float32",),
-    baseline="cpu_blas",
-    threads=1,
-)
-"""
 
 
 @pytest.mark.slow
@@ -429,9 +372,9 @@ def test_a_kernel_of_ones_own_is_swept_beside_ours(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "mine.py").write_text(OWN)
     own = ("--kernels", "own")
-    listed = run(tmp_path, "variants", "--device", "cpu", *own)
+    listed = call(tmp_path, "variants", "--device", "cpu", *own)
     assert "NumPy's product, whatever [the] tile" in listed.out
-    done = run(
+    done = call(
         tmp_path,
         *(*SWEEP, *own, "--sizes", "8", "--tiles", "1", "--variants", "mine,cpu_blas"),
         *(*QUICKER, "-o", "a.csv"),
@@ -455,7 +398,7 @@ def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Pa
     }.items():
         text = OWN.replace("lambda a, b, c: np.matmul(a, b, out=c)", build)
         (tmp_path / "own" / f"{name}.py").write_text(text)
-    done = run(
+    done = call(
         tmp_path,
         *(*SWEEP, "--kernels", "own", "--variants", "right,wrong,unbuilt,raising,ending"),
         *("--sizes", "8", "--tiles", "1", *QUICKER, "-o", "a.csv"),
@@ -471,68 +414,35 @@ def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Pa
 
 
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:
-    done = run(tmp_path, *SWEEP, "--dry-run", "--sizes", "8,16", "--variants", "cpu_blas")
+    done = call(tmp_path, *SWEEP, "--dry-run", "--sizes", "8,16", "--variants", "cpu_blas")
     assert (done.code, done.err, done.files) == (0, "", [])
     assert "2 points in 5 rounds; nothing is run" in done.out
 
 
 @pytest.mark.slow
 def test_a_new_kernel_is_found_at_once(tmp_path: Path) -> None:
-    done = run(tmp_path, "new-kernel", "mine")
+    done = call(tmp_path, "new-kernel", "mine")
     assert (done.code, done.err) == (0, "")
     assert done.files == ["kernels/gemm/mine.cu", "kernels/gemm/mine.py"]
     (next_one,) = [line.split() for line in done.out.splitlines() if "gpubench check" in line]
-    assert "mine" in run(tmp_path, *next_one[1:]).out
-    listed = run(tmp_path, "variants", "--kernels", "kernels", "--device", "cuda").out
+    assert "mine" in call(tmp_path, *next_one[1:]).out
+    listed = call(tmp_path, "variants", "--kernels", "kernels", "--device", "cuda").out
     assert "what mine teaches" in listed
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    done = run(tmp_path, *SWEEP, "--config", "a\x1b[2J\x07.toml")
+    done = call(tmp_path, *SWEEP, "--config", "a\x1b[2J\x07.toml")
     assert (done.code, len(done.err.splitlines())) == (2, 1)
     assert "cannot read a?[2J?.toml" in done.err
 
 
 @pytest.mark.slow
 def test_a_size_that_does_not_fit_into_memory_is_skipped(tmp_path: Path) -> None:
-    done = run(tmp_path, *QUICK, *QUICKER, "--sizes", "8,2000000", "-o", "a.csv")
+    done = call(tmp_path, *QUICK, *QUICKER, "--sizes", "8,2000000", "-o", "a.csv")
     assert done.code == 0
     fitting, hopeless = read(tmp_path / "a.csv")
     assert (fitting.status, hopeless.status) == ("ok", "skipped")
     assert "bytes of memory" in hopeless.reason
-
-
-STARTED = """
-import resource, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-if "{limit}":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int("{limit}"),) * 2)
-from gpubench.cli import main
-main()
-"""
-"""A shell may start its background jobs with SIGINT ignored; this does not."""
-
-
-def start(folder: Path, *arguments: str, limit: str = "") -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", STARTED.format(limit=limit), *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < until and process.poll() is None:
-        if path.exists() and len(path.read_text().splitlines()) >= count:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{path.name} never had {count} lines: {process.communicate()}")
-
-
-LONG = ("sweep", "--device", "cpu", "--sizes", "8..512:2", "--variants", "cpu_blas", "-o", "a.csv")
 
 
 def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
@@ -564,13 +474,13 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(kept) >= 2
     with (tmp_path / "a.csv.partial").open("a") as file:
         file.write('{"key":["gemm","cpu_')  # a line that was being written
-    done = run(tmp_path, "sweep", "--resume", "a.csv", "--samples", "b.jsonl")
+    done = call(tmp_path, "sweep", "--resume", "a.csv", "--samples", "b.jsonl")
     assert (done.code, done.files) == (0, ["a.csv", "b.jsonl"])
     assert [row.size for row in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 8)]
     lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()[1:]]
     assert lines[: len(kept)] == kept  # and nothing was measured twice
     assert len(lines) == sum(row.rounds or 0 for row in read(tmp_path / "a.csv"))
-    again = run(tmp_path, "sweep", "--resume", "a.csv")
+    again = call(tmp_path, "sweep", "--resume", "a.csv")
     assert again.code == 2
     assert "a.csv is complete" in again.err
 
@@ -592,7 +502,7 @@ def test_a_sweep_goes_on_only_as_it_was_begun(
         process.kill()
         process.communicate(timeout=TIMEOUT_S)
     before = (tmp_path / "a.csv.partial").read_bytes()
-    refused = run(tmp_path, "sweep", "--resume", "a.csv", *flags)
+    refused = call(tmp_path, "sweep", "--resume", "a.csv", *flags)
     assert refused.code == 2
     assert f"was started with {named}" in refused.err
     assert len(refused.err.splitlines()) == 1
@@ -600,7 +510,7 @@ def test_a_sweep_goes_on_only_as_it_was_begun(
 
 
 def test_an_argument_of_any_length_is_refused_in_a_short_line(tmp_path: Path) -> None:
-    refused = run(tmp_path, "sweep", "9" * 50_000)
+    refused = call(tmp_path, "sweep", "9" * 50_000)
     assert refused.code == 2
     assert "unexpected extra argument" in refused.err
     assert len(refused.err) < 1600
@@ -612,7 +522,7 @@ def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
     (tmp_path / "a.csv.partial").write_text(f'{{"gpubench_sweep": {settings}}}\n')
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "planted.py").write_text("VARIANT = open('ran', 'w')\n")
-    refused = run(tmp_path, "sweep", "--resume", "a.csv")
+    refused = call(tmp_path, "sweep", "--resume", "a.csv")
     assert (refused.code, refused.files) == (2, ["a.csv.partial", "own/planted.py"])
     assert "add --kernels own" in refused.err
 
@@ -620,7 +530,7 @@ def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_sweep_in_progress_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a.csv.partial").write_text("precious")
-    refused = run(tmp_path, *FEW, "-o", "a.csv")
+    refused = call(tmp_path, *FEW, "-o", "a.csv")
     assert refused.code == 2
     assert "a.csv.partial exists; --resume a.csv continues it, --force starts anew" in refused.err
     assert (tmp_path / "a.csv.partial").read_text() == "precious"
@@ -634,7 +544,7 @@ NO_NAME = '{"gpubench_sweep": {"options": {"kernels": []}}}\n'
 )
 def test_what_is_no_sweep_in_progress_cannot_go_on(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv.partial").write_text(text)
-    refused = run(tmp_path, "sweep", "--resume", "a.csv")
+    refused = call(tmp_path, "sweep", "--resume", "a.csv")
     assert refused.code == 2
     assert refused.err.startswith("gpubench: --resume: a.csv.partial does not ")
     assert (tmp_path / "a.csv.partial").read_text() == text
@@ -649,7 +559,7 @@ def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_p
     assert "a.csv" in err.splitlines()[-1]
     whole_lines = (tmp_path / "a.csv.partial").read_text().splitlines()[1:-1]
     assert len(whole_lines) >= 2
-    done = run(tmp_path, "sweep", "--resume", "a.csv")
+    done = call(tmp_path, "sweep", "--resume", "a.csv")
     assert (done.code, done.files) == (0, ["a.csv"])
     assert [one.size for one in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 8)]
 
@@ -658,7 +568,7 @@ def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_p
 
 
 def test_deviceinfo_works_without_a_gpu_and_says_what_is_missing(tmp_path: Path) -> None:
-    done = run(tmp_path, "deviceinfo")
+    done = call(tmp_path, "deviceinfo")
     assert done.code == 0
     assert "(CPU)" in done.out
     assert "CUDA: " in done.out
@@ -666,13 +576,13 @@ def test_deviceinfo_works_without_a_gpu_and_says_what_is_missing(tmp_path: Path)
 
 
 def test_deviceinfo_of_the_cpu_says_nothing_of_cuda(tmp_path: Path) -> None:
-    done = run(tmp_path, "deviceinfo", "--device", "cpu")
+    done = call(tmp_path, "deviceinfo", "--device", "cpu")
     assert done.code == 0
     assert "CUDA: " not in done.out
 
 
 def test_deviceinfo_is_json_for_machines(tmp_path: Path) -> None:
-    done = run(tmp_path, "deviceinfo", "--json")
+    done = call(tmp_path, "deviceinfo", "--json")
     assert (done.code, done.err) == (0, "")
     found: dict[str, Any] = json.loads(done.out)
     (cpu,) = found["devices"]
@@ -683,7 +593,7 @@ def test_deviceinfo_is_json_for_machines(tmp_path: Path) -> None:
 
 
 def test_variants_lists_what_can_be_swept(tmp_path: Path) -> None:
-    done = run(tmp_path, "variants")
+    done = call(tmp_path, "variants")
     assert done.code == 0
     for name in ("shared_tile", "cublas", "cpu_naive", "register_tile"):
         assert name in done.out
@@ -698,15 +608,15 @@ def test_a_terminal_without_unicode_loses_signs_and_nothing_else(tmp_path: Path)
 
 
 def test_variants_of_one_device(tmp_path: Path) -> None:
-    done = run(tmp_path, "variants", "--device", "cpu", "--op", "gemm")
+    done = call(tmp_path, "variants", "--device", "cpu", "--op", "gemm")
     assert "cpu_tile" in done.out
     assert "shared_tile  " not in done.out
 
 
 def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
-    forced = run(tmp_path, "deviceinfo", FORCE_COLOR="1")
+    forced = call(tmp_path, "deviceinfo", FORCE_COLOR="1")
     assert ANSI in forced.out
-    plain = run(tmp_path, "deviceinfo", FORCE_COLOR="1", NO_COLOR="1")
+    plain = call(tmp_path, "deviceinfo", FORCE_COLOR="1", NO_COLOR="1")
     assert not re.search(r"\x1b\[[\d;]*3\dm", plain.out)
 
 
@@ -714,14 +624,14 @@ def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
 
 
 def test_explain_needs_no_gpu_and_prints_json_alone_on_stdout(tmp_path: Path) -> None:
-    done = run(tmp_path, "explain", "naive", "--tile", "16", "--arch", "sm_80", "--json")
+    done = call(tmp_path, "explain", "naive", "--tile", "16", "--arch", "sm_80", "--json")
     (one,) = json.loads(done.out)["explanations"]
     assert (done.code, one["architecture"], one["threads_per_block"]) == (0, "sm_80", 256)
     assert done.files == []
 
 
 def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
-    done = run(tmp_path, "explain", "cublas")
+    done = call(tmp_path, "explain", "cublas")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("gpubench: 'cublas' is a library routine")
     assert len(done.err.splitlines()) == 1
@@ -730,7 +640,7 @@ def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_first_line_says_why_a_gpu_that_seems_to_be_there_is_not_used(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
-    sweep = ("sweep", "--variants", "cpu_blas", "--sizes", "16", "--rounds", "1")
+    sweep = ("sweep", "--variants", "cpu_blas", "--sizes", "16", *QUICKER)
     path = os.pathsep.join((str(packages), os.environ["PYTHONPATH"]))
 
     (packages / "cupy").mkdir(parents=True)
@@ -754,7 +664,7 @@ def test_the_first_line_says_why_a_gpu_that_seems_to_be_there_is_not_used(tmp_pa
 
 
 def test_a_sweep_without_one_timed_point_is_a_failure(tmp_path: Path) -> None:
-    done = run(
+    done = call(
         tmp_path, "sweep", "--variants", "cpu_naive", "--sizes", "512", "--launch-limit", "0.001",
         "--device", "cpu", "-o", "a.csv",
     )  # fmt: skip

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import typer
 
-import gpubench
 from gpubench import completion
 from gpubench.cli import app
 from gpubench.model import DTYPES, OPERATIONS
@@ -19,36 +18,28 @@ from gpubench.plan.registry import of_op
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich")
 
 SCRIPT = f"""
-import sys
-sys.argv = ["gpubench"]
+import os, sys
 from gpubench.cli import main
-try:
-    main()
-finally:
-    print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)
+os.environ["_GPUBENCH_COMPLETE"] = "complete_bash"
+for typed in sys.argv[1:]:
+    os.environ |= {{"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}}
+    sys.argv = ["gpubench"]
+    try:
+        main()
+    except SystemExit:
+        print("", flush=True)
+print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)
 """
 
 
-def offered(folder: Path, typed: str) -> list[str]:
-    """What bash is told; the words typed so far, the last one in the making."""
-    words = typed.split(" ")
+def offered(folder: Path, lines: Iterable[str]) -> list[list[str]]:
+    """What bash is told of each line; the words typed so far, the last one in the making."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=folder,
-        env=os.environ
-        | {
-            "PYTHONPATH": str(Path(gpubench.__file__).parent.parent),
-            "_GPUBENCH_COMPLETE": "complete_bash",
-            "COMP_WORDS": typed,
-            "COMP_CWORD": str(len(words) - 1),
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        [sys.executable, "-c", SCRIPT, *lines],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
     assert done.stderr.strip() == "[]"  # nothing heavy was loaded, nothing went wrong
-    return done.stdout.split()
+    return [text.split() for text in done.stdout.split("\n\n")[:-1]]
 
 
 @pytest.fixture
@@ -73,29 +64,26 @@ def context(**params: str) -> typer.Context:
 # ---- through the shell's protocol
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("gpubench swe", ["sweep"]),
-        ("gpubench sweep --dev", ["--device"]),
-        ("gpubench sweep --variants shared_t", ["shared_tile"]),
-        ("gpubench sweep --kernels own --variants naive,mi", ["naive,mine"]),
-        ("gpubench variants --op gemv_", ["gemv_t"]),
-        ("gpubench sweep --dtypes float32,float6", ["float32,float64"]),
-        ("gpubench sweep --device c", ["cpu", "cuda"]),
-        ("gpubench sweep --config ", ["b.toml", "own/", "results/"]),
-        ("gpubench sweep --output r", ["results/deep/", "results/x.csv"]),
-        ("gpubench reproduce p100-t", ["p100-tiles"]),
-        ("gpubench plot a", ["a.csv"]),
-        ("gpubench diff a.csv results/d", ["results/deep/y.csv"]),
-        ("gpubench new-kernel x --like shared", ["shared_tile"]),
-    ],
-)
-def test_bash_is_offered_what_fits(folder: Path, typed: str, expected: list[str]) -> None:
-    found = offered(folder, typed)
-    if typed.endswith("--device c"):
-        found = [name for name in found if ":" not in name]  # one for each GPU
-    assert found == expected
+OFFERED = {
+    "gpubench swe": ["sweep"],
+    "gpubench sweep --dev": ["--device"],
+    "gpubench sweep --variants shared_t": ["shared_tile"],
+    "gpubench sweep --kernels own --variants naive,mi": ["naive,mine"],
+    "gpubench variants --op gemv_": ["gemv_t"],
+    "gpubench sweep --dtypes float32,float6": ["float32,float64"],
+    "gpubench sweep --device c": ["cpu", "cuda"],
+    "gpubench sweep --config ": ["b.toml", "own/", "results/"],
+    "gpubench sweep --output r": ["results/deep/", "results/x.csv"],
+    "gpubench reproduce p100-t": ["p100-tiles"],
+    "gpubench plot a": ["a.csv"],
+    "gpubench diff a.csv results/d": ["results/deep/y.csv"],
+    "gpubench new-kernel x --like shared": ["shared_tile"],
+}
+
+
+def test_bash_is_offered_what_fits(folder: Path) -> None:
+    for (typed, expected), found in zip(OFFERED.items(), offered(folder, OFFERED), strict=True):
+        assert [name for name in found if ":" not in name] == expected, typed  # cuda:0 for a GPU
     assert not (folder / "touched").exists()  # no kernel of the user's was run
 
 

@@ -161,9 +161,8 @@ def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
     assert refusal({}, toml(text)).startswith(flag)
 
 
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
+def test_a_flag_that_cannot_be_used_says_what_would_be_right() -> None:
+    for options, hint in [
         ({"op": "gemmm"}, "did you mean 'gemm'"),
         ({"dtypes": "float23"}, "did you mean 'float32'"),
         ({"dtypes": ","}, "known: float32"),
@@ -185,12 +184,8 @@ def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
         ({"launch_limit": "nan"}, "out of range"),
         ({"launch_limit": "soon"}, "not a number"),
         ({"variants": ","}, "--variants"),
-    ],
-)
-def test_a_flag_that_cannot_be_used_says_what_would_be_right(
-    options: dict[str, str], hint: str
-) -> None:
-    assert hint in refusal(options)
+    ]:
+        assert hint in refusal(options)
 
 
 def test_a_dtype_given_twice_is_swept_once() -> None:

@@ -62,7 +62,7 @@ def test_a_name_that_is_none_is_refused_before_anything_is_measured(call: Call) 
 
 
 def test_a_sweep_is_saved_under_its_name_and_compared_with_it(call: Call) -> None:
-    flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "3")
+    flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "2")
     code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
     assert code == 0
     (kept,) = store.saved("main")

@@ -13,8 +13,7 @@ import gpubench
 from gpubench.row import read
 
 GPUBENCH = f"{sys.executable} -m gpubench"
-SWEEP = f"{GPUBENCH} sweep --device cpu --sizes 8..64:8 --variants cpu_blas --rounds 1 --cache hot"
-RESULTS = Path(__file__).parent.parent / "results" / "h200" / "sweep.csv"
+SWEEP = f"{GPUBENCH} sweep --device cpu --sizes 8,16 --variants cpu_blas --rounds 1 --cache hot"
 
 
 def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
@@ -38,14 +37,14 @@ def test_a_sweep_whose_output_is_lost_finishes_its_file(tmp_path: Path, to: str)
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
     assert [(row.size, row.status) for row in read(tmp_path / "a.csv")] == [
-        (str(size), "ok") for size in range(8, 65, 8)
+        ("8", "ok"),
+        ("16", "ok"),
     ]
 
 
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (f"diff {RESULTS} {RESULTS} > /dev/full", "No space left on device"),
         ("variants >&-", "Bad file descriptor"),
         ("--help > /dev/full", "No space left on device"),
     ],

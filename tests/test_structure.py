@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 import gpubench
 from gpubench.model import OPERATIONS
@@ -53,6 +52,7 @@ def part_of(module: str) -> str:
 MODULES = {module_of(path): path for path in FILES}
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Every module imported, at the top or within functions; of ours, the exact one."""
     found: set[str] = set()
@@ -84,14 +84,13 @@ def layer_of(part: str) -> int:
     return layer
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_run_one_way(path: Path) -> None:
-    part = part_of(module_of(path))
-    if not part:  # the package itself gives the library's calls, when they are first used
-        return
-    own = {one for one in imports(path) if one.startswith("gpubench.")}
-    above = {one for one in own if layer_of(part_of(one)) > layer_of(part)}
-    assert above == set()
+def test_imports_run_one_way() -> None:
+    for path in FILES:
+        part = part_of(module_of(path))
+        own = {one for one in imports(path) if one.startswith("gpubench.")}
+        # The package itself gives the library's calls, when they are first used.
+        above = {one for one in own if part and layer_of(part_of(one)) > layer_of(part)}
+        assert above == set(), path
 
 
 def test_every_part_has_one_layer() -> None:
@@ -109,10 +108,10 @@ def test_no_imports_go_in_circles() -> None:
     assert set(order) >= set(graph)
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "model").glob("*.py")), ids=module_of)
-def test_the_nouns_import_the_standard_library_only(path: Path) -> None:
-    outside = {name.partition(".")[0] for name in imports(path)}
-    assert outside <= {*sys.stdlib_module_names, "gpubench"}
+def test_the_nouns_import_the_standard_library_only() -> None:
+    for path in sorted((PACKAGE / "model").glob("*.py")):
+        outside = {name.partition(".")[0] for name in imports(path)}
+        assert outside <= {*sys.stdlib_module_names, "gpubench"}, path
 
 
 def test_commands_do_not_import_one_another() -> None:
@@ -134,9 +133,9 @@ def test_only_the_cuda_backend_imports_cupy_and_its_company() -> None:
         assert users <= {PACKAGE / "backends" / "cuda"}, package
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "plan").glob("*.py")), ids=module_of)
-def test_planning_needs_no_arrays(path: Path) -> None:
-    assert not {i.split(".")[0] for i in imports(path)} & {"numpy", "pandas", "numba"}
+def test_planning_needs_no_arrays() -> None:
+    for path in sorted((PACKAGE / "plan").glob("*.py")):
+        assert not {i.split(".")[0] for i in imports(path)} & {"numpy", "pandas", "numba"}, path
 
 
 def test_the_command_line_loads_nothing_heavy_by_itself() -> None:
@@ -160,16 +159,18 @@ def test_clocks_are_bound_when_a_module_is_loaded_before_any_kernel_can_patch_th
         assert "import time" not in map(str.strip, lines), path
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "kernels").glob("*/*.cu")), ids=lambda p: p.stem)
-def test_a_cuda_variant_is_one_source_and_one_descriptor(path: Path) -> None:
-    of_its_name = sorted(p.name for p in path.parent.iterdir() if p.stem == path.stem)
-    assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"]
-    # The kernel bears the file's name, and the file opens with its lesson.
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith(f"// {path.stem}: ")
-    operands = MATRICES if OPERATIONS[path.parent.name].has_k else VECTORS
-    maps = r"(,\s+const __grid_constant__ CUtensorMap \w+)*"
-    assert re.search(rf"^{path.stem}\({operands}(,\s+int \w+)*{maps}\) {{$", text, re.MULTILINE)
+def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
+    for path in sorted((PACKAGE / "kernels").glob("*/*.cu")):
+        of_its_name = sorted(p.name for p in path.parent.iterdir() if p.stem == path.stem)
+        assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"], path
+        # The kernel bears the file's name, and the file opens with its lesson.
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith(f"// {path.stem}: ")
+        operands = MATRICES if OPERATIONS[path.parent.name].has_k else VECTORS
+        maps = r"(,\s+const __grid_constant__ CUtensorMap \w+)*"
+        assert re.search(
+            rf"^{path.stem}\({operands}(,\s+int \w+)*{maps}\) {{$", text, re.MULTILINE
+        ), path
 
 
 def test_folders_of_kernels_hold_kernels_alone() -> None:
@@ -179,9 +180,9 @@ def test_folders_of_kernels_hold_kernels_alone() -> None:
             assert kinds <= {".py", ".cu"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_reads_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+def test_a_file_reads_in_one_sitting() -> None:
+    for path in SOURCES:
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST, path
 
 
 def test_there_is_no_drawer_for_everything() -> None:

@@ -316,6 +316,11 @@ def milliseconds(time_us: float | None) -> str:
     return f"{time_ms:#.4g}".rstrip(".")
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 point`, `2 points`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def number(value: float | None, digits: int) -> str:
     """A number with so many decimals, or nothing."""
     return "" if value is None else f"{value:,.{digits}f}"

@@ -153,12 +153,10 @@ def test_a_name_asks_for_all_devices_and_a_number_for_one(
         find_devices("cuda:2")
 
 
-@pytest.mark.parametrize(
-    "name", ["gpu", "auto:1", "cpu:0", "cuda:", "cuda:x", "cuda:1234", "cuda:٣", "", "toy"]
-)
-def test_other_devices_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"write auto, cpu, cuda or cuda:1$"):
-        read_sweep({"device": name})
+def test_other_devices_are_refused() -> None:
+    for name in ["gpu", "auto:1", "cpu:0", "cuda:", "cuda:x", "cuda:1234", "cuda:٣", "", "toy"]:
+        with pytest.raises(UsageError, match=r"write auto, cpu, cuda or cuda:1$"):
+            read_sweep({"device": name})
 
 
 def test_a_timer_that_is_missing_gives_way_to_the_default_one() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
+from commandline import call
 from newcomer import REPOSITORY, Block, Newcomer, blocks
 
 from gpubench.backends.cuda.compile import compile_instance
+from gpubench.commands.new_kernel.run import write_pair
 from gpubench.model import CudaVariant
 from gpubench.plan.registry import load
 from gpubench.plan.sweep import Sweep, plan
@@ -91,10 +94,12 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
     for block in OWN:
         if block.title.endswith((".cu", ".py")):
             newcomer.write(block)
-    for text in commands(OWN):
-        done = newcomer.type(text)
-        assert done.returncode == 0, done.stderr
-        assert "my_" in done.stdout, text
+    for block in OWN:
+        if block.language == "sh" and not block.title:
+            assert len(block.commands) == len(block.text.replace("\\\n", "").splitlines())
+            done = [call(tmp_path, *shlex.split(command)) for command in block.commands]
+            assert {one.code for one in done} == {0}, done
+            assert "my_" in "".join(one.out for one in done), block.text
     for name in ("my_tile.cu", "my_tile.py", "my_sgemm.py"):
         assert (tmp_path / "own/gemm" / name).is_file()
     rows = {row.variant: row.status for row in read(tmp_path / "my_function.csv")}
@@ -102,12 +107,11 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
     assert (tmp_path / "my_export/shared_tile.cu").is_file()
 
 
-@pytest.mark.parametrize("page", [ADDING, OWN], ids=["adding", "own"])
-def test_commands_for_a_gpu_fail_here_only_for_lack_of_one(added: Path, page: list[Block]) -> None:
-    newcomer = newcomer_in(added)
-    (gpu_block,) = [block for block in page if block.title == GPU]
-    if page is OWN and not (added / "own").exists():
-        assert newcomer.type(commands(OWN)[0]).returncode == 0
-    done = newcomer.type(gpu_block.text.rstrip() + " --device cuda")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "CUDA" in done.stderr
+def test_commands_for_a_gpu_fail_here_only_for_lack_of_one(added: Path, tmp_path: Path) -> None:
+    (tmp_path / "own" / "gemm").mkdir(parents=True)
+    write_pair("my_tile", "gemm", None, tmp_path / "own", force=False)
+    for page, newcomer in ((ADDING, newcomer_in(added)), (OWN, Newcomer(tmp_path))):
+        (gpu_block,) = [block for block in page if block.title == GPU]
+        done = newcomer.type(gpu_block.text.rstrip() + " --device cuda")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "CUDA" in done.stderr

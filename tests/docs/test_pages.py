@@ -47,9 +47,9 @@ def test_the_site_lists_every_page_and_no_other() -> None:
     assert listed[0] == "index.md"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_links_between_pages_lead_somewhere(name: str) -> None:
-    check_links(PAGES / name)
+def test_links_between_pages_lead_somewhere() -> None:
+    for name in NAMES:
+        check_links(PAGES / name)
 
 
 @pytest.mark.parametrize(

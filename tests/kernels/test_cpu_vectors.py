@@ -23,7 +23,7 @@ ON_CPU = [
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12_345)
 LARGEST = DIMENSIONS[-1]
 PAIRS = list(itertools.product(DIMENSIONS[:-1], repeat=2))
-LONG = [pair for side in DIMENSIONS[:-1] for pair in ((LARGEST, side), (side, LARGEST))]
+LONG = [pair for side in (1, 7, 129) for pair in ((LARGEST, side), (side, LARGEST))]
 
 
 @cache
@@ -57,26 +57,25 @@ def check(variant: CallVariant, dtype: str, pairs: list[tuple[int, int]]) -> Non
         assert verdict(variant, problem) is None, (dtype, m, n)
 
 
-@pytest.mark.parametrize("variant", ON_CPU, ids=label)
-def test_a_result_is_right_whatever_the_dimensions(variant: CallVariant) -> None:
-    check(variant, "float32", PAIRS)
+def test_a_result_is_right_whatever_the_dimensions() -> None:
+    for variant in ON_CPU:
+        check(variant, "float32", PAIRS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ON_CPU, ids=label)
-def test_a_result_is_right_where_a_side_is_long_and_in_every_dtype(variant: CallVariant) -> None:
-    check(variant, "float32", LONG)
-    for dtype in variant.dtypes:
-        if dtype != "float32":
-            check(variant, dtype, PAIRS)
+def test_a_result_is_right_where_a_side_is_long_and_in_every_dtype() -> None:
+    for variant in ON_CPU:
+        check(variant, "float32", LONG)
+        for dtype in variant.dtypes:
+            if dtype != "float32":
+                check(variant, dtype, PAIRS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", OPS)
-def test_the_largest_pair_is_right_too(op: str) -> None:
-    # 600 MB: one form each, and a reference made in pieces.
-    (blas,) = (v for v in ON_CPU if (v.op, v.name) == (op, "cpu_blas"))
-    a, x = big_operands()
+def test_the_largest_pair_is_right_too() -> None:
+    # 600 MB, and a reference made in pieces; atax is gemv, and gemv_t of its result.
+    (blas,) = (v for v in ON_CPU if (v.op, v.name) == ("atax", "cpu_blas"))
+    a, x = make_inputs(Problem(op="atax", m=LARGEST, n=LARGEST, dtype="float32"), 1)
     result = np.empty(LARGEST, np.float32)
     poison(result)
     with threadpoolctl.threadpool_limits(1):
@@ -84,16 +83,6 @@ def test_the_largest_pair_is_right_too(op: str) -> None:
     reference = np.zeros(LARGEST)
     for start in range(0, LARGEST, 1000):
         rows = a[start : start + 1000].astype(np.float64)
-        b = x[start : start + 1000].astype(np.float64) if op == "gemv_t" else rows @ x
-        if op == "gemv":
-            reference[start : start + 1000] = b
-        else:
-            reference += rows.T @ b
+        reference += rows.T @ (rows @ x)
     # A product left out makes a thousandth.
     assert np.abs(result - reference).max() <= 1e-5 * np.abs(reference).max()
-
-
-@cache
-def big_operands() -> tuple[np.ndarray, np.ndarray]:
-    a, x = make_inputs(Problem(op="gemv", m=LARGEST, n=LARGEST, dtype="float32"), 1)
-    return a, x

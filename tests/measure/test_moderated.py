@@ -74,6 +74,8 @@ def test_a_point_with_a_round_a_side_has_no_p_value() -> None:
 def test_p_values_are_adjusted_over_all_points() -> None:
     assert adjusted(np.array([0.01, 0.02, 0.9, 1.0])) == pytest.approx([0.04, 0.04, 1.0, 1.0])
     assert len(adjusted(np.array([]))) == 0
+    drawn_p = RNG.uniform(size=200).round(2)  # with ties
+    assert adjusted(drawn_p) == pytest.approx(stats.false_discovery_control(drawn_p))
 
 
 @pytest.mark.parametrize("value", [1e-3, 0.1, 1.6449, 50.0])

@@ -31,25 +31,25 @@ def right(precision: Precision, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return summed.astype(precision.result)
 
 
-@pytest.mark.parametrize("name", DTYPES)
-def test_a_right_product_is_accepted_and_a_missing_term_is_not(name: str) -> None:
-    precision = PRECISIONS[name]
-    for m, n, k in ((1, 1, 1), (99, 101, 1), (7, 5, 3), (33, 17, 257), (64, 48, 1024)):
-        a, b = make_inputs(Problem(op="gemm", m=m, n=n, k=k, dtype=name), seed=1)
-        assert (str(a.dtype), a.itemsize) == (precision.element, precision.item_bytes)
-        reference = make_reference(np, "gemm", a, b)
-        c = right(precision, a, b)
-        assert (str(c.dtype), c.itemsize) == (precision.result, precision.result_bytes)
-        assert (
-            why_wrong(
-                relative_error(np, c, reference, precision.result_roundoff), precision.tolerance
+def test_a_right_product_is_accepted_and_a_missing_term_is_not() -> None:
+    for name in DTYPES:
+        precision = PRECISIONS[name]
+        for m, n, k in ((1, 1, 1), (99, 101, 1), (7, 5, 3), (33, 17, 257), (64, 48, 1024)):
+            a, b = make_inputs(Problem(op="gemm", m=m, n=n, k=k, dtype=name), seed=1)
+            assert (str(a.dtype), a.itemsize) == (precision.element, precision.item_bytes)
+            reference = make_reference(np, "gemm", a, b)
+            c = right(precision, a, b)
+            assert (str(c.dtype), c.itemsize) == (precision.result, precision.result_bytes)
+            assert (
+                why_wrong(
+                    relative_error(np, c, reference, precision.result_roundoff), precision.tolerance
+                )
+                is None
             )
-            is None
-        )
-        short = right(precision, a[:, :-1], b[:-1])
-        assert why_wrong(
-            relative_error(np, short, reference, precision.result_roundoff), precision.tolerance
-        )
+            short = right(precision, a[:, :-1], b[:-1])
+            assert why_wrong(
+                relative_error(np, short, reference, precision.result_roundoff), precision.tolerance
+            )
 
 
 def summed_in_14_bits(a: np.ndarray, b: np.ndarray, bits: int = 13) -> np.ndarray:

@@ -24,24 +24,22 @@ def problem(op: str, dtype: str, size: tuple[int, int, int]) -> Problem:
     return Problem(op=op, m=m, n=n, k=k, dtype=dtype)
 
 
-@pytest.mark.parametrize(("op", "dtype", "size"), INSTANCES)
-def test_every_element_is_one_product_that_needs_all_bits(
-    op: str, dtype: str, size: tuple[int, int, int]
-) -> None:
-    at = problem(op, dtype, size)
-    for (a, b), expected in make_probes(at, 1):
-        assert (a.shape, b.shape) == at.input_shapes
-        assert (expected.shape, str(expected.dtype)) == (at.output_shape, at.precision.result)
-        wide = expected.astype(np.float64)
-        assert np.isfinite(wide).all()
-        assert np.count_nonzero(wide) > 0.99 * wide.size  # a byte is 0 now and then
-        nonzero = (a != 0).astype(np.float64), (b != 0).astype(np.float64)
-        if op == "gemm":
-            assert (nonzero[0] @ nonzero[1]).max() == 1
-        elif op == "gemv":
-            assert nonzero[0].sum(axis=1).max() == 1
-        else:
-            assert nonzero[0].sum(axis=0).max() == 1
+def test_every_element_is_one_product_that_needs_all_bits() -> None:
+    for op, dtype, size in INSTANCES:
+        at = problem(op, dtype, size)
+        for (a, b), expected in make_probes(at, 1):
+            assert (a.shape, b.shape) == at.input_shapes
+            assert (expected.shape, str(expected.dtype)) == (at.output_shape, at.precision.result)
+            wide = expected.astype(np.float64)
+            assert np.isfinite(wide).all()
+            assert np.count_nonzero(wide) > 0.99 * wide.size  # a byte is 0 now and then
+            nonzero = (a != 0).astype(np.float64), (b != 0).astype(np.float64)
+            if op == "gemm":
+                assert (nonzero[0] @ nonzero[1]).max() == 1
+            elif op == "gemv":
+                assert nonzero[0].sum(axis=1).max() == 1
+            else:
+                assert nonzero[0].sum(axis=0).max() == 1
 
 
 @pytest.mark.parametrize("dtype", CORE_DTYPES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -110,19 +110,16 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_a_wrong_result_is_never_timed(
-    dtype: str, wrong: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
-) -> None:
-    backend = FakeBackend()
-    it = runner(backend)
-    for _ in range(2):
-        result = it.measure(point(variant(wrong), dtype=dtype))
-        assert result.status == Status.WRONG
-        assert result.reason
-        assert result.series is None
-    assert backend.events_of("sample") == []
+def test_a_wrong_result_is_never_timed() -> None:
+    for dtype, wrong in itertools.product(CORE_DTYPES, WRONG):
+        backend = FakeBackend()
+        it = runner(backend)
+        for _ in range(2):
+            result = it.measure(point(variant(wrong), dtype=dtype))
+            assert result.status == Status.WRONG
+            assert result.reason
+            assert result.series is None
+        assert backend.events_of("sample") == []
 
 
 def test_a_kernel_that_turns_wrong_after_a_right_one_is_found() -> None:
@@ -215,17 +212,16 @@ def test_a_launch_just_under_the_limit_is_measured() -> None:
     assert result.series.median_us == 9.9e6
 
 
-@pytest.mark.parametrize("launch_us", [2e6, 5e6])
-@pytest.mark.parametrize(("rounds", "samples"), [(1, 3), (2, 4), (3, 3), (5, 5)])
-def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted(
-    launch_us: float, rounds: int, samples: int
-) -> None:
-    backend = FakeBackend(launch_us)
-    it = runner(backend, rounds=rounds)
-    results = [it.measure(point()).series for _ in range(rounds)]
-    assert sum(len(one.times_us) for one in results) == samples
-    assert {one.launches_per_sample for one in results} == {1}
-    assert sum(e.launches * e.count for e in backend.events_of("sample")) == samples
+def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted() -> None:
+    for (rounds, samples), launch_us in itertools.product(
+        [(1, 3), (2, 4), (3, 3), (5, 5)], [2e6, 5e6]
+    ):
+        backend = FakeBackend(launch_us)
+        it = runner(backend, rounds=rounds)
+        results = [it.measure(point()).series for _ in range(rounds)]
+        assert sum(len(one.times_us) for one in results) == samples
+        assert {one.launches_per_sample for one in results} == {1}
+        assert sum(e.launches * e.count for e in backend.events_of("sample")) == samples
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -249,16 +245,15 @@ def test_a_hiccup_of_the_host_does_not_make_a_short_kernel_slow(rounds: int, bef
     assert max(series.times_us) == 10.0
 
 
-@pytest.mark.parametrize("launch_us", [0.5, 3.0, 10.0, 400.0, 5_000.0, 20_000.0, 99_000.0])
-@pytest.mark.parametrize("rounds", [1, 3, 10])
-def test_rounds_together_take_ten_samples_and_fifty_milliseconds(
-    launch_us: float, rounds: int
-) -> None:
-    it = runner(FakeBackend(launch_us), rounds=rounds)
-    results = [it.measure(point()).series for _ in range(rounds)]
-    assert sum(len(one.times_us) for one in results) >= 10
-    assert sum(one.device_s for one in results) >= 0.0499
-    assert min(len(one.times_us) for one in results) >= 2
+def test_rounds_together_take_ten_samples_and_fifty_milliseconds() -> None:
+    for rounds, launch_us in itertools.product(
+        [1, 3, 10], [0.5, 3.0, 10.0, 400.0, 5_000.0, 20_000.0, 99_000.0]
+    ):
+        it = runner(FakeBackend(launch_us), rounds=rounds)
+        results = [it.measure(point()).series for _ in range(rounds)]
+        assert sum(len(one.times_us) for one in results) >= 10
+        assert sum(one.device_s for one in results) >= 0.0499
+        assert min(len(one.times_us) for one in results) >= 2
 
 
 @pytest.mark.parametrize(("time_us", "status"), [(0.09, Status.WRONG), (0.11, Status.OK)])

@@ -49,16 +49,16 @@ class Script:
         return collect(self.sample, timing, max_launches, math.inf, clock=lambda: self.now_s)
 
 
-@pytest.mark.parametrize("count", range(6, 501))
-def test_the_interval_of_the_median_covers_at_least_95_percent(count: int) -> None:
-    low, _, high = median_interval([float(rank) for rank in range(count)])
-    assert low + high == count - 1
-    # Exactly: it misses where at most `low` samples fall on one side of the true median.
-    missing = 2 * sum(math.comb(count, below) for below in range(int(low) + 1))
-    assert missing * 20 <= 2**count
-    # And it is no wider than that takes, but for one rank.
-    narrower = missing + 2 * sum(math.comb(count, int(low) + more) for more in (1, 2))
-    assert narrower * 20 > 2**count
+def test_the_interval_of_the_median_covers_at_least_95_percent() -> None:
+    for count in range(6, 501):
+        low, _, high = median_interval([float(rank) for rank in range(count)])
+        assert low + high == count - 1
+        # Exactly: it misses where at most `low` samples fall on one side of the true median.
+        missing = 2 * sum(math.comb(count, below) for below in range(int(low) + 1))
+        assert missing * 20 <= 2**count
+        # And it is no wider than that takes, but for one rank.
+        narrower = missing + 2 * sum(math.comb(count, int(low) + more) for more in (1, 2))
+        assert narrower * 20 > 2**count
 
 
 @pytest.mark.parametrize("count", range(1, 6))
@@ -116,23 +116,18 @@ def test_a_launch_slower_than_expected_time_and_again_is_slow() -> None:
     assert series.stop_reason == "time limit"
 
 
-@pytest.mark.parametrize(
-    ("launch_s", "rounds", "samples"),
-    [
+def test_slow_launches_are_sampled_for_the_wall_time_of_others_and_at_least_three_times() -> None:
+    for launch_s, rounds, samples in [
         *((0.17, 3, 9), (0.17, 5, 10)),  # a product of 16384 in float32 on an H200
         *((0.25, 1, 6), (0.4, 3, 6), (0.4, 5, 5)),
         *((2.0, 1, 3), (2.0, 3, 3), (2.0, 5, 5)),
-    ],
-)
-def test_slow_launches_are_sampled_for_the_wall_time_of_others_and_at_least_three_times(
-    launch_s: float, rounds: int, samples: int
-) -> None:
-    scripts = [Script(1e6 * launch_s) for _ in range(rounds)]
-    series = [script.collect(Timing(rounds=rounds)) for script in scripts]
-    assert sum(len(one.times_us) for one in series) == samples
-    assert {one.stop_reason for one in series} == {"time limit"}
-    asked = [launches * count for script in scripts for launches, count in script.asked]
-    assert sum(asked) == samples
+    ]:
+        scripts = [Script(1e6 * launch_s) for _ in range(rounds)]
+        series = [script.collect(Timing(rounds=rounds)) for script in scripts]
+        assert sum(len(one.times_us) for one in series) == samples
+        assert {one.stop_reason for one in series} == {"time limit"}
+        asked = [launches * count for script in scripts for launches, count in script.asked]
+        assert sum(asked) == samples
 
 
 def test_a_few_launches_that_agree_are_not_precise() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -45,20 +46,18 @@ def scale(reference: Reference) -> np.ndarray:
     return np.maximum(own + reference.inherited, np.finfo(np.float64).tiny)
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(("m", "n"), SHAPES)
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_a_reference_is_far_more_exact_than_its_dtype(dtype: str, m: int, n: int, op: str) -> None:
-    a, x = inputs(op, m, n, dtype)
-    reference = make_reference(np, op, a, x)
-    assert {part.shape for part in reference.parts} == {
-        Problem(op=op, m=m, n=n, dtype=dtype).output_shape
-    }
-    errors = [
-        abs(float(sum(Fraction(float(part[i])) for part in reference.parts) - value))
-        for i, value in enumerate(exact(op, a, x))
-    ]
-    assert np.max(errors / scale(reference)) <= (2**-58 if dtype == "float64" else 2**-44)
+def test_a_reference_is_far_more_exact_than_its_dtype() -> None:
+    for dtype, (m, n), op in itertools.product(FLOATS, SHAPES, OPS):
+        a, x = inputs(op, m, n, dtype)
+        reference = make_reference(np, op, a, x)
+        assert {part.shape for part in reference.parts} == {
+            Problem(op=op, m=m, n=n, dtype=dtype).output_shape
+        }
+        errors = [
+            abs(float(sum(Fraction(float(part[i])) for part in reference.parts) - value))
+            for i, value in enumerate(exact(op, a, x))
+        ]
+        assert np.max(errors / scale(reference)) <= (2**-58 if dtype == "float64" else 2**-44)
 
 
 @settings(max_examples=40)
@@ -98,15 +97,15 @@ def one_after_the_other(op: str, a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return times(a.T, x if op == "gemv_t" else times(a, x))
 
 
-@pytest.mark.parametrize("right", [by_blas, one_after_the_other])
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(("m", "n"), [*SHAPES, (1000, 1), (1, 4096), (2000, 300)])
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_a_right_result_is_accepted_in_any_order_of_summation(
-    dtype: str, m: int, n: int, op: str, right: Compute
-) -> None:
-    a, x = inputs(op, m, n, dtype)
-    assert verdict(op, a, x, right(op, a, x)) is None
+def test_a_right_result_is_accepted_in_any_order_of_summation() -> None:
+    for dtype, (m, n), op, right in itertools.product(
+        CORE_DTYPES,
+        [*SHAPES, (1000, 1), (1, 4096), (2000, 300)],
+        OPS,
+        [by_blas, one_after_the_other],
+    ):
+        a, x = inputs(op, m, n, dtype)
+        assert verdict(op, a, x, right(op, a, x)) is None
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -132,14 +131,13 @@ def test_a_right_result_of_tiny_or_huge_operands_is_accepted_and_a_wrong_one_is_
         assert verdict(op, a * factor, x, y)
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_a_result_of_zeros_must_be_zeros(dtype: str, op: str) -> None:
-    a, x = inputs(op, 12, 11, dtype)
-    y = by_blas(op, a * 0, x)
-    assert verdict(op, a * 0, x, y) is None
-    y[2] = 1
-    assert verdict(op, a * 0, x, y)
+def test_a_result_of_zeros_must_be_zeros() -> None:
+    for dtype, op in itertools.product(CORE_DTYPES, OPS):
+        a, x = inputs(op, 12, 11, dtype)
+        y = by_blas(op, a * 0, x)
+        assert verdict(op, a * 0, x, y) is None
+        y[2] = 1
+        assert verdict(op, a * 0, x, y)
 
 
 def last_term_left_out(op: str, a: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -176,22 +174,21 @@ def one_product_of_the_first_half_left_out(_op: str, a: np.ndarray, x: np.ndarra
     return a.T @ b
 
 
-@pytest.mark.parametrize(
-    "wrong", [last_term_left_out, untransposed, one_element_off, last_element_not_written]
-)
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("n", [2, 17, 300])
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_a_wrong_result_is_rejected(dtype: str, n: int, op: str, wrong: Compute) -> None:
-    a, x = inputs(op, n, n, dtype)
-    assert verdict(op, a, x, wrong(op, a, x))
+def test_a_wrong_result_is_rejected() -> None:
+    for dtype, n, op, wrong in itertools.product(
+        CORE_DTYPES,
+        [2, 17, 300],
+        OPS,
+        [last_term_left_out, untransposed, one_element_off, last_element_not_written],
+    ):
+        a, x = inputs(op, n, n, dtype)
+        assert verdict(op, a, x, wrong(op, a, x))
 
 
-@pytest.mark.parametrize("n", [2, 17, 300, 2000])
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_what_atax_hands_on_leaves_no_room_for_a_product_left_out(dtype: str, n: int) -> None:
-    a, x = inputs("atax", n, n, dtype)
-    assert verdict("atax", a, x, one_product_of_the_first_half_left_out("atax", a, x))
+def test_what_atax_hands_on_leaves_no_room_for_a_product_left_out() -> None:
+    for dtype, n in itertools.product(CORE_DTYPES, [2, 17, 300, 2000]):
+        a, x = inputs("atax", n, n, dtype)
+        assert verdict("atax", a, x, one_product_of_the_first_half_left_out("atax", a, x))
 
 
 @pytest.mark.parametrize("op", OPS)

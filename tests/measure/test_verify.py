@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -57,25 +58,17 @@ def in_tiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 RIGHT = (product, one_after_the_other, backwards, in_tiles)
 
 
-@pytest.mark.parametrize("right", RIGHT)
-@pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_a_right_result_is_accepted_in_any_order_of_summation(
-    dtype: str, k: int, right: Product
-) -> None:
-    a, b = inputs(33, 31, k, dtype)
-    assert verdict(a, b, right(a, b)) is None
+def test_a_right_result_is_accepted_in_any_order_of_summation() -> None:
+    for dtype, k, right in itertools.product(CORE_DTYPES, DEPTHS, RIGHT):
+        a, b = inputs(33, 31, k, dtype)
+        assert verdict(a, b, right(a, b)) is None
 
 
-@pytest.mark.parametrize("right", RIGHT)
-@pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_a_right_result_of_positive_operands_is_accepted(
-    dtype: str, k: int, right: Product
-) -> None:
-    # Partial sums only grow, so roundings weigh most.
-    a, b = (np.abs(operand) for operand in inputs(33, 31, k, dtype))
-    assert verdict(a, b, right(a, b)) is None
+def test_a_right_result_of_positive_operands_is_accepted() -> None:
+    for dtype, k, right in itertools.product(FLOATS, DEPTHS, RIGHT):
+        # Partial sums only grow, so roundings weigh most.
+        a, b = (np.abs(operand) for operand in inputs(33, 31, k, dtype))
+        assert verdict(a, b, right(a, b)) is None
 
 
 @settings(max_examples=60)
@@ -173,26 +166,22 @@ WRONG_IN_SQUARES = (
 )
 
 
-@pytest.mark.parametrize("wrong", WRONG_ANYWHERE)
-@pytest.mark.parametrize("k", DEPTHS)
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_the_smallest_mistake_is_rejected(dtype: str, k: int, wrong: Product) -> None:
-    a, b = inputs(33, 31, k, dtype)
-    assert verdict(a, b, wrong(a, b))
+def test_the_smallest_mistake_is_rejected() -> None:
+    for dtype, k, wrong in itertools.product(CORE_DTYPES, DEPTHS, WRONG_ANYWHERE):
+        a, b = inputs(33, 31, k, dtype)
+        assert verdict(a, b, wrong(a, b))
 
 
-@pytest.mark.parametrize("wrong", WRONG_IN_SQUARES)
-@pytest.mark.parametrize("n", [2, 17, 64, 255])
-@pytest.mark.parametrize("dtype", CORE_DTYPES)
-def test_a_wrong_square_is_rejected(dtype: str, n: int, wrong: Product) -> None:
-    a, b = inputs(n, n, n, dtype)
-    assert verdict(a, b, wrong(a, b))
+def test_a_wrong_square_is_rejected() -> None:
+    for dtype, n, wrong in itertools.product(CORE_DTYPES, [2, 17, 64, 255], WRONG_IN_SQUARES):
+        a, b = inputs(n, n, n, dtype)
+        assert verdict(a, b, wrong(a, b))
 
 
-@pytest.mark.parametrize("k", [*DEPTHS, 8192, 16384])
-def test_operands_rounded_to_tf32_are_rejected(k: int) -> None:
-    a, b = inputs(64, 64, k, "float32")
-    assert verdict(a, b, product(tf32(a), tf32(b)))
+def test_operands_rounded_to_tf32_are_rejected() -> None:
+    for k in [*DEPTHS, 8192, 16384]:
+        a, b = inputs(64, 64, k, "float32")
+        assert verdict(a, b, product(tf32(a), tf32(b)))
 
 
 def test_rounding_to_tf32_keeps_ten_bits() -> None:
@@ -200,16 +189,16 @@ def test_rounding_to_tf32_keeps_ten_bits() -> None:
     assert tf32(values).tolist() == [1 + 2**-10, 1, 1 + 2**-9, -1]
 
 
-@pytest.mark.parametrize("k", DEPTHS)
-def test_half_precision_is_rejected(k: int) -> None:
-    a, b = inputs(33, 31, k, "float32")
-    assert verdict(a, b, half_precision(a, b))
+def test_half_precision_is_rejected() -> None:
+    for k in DEPTHS:
+        a, b = inputs(33, 31, k, "float32")
+        assert verdict(a, b, half_precision(a, b))
 
 
-@pytest.mark.parametrize("k", DEPTHS)
-def test_float64_computed_in_float32_is_rejected(k: int) -> None:
-    a, b = inputs(33, 31, k, "float64")
-    assert verdict(a, b, product(a.astype(np.float32), b.astype(np.float32)).astype(np.float64))
+def test_float64_computed_in_float32_is_rejected() -> None:
+    for k in DEPTHS:
+        a, b = inputs(33, 31, k, "float64")
+        assert verdict(a, b, product(a.astype(np.float32), b.astype(np.float32)).astype(np.float64))
 
 
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])

@@ -18,8 +18,8 @@ from fakes import CPU, point
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
-from gpubench.measure.worker import MAX_FAULTS, SILENT_VARIABLES, Worker
-from gpubench.model import Config, Point, Status, Timer, Timing
+from gpubench.measure.worker import SILENT_VARIABLES, Worker
+from gpubench.model import Cache, Config, Point, Status, Timer, Timing
 from gpubench.plan.registry import load
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
@@ -73,8 +73,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def at(folder: Path, edge: int, name: str = "faulty") -> Point:
-    return point(load(folder / f"{name}.py", "gemm"), size=(8, 8, 8), tile=Config.parse(str(edge)))
+def at(folder: Path, edge: int, name: str = "faulty", cache: Cache = Cache.HOT) -> Point:
+    return point(
+        load(folder / f"{name}.py", "gemm"),
+        size=(8, 8, 8),
+        tile=Config.parse(str(edge)),
+        cache=cache,
+    )
 
 
 @pytest.fixture
@@ -84,7 +89,7 @@ def worker() -> Iterator[Worker]:
         yield worker
 
 
-def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on(
+def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on_to_the_child(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in SILENT_VARIABLES:
@@ -94,16 +99,16 @@ def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on
     monkeypatch.setenv("CUPY_TF32", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setenv("GPUBENCH_TEST", "passed on")
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "30")
     with Worker("cpu", Timer.EVENTS) as worker:
         assert worker.device.facts["environment"] == "CUPY_TF32=1;OMP_NUM_THREADS=2"
         (child,) = children_of(os.getpid())
-        names = {line.partition("=")[0] for line in environment_of(child)}
-    assert "GPUBENCH_TEST" in names
-    assert not names & set(SILENT_VARIABLES)
-
-
-def environment_of(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/environ").read_text().split("\0")
+        lines = Path(f"/proc/{child}/environ").read_text().split("\0")
+    assert not Path(f"/proc/{child}").exists()  # it ends with its worker
+    variables = dict(line.split("=", 1) for line in lines if line)
+    assert variables["GPUBENCH_TEST"] == "passed on"
+    assert not variables.keys() & set(SILENT_VARIABLES)
+    assert variables["OPENBLAS_THREAD_TIMEOUT"] == "4"  # idle threads sleep
 
 
 def children_of(pid: int) -> list[int]:
@@ -151,10 +156,10 @@ def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, fol
 def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
     worker: Worker, folder: Path
 ) -> None:
-    spoiler = worker.measure(at(folder, 8))
+    spoiler = worker.measure(at(folder, 8, cache=Cache.COLD))
     # Its own result is right, unless so many of its launches are looked at that a set comes again.
     assert spoiler.status in {Status.OK, Status.WRONG}
-    after = worker.measure(at(folder, 1))
+    after = worker.measure(at(folder, 1, cache=Cache.COLD))
     assert (after.status, after.max_relative_error) == (Status.OK, pytest.approx(0, abs=1e-6))
 
 
@@ -166,22 +171,18 @@ def test_a_kernel_that_spoils_its_operands_whatever_its_rows_is_wrong_itself(
 
 
 @pytest.mark.slow
-def test_a_variant_that_takes_child_after_child_down_is_skipped(
-    worker: Worker, folder: Path
+def test_a_variant_that_takes_child_after_child_down_is_skipped_unless_a_point_went_well_between(
+    worker: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crashing = at(folder, 4)
-    outcomes = [worker.measure(crashing) for _ in range(MAX_FAULTS + 1)]
-    assert [one.status for one in outcomes] == [Status.ERROR] * MAX_FAULTS + [Status.SKIPPED]
-    assert "3 points of faulty in a row" in outcomes[-1].reason
-    assert worker.measure(at(folder, 1)).status == Status.SKIPPED  # the rest of it
+    monkeypatch.setattr(module, "MAX_FAULTS", 2)
+    good, crashing = at(folder, 1), at(folder, 4)
+    outcomes = [worker.measure(of) for of in (crashing, good, crashing, crashing, crashing)]
+    assert [one.status for one in outcomes] == [
+        *(Status.ERROR, Status.OK, Status.ERROR, Status.ERROR, Status.SKIPPED)
+    ]
+    assert "2 points of faulty in a row" in outcomes[-1].reason
+    assert worker.measure(good).status == Status.SKIPPED  # the rest of it
     assert worker.measure(at(folder, 1, "faulty_too")).status == Status.OK
-
-
-@pytest.mark.slow
-def test_a_good_point_between_faults_sets_the_count_back(worker: Worker, folder: Path) -> None:
-    for _ in range(MAX_FAULTS + 1):
-        assert worker.measure(at(folder, 4)).status == Status.ERROR
-        assert worker.measure(at(folder, 1)).status == Status.OK
 
 
 def test_a_point_that_crashes_after_another_is_measured_again_and_that_one_named(
@@ -207,19 +208,16 @@ def test_a_child_lost_at_another_request_is_an_error_for_the_user(
     assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # of a fresh child
 
 
-@pytest.mark.slow
-def test_one_child_measures_all_points(worker: Worker, folder: Path) -> None:
+def test_one_child_builds_kernel_by_kernel_and_measures_all_points(
+    worker: Worker, folder: Path
+) -> None:
     (child,) = children_of(os.getpid())
-    worker.compile([at(folder, edge) for edge in range(9, 20)], lambda _built: None)
-    for edge in range(9, 20):
+    told: list[int] = []
+    worker.compile([at(folder, edge) for edge in range(9, 13)], told.append)
+    assert told == [1, 2, 3, 4]
+    for edge in range(9, 13):
         assert worker.measure(at(folder, edge)).status == Status.OK
     assert children_of(os.getpid()) == [child]
-
-
-def test_building_is_told_kernel_by_kernel(worker: Worker, folder: Path) -> None:
-    told: list[int] = []
-    worker.compile([at(folder, edge) for edge in range(9, 12)], told.append)
-    assert told == [1, 2, 3]
 
 
 def test_what_kernels_print_is_not_our_output(
@@ -233,21 +231,13 @@ def test_what_kernels_print_is_not_our_output(
     assert "and complains" in err
 
 
-@pytest.mark.slow
 def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> None:
     worker.measure(at(folder, 1))
     once = worker.spent_s["sampling"]
-    worker.measure(at(folder, 4))
+    worker.next_round()  # a new child
     worker.measure(at(folder, 1))
     assert worker.spent_s["sampling"] > once > 0
     assert worker.spent_s["starting"] > 0  # of the child after the first
-
-
-def test_the_child_ends_with_its_worker() -> None:
-    before = set(children_of(os.getpid()))
-    with Worker("cpu", Timer.EVENTS):
-        (child,) = set(children_of(os.getpid())) - before
-    assert not Path(f"/proc/{child}").exists()
 
 
 HANGING = """
@@ -355,22 +345,6 @@ def test_a_lock_ends_with_its_process(locks: Path) -> None:
     lock.take()  # what the dead one left does not stand in the way
     assert (locks / "gpubench-GPU-test-0001.lock").read_text().startswith(f"process {os.getpid()} ")
     lock.give_back()
-
-
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-def test_the_users_numbers_of_threads_do_not_reach_the_child_and_idle_threads_sleep(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in module.SILENT_VARIABLES:
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "30")
-    with Worker("cpu", Timer.EVENTS) as worker:
-        process, _ = worker._child
-        text = Path(f"/proc/{process.pid}/environ").read_text(encoding="utf-8")
-    variables = dict(entry.split("=", 1) for entry in text.split("\0") if entry)
-    assert not variables.keys() & set(module.SILENT_VARIABLES)
-    assert variables["OPENBLAS_THREAD_TIMEOUT"] == "4"
-    assert variables["PATH"] == os.environ["PATH"]
 
 
 def test_what_is_no_lock_is_left_alone_and_said(locks: Path) -> None:

@@ -76,14 +76,14 @@ def is_one_short_line(message: str) -> bool:
     return message.isprintable() and 0 < len(message) < 300
 
 
-@pytest.mark.parametrize(("text", "numbers"), SPANS)
-def test_a_list_of_tiles_means_these_edges(text: str, numbers: list[int]) -> None:
-    assert parse_tiles(text) == tuple(map(str, numbers))
+def test_a_list_of_tiles_means_these_edges() -> None:
+    for text, numbers in SPANS:
+        assert parse_tiles(text) == tuple(map(str, numbers))
 
 
-@pytest.mark.parametrize(("text", "numbers"), SPANS)
-def test_a_list_of_sizes_means_these_squares(text: str, numbers: list[int]) -> None:
-    assert parse_sizes(text) == tuple((number, number, number) for number in numbers)
+def test_a_list_of_sizes_means_these_squares() -> None:
+    for text, numbers in SPANS:
+        assert parse_sizes(text) == tuple((number, number, number) for number in numbers)
 
 
 def test_a_size_of_three_numbers_is_m_n_k() -> None:
@@ -138,11 +138,11 @@ def test_further_parameters_follow_by_name_and_commas_only_separate_tiles() -> N
     )
 
 
-@pytest.mark.parametrize("text", NOT_UNDERSTOOD + SIZES_NOT_UNDERSTOOD)
-def test_sizes_that_are_no_list_are_refused_in_one_line(text: str) -> None:
-    message = refusal(parse_sizes, text)
-    assert message.startswith("--sizes: ")
-    assert is_one_short_line(message)
+def test_sizes_that_are_no_list_are_refused_in_one_line() -> None:
+    for text in NOT_UNDERSTOOD + SIZES_NOT_UNDERSTOOD:
+        message = refusal(parse_sizes, text)
+        assert message.startswith("--sizes: ")
+        assert is_one_short_line(message)
 
 
 @pytest.mark.parametrize("text", NOT_UNDERSTOOD + TILES_NOT_UNDERSTOOD)

@@ -53,9 +53,8 @@ def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED)
     return measured(median_us, at(tile, of), **interval)
 
 
-@pytest.mark.parametrize(
-    ("time_us", "text"),
-    [
+def test_milliseconds_have_four_digits() -> None:
+    for time_us, text in [
         (None, ""),
         (2.0, "0.0020"),
         (275.3, "0.2753"),
@@ -64,10 +63,8 @@ def row_of(tile: int, median_us: float, spread_us: float = 0.0, of: Any = TILED)
         (57_100.0, "57.10"),
         (1_204_000.0, "1204"),
         (31_000_000.0, "3.100e+04"),
-    ],
-)
-def test_milliseconds_have_four_digits(time_us: float | None, text: str) -> None:
-    assert milliseconds(time_us) == text
+    ]:
+        assert milliseconds(time_us) == text
 
 
 def test_numbers_have_their_decimals_or_are_missing() -> None:
@@ -198,9 +195,8 @@ def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_pe
     assert " copy\n" not in text_of(results([measured()]))
 
 
-@pytest.mark.parametrize(
-    ("time_us", "text"),
-    [
+def test_a_time_has_four_digits_and_its_unit() -> None:
+    for time_us, text in [
         (None, ""),
         (2.0, "2.000 µs"),
         (275.34, "275.3 µs"),
@@ -208,10 +204,8 @@ def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_pe
         (57_100.0, "57.10 ms"),
         (1_204_000.0, "1.204 s"),
         (310_000_000.0, "310.0 s"),
-    ],
-)
-def test_a_time_has_four_digits_and_its_unit(time_us: float | None, text: str) -> None:
-    assert time_text(time_us) == text
+    ]:
+        assert time_text(time_us) == text
 
 
 def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:

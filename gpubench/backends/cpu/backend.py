@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
+import sys
 import timeit
 import tracemalloc
 import zlib
@@ -113,7 +114,7 @@ class CpuBackend:
         self._max_sets = max_sets
         self._clock_ns = clock_ns
         self._blas = threadpoolctl.ThreadpoolController()
-        self._threads: tuple[int, Any] = (0, None)
+        self._threads: tuple[Any, ...] = ()
         self._built: dict[tuple[str, str, Config | None, str], Callable[..., None] | str] = {}
         self._flush_buffer: np.ndarray | None = None
 
@@ -317,17 +318,16 @@ class CpuBackend:
         return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=self._max_sets)
 
     def _limit_threads(self, threads: int) -> None:
-        """Let BLAS and Numba use this number of threads."""
-        if (threads, torch()) == self._threads:
+        """Let BLAS use this number of threads; so do Numba and torch once they are loaded."""
+        numba = sys.modules.get("numba")
+        if (threads, torch(), numba) == self._threads:
             return
-        import numba
-
         if torch():
             torch().set_num_threads(threads)
-
+        if numba:
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         self._blas.limit(limits=threads, user_api="blas")
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        self._threads = threads, torch()
+        self._threads = threads, torch(), numba
 
     def flush(self) -> None:
         """Overwrite what the last-level cache holds."""

@@ -19,10 +19,6 @@ MAX_TILES = 3
 EDGES = (1, 3, 13, 32)
 """Of tiles that are one number: one, odd, prime, and a power of two."""
 
-OTHER_DTYPES_TILES = 2
-"""In dtypes but the first: the source is the same, and what depends on a dtype (vector widths,
-alignment) hardly depends on the tile."""
-
 RACE_TILES = 2
 RACE_THREADS = 128
 """ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
@@ -91,18 +87,22 @@ def threads(variant: CudaVariant, tile: Config) -> int:
 
 
 def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
-    """Every tile given, or to run, in the first dtype, and a few of them in the others too."""
+    """Every tile given, or to run, in the first dtype, and the middle one in the others too.
+
+    The source is the same, and what depends on a dtype (vector widths, alignment) hardly depends on
+    the tile.
+    """
     first, *others = variant.dtypes
     tiles = tiles or tiles_to_run(variant)
     found = cases(variant, tiles, first)
     for dtype in others:
-        found += cases(variant, evenly(tiles, OTHER_DTYPES_TILES), dtype)
+        found += cases(variant, [tiles[len(tiles) // 2]], dtype)
     return found
 
 
-def race_cases(variant: CudaVariant) -> list[Case]:
-    """The tiles to race, in the first dtype."""
-    return cases(variant, tiles_to_race(variant), variant.dtypes[0])
+def race_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
+    """Every tile given, or to race, in the first dtype."""
+    return cases(variant, tiles or tiles_to_race(variant), variant.dtypes[0])
 
 
 def cases(variant: CudaVariant, tiles: Sequence[Config], dtype: str) -> list[Case]:

@@ -13,10 +13,10 @@ from rich.text import Text
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cuda.compile import compile_instance, nvrtc_version
 from gpubench.commands.check.cases import (
-    cases,
+    all_cases,
     evenly,
     expected,
-    tiles_to_race,
+    race_cases,
     tiles_to_run,
 )
 from gpubench.commands.check.on_cpu import KernelFaultError, Sanitizer, operands, run_on_cpu
@@ -124,12 +124,10 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
 
 def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, asked: bool) -> int:
     """Run a CUDA source on the CPU, under both sanitizers at once; the exit code."""
-    first, *others = variant.dtypes
-    races = tiles if asked else tiles_to_race(variant)
-    address = cases(variant, tiles, first)
-    for dtype in others:
-        address += cases(variant, tiles[:1], dtype)
-    of_sanitizer = {Sanitizer.ADDRESS: address, Sanitizer.THREAD: cases(variant, races, first)}
+    of_sanitizer = {
+        Sanitizer.ADDRESS: all_cases(variant, tiles),
+        Sanitizer.THREAD: race_cases(variant, tiles if asked else ()),
+    }
     screen = console()
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder, ThreadPoolExecutor(2) as pool:
         runs = {

@@ -17,7 +17,7 @@ def deviceinfo(
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure copy bandwidth and arithmetic rate.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: option.AsJson = False,
 ) -> None:
     """Properties and peaks of every GPU, and of the CPU."""
     from gpubench.commands.deviceinfo.view import print_deviceinfo

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from gpubench import completion
+from gpubench import options as option
 from gpubench.commands.diff.options import Format, Options
 from gpubench.errors import UsageError
 
@@ -103,12 +104,8 @@ def diff(
     ignore_device: Annotated[
         bool, typer.Option("--ignore-device", help="Compare different GPUs, drivers or CUDA.")
     ] = False,
-    only: Annotated[
-        str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")
-    ] = None,
-    exclude: Annotated[
-        str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")
-    ] = None,
+    only: option.Only = None,
+    exclude: option.Exclude = None,
     format: Annotated[  # noqa: A002 # the option's name
         Format,
         typer.Option(

@@ -30,7 +30,7 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
 from gpubench.row import KEY, Row
-from gpubench.view.tables import PIPED_WIDTH, milliseconds, table
+from gpubench.view.tables import PIPED_WIDTH, counted, milliseconds, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes; 0 is for the rest, 2 for what could not be compared."""
@@ -271,11 +271,6 @@ def _figures(finding: Finding) -> tuple[str, str, str, str]:
     """Milliseconds on either side, the change and its interval."""
     before, after = milliseconds(finding.base_median_us), milliseconds(finding.new_median_us)
     return before, after, _change(finding.ratio), _interval(finding)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 point`, `2 points`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 # ---- text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpubench.commands.diff.compare import Comparison, Key, Verdict
-from gpubench.commands.diff.report import counted, covering_options
+from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.sides import Side
 from gpubench.errors import UsageError
 from gpubench.measure.session import Watcher, run, source_hash
@@ -16,6 +16,7 @@ from gpubench.options import read_sweep
 from gpubench.plan.registry import variants
 from gpubench.row import Row
 from gpubench.view.progress import progress
+from gpubench.view.tables import counted
 
 ROUNDS = 10
 """Fresh rounds for each side whose kernels are installed."""

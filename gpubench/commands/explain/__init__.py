@@ -67,7 +67,7 @@ def explain(
     measure: Annotated[
         bool, typer.Option("--measure", help="Time it here, to say how far from the bound it is.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: option.AsJson = False,
 ) -> None:
     """Why a kernel is as fast as it is, in words.
 

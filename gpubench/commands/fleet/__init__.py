@@ -48,7 +48,7 @@ def fleet(
         ),
     ] = None,
     force: option.Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: option.AsJson = False,
 ) -> None:
     """Which of your GPUs is slow or wrong, and why."""
     from gpubench.commands.fleet.judge import Limits

@@ -6,6 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,12 @@ from gpubench import store
 from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measure_units, unit_of
 from gpubench.commands.fleet.verdicts import Fleet, assess, identity
-from gpubench.commands.fleet.view import plural
 from gpubench.errors import UsageError
 from gpubench.measure.cluster import Member, cancel, connected, members, present
 from gpubench.measure.session import default_place
 from gpubench.output import Output
 from gpubench.row import Row, encode, read
-from gpubench.view.tables import console
+from gpubench.view.tables import console, counted
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -51,7 +51,7 @@ def run_fleet(
         if len({member.tree_hash for member in found.values()}) > 1:
             raise UsageError("--on: the workers have different versions of gpubench")
         hosts = len({member.hostname for member in found.values()})
-        what = (plural(len(found), "device"), plural(hosts, "host"), plural(rounds, "round"))
+        what = (counted(len(found), "device"), counted(hosts, "host"), counted(rounds, "round"))
         err.print("{} on {}, {}".format(*what), highlight=False)
         path = output or default_place(NAME, "units.csv")
         reports: list[Report] = []
@@ -70,7 +70,8 @@ def run_fleet(
                 return None, path
     fleet = assess(reports, earlier_rows(reports), limits)
     rows = [row for report in reports for row in report.rows]
-    for _kind, of_kind in groupby(sorted(rows, key=_kind_of), key=_kind_of):
+    kind = attrgetter("device")
+    for _, of_kind in groupby(sorted(rows, key=kind), key=kind):
         store.save(merged(of_kind), NAME)
     return fleet, path
 
@@ -184,7 +185,3 @@ def _report(future: Any, member: Member) -> Report:
 
 def _lost(member: Member, why: str) -> Report:
     return Report(member, [], {}, {}, error=why)
-
-
-def _kind_of(row: Row) -> str:
-    return row.device or ""

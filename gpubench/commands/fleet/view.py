@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.commands.fleet.verdicts import DeviceFinding, Fleet, UnitFinding, Verdict
-from gpubench.view.tables import table
+from gpubench.view.tables import counted, number, table
 
 SHOWN = 32
 """Fine devices in the table; the JSON has all."""
@@ -40,7 +40,8 @@ def as_tables(fleet: Fleet) -> RenderableType:
             parts.append(
                 Text(f"\n{device.label}: {device.verdict}", COLOURS.get(device.verdict, ""))
             )
-            parts += [Text(f"  {_unit(found)}") for found in device.units if _tells(found)]
+            slow = [found for found in device.units if found.verdict == Verdict.SLOW]
+            parts += [Text(f"  {_unit(found)}") for found in slow]
             parts += [Text(f"  {reason}") for reason in device.reasons]
     if fleet.differences:
         grid = table("configuration", "value", "devices", "which", left=None)
@@ -52,7 +53,7 @@ def as_tables(fleet: Fleet) -> RenderableType:
         parts += [Text("\nConfigurations differ", style="bold"), grid]
     counts = Counter(device.verdict for device in fleet.devices)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    return Group(*parts, Text(f"\n{plural(len(fleet.devices), 'device')}: {said}"))
+    return Group(*parts, Text(f"\n{counted(len(fleet.devices), 'device')}: {said}"))
 
 
 def _ranking(fleet: Fleet) -> RenderableType:
@@ -78,14 +79,10 @@ def _ranking(fleet: Fleet) -> RenderableType:
 def _cells(device: DeviceFinding) -> list[Text]:
     worst = device.worst
     unit = f"{worst.unit}, {worst.phase}" if worst else ""
-    others = _figure(worst.percent_of_others) if worst else ""
-    before = _figure(worst.percent_of_before) if worst else ""
+    others = number(worst.percent_of_others, 1) if worst else ""
+    before = number(worst.percent_of_before, 1) if worst else ""
     texts = (device.host, device.slot, device.uuid, str(device.verdict), unit, others, before)
     return [Text(text, style=COLOURS.get(device.verdict, "")) for text in texts]
-
-
-def _tells(found: UnitFinding) -> bool:
-    return found.verdict == Verdict.SLOW
 
 
 def _unit(found: UnitFinding) -> str:
@@ -93,13 +90,4 @@ def _unit(found: UnitFinding) -> str:
     than = "its own before" if found.since_before else "the others'"
     percent = found.percent_of_before if found.since_before else found.percent_of_others
     time = f"{found.unit}, {found.phase}: {found.median_us:.4g} µs"
-    return f"{time}, {_figure(percent)} % of {than} speed"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 device`, `8 devices`."""
-    return f"{count} {noun}{'s' if count != 1 else ''}"
-
-
-def _figure(percent: float | None) -> str:
-    return "" if percent is None else f"{percent:.1f}"
+    return f"{time}, {number(percent, 1)} % of {than} speed"

@@ -24,12 +24,8 @@ def history(
             autocompletion=completion.saved,
         ),
     ] = None,
-    only: Annotated[
-        str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")
-    ] = None,
-    exclude: Annotated[
-        str | None, typer.Option(help="Leave out these variants and sizes: cpu_*,64.")
-    ] = None,
+    only: option.Only = None,
+    exclude: option.Exclude = None,
     tile: Annotated[
         str | None,
         typer.Option(help="Only this tile, such as 16. Default: each variant's best one today."),

@@ -16,14 +16,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: gpubench plot sweep.csv --sizes 2048 -o tiles.svg")
 def plot(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CSV...",
-            help="Results; several are overlaid.",
-            autocompletion=completion.results,
-        ),
-    ],
+    files: option.Results,
     kind: Annotated[Kind, typer.Option(help="What to show; auto: what suits them.")] = Kind.AUTO,
     output: Annotated[
         Path | None,

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
 from gpubench.view.pictures import load_matplotlib
 
@@ -16,12 +15,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: gpubench report sweep.csv -o report.html")
 def report(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CSV...", help="Results to show.", autocompletion=completion.results
-        ),
-    ],
+    files: option.Results,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="HTML page to write. Default: report.html.")
     ] = Path("report.html"),

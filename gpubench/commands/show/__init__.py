@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from gpubench import completion
+from gpubench import options as option
 
 app = typer.Typer()
 
@@ -17,12 +16,7 @@ Sort = Literal["time", "rate", "blas", "name"]
 
 @app.command(epilog="Example: gpubench show sweep.csv --sort rate --top 10")
 def show(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CSV...", help="Results to show.", autocompletion=completion.results
-        ),
-    ],
+    files: option.Results,
     sort: Annotated[
         Sort | None,
         typer.Option(

@@ -213,20 +213,6 @@ def test_a_time_that_is_not_positive_is_exit_2_naming_the_column(file: Write, ru
 
 
 @pytest.mark.slow
-def test_the_exit_code_is_that_of_the_process(file: Write) -> None:
-    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
-    done = subprocess.run(
-        [sys.executable, "-m", "gpubench", "diff", base, new],
-        env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stdout.startswith("slower: 3 of 9 points, by up to 5.0 %")
-
-
-@pytest.mark.slow
 def test_large_files_take_little_memory(file: Write, tmp_path: Path) -> None:
     """20,000 rows a side, a fifth of the largest sweep: work and memory grow with the rows."""
     header, line = Path(file("one.csv", [row("own", 64)])).read_text().splitlines()

@@ -1,58 +1,34 @@
-"""`gpubench plot` and `gpubench report` as a user runs them."""
+"""`gpubench plot` and `gpubench report` as a user types them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-from samples import SWEEP
+from commandline import call
+from samples import SWEEP, curve
+
+from gpubench.row import write
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpubench", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-@pytest.mark.slow
-def test_plot_writes_a_picture_and_says_its_name_alone(tmp_path: Path) -> None:
-    done = run(tmp_path, "plot", str(SWEEP), "--kind", "blas", "-o", "ladder.png")
-    assert (done.returncode, done.stdout) == (0, "ladder.png\n"), done.stderr
+def test_plot_and_report_write_a_file_and_say_its_name_alone(tmp_path: Path) -> None:
+    write(curve("naive", (3, 2, 1)), tmp_path / "a.csv")
+    done = call(tmp_path, "plot", "a.csv", "--kind", "tiles", "-o", "ladder.png")
+    assert (done.code, done.out) == (0, "ladder.png\n"), done.err
     assert (tmp_path / "ladder.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_report_writes_a_page_and_says_its_name_alone(tmp_path: Path) -> None:
-    done = run(tmp_path, "report", str(SWEEP), "-o", "page.html")
-    assert (done.returncode, done.stdout) == (0, "page.html\n"), done.stderr
+    done = call(tmp_path, "report", "a.csv", "-o", "page.html")
+    assert (done.code, done.out) == (0, "page.html\n"), done.err
     assert (tmp_path / "page.html").read_text().endswith("</html>\n")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_what_cannot_be_used_is_a_line_and_leaves_nothing(tmp_path: Path) -> None:
+    for arguments, message in (
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("plot", str(SWEEP), "--kind", "speedup"), "--kind speedup: no row of 'cpu_naive'"),
         (("plot", str(SWEEP), "--bandwidth", "0"), "Invalid value for '--bandwidth'"),
         (("plot",), "Missing argument 'CSV...'"),
-    ],
-)
-def test_what_cannot_be_used_is_a_line_and_leaves_nothing(
-    tmp_path: Path, arguments: tuple[str, ...], message: str
-) -> None:
-    done = run(tmp_path, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not [path for path in tmp_path.iterdir() if path.is_file()]
+    ):
+        done = call(tmp_path, *arguments)
+        assert (done.code, done.out, done.files) == (2, "", [])
+        assert message in done.err
+        assert len(done.err.splitlines()) == 1

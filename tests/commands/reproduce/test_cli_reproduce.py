@@ -1,20 +1,15 @@
-"""`gpubench reproduce` as a user runs it: in a process of its own, without a GPU."""
+"""`gpubench reproduce` as a user runs it: without a GPU."""
 
 from __future__ import annotations
 
 import csv
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from commandline import TIMEOUT_S, call, start, wait_for_lines
 
 from gpubench.row import read
-
-TIMEOUT_S = 60
 
 MINE = """
 title = "Two loops"
@@ -55,14 +50,6 @@ where = { variant = "naive" }
 published = { 16 = 0.5 }
 """
 
-STARTED = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from gpubench.cli import main
-main()
-"""
-"""A shell may start its background jobs with SIGINT ignored; this does not."""
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -70,21 +57,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", STARTED, "reproduce", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
-
-
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    with start(folder, *arguments) as process:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    return process.returncode, out, err
+    done = call(folder, "reproduce", *arguments)
+    return done.code, done.out, done.err
 
 
 @pytest.mark.slow
@@ -127,7 +102,7 @@ def test_an_earlier_run_is_kept_unless_forced(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_without_an_output_it_goes_under_results(folder: Path) -> None:
-    code, out, _ = run(folder, "mine.toml", "--rounds", "2", "--budget", "1")
+    code, out, _ = run(folder, "mine.toml", "--device", "cpu", "--rounds", "2", "--budget", "1")
     assert code == 0
     last = Path(out.splitlines()[-1])
     assert last.parts[0] == "results"
@@ -175,12 +150,8 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     text = MINE.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
     (folder / "mine.toml").write_text(text.replace('dtypes = ["float64"]\n', ""))
     partial = folder / "out" / "mine.sweep-1.csv.partial"
-    with start(folder, "mine.toml", "--device", "cpu", "-o", "out") as process:
-        until = time.monotonic() + TIMEOUT_S
-        while not (partial.exists() and len(partial.read_text().splitlines()) >= 5):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < until
-            time.sleep(0.02)
+    with start(folder, "reproduce", "mine.toml", "--device", "cpu", "-o", "out") as process:
+        wait_for_lines(partial, 5, process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130

@@ -16,9 +16,8 @@ def holds(text: str, **values: Any) -> bool:
     return Condition(text, TILE, "wgmma")(TILE | values)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_condition_that_the_tile_fulfils() -> None:
+    for text in [
         "stages >= 3 and BM*BN >= 8192",
         "BM == 2*BN or stages > 100",
         "not stages < 3",
@@ -28,16 +27,13 @@ def holds(text: str, **values: Any) -> bool:
         "max(BM, BN) / min(BM, BN) == 2 and abs(-BN) == 64",
         "BM % 64 == 0 and BM // 64 - 1 == 1 and -BM < 0",
         "  stages == 3  ",
-    ],
-)
-def test_a_condition_that_the_tile_fulfils(text: str) -> None:
-    assert holds(text) is True
-    assert Condition(f"not ({text.strip()})", TILE, "wgmma")(TILE) is False
+    ]:
+        assert holds(text) is True
+        assert Condition(f"not ({text.strip()})", TILE, "wgmma")(TILE) is False
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_nothing_else_of_python_is_understood() -> None:
+    for text in [
         "",
         "stages >=",
         "stages = 3",
@@ -62,11 +58,9 @@ def test_a_condition_that_the_tile_fulfils(text: str) -> None:
         "BM * 99999999999999999999 > 1",
         "stages >= 3; BM",
         "\x00",
-    ],
-)
-def test_nothing_else_of_python_is_understood(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--where: .* is not understood; write a condition"):
-        holds(text)
+    ]:
+        with pytest.raises(UsageError, match=r"--where: .* is not understood; write a condition"):
+            holds(text)
 
 
 def test_a_mistake_is_named() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
 from dataclasses import replace
 from itertools import combinations
 
@@ -76,30 +76,29 @@ def shown_ticks(axes: Axes) -> list[Text]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of", [files, crowd])
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_label_lies_over_another_or_over_the_edge(
-    kind: str, of: Callable[[str], list[Source]]
-) -> None:
-    figure = draw(of(kind), kind)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    # Ticks out of the limits, and those that another locator has taken the place of, are not drawn.
-    ticks = {id(label) for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
-    boxes = [
-        (text.get_text(), text.get_window_extent(canvas.get_renderer()).padded(-1.0))
-        for text in (
-            *(text for text in figure.findobj(Text) if id(text) not in ticks),
-            *(label for axes in figure.findobj(Axes) for label in shown_ticks(axes)),
-        )
-        if text.get_text()
-    ]
-    assert len(boxes) > 5
-    page = figure.bbox.padded(2.0)
-    off = [name for name, box in boxes if not all(page.contains(*at) for at in (box.min, box.max))]
-    assert off == []
-    pairs = combinations(boxes, 2)
-    assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
+def test_no_label_lies_over_another_or_over_the_edge() -> None:
+    for kind, of in itertools.product(KINDS, [files, crowd]):
+        figure = draw(of(kind), kind)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        # Ticks out of the limits are not drawn, nor those of a locator that was replaced.
+        ticks = {id(label) for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
+        boxes = [
+            (text.get_text(), text.get_window_extent(canvas.get_renderer()).padded(-1.0))
+            for text in (
+                *(text for text in figure.findobj(Text) if id(text) not in ticks),
+                *(label for axes in figure.findobj(Axes) for label in shown_ticks(axes)),
+            )
+            if text.get_text()
+        ]
+        assert len(boxes) > 5
+        page = figure.bbox.padded(2.0)
+        off = [
+            name for name, box in boxes if not all(page.contains(*at) for at in (box.min, box.max))
+        ]
+        assert off == []
+        pairs = combinations(boxes, 2)
+        assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
 
 
 @pytest.mark.slow

@@ -1,0 +1,120 @@
+"""Commands as a user types them: in this process, or in one of their own."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+
+from gpubench.cli import app, main
+
+TIMEOUT_S = 60
+
+GROUP = typer.main.get_command(app)
+"""Built once: it takes a tenth of a second."""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+    files: list[str]
+    """In the folder it ran in, afterwards."""
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
+    """A command in this process. What it measures is measured by a child process all the same."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["gpubench", *map(os.fsdecode, arguments)])
+        patch.setattr(typer.main, "get_command", lambda _app: GROUP)
+        for name, text in environment.items():
+            patch.setenv(name, text)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), files_in(folder))
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> Done:
+    """A command in a process of its own: a second slower, for what a process alone can show."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gpubench", *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr, files_in(folder))
+
+
+STARTED = """
+import resource, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if "{limit}":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int("{limit}"),) * 2)
+from gpubench.cli import main
+main()
+"""
+"""A shell may start its background jobs with SIGINT ignored; this does not."""
+
+
+def start(folder: Path, *arguments: str, limit: str = "") -> subprocess.Popen[str]:
+    """A command that goes on; `limit` is the longest file it can write, in bytes."""
+    return subprocess.Popen(
+        [sys.executable, "-c", STARTED.format(limit=limit), *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < until and process.poll() is None:
+        if path.exists() and len(path.read_text().splitlines()) >= count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{path.name} never had {count} lines: {process.communicate()}")
+
+
+# ---- sweeps that take little time
+
+SWEEP = ("sweep", "--device", "cpu")
+QUICKER = ("--rounds", "1", "--cache", "hot")
+QUICK = (*SWEEP, "--sizes", "8", "--variants", "cpu_blas")
+LONG = ("sweep", "--device", "cpu", "--sizes", "8..512:2", "--variants", "cpu_blas", "-o", "a.csv")
+"""It does not end before it is interrupted."""
+
+OWN = """
+import numpy as np
+from gpubench.model import CallVariant
+from gpubench.model import edges
+
+VARIANT = CallVariant(
+    idea="NumPy's product, whatever [the] tile",
+    runs_on="cpu",
+    tiles=edges(1, 2, because="of a test"),
+    build=lambda tile, dtype: lambda a, b, c: np.matmul(a, b, out=c),
+    dtypes=("float32",),
+    baseline="cpu_blas",
+    threads=1,
+)
+"""
+"""A kernel of one's own."""
