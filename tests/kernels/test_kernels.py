@@ -39,12 +39,15 @@ CANNOT_RUN = {
     "wgmma_cluster": "TMA",
     "wgmma_deferred": "TMA",
     "wgmma_mixed": "TMA",
+    "wgmma_bytes": "TMA",
+    "wgmma_mixed_bytes": "TMA",
+    "wgmma_split": "TMA",
     "wgmma_tf32": "TMA",
     "wgmma_tf32_wide": "TMA",
     "dmma": "TMA",
 }
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
-compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py and
+compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py, test_byte_kernels.py and
 test_tf32_and_float64.py their code."""
 
 CONSTRUCTS = {

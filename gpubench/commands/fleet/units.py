@@ -40,7 +40,7 @@ PRODUCTS = {
 TIMING = Timing(rounds=1, max_wall_s=0.5)
 """A product's share of a round."""
 
-ALONE, TOGETHER = "alone", "together"
+ALONE, TOGETHER = PHASES = ("alone", "together")
 """What the other devices of the host do meanwhile: nothing, or the same."""
 
 EDGES = 2
