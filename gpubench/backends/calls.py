@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-LEAST_BYTES = 4096
-"""Fewer are Python's own objects: arguments, and what a library keeps of a call."""
-
 
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The arrays as a package's tensors in the same memory, or themselves without a package."""

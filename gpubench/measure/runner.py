@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,9 @@ PARTS = (64, 16, 4)
 HOPELESS = 4.0
 """Launches on some rows that foresee this many times the limit are believed; if they foresee less,
 more rows are tried."""
+
+SETTLED = 0.9
+"""And if fewer rows foresaw nearly the same: this part of it or more."""
 
 SEEN_LAUNCHES = 40
 """So many launches of a point are looked at one by one, if time allows: a kernel that spoils one
@@ -177,8 +181,9 @@ class Runner:
     def _too_slow(self, point: Point, operands: OperandSets) -> str | None:
         """Why a launch would pass the limit, foreseen from launches on fewer rows."""
         limit_s, m = self._timing.launch_limit_s, point.problem.m
-        estimate_s = 0.0
+        estimate_s = math.inf
         for part in PARTS:
+            before_s = estimate_s
             rows = -(-m // part)
             kernel = self._backend.bind(point, operands, rows=rows)
             estimate_s = min(self._backend.sample(kernel, 1, 1)) * m / rows / 1e6
@@ -187,7 +192,7 @@ class Runner:
             if estimate_s <= limit_s:
                 self._expected_us[point] = estimate_s * 1e6
                 return None
-            if estimate_s > HOPELESS * limit_s:
+            if estimate_s > min(HOPELESS * limit_s, SETTLED * before_s):
                 break
         return f"estimated {estimate_s:.3g} s a launch, over --launch-limit {limit_s:g}"
 

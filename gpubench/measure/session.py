@@ -19,7 +19,7 @@ from gpubench.measure.executor import Described, Executor
 from gpubench.measure.result_file import Context, ResultFile
 from gpubench.measure.rows import build_rows
 from gpubench.model import CORE_DTYPES, OPERATIONS, Device, Measurement, Point, Status, Variant
-from gpubench.plan.schedule import Estimate, Rounds, Schedule, Visit, estimate
+from gpubench.plan.schedule import Estimate, Rounds, Schedule, Visit, estimate, is_done
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
 from gpubench.store import slug
@@ -114,7 +114,7 @@ def run(
         for point, reason in planned.items():
             if reason is not None and not known[point]:
                 keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
-        unfinished = [point for point in points if _unfinished(known[point], sweep)]
+        unfinished = [point for point in points if not is_done(known[point], sweep.timing)]
         foreseen = estimate(unfinished, device, sweep.timing)
         watcher.planned(executor, len(points), visits.visits, foreseen)
         if schedule is None:
@@ -157,11 +157,6 @@ def _without_peaks(device: Device, points: Iterable[Point]) -> list[str]:
     """The dtypes whose rate of multiply-adds is measured: those of a CPU, for want of a peak."""
     dtypes = {point.problem.dtype for point in points if device.compute_capability is None}
     return [dtype for dtype in CORE_DTYPES if dtype in dtypes]
-
-
-def _unfinished(measurements: list[Measurement], sweep: Sweep) -> bool:
-    failed = any(measurement.status != Status.OK for measurement in measurements)
-    return not failed and len(measurements) < sweep.timing.rounds
 
 
 def context(sweep: Sweep, device: Device, hashes: Mapping[Variant, str]) -> Context:

@@ -32,8 +32,8 @@ from gpubench.measure.session import (
     source_hash,
 )
 from gpubench.measure.worker import Worker
-from gpubench.model import Device, Measurement, Point, PointKey, Status
-from gpubench.plan.schedule import Visit, estimate
+from gpubench.model import Device, Measurement, Point, PointKey, Status, Timing
+from gpubench.plan.schedule import Visit, estimate, is_done
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.row import Row
 
@@ -147,7 +147,7 @@ def run_shared(
     planned = plan(sweep, device.backend, device.compute_capability)
     points = [point for point, reason in planned.items() if reason is None]
     hashes = {variant: source_hash(variant) for variant in {point.variant for point in planned}}
-    known = _Known(sweep.timing.rounds, {point.key: point for point in planned}, file)
+    known = _Known(sweep.timing, {point.key: point for point in planned}, file)
     if file:
         shared_context = {**context(sweep, device, hashes), "on": "several devices"}
         for measurement in file.open(shared_context, planned):
@@ -189,18 +189,18 @@ class _Known:
     """What came of each point at each place, and the file that has it."""
 
     def __init__(
-        self, rounds: int, points: Mapping[PointKey, Point], file: ResultFile | None
+        self, timing: Timing, points: Mapping[PointKey, Point], file: ResultFile | None
     ) -> None:
         self.at: defaultdict[Place, dict[Point, list[Measurement]]] = defaultdict(dict)
         self.devices: dict[Place, Device] = {}
         self.copies: dict[Place, float | None] = {}
-        self._rounds = rounds
+        self._timing = timing
         self._points = points
         self._file = file
 
     def anywhere(self, point: Point) -> bool:
         """Whether all rounds of a point were measured at one place, or it failed there."""
-        return any(self._finished(at[point]) for at in self.at.values() if point in at)
+        return any(is_done(at[point], self._timing) for at in self.at.values() if point in at)
 
     def read(self, line: bytes) -> Measurement | None:
         """Keep what a worker sent; None for what is known already.
@@ -210,7 +210,8 @@ class _Known:
         """
         measurement = decode_line(line, self._points)
         rounds = self.at[_place(measurement)].get(measurement.point, [])
-        if self._finished(rounds) or measurement.started_utc in {r.started_utc for r in rounds}:
+        starts = {earlier.started_utc for earlier in rounds}
+        if is_done(rounds, self._timing) or measurement.started_utc in starts:
             return None
         self.keep(measurement)
         return measurement
@@ -254,10 +255,6 @@ class _Known:
                         reason="; ".join(filter(None, (row.reason, note))) or None,
                     )
         return [rows[key] for key in self._points if key in rows]
-
-    def _finished(self, rounds: Sequence[Measurement]) -> bool:
-        failed = any(measurement.status != Status.OK for measurement in rounds)
-        return failed or len(rounds) >= self._rounds
 
 
 def device_speeds(at: Mapping[Place, Mapping[Point, Sequence[Measurement]]]) -> dict[Place, float]:

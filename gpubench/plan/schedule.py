@@ -59,7 +59,7 @@ class Schedule(Protocol):
 class Rounds:
     """Every point once a round, each round in a new random order and in a fresh process.
 
-    Interleaving spreads the machine's drift over all points alike. A point that was not `ok` is not
+    Interleaving spreads the machine's drift over all points alike. A point that `is_done` is not
     measured again, and neither is what a resumed sweep measured before.
     """
 
@@ -120,10 +120,29 @@ class Rounds:
                     )
                     cost_s = self._clock() - started
                     fresh = False
-                again = known[point][number - 1].status == Status.OK
+                again = not is_done(known[point][:number], self._timing)
                 forecast.visited(point, cost_s, again=again)
                 if not again:
                     remaining.remove(point)
+
+
+def is_done(measurements: Sequence[Measurement], timing: Timing) -> bool:
+    """Whether a point failed, has had all its rounds, or has used up its time by slow launches.
+
+    Those take `max_wall_s` in fewer rounds, if they have `few_samples` by then.
+    """
+    if len(measurements) >= timing.rounds:
+        return True
+    if any(measurement.status != Status.OK for measurement in measurements):
+        return True
+    series = [taken.series for taken in measurements if taken.series]
+    slow = any(taken.median_us > 1e6 * timing.slow_launch_s for taken in series)
+    return (
+        slow
+        and measurements[0].point.state == State.BURST
+        and sum(len(taken.times_us) for taken in series) >= timing.few_samples
+        and sum(taken.device_s for taken in series) >= timing.max_wall_s
+    )
 
 
 Item = TypeVar("Item", bound=Hashable)
@@ -230,8 +249,8 @@ def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estim
         peak = peak_gflops(device, point.problem.dtype)
         least_launch_s = gflop / peak if peak else 0.0
         typical_s = min(gflop / typical_gflops if typical_gflops else 0.0, timing.launch_limit_s)
-        least_s += timing.rounds * sampling_s(timing, point.state, least_launch_s)
-        expected_s += timing.rounds * sampling_s(timing, point.state, typical_s)
+        least_s += sampling_s(timing, point.state, least_launch_s)
+        expected_s += sampling_s(timing, point.state, typical_s)
     if timing.budget_s is not None:
         expected_s = max(least_s, min(expected_s, timing.budget_s))
     return Estimate(
@@ -240,9 +259,10 @@ def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estim
 
 
 def sampling_s(timing: Timing, state: State, launch_s: float) -> float:
-    """Seconds that the samples of one visit take by the policy, at so many seconds a launch."""
+    """Seconds that a point's samples take by the policy, at so many seconds a launch."""
     if state == State.SUSTAINED:
-        return timing.heat_s + timing.sustained_s
+        return timing.rounds * (timing.heat_s + timing.sustained_s)
     if launch_s > timing.slow_launch_s:
-        return timing.round_few_samples * launch_s
-    return max(timing.round_device_s, timing.round_samples * launch_s)
+        until_done = max(timing.few_samples, math.ceil(timing.max_wall_s / launch_s))
+        return min(timing.rounds * timing.round_few_samples, until_done) * launch_s
+    return timing.rounds * max(timing.round_device_s, timing.round_samples * launch_s)

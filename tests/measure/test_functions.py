@@ -79,6 +79,15 @@ def test_a_function_that_allocates_is_measured_and_the_row_says_so() -> None:
     assert measured(variant(multiply))[1].notes is None
 
 
+def test_scratch_memory_smaller_than_a_result_is_not_worth_a_word() -> None:
+    def multiply_by_scratch(a: Any, b: Any, c: Any) -> None:
+        scratch = np.zeros(1000, a.dtype)
+        multiply(a, b, c)
+        del scratch
+
+    assert measured(variant(multiply_by_scratch))[1].notes is None
+
+
 def test_what_a_function_says_of_itself_once_it_ran_is_in_the_row() -> None:
     class Compiled:
         resources: Resources | None = None

@@ -192,7 +192,8 @@ def test_too_slow_a_launch_is_skipped_with_its_estimate_and_never_made() -> None
     assert result.series is None
     assert not backend.events_of("run")
     assert not backend.events_of("sample")
-    assert max(event.rows for event in backend.events_of("sample", whole=False)) <= 64 // 4
+    # Two parts foresee the same, so the third is not tried.
+    assert {event.rows for event in backend.events_of("sample", whole=False)} == {1, 64 // 16}
 
 
 def test_a_hopelessly_slow_launch_is_foreseen_from_one_small_probe() -> None:

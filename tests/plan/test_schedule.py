@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpubench.backends import backends
-from gpubench.model import Device, Measurement, Point, State, Timing
-from gpubench.plan.schedule import VISIT_S, Forecast, Rounds, estimate, sampling_s
+from gpubench.model import Device, Measurement, Point, Series, State, Timing
+from gpubench.plan.schedule import VISIT_S, Forecast, Rounds, estimate, is_done, sampling_s
 
 H200 = Device(
     backend="cuda",
@@ -102,6 +103,31 @@ def test_an_overdrawn_budget_leaves_nothing_and_never_less() -> None:
     assert shares(1.0, [0.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0]) == [0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("launch_us", "state", "visits"),
+    [
+        (1e5, State.BURST, 5),
+        (2e5, State.BURST, 5),
+        (4e5, State.BURST, 4),
+        (6e5, State.BURST, 3),
+        (9e6, State.BURST, 3),
+        (9e6, State.SUSTAINED, 5),
+    ],
+)
+def test_slow_launches_end_with_the_round_in_which_their_time_is_up(
+    launch_us: float, state: State, visits: int
+) -> None:
+    at = replace(point(), state=state)
+    known: dict[Point, list[Measurement]] = {at: []}
+    schedule = Rounds([at], Timing(rounds=5), 0)
+    one = Series(times_us=(launch_us,), launches_per_sample=1, stop_reason="time limit")
+    while visit := schedule.next(known):
+        known[at].append(replace(measurement(of=visit.point), series=one))
+    assert len(known[at]) == visits
+    assert is_done(known[at], Timing(rounds=5))
+    assert not is_done(known[at][:-1], Timing(rounds=5))
+
+
 costs = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8)
 
 
@@ -123,14 +149,14 @@ def test_after_one_round_steady_costs_are_foreseen_exactly(costs: list[float], r
     assert forecast.left_s == pytest.approx((rounds - 1) * sum(costs))
 
 
-def test_a_visit_takes_its_fewest_samples_and_slow_launches_fewer() -> None:
-    timing = Timing(rounds=3, min_device_s=0.06, slow_launch_s=0.1, few_samples=3)
-    assert sampling_s(timing, State.BURST, 0.0) == pytest.approx(0.02)
-    assert sampling_s(timing, State.BURST, 0.01) == pytest.approx(
-        0.04
-    )  # four samples of a launch each
-    assert sampling_s(timing, State.BURST, 5.0) == 5.0
-    assert sampling_s(timing, State.SUSTAINED, 0.01) == 1.5
+def test_a_point_takes_its_fewest_samples_and_slow_launches_fewer() -> None:
+    timing = Timing(rounds=5, min_device_s=0.06, slow_launch_s=0.1, few_samples=3, max_wall_s=1.5)
+    assert sampling_s(timing, State.BURST, 0.0) == pytest.approx(0.06)
+    assert sampling_s(timing, State.BURST, 0.01) == pytest.approx(0.1)  # two of a launch a round
+    assert sampling_s(timing, State.BURST, 0.2) == pytest.approx(1.0)  # one a round
+    assert sampling_s(timing, State.BURST, 0.4) == pytest.approx(1.6)  # until time is up
+    assert sampling_s(timing, State.BURST, 5.0) == pytest.approx(15.0)  # but three at least
+    assert sampling_s(timing, State.SUSTAINED, 0.01) == 7.5
 
 
 def test_an_estimate_has_starts_compiling_and_samples_at_a_typical_rate() -> None:

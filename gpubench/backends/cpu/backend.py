@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 import threadpoolctl
 
-from gpubench.backends.calls import LEAST_BYTES, allocating, as_tensors, torch
+from gpubench.backends.calls import allocating, as_tensors, torch
 from gpubench.backends.rotation import (
     OperandSets,
     Rotation,
@@ -266,7 +266,10 @@ class CpuBackend:
         return self._time(kernel, kernel.rotation.take(launches))
 
     def watch(self, kernel: CpuKernel) -> str:
-        """The memory that a call allocates: by NumPy, and by torch where it is loaded."""
+        """The memory that a call allocates: by NumPy, and by torch where it is loaded.
+
+        Less than a result are Python's own objects, or scratch memory.
+        """
         arrays = kernel.sets[next(kernel.rotation)]
         tracemalloc.start()
         try:
@@ -279,7 +282,7 @@ class CpuBackend:
                 _call(kernel, arrays)
             events = profile.function_events
             seen = max(seen, sum(max(event.self_cpu_memory_usage, 0) for event in events))
-        return allocating(seen if seen >= LEAST_BYTES else 0)
+        return allocating(seen if seen >= arrays[-1].nbytes else 0)
 
     def sample(self, kernel: CpuKernel, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
