@@ -50,5 +50,6 @@ def sweep(
         screen.print(drawn)
     code = conclude(outcome, save)
     if config is None and not options.get("sizes"):
-        console(stderr=True).print("for more: gpubench sweep --sizes 1024,2048 --tiles 1..32")
+        sizes = "512,1024" if outcome.rows[0].backend == "cpu" else "1024,2048"
+        console(stderr=True).print(f"for more: gpubench sweep --sizes {sizes} --tiles 1..32")
     raise typer.Exit(code)
