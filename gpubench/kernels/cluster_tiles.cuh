@@ -167,6 +167,33 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
   }
 }
 
+// For kernels that store results beside multiplications: a step's multiplications begin, once its
+// stage is filled; WIDTH columns of a tile of BN.
+template <typename Scalar, int BM, int BN, int WIDTH, int STAGES, int PIECES>
+__device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], Ring<STAGES>& ring,
+                                           Slot<STAGES> slot, unsigned base, int first_row,
+                                           bool add) {
+  const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;
+  ring.filled[slot.stage].wait(slot.parity);
+  wgmma_fence();
+#pragma unroll
+  for (int p = 0; p < PIECES; ++p) {
+    multiply_step<Scalar, WIDTH>(sum[p], stage + (first_row + p * 64) * ROW_BYTES,
+                                 stage + BM * ROW_BYTES, add);
+  }
+  commit_multiplications();
+}
+
+// And ends its turn: the step before has been multiplied, and its stage is free.
+template <int BLOCKS, int STAGES>
+__device__ __forceinline__ void end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before,
+                                         bool first) {
+  await_multiplications<1>();
+  if (!first) free_stage<BLOCKS>(ring.freed[before]);
+  before = slot.stage;
+  slot.advance();
+}
+
 // Before a block ends, by the thread that fetches: all stages are free, up to its next slot. Other
 // blocks arrive at this one's barriers up to then.
 template <int STAGES>

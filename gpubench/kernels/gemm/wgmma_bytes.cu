@@ -61,33 +61,16 @@ wgmma_bytes(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K, in
     };
     const auto multiply_tile = [&](auto width) {
       constexpr int WIDTH = decltype(width)::COLUMNS;
-      const auto start_step = [&](bool add) {
-        const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;
-        ring.filled[slot.stage].wait(slot.parity);
-        wgmma_fence();
-#pragma unroll
-        for (int p = 0; p < R::PIECES; ++p) {
-          multiply_step<Scalar, WIDTH>(sum[p], stage + (first_row + p * 64) * ROW_BYTES,
-                                       stage + BM * ROW_BYTES, add);
-        }
-        commit_multiplications();
-      };
-      const auto end_step = [&](bool first) {
-        await_multiplications<1>();
-        if (!first) free_stage<BLOCKS>(ring.freed[before]);
-        before = slot.stage;
-        slot.advance();
-      };
 #pragma unroll  // results are in registers: their numbers must be constants
       for (int step = 0; step < BOXES; ++step) {
-        start_step(step > 0);
+        start_step<Scalar, BM, BN, WIDTH>(sum, ring, slot, base, first_row, step > 0);
         store_box(step);
-        end_step(step == 0);
+        end_step<BLOCKS>(ring, slot, before, step == 0);
       }
 #pragma unroll 1
       for (int step = BOXES; step < steps; ++step) {
-        start_step(true);
-        end_step(false);
+        start_step<Scalar, BM, BN, WIDTH>(sum, ring, slot, base, first_row, true);
+        end_step<BLOCKS>(ring, slot, before, false);
       }
       await_multiplications<0>();
       free_stage<BLOCKS>(ring.freed[before]);

@@ -45,23 +45,6 @@ wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     unsigned pairs[BOXES][16];  // results of the tile before
     BlockTile of_pairs = {};    // no columns: there are none yet
 
-    const auto start_step = [&](bool add) {
-      const unsigned stage = base + slot.stage * (BM + BN) * ROW_BYTES;
-      ring.filled[slot.stage].wait(slot.parity);
-      wgmma_fence();
-#pragma unroll
-      for (int p = 0; p < R::PIECES; ++p) {
-        multiply_step<Scalar, BN>(sum[p], stage + (first_row + p * 64) * ROW_BYTES,
-                                  stage + BM * ROW_BYTES, add);
-      }
-      commit_multiplications();
-    };
-    const auto end_step = [&](bool first) {
-      await_multiplications<1>();
-      if (!first) free_stage<BLOCKS>(ring.freed[before]);
-      before = slot.stage;
-      slot.advance();
-    };
     const auto store_box = [&](int box) {
       boxes.store(pairs[box], of_pairs.row + first_row + box / ACROSS * 64,
                   of_pairs.col + box % ACROSS * 64);
@@ -70,14 +53,14 @@ wgmma_deferred(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += gridDim.x / BLOCKS) {
 #pragma unroll  // pairs are in registers: their numbers must be constants
       for (int step = 0; step < BOXES; ++step) {
-        start_step(step > 0);
+        start_step<Scalar, BM, BN, BN>(sum, ring, slot, base, first_row, step > 0);
         if (of_pairs.columns) store_box(step);
-        end_step(step == 0);
+        end_step<BLOCKS>(ring, slot, before, step == 0);
       }
 #pragma unroll 1
       for (int step = BOXES; step < steps; ++step) {
-        start_step(true);
-        end_step(false);
+        start_step<Scalar, BM, BN, BN>(sum, ring, slot, base, first_row, true);
+        end_step<BLOCKS>(ring, slot, before, false);
       }
       await_multiplications<0>();
       free_stage<BLOCKS>(ring.freed[before]);
