@@ -48,12 +48,12 @@ def gemm(dtype: str) -> Callable[..., None]:
 
 def gemv(dtype: str) -> Callable[..., None]:
     """Compute y = A·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
-    return _matrix_vector(dtype, cublas.CUBLAS_OP_T)
+    return _matrix_vector(dtype, OP_T)
 
 
 def gemv_t(dtype: str) -> Callable[..., None]:
     """Compute y = Aᵀ·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
-    return _matrix_vector(dtype, cublas.CUBLAS_OP_N)
+    return _matrix_vector(dtype, OP_N)
 
 
 def atax(dtype: str) -> Callable[..., None]:

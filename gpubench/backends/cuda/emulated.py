@@ -15,14 +15,12 @@ from typing import Any
 import cupy
 from cupy.cuda import device
 
+from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM
 from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, OP_N, R_64F
 from gpubench.errors import LaunchError
 
 EAGER = 2
 """cublasEmulationStrategy_t: emulate wherever it is possible, not only where it is faster."""
-
-DEFAULT_ALGORITHM = -1
-"""CUBLAS_GEMM_DEFAULT."""
 
 WORKSPACE_BYTES = 2**31
 """For the slices and their products; at most a quarter of the free memory."""
