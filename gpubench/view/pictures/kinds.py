@@ -421,21 +421,26 @@ def _bars(panel: Panel, axes: Axes) -> float:
             about = filter(None, (f"{_percent(line):,.1f} %", tile, line.source.label))
             texts[y] = style.label(", ".join(about))
     axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
-    axes.set_ylim(len(variants) - 0.45, -0.55)
     names = [style.label(lines[0].variant) for lines in variants]
-    axes.set_yticks(range(len(variants)), names)
-    beside = axes.secondary_yaxis("right")
-    beside.set_yticks(list(texts), list(texts.values()))
-    beside.spines["right"].set_visible(False)
-    for side in (axes, beside):
-        side.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
+    _label_bars(axes, names, texts)
     axes.set_xlabel("percent")
     return LINE_IN * len(variants) * len(labels) * style.line_count([*names, *texts.values()])
 
 
 def _percent(line: Series) -> float:
     return line.best.percent_of_blas or 0.0
+
+
+def _label_bars(axes: Axes, names: Sequence[str], texts: Mapping[float, str]) -> None:
+    """Name the groups of bars on the left, from the top, and each bar on the right."""
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.set_yticks(range(len(names)), names)
+    beside = axes.secondary_yaxis("right")
+    beside.set_yticks(list(texts), list(texts.values()))
+    beside.spines["right"].set_visible(False)
+    for side in (axes, beside):
+        side.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
 
 
 # ---- percent of the peak: the precisions side by side
@@ -475,14 +480,7 @@ def _shares(rows: Sequence[Row], axes: Axes) -> float:
                 axes.barh(y, best.percent_of_peak or 0.0, 0.36, color=colour)
                 share = f"{number(best.percent_of_peak, 1)} %"
                 texts[y] = style.label(f"{share}, {best.variant} at {best.size}")
-    axes.set_ylim(len(of_modes) - 0.45, -0.55)
-    axes.set_yticks(range(len(of_modes)), list(map(style.label, of_modes)))
-    beside = axes.secondary_yaxis("right")
-    beside.set_yticks(list(texts), list(texts.values()))
-    beside.spines["right"].set_visible(False)
-    for side in (axes, beside):
-        side.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
+    _label_bars(axes, list(map(style.label, of_modes)), texts)
     axes.set_xlim(0, 100)
     axes.set_xlabel("percent of the theoretical peak")
     return 2 * LINE_IN * len(of_modes) * style.line_count(texts.values())
