@@ -114,7 +114,7 @@ def forecast(paths: list[Path]) -> Finding:
     if said is None or not (wall_s := step("main")):
         return None
     about_s = 60 * int(said[1]) + int(said[2])
-    return f"{about_s} s for {wall_s:.0f} s", 1 / 1.5 <= about_s / wall_s <= 1.5  # noqa: PLR2004
+    return f"{about_s} s for {wall_s:.0f} s", 1 / 1.5 <= about_s / wall_s <= 1.5  # noqa: PLR2004 # the bound
 
 
 def faster(size: str, least: float, *, interval: bool = False, **key: str) -> Judge:
@@ -228,7 +228,7 @@ def tuned(found: list[tuple[str, ...]]) -> Finding:
     """The worst of the races: how much slower its winner is, and its part of the time."""
     slower = max(float(cells[0]) for cells in found)
     part = max(float(cell) for cells in found for cell in cells[1:] if cell)
-    return f"{slower:.2f} %, {part:.0f} % of the time", slower <= 1 and part <= 20  # noqa: PLR2004
+    return f"{slower:.2f} %, {part:.0f} % of the time", slower <= 1 and part <= 20  # noqa: PLR2004 # the bound
 
 
 def diff_power(column: int, least: float | None) -> Judge:

@@ -116,7 +116,7 @@ def _devices_differ(rows: Sequence[Row]) -> str:
         for row in rows
         if row.percent_of_devices is not None
     }
-    if len(speeds) < 2:  # noqa: PLR2004
+    if len(speeds) < 2:  # noqa: PLR2004 # one differs from none
         return ""
     slowest, fastest = min(speeds.values()), max(speeds.values())
     listed = ", ".join(f"{name} {speed:.1f} %" for name, speed in sorted(speeds.items()))

@@ -154,7 +154,7 @@ class _Contest:
             yield from self._leaving()
             if self._sampled and race.round > SEVERAL:
                 self._let_neighbours_enter(of)
-        if len(race.racing) < 2:  # noqa: PLR2004
+        if len(race.racing) < 2:  # noqa: PLR2004 # it has won
             return "one is left"
         if not race.over:
             return "the time was up"
