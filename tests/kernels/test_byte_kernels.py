@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from machine_code import between_labels, lines_printed, listing_of
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance
-from gpubench.commands.check.on_cpu import SHIM, gxx
-from gpubench.commands.explain.sass import disassemble, inner_loop
+from gpubench.commands.explain.sass import inner_loop
 from gpubench.kernels.tensor_cores import MAX_DYNAMIC_BYTES
 from gpubench.model import Config, CudaVariant, Problem
-from gpubench.plan.registry import KERNELS, of_op
+from gpubench.plan.registry import of_op
 
 Key = tuple[str, Config, str]
 GEMM = of_op("gemm")
@@ -79,10 +78,7 @@ def check(keys: list[Key]) -> None:
         assert (built.resources.spill_bytes, built.resources.local_bytes) == (0, 0), where
         assert built.resources.registers * launch.threads_per_block <= 65_536, where
         assert max(launch.shared_bytes, MAX_DYNAMIC_BYTES) == MAX_DYNAMIC_BYTES, where
-        listing = disassemble(built.cubin)
-        if listing is None:
-            pytest.skip("needs nvdisasm, which the extra `test` has")
-        check_code(name, tile, dtype, listing)
+        check_code(name, tile, dtype, listing_of(built))
 
 
 def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
@@ -96,7 +92,7 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
     assert found.tensor == found.opcodes["IGMMA" if dtype == "int8" else "QGMMA"] > 0, where
     assert found.shared_bytes_per_operation, where
     assert "MEMBAR.ALL.GPU" not in listing, where
-    loops = [loop for loop in re.split(r"^\.L_\w+:", listing, flags=re.MULTILINE) if "GMMA" in loop]
+    loops = [loop for loop in between_labels(listing) if "GMMA" in loop]
     assert not any("CCTL.IVALL" in loop for loop in loops), where
     assert listing.count("USETMAXREG") == 2, where
     assert "MULTICAST" in listing, where
@@ -136,17 +132,12 @@ int main() {
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, ...]]:
+def places(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
     """Thread, block of columns, half of rows and offset, in the order of a thread's stores."""
-    folder = tmp_path_factory.mktemp("int_maps")
-    source, program = folder / "maps.cpp", folder / "maps"
-    source.write_text(PROGRAM, encoding="utf-8")
-    gxx("-w", f"-I{SHIM}", f"-I{KERNELS}", str(source), "-o", str(program))
-    lines = subprocess.check_output([program], text=True).splitlines()
-    return [tuple(map(int, line.split())) for line in lines]
+    return lines_printed(PROGRAM, tmp_path_factory.mktemp("int_maps"))
 
 
-def test_ints_lie_where_the_tma_looks_for_them(places: list[tuple[int, ...]]) -> None:
+def test_ints_lie_where_the_tma_looks_for_them(places: list[list[int]]) -> None:
     assert sorted(offset for *_, offset in places) == list(range(0, 64 * 128, 8))
     for t, block, half, offset in places:
         row, column = t // 32 * 16 + t % 32 // 4 + 8 * half, 8 * block + 2 * (t % 4)
@@ -154,7 +145,7 @@ def test_ints_lie_where_the_tma_looks_for_them(places: list[tuple[int, ...]]) ->
         assert offset == plain ^ (plain >> 7 & 7) << 4
 
 
-def test_half_a_warp_stores_ints_into_every_bank_once(places: list[tuple[int, ...]]) -> None:
+def test_half_a_warp_stores_ints_into_every_bank_once(places: list[list[int]]) -> None:
     for store in range(8):
         offsets = [places[8 * t + store][3] for t in range(128)]
         for first in range(0, 128, 16):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,11 +10,11 @@ from itertools import cycle, pairwise
 from pathlib import Path
 
 import pytest
+from machine_code import between_labels, lines_printed, listing_of, opcodes
 
 from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import Compiled, compile_instance
-from gpubench.commands.check.on_cpu import SHIM, gxx
-from gpubench.commands.explain.sass import disassemble, inner_loop
+from gpubench.commands.explain.sass import inner_loop
 from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, even_grid, split
 from gpubench.model import PRECISIONS, Config, CudaVariant, Problem
 from gpubench.plan.registry import KERNELS, variants
@@ -119,10 +118,8 @@ def test_the_loops_multiply_on_tensor_cores_and_wait_for_no_memory(
 
 
 def check_loops(compiled: dict[Key, Compiled]) -> None:
-    listings = {key: disassemble(kernel.cubin) for key, kernel in compiled.items()}
-    if None in listings.values():
-        pytest.skip("needs nvdisasm, which the extra `test` has")
-    for (name, tile, dtype), listing in listings.items():
+    for (name, tile, dtype), built in compiled.items():
+        listing = listing_of(built)
         assert listing
         check_code(name, tile, dtype, listing)
 
@@ -172,22 +169,11 @@ def test_the_measured_peak_multiplies_without_a_pause() -> None:
     ):
         name = f"tensor_peak<{PRECISIONS[dtype].cpp}>"
         built = compile_instance(TENSOR_SOURCE, name, architecture)
-        listing = disassemble(built.cubin)
-        if listing is None:
-            pytest.skip("needs nvdisasm, which the extra `test` has")
-        loop = inner_loop(listing, dtype)
+        loop = inner_loop(listing_of(built), dtype)
         assert loop
         assert (loop.tensor, built.resources.spill_bytes) == (products, 0), (architecture, dtype)
         # One starts the step, one waits for the step before; the compiler may add its own.
         assert loop.opcodes.get("WARPGROUP", 0) == 2 * waits, (architecture, dtype)
-
-
-def between_labels(listing: str) -> list[str]:
-    return re.split(r"^\.L_\w+:", listing, flags=re.MULTILINE)
-
-
-def opcodes(text: str) -> list[str]:
-    return re.findall(r"\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)", text)
 
 
 # ---- index maps: the kernels' own functions, compiled for the CPU
@@ -232,12 +218,7 @@ int main() {
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
     """Lines of numbers: offsets of stmatrix by thread, the swizzle by row, orders of tiles."""
-    folder = tmp_path_factory.mktemp("index_maps")
-    source, program = folder / "maps.cpp", folder / "maps"
-    source.write_text(PROGRAM, encoding="utf-8")
-    gxx("-w", f"-I{SHIM}", f"-I{KERNELS}", str(source), "-o", str(program))
-    lines = subprocess.check_output([program], text=True).splitlines()
-    return [list(map(int, line.split())) for line in lines]
+    return lines_printed(PROGRAM, tmp_path_factory.mktemp("index_maps"))
 
 
 def banks(offset: int) -> tuple[int, ...]:

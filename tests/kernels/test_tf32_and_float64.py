@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_tensor_cores import between_labels, opcodes
+from machine_code import between_labels, lines_printed, listing_of, opcodes
 
 from gpubench.backends.cuda.compile import Compiled, compile_instance
-from gpubench.commands.check.on_cpu import SHIM, gxx
-from gpubench.commands.explain.sass import disassemble, inner_loop
+from gpubench.commands.explain.sass import inner_loop
 from gpubench.kernels.tensor_cores import MAX_DYNAMIC_BYTES
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import KERNELS, variants
@@ -47,7 +45,7 @@ def test_the_loops_multiply_on_tensor_cores_without_a_spill_or_a_wait_of_the_com
         for (variant, tile), built in zip(keys, pool.map(build, keys), strict=True):
             check_that_it_fits(variant, tile, built)
             if not tile.get("pdl", 0):  # which changes no loop, and nvdisasm takes a second
-                check_code(variant, tile, disassemble(built.cubin))
+                check_code(variant, tile, listing_of(built))
 
 
 def build(key: tuple[CudaVariant, Config]) -> Compiled:
@@ -65,9 +63,7 @@ def check_that_it_fits(variant: CudaVariant, tile: Config, built: Compiled) -> N
     assert launch.shared_bytes <= MAX_DYNAMIC_BYTES, where
 
 
-def check_code(variant: CudaVariant, tile: Config, listing: str | None) -> None:
-    if listing is None:
-        pytest.skip("needs nvdisasm, which the extra `test` has")
+def check_code(variant: CudaVariant, tile: Config, listing: str) -> None:
     where = f"{variant.name} {tile}"
     found = inner_loop(listing, variant.dtypes[0])
     assert found, where
@@ -127,15 +123,11 @@ int main() {
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
     """Columns by thread; addresses of TF32's loads, and of A's and B's for float64."""
-    folder = tmp_path_factory.mktemp("index_maps")
-    source, program = folder / "maps.cpp", folder / "maps"
-    source.write_text(PROGRAM, encoding="utf-8")
-    gxx("-w", f"-I{SHIM}", f"-I{KERNELS}", str(source), "-o", str(program))
-    columns, *addresses = subprocess.check_output([program], text=True).splitlines()
+    columns, *addresses = lines_printed(PROGRAM, tmp_path_factory.mktemp("index_maps"))
     shapes = ((128, 8), (32, 2), (32, 4))
-    numbers = (np.array(line.split(), int) for line in addresses)
+    numbers = map(np.array, addresses)
     found = [one.reshape(shape) for one, shape in zip(numbers, shapes, strict=True)]
-    return [np.array(columns.split(), int), *found]
+    return [np.array(columns), *found]
 
 
 def in_shared_memory(part: np.ndarray) -> np.ndarray:

@@ -1,0 +1,39 @@
+"""What the tests of compiled kernels share: their listings, and their index maps run on the CPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpubench.backends.cuda.compile import Compiled
+from gpubench.commands.check.on_cpu import SHIM, gxx
+from gpubench.commands.explain.sass import disassemble
+from gpubench.plan.registry import KERNELS
+
+
+def listing_of(built: Compiled) -> str:
+    """The disassembled kernel; the test is skipped where nothing disassembles."""
+    listing = disassemble(built.cubin)
+    if listing is None:
+        pytest.skip("needs nvdisasm, which the extra `test` has")
+    return listing
+
+
+def between_labels(listing: str) -> list[str]:
+    return re.split(r"^\.L_\w+:", listing, flags=re.MULTILINE)
+
+
+def opcodes(text: str) -> list[str]:
+    return re.findall(r"\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)", text)
+
+
+def lines_printed(program: str, folder: Path) -> list[list[int]]:
+    """The numbers in each line that a program prints; it may include the kernels' headers."""
+    source, binary = folder / "maps.cpp", folder / "maps"
+    source.write_text(program, encoding="utf-8")
+    gxx("-w", f"-I{SHIM}", f"-I{KERNELS}", str(source), "-o", str(binary))
+    lines = subprocess.check_output([binary], text=True).splitlines()
+    return [list(map(int, line.split())) for line in lines]
