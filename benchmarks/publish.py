@@ -9,7 +9,8 @@ in build/published, and packs them into the archive after each step. A step star
 bound is left of the budget, is killed at its bound or the budget's end, and is done once: until the
 code that it measures with changes. The tree must be committed; where git does not know it,
 `--commit` says what it is. On several GPUs one `run` each, with `CUDA_VISIBLE_DEVICES` and an
-archive of its own, share the steps that need not be alone on the host.
+archive of its own, share the steps; with CPUs of its own too (`taskset`) also those that need to be
+alone on the host.
 
 `collect` puts the files of archives into results/, after `gpubench diff` compared each CSV with
 the one that it replaces: results/CHANGES.md says what changed and what may be why. Then
@@ -29,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -39,6 +41,7 @@ from shared import GPUBENCH, ROOT, child
 from steps import STEPS, Step
 
 from gpubench.errors import UsageError
+from gpubench.hardware.host import cpu_threads
 from gpubench.output import lock
 
 RESULTS, WORK = ROOT / "results", ROOT / "build" / "published"
@@ -105,14 +108,15 @@ def committed(given: str | None) -> str:
 
 
 def machine() -> tuple[int, bool, str]:
-    """The number of visible GPUs, whether there are others, and what they are; or the CPU."""
+    """The number of visible GPUs; whether steps on other GPUs share its CPUs; what it is."""
     ask = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     names = child(ask).out.splitlines() if shutil.which("nvidia-smi") else []
     if not names:
         return 0, False, f"{os.cpu_count()} CPUs"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = len(visible.split(",")) if visible else len(names)
-    return count, count < len(names), f"{count} × {names[0]}"
+    shared = count < len(names) and cpu_threads() == os.cpu_count()
+    return count, shared, f"{count} × {names[0]}"
 
 
 def run(names: list[str], budget_s: float, given: str | None, archive: Path | None) -> int:
@@ -122,22 +126,26 @@ def run(names: list[str], budget_s: float, given: str | None, archive: Path | No
         raise UsageError(f"no such step: {', '.join(sorted(unknown))}")
     failed = False
     (WORK / "steps").mkdir(parents=True, exist_ok=True)
+    together: defaultdict[str, list[Step]] = defaultdict(list)
     for step in STEPS:
-        if names and step.name not in names:
-            continue
-        if not names and (step.gpus != gpus or (beside and step.alone)):
-            continue
-        with (WORK / "steps" / f"{step.name}.lock").open("w") as claim:
-            if not lock(claim.fileno()) or (not names and is_done(step, records())):
+        if step.name in names or (not names and step.gpus == gpus and not (beside and step.alone)):
+            together[step.compared or step.name].append(step)
+    for name, steps in together.items():
+        with (WORK / "steps" / f"{name}.lock").open("w") as claim:
+            if not lock(claim.fileno()):
                 continue
-            left_s = budget_s - (monotonic() - started)
-            if why := obstacle(step, gpus, left_s):
-                print(f"{step.name}: {why}")
+            known = records()
+            if not names and all(is_done(step, known) for step in steps):
                 continue
-            facts = {"commit": commit, "machine": described}
-            failed |= not attempt(step, min(step.bound_s, left_s), facts)
-            if archive:
-                pack(archive, WORK)
+            for step in steps:
+                left_s = budget_s - (monotonic() - started)
+                if why := obstacle(step, gpus, left_s):
+                    print(f"{step.name}: {why}")
+                    continue
+                facts = {"commit": commit, "machine": described}
+                failed |= not attempt(step, min(step.bound_s, left_s), facts)
+                if archive:
+                    pack(archive, WORK)
     return int(failed)
 
 
@@ -178,9 +186,10 @@ def made(step: Step, limit_s: float) -> tuple[int | None, float]:
         if newest(name) != WORK / name:
             (WORK / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(RESULTS / name, WORK / name)
-    if "build/cold" in step.command:
-        shutil.rmtree(ROOT / "build" / "cold", ignore_errors=True)
-    command, both, target = step.command.replace("ROOT", str(ROOT)).partition(" &> ")
+    cold = WORK / "cold" / step.name
+    shutil.rmtree(cold, ignore_errors=True)
+    text = step.command.replace("ROOT", str(ROOT)).replace("COLD", str(cold))
+    command, both, target = text.partition(" &> ")
     if not both:
         command, _, target = command.partition(" > ")
     programs = {"python": (sys.executable,), "gpubench": GPUBENCH}

@@ -2,7 +2,8 @@
 
     python benchmarks/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,tf32]
 
-gemm runs every legal tile (edges up to 32: larger register tiles take minutes to compile). The
+gemm runs every legal tile (edges up to 32: larger register tiles take minutes to compile), of more
+than 128 the default ones and every so many of the others. The
 other operations run their default tiles at every combination of seven dimensions. Each point is
 verified as in a sweep, and its one sample is ignored. Exits 1 if a point is wrong or fails. Takes
 four minutes, mostly for compiling, unless `benchmarks/checks.py explain` ran before.
@@ -34,7 +35,7 @@ GEMM_SIZES = (
 """Primes, powers of two, one, less than a tile, rectangles; N odd, even and a multiple of 4, N and
 K of 8, K of 16; K over many steps, and less than one."""
 
-LARGEST_EDGE = 32
+LARGEST_EDGE, MOST_TILES = 32, 128
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)
 
 
@@ -61,9 +62,14 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
 
 
 def _quick_to_compile(variant: Variant) -> tuple[str, ...]:
-    """The legal tiles that compile in seconds."""
-    legal = variant.tiles or ()
-    return tuple(str(tile) for tile in legal if tile.get("edge", 0) <= LARGEST_EDGE)
+    """The legal tiles that compile in seconds; of many a part, with the default ones."""
+    if variant.tiles is None:
+        return ()
+    legal = [str(tile) for tile in variant.tiles if tile.get("edge", 0) <= LARGEST_EDGE]
+    if len(legal) <= MOST_TILES:
+        return tuple(legal)
+    defaults = map(str, variant.tiles.defaults)
+    return tuple(dict.fromkeys((*defaults, *legal[:: -(-len(legal) // MOST_TILES)])))
 
 
 def report(rows: list[Row]) -> None:

@@ -1,15 +1,16 @@
 """Runs every kernel of the ladder under compute-sanitizer, at sizes that no tile divides.
 
-    python benchmarks/sanitize.py [memcheck ...] > results/h200/sanitizer_memcheck.txt
+    python benchmarks/sanitize.py memcheck bfloat16 > results/h200/sanitizer/memcheck_bfloat16.txt
 
-Needs a GPU and `compute-sanitizer` (CUDA toolkit). Each tool runs a sweep for each dtype, with the
-kernels that have it first, over every legal block tile, or the default ones of a kernel that has
-many. Exits 1 if a tool reports an error or a point is wrong. memcheck finds accesses outside
-allocations, racecheck races in shared memory, synccheck illegal use of barriers.
+Needs a GPU and `compute-sanitizer` (CUDA toolkit). It runs a sweep of the kernels whose first dtype
+is the given one, over every legal block tile, or the default ones of a kernel that has many. Exits
+1 if the tool reports an error or a point is wrong. memcheck finds accesses outside allocations,
+racecheck races in shared memory, synccheck illegal use of barriers.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,6 @@ from gpubench.model import Config, CudaVariant
 from gpubench.plan.registry import choose
 from gpubench.row import read
 
-TOOLS = ("memcheck", "racecheck", "synccheck")
 SIZES = "129x261x77,130x260x68,136x264x72,136x264x144"
 """N odd, and a multiple of 4: B is loaded in two ways. And N and K multiples of 8, and K of 16,
 without which a tensor map takes no elements of 16 and of 8 bits."""
@@ -41,18 +41,8 @@ def clean(kernels: list[CudaVariant], dtype: str, tool: str, output: Path) -> bo
             *("--report-api-errors", "no"),
             *("--error-exitcode", "3", sys.executable, "-m", "gpubench", "sweep"),
             *("--variants", names, "--tiles", ",".join(tiles)),
-            *(
-                "--sizes",
-                SIZES,
-                "--dtypes",
-                dtype,
-                "--rounds",
-                "1",
-                "--budget",
-                "1",
-                "--output",
-                str(output),
-            ),
+            *("--sizes", SIZES, "--dtypes", dtype, "--rounds", "1", "--budget", "1"),
+            *("--output", str(output)),
         ],
         capture_output=True,
         text=True,
@@ -85,18 +75,14 @@ def main() -> None:
         if isinstance(variant, CudaVariant) and variant.tiles and "BK" in variant.tiles.axes
     ]
     dtypes = dict.fromkeys(kernel.dtypes[0] for kernel in kernels)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("tool", choices=("memcheck", "racecheck", "synccheck"))
+    parser.add_argument("dtype", choices=dtypes)
+    asked = parser.parse_args()
+    of_dtype = [kernel for kernel in kernels if kernel.dtypes[0] == asked.dtype]
     with tempfile.TemporaryDirectory() as directory:
-        results = [
-            clean(
-                [kernel for kernel in kernels if kernel.dtypes[0] == dtype],
-                dtype,
-                tool,
-                Path(directory) / f"{tool}-{dtype}.csv",
-            )
-            for tool in sys.argv[1:] or TOOLS
-            for dtype in dtypes
-        ]
-    sys.exit(not all(results))
+        good = clean(of_dtype, asked.dtype, asked.tool, Path(directory) / "rows.csv")
+    sys.exit(not good)
 
 
 if __name__ == "__main__":

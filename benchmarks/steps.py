@@ -17,8 +17,8 @@ class Step:
     """It is killed then; at most 480. About twice what it takes."""
 
     command: str
-    """Paths are relative to results/, but for `ROOT`, the repository. `> FILE` takes what is printed,
-    `&> FILE` what goes to stderr too."""
+    """Paths are relative to results/, but for `ROOT`, the repository, and `COLD`, which is not there
+    yet. `> FILE` takes what is printed, `&> FILE` what goes to stderr too."""
 
     more: tuple[str, ...] = ()
     """Files that it makes beside those after `-o` and `>`. `x.gz`: x is compressed afterwards."""
@@ -27,7 +27,10 @@ class Step:
     """None: on a machine without other work."""
 
     alone: bool = False
-    """The host's CPUs count too: not beside other steps."""
+    """The host's CPUs count too: not beside steps that share them."""
+
+    compared: str = ""
+    """Steps of one name are compared with each other: one run makes them all, on one GPU."""
 
     reads: tuple[str, ...] = ()
     """Files of other steps."""
@@ -43,7 +46,7 @@ class Step:
 
 SWEEP = "gpubench sweep --device cuda"
 SCRIPT = "python ROOT/benchmarks"
-COLD = "env XDG_CACHE_HOME=ROOT/build/cold"
+COLD = "env XDG_CACHE_HOME=COLD"
 """An empty cache of compiled kernels."""
 
 SPACES = (
@@ -74,6 +77,12 @@ PARTS = {
     suite: tuple(f"h200/{suite}/{part}.csv.gz" for part in parts) for suite, parts in TENSOR.items()
 }
 
+SANITIZED = (
+    *(("memcheck", dtype) for dtype in DTYPES if dtype not in {"int32", "float16", "float8_e4m3"}),
+    *((tool, "float32") for tool in ("racecheck", "synccheck")),
+)
+"""Tools of compute-sanitizer, and the first dtype of kernels."""
+
 MAIN = "--sizes 1024,2048 --tiles 1..32"
 """The README's sweep on a GPU."""
 
@@ -89,7 +98,7 @@ STEPS = (
         ("h200/tune_tiles.confirmed.csv",), alone=True,
     ),
     *(
-        Step(name, 360, f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o h200/{name}.csv > h200/{name}.txt")
+        Step(name, 360, f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o h200/{name}.csv > h200/{name}.txt", compared="sweeps")
         for name in ("sweep", "sweep_again")
     ),
     Step(
@@ -113,7 +122,7 @@ STEPS = (
     Step("explain", 480, f"{SCRIPT}/checks.py explain > h200/explain_agreement.txt"),
     *(Step(f"right_{dtype}", 480, f"{SCRIPT}/right.py --dtypes {dtype} > h200/right/{dtype}.txt") for dtype in DTYPES),
     *(Step(f"stress_{dtype}", 300, f"{SCRIPT}/stress.py --dtypes {dtype} > h200/stress/{dtype}.txt") for dtype in DTYPES if dtype not in {"float32", "int32"}),
-    *(Step(tool, 480, f"{SCRIPT}/sanitize.py {tool} > h200/sanitizer_{tool}.txt") for tool in ("memcheck", "racecheck", "synccheck")),
+    *(Step(f"{tool}_{dtype}", 480, f"{SCRIPT}/sanitize.py {tool} {dtype} > h200/sanitizer/{tool}_{dtype}.txt") for tool, dtype in SANITIZED),
     Step("memory", 90, f"{SCRIPT}/checks.py memory > h200/memory.txt"),
     Step("short_blocking", 60, f"{SCRIPT}/checks.py short-blocking > h200/short_blocking.txt"),
     Step("faults", 300, f"{SCRIPT}/checks.py faults > h200/faults.txt"),
@@ -126,6 +135,7 @@ STEPS = (
         Step(
             f"diff_{seed}", 120, f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 "
             f"--budget 40 --launch-limit 0.004 --seed {seed} -o {path}", (f"{path}.gz",),
+            compared="diffs",
         )
         for seed, path in enumerate(ROUNDS, 1)
     ),

@@ -101,6 +101,21 @@ def test_runs_beside_each_other_share_the_steps_that_need_not_be_alone(
     assert capsys.readouterr().out.count("exit 0") == 2
 
 
+def test_steps_that_are_compared_are_made_by_one_run(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = [writing(name, "x", f"cpu/{name}", compared="pair") for name in ("a", "b")]
+    (publish.WORK / "steps").mkdir(parents=True)
+    with (publish.WORK / "steps" / "pair.lock").open("w") as held:
+        assert lock(held.fileno())
+        assert run(*steps) == 0
+    assert publish.records() == {}
+    assert run(*steps, names=("b",)) == 0
+    monkeypatch.setattr(publish, "machine", lambda: (0, False, "another"))
+    assert run(*steps) == 0
+    assert {facts["machine"] for facts in publish.records().values()} == {"another"}
+
+
 def test_collecting_says_what_changed_and_what_is_flagged(run: Run, tmp_path: Path) -> None:
     rows = [sample(tile=str(tile), round_medians_us="100;100;100", driver="580") for tile in (4, 8)]
     old, new = publish.RESULTS / "cpu/a.csv", tmp_path / "new.csv"
