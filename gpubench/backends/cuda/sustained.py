@@ -2,8 +2,11 @@
 
 Nothing is flushed and no kernel blocks the stream: the GPU would cool meanwhile. Marks (a timestamp
 kernel and an event) lie between the launches, and a sample lasts from one mark to the next; the
-mark itself adds some 4 µs to the milliseconds of a sample. Two samples are enqueued ahead. Where
-the device has caught up with the host all the same, it has paused, and the sample is dropped.
+mark itself adds some 4 µs to the milliseconds of a sample. Samples are enqueued ahead. Where the
+device has caught up with the host all the same, it has paused, and the sample is dropped.
+
+A thread reads the energy counter: that takes milliseconds, and where other processes ask the driver
+too, longer than what is enqueued lasts.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice, pairwise
+from threading import Event, Thread
 from time import perf_counter
 from typing import Any
 
@@ -20,16 +25,48 @@ from gpubench.backends.cuda.timer import MAX_IN_FLIGHT
 from gpubench.errors import DoesNotFitError
 from gpubench.model import Series
 
-AHEAD = 2
-"""Samples in the driver's queue."""
+LEAST_AHEAD, AHEAD_US = 2, 40_000.0
+"""Samples in the driver's queue, and how long they last, as far as it has room for their launches.
+The host may be late by as much."""
 
-MAX_LAUNCHES = MAX_IN_FLIGHT // AHEAD
+MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD
 
 SAMPLE_US = 5000.0
 """A sample lasts at least so long, as far as the queue has room for its launches."""
 
+READ_EVERY_S = 0.01
+
 Reading = tuple[float, float]
 """When the energy counter was read, in seconds, and what it said, in joules."""
+
+
+@contextmanager
+def metered(
+    energy_j: Callable[[], float | None], clock: Callable[[], float]
+) -> Iterator[list[Reading]]:
+    """The list gets a reading every `READ_EVERY_S`; it stays empty without a counter."""
+    readings: list[Reading] = []
+    ended = Event()
+
+    def read() -> None:
+        while (joules := energy_j()) is not None:
+            readings.append((clock(), joules))
+            if ended.wait(READ_EVERY_S):
+                return
+
+    reader = Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        yield readings
+    finally:
+        ended.set()
+        reader.join()
+
+
+Meter = Callable[
+    [Callable[[], float | None], Callable[[], float]], AbstractContextManager[Sequence[Reading]]
+]
+"""`metered`, or what a test has in its place."""
 
 
 def sustain(
@@ -40,6 +77,7 @@ def sustain(
     timed_s: float,
     energy_j: Callable[[], float | None],
     clock: Callable[[], float] = perf_counter,
+    meter: Meter = metered,
 ) -> tuple[Series, float | None]:
     """Launch for `heat_s` untimed, then for `timed_s`: the samples, and the clock in MHz meanwhile.
 
@@ -47,32 +85,32 @@ def sustain(
     most samples, as launches are too short for the host to keep up.
     """
     launches = max(1, min(MAX_LAUNCHES, math.ceil(SAMPLE_US / launch_us)))
+    wanted = math.ceil(AHEAD_US / (launches * launch_us))
+    ahead = max(LEAST_AHEAD, min(MAX_IN_FLIGHT // launches, wanted))
     marks = deque([stream.record_start()])
     samples: list[tuple[Any, Any]] = []
-    readings: list[Reading] = []
     taken = 0
-    began = clock()
-    while (spent_s := clock() - began) < heat_s + timed_s or not taken:
-        busy = not marks[-1].done
-        for launch in islice(rotation, launches):
-            launch()
-        marks.append(stream.record_start())
-        if spent_s >= heat_s:
-            taken += 1
-            if busy:
-                samples.append((marks[-2], marks[-1]))
-            if (joules := energy_j()) is not None:
-                readings.append((clock(), joules))
-        if len(marks) > AHEAD:
-            stream.wait(marks.popleft())
-    stream.synchronize()
+    with meter(energy_j, clock) as readings:
+        began = clock()
+        while (spent_s := clock() - began) < heat_s + timed_s or not taken:
+            busy = not marks[-1].done
+            for launch in islice(rotation, launches):
+                launch()
+            marks.append(stream.record_start())
+            if spent_s >= heat_s:
+                taken += 1
+                if busy:
+                    samples.append((marks[-2], marks[-1]))
+            if len(marks) > ahead:
+                stream.wait(marks.popleft())
+        stream.synchronize()
     if 2 * len(samples) <= taken:
         raise DoesNotFitError(
             f"launches of {launch_us:.3g} µs are too short to sustain: the GPU waits for the host"
         )
     times_us = tuple(stream.elapsed_us(*sample) / launches for sample in samples)
     clocks_mhz = [mhz for sample in samples if (mhz := stream.clock_mhz(*sample))]
-    power_w = mean_power_w(readings)
+    power_w = mean_power_w([reading for reading in readings if reading[0] >= began + heat_s])
     series = Series(
         times_us=times_us,
         launches_per_sample=launches,

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import time
+from contextlib import nullcontext
+from threading import active_count
 
 import pytest
 from test_timer import FakeStream, Timestamp
 
-from gpubench.backends.cuda.sustained import MAX_LAUNCHES, SAMPLE_US, mean_power_w, sustain
+from gpubench.backends.cuda.sustained import (
+    AHEAD_US,
+    MAX_LAUNCHES,
+    SAMPLE_US,
+    mean_power_w,
+    metered,
+    sustain,
+)
 from gpubench.backends.cuda.timer import MAX_IN_FLIGHT
 from gpubench.errors import DoesNotFitError
 from gpubench.model import Series
@@ -21,15 +31,17 @@ class Stream(FakeStream):
         self.in_flight = round((self.device_us - self.host_us) / self.launch_us)
 
 
-def sustained(stream: Stream, joules_per_s: float | None = 700.0) -> tuple[Series, float | None]:
+def sustained(stream: Stream, power_w: float | None = 700.0) -> tuple[Series, float | None]:
+    seconds = [at / 100 for at in range(200)] if power_w else []
     return sustain(
         stream,
         itertools.repeat(stream.launch),
         stream.launch_us,
         heat_s=1.0,
         timed_s=0.5,
-        energy_j=lambda: joules_per_s and stream.host_us / 1e6 * joules_per_s,
+        energy_j=lambda: None,
         clock=lambda: stream.host_us / 1e6,
+        meter=lambda *_: nullcontext([(at, at * (power_w or 0.0)) for at in seconds]),
     )
 
 
@@ -39,7 +51,7 @@ def test_samples_follow_the_heating_and_fill_their_time() -> None:
     assert set(series.times_us) == {100.0}
     assert series.launches_per_sample * 100.0 == SAMPLE_US
     assert series.device_s == pytest.approx(0.5, rel=0.05)
-    assert stream.device_us == pytest.approx(1.5e6, rel=0.02)  # the heating, too
+    assert stream.device_us == pytest.approx(1.5e6, rel=0.03)  # the heating, too
     assert clock_mhz == 1980.0
 
 
@@ -62,6 +74,14 @@ def test_samples_in_which_the_device_waited_for_the_host_are_dropped() -> None:
     assert sorted(series.times_us)[len(series.times_us) // 2] == 100.0
 
 
+def test_a_host_that_is_late_by_less_than_what_is_enqueued_loses_no_sample() -> None:
+    late_us = 0.75 * AHEAD_US
+    hiccups = (late_us if number % 1000 == 999 else 2.0 for number in itertools.count())
+    series, _ = sustained(Stream(launch_us=200.0, enqueue_us=hiccups))
+    assert set(series.times_us) == {200.0}
+    assert series.device_s == pytest.approx(0.5, rel=0.1)
+
+
 def test_launches_shorter_than_their_enqueuing_are_refused() -> None:
     with pytest.raises(DoesNotFitError, match="too short to sustain"):
         sustained(Stream(launch_us=3.0, enqueue_us=5.0))
@@ -70,7 +90,7 @@ def test_launches_shorter_than_their_enqueuing_are_refused() -> None:
 def test_energy_is_power_times_the_time_of_a_launch() -> None:
     series, _ = sustained(Stream(launch_us=100.0))
     assert series.joules == pytest.approx(700 * 100e-6, rel=1e-3)
-    assert sustained(Stream(launch_us=100.0), joules_per_s=None)[0].joules is None
+    assert sustained(Stream(launch_us=100.0), power_w=None)[0].joules is None
 
 
 def test_power_is_taken_between_changes_of_a_counter_that_counts_in_steps() -> None:
@@ -78,3 +98,20 @@ def test_power_is_taken_between_changes_of_a_counter_that_counts_in_steps() -> N
     readings = [(at / 100, 500.0 * (at // 10 / 10)) for at in range(3, 58)]
     assert mean_power_w(readings) == pytest.approx(500.0)
     assert mean_power_w(readings[:10]) is None
+
+
+def test_the_counter_is_read_beside_the_launches_until_they_end() -> None:
+    def slow_read() -> float:
+        time.sleep(0.02)
+        return 1.0
+
+    threads = active_count()
+    with metered(slow_read, time.perf_counter) as readings:
+        started = time.perf_counter()
+        assert time.perf_counter() - started < 0.01
+        time.sleep(0.2)
+    assert 2 < len(readings) < 12
+    assert active_count() == threads
+    with metered(lambda: None, time.perf_counter) as readings:
+        pass
+    assert readings == []
