@@ -48,6 +48,9 @@ RESULTS, WORK = ROOT / "results", ROOT / "build" / "published"
 MEASURES = ("backends", "hardware", "kernels", "measure", "model", "plan", "row.py", "options.py")
 """Of the package: what any figure depends on."""
 
+SUSTAINED, ITS_SCRIPT = Path("gpubench/backends/cuda/sustained.py"), "tensor.py"
+"""But for this, which is run by one script alone."""
+
 FINE = {0, 1, 3}
 """Exit codes of a step that wrote its files: 1 and 3 say that a bound is broken or not judged."""
 
@@ -56,15 +59,19 @@ def source(step: Step) -> str:
     """12 digits that change with the command of a step and the code that it measures with."""
     words = step.command.replace("ROOT", str(ROOT)).split()
     paths = [ROOT / "gpubench" / name for name in MEASURES]
+    commands = {words[words.index("gpubench") + 1]} if "gpubench" in words else set()
     for script in (Path(word) for word in words if word.endswith(".py")):
-        names = re.findall(r"^(?:from|import) (\w+)", script.read_text(), re.MULTILINE)
+        text = script.read_text()
+        names = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
         paths += [script, *(script.with_name(f"{name}.py") for name in names)]
-    if "gpubench" in words:
-        command = words[words.index("gpubench") + 1].replace("-", "_")
-        paths.append(ROOT / "gpubench" / "commands" / command)
+        commands |= {*re.findall(r"gpubench\.commands\.(\w+)", text)}
+    for command in sorted(commands):
+        paths.append(ROOT / "gpubench" / "commands" / command.replace("-", "_"))
     digest = hashlib.sha256(step.command.encode())
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file == ROOT / SUSTAINED and ITS_SCRIPT not in step.command:
+                continue
             if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(file.read_bytes())
     for name in step.reads:
