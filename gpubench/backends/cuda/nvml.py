@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from gpubench.model import Health
@@ -20,6 +23,10 @@ THROTTLES = {
 }
 """NVML's clock event reasons (nvml.h, nvmlClocksEventReason…): software and hardware thermal
 slowdown have one name here, and so do hardware slowdown and power brake. Idle is not throttling."""
+
+FRESH_S = 0.05
+"""A reading serves for so long. It takes five calls of the driver, a millisecond each where other
+processes ask it too; power is a mean over a second (nvml.h, nvmlDeviceGetPowerUsage)."""
 
 MAX_NAMED = 3
 """Processes named in a notice."""
@@ -39,14 +46,19 @@ class Nvml:
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         except pynvml.NVMLError as error:
             raise OSError(f"NVML: {error}") from error
+        self._latest, self._read_s = Health(), -math.inf
 
     def health(self, sm_mhz: float | None) -> Health:
-        """The sensors now, and the clock of the stream; None for what a GPU does not report."""
+        """The sensors, and the clock of the stream; None for what a GPU does not report."""
+        if monotonic() - self._read_s > FRESH_S:
+            self._latest, self._read_s = self._sensors(), monotonic()
+        return replace(self._latest, sm_mhz=sm_mhz)
+
+    def _sensors(self) -> Health:
         nvml = self._nvml
         power_mw = self._read(nvml.nvmlDeviceGetPowerUsage)
         reasons = self._read(nvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0
         return Health(
-            sm_mhz=sm_mhz,
             nvml_sm_mhz=self._read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
             memory_mhz=self._read(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
             temperature_c=self._read(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),

@@ -34,7 +34,7 @@ MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD
 SAMPLE_US = 5000.0
 """A sample lasts at least so long, as far as the queue has room for its launches."""
 
-READ_EVERY_S = 0.01
+READ_EVERY_S = 0.02
 
 Reading = tuple[float, float]
 """When the energy counter was read, in seconds, and what it said, in joules."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gpubench.backends.cuda.nvml import Nvml
+from gpubench.backends.cuda.nvml import FRESH_S, Nvml
 from gpubench.model import Health
 
 
@@ -91,6 +92,21 @@ def test_health_is_in_the_units_of_its_names(monkeypatch: pytest.MonkeyPatch) ->
         power_w=345.678,
         throttle=(),
     )
+
+
+def test_sensors_are_read_again_only_once_a_reading_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nvml, watts = fake_nvml(), iter((100_000, 200_000))
+    nvml.nvmlDeviceGetPowerUsage = lambda _handle: next(watts)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    gpu, now_s = Nvml("GPU-1"), 1000.0
+    monkeypatch.setattr("gpubench.backends.cuda.nvml.monotonic", lambda: now_s)
+    assert gpu.health(1750.0).power_w == 100.0
+    again = gpu.health(1400.0)
+    assert (again.sm_mhz, again.power_w) == (1400.0, 100.0)
+    now_s += 2 * FRESH_S
+    assert gpu.health(None) == replace(again, sm_mhz=None, power_w=200.0)
 
 
 def test_energy_is_in_joules_where_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
