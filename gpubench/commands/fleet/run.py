@@ -102,11 +102,11 @@ def measure_all(
     def advance(host: str) -> None:
         nonlocal left
         while steps[host] and not waiting[host]:
-            for address, phase, count in steps[host].popleft():
+            for address, phase, count, more in steps[host].popleft():
                 if address in lost or client.status != "running":
                     left -= 1
                     continue
-                asked = Asked(device, phase, count, SEED)
+                asked = Asked(device, phase, count, SEED, more)
                 future = client.submit(measure_units, asked, workers=[address], pure=False)
                 running[future] = address
                 waiting[host] += 1
@@ -167,12 +167,16 @@ def merged(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def _steps(addresses: Sequence[str], rounds: int) -> list[list[tuple[str, str, int]]]:
-    """What the devices of a host do, one step after the other: worker, phase and rounds."""
-    alone = [[(address, ALONE, 1)] for _ in range(rounds) for address in addresses]
+def _steps(addresses: Sequence[str], rounds: int) -> list[list[tuple[str, str, int, bool]]]:
+    """What the devices of a host do, one step after the other.
+
+    (worker, phase, rounds, whether it has another turn alone)
+    """
+    turns = range(1, rounds + 1)
+    alone = [[(address, ALONE, 1, turn < rounds)] for turn in turns for address in addresses]
     if len(addresses) == 1:
         return alone
-    return [*alone, [(address, TOGETHER, rounds) for address in addresses]]
+    return [*alone, [(address, TOGETHER, rounds, False) for address in addresses]]
 
 
 def _report(future: Any, member: Member) -> Report:

@@ -7,7 +7,9 @@ loads; copies between host and device. A device that is slow in one is slow for 
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -37,8 +39,14 @@ PRODUCTS = {
     "cpu": Products("cpu_blas", 512, ("float32", "float64")),
 }
 
-TIMING = Timing(rounds=1, max_wall_s=0.5)
+TIMING = Timing(rounds=1, max_wall_s=0.25)
 """A product's share of a round."""
+
+KEPT_S = 30.0
+"""So long what was verified, and the hold of the device, wait for the device's next turn."""
+
+_kept: dict[tuple[str, str], tuple[ExitStack, Worker, threading.Timer]] = {}
+"""By the names of the Dask worker and of the device; the timer ends it."""
 
 ALONE, TOGETHER = PHASES = ("alone", "together")
 """What the other devices of the host do meanwhile: nothing, or the same."""
@@ -59,6 +67,8 @@ class Asked(NamedTuple):
     """That count."""
 
     seed: int
+    more: bool
+    """Whether another turn alone follows."""
 
 
 class Report(NamedTuple):
@@ -87,11 +97,39 @@ def measure_units(asked: Asked) -> Report:
 
     name = str(get_worker().name)
     try:
-        with Worker(asked.device, Timer.EVENTS) as worker:
-            return _measure(asked, worker, name)
+        with ExitStack() as stack:
+            worker = _take((name, asked.device), stack)
+            report = _measure(asked, worker, name)
+            if asked.more:
+                worker.next_round()
+                _keep((name, asked.device), stack.pop_all(), worker)
+            return report
     except GpubenchError as error:
         nobody = Member(name, platform.node(), Device(backend="", name=""), "")
         return Report(nobody, [], {}, {}, error=str(error))
+
+
+def _take(of: tuple[str, str], stack: ExitStack) -> Worker:
+    """What was kept of the device's turn before, or a new one; it ends with the stack."""
+    if of not in _kept:
+        return stack.enter_context(Worker(of[1], Timer.EVENTS))
+    before, worker, timer = _kept.pop(of)
+    timer.cancel()
+    stack.push(before)
+    return worker
+
+
+def _keep(of: tuple[str, str], stack: ExitStack, worker: Worker) -> None:
+    """Until the next turn. Each turn has a process of its own: its luck is not the device's."""
+
+    def end() -> None:
+        if _kept.pop(of, None):
+            stack.close()
+
+    timer = threading.Timer(KEPT_S, end)
+    timer.daemon = True
+    _kept[of] = stack, worker, timer
+    timer.start()
 
 
 def _measure(asked: Asked, worker: Any, name: str) -> Report:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -21,7 +22,14 @@ from gpubench.backends import find_devices
 from gpubench.commands.fleet import run, units
 from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.run import earlier_rows, merged, run_fleet
-from gpubench.commands.fleet.units import Products, Report, unit_of
+from gpubench.commands.fleet.units import (
+    ALONE,
+    Asked,
+    Products,
+    Report,
+    measure_units,
+    unit_of,
+)
 from gpubench.commands.fleet.verdicts import Fleet, Verdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
 from gpubench.errors import DeviceBusyError
@@ -179,7 +187,7 @@ def test_what_is_kept_is_a_row_for_each_device_and_unit_and_read_again(
 def cluster() -> Iterator[Client]:
     with (
         LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=4, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as workers,
         Client(workers) as client,
     ):
@@ -238,6 +246,38 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert busy
     verdicts = {d.slot: (d.verdict, d.reasons) for d in busy.devices}
     assert verdicts["1"] == (Verdict.UNKNOWN, ("it is being measured by another",))
+
+
+def test_a_device_is_held_from_one_turn_to_the_next_in_a_process_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    did: list[str] = []
+
+    class Holding(InProcess):
+        def __enter__(self) -> Self:
+            did.append("take")
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            did.append("give back")
+
+        def next_round(self) -> None:
+            did.append("new process")
+
+    found = Report(Member("0", "node1", GPU, "abc"), [], {}, {})
+    monkeypatch.setattr("distributed.get_worker", lambda: SimpleNamespace(name=0))
+    monkeypatch.setattr(units, "Worker", lambda *_: Holding(FakeBackend(10.0)))
+    monkeypatch.setattr(units, "_measure", lambda *_: did.append("turn") or found)
+    turns = [Asked("cuda", ALONE, 1, 1, more) for more in (True, True, False)]
+    assert [measure_units(asked) for asked in turns] == [found] * 3
+    kept = ["turn", "new process"]
+    assert did == ["take", *kept, *kept, "turn", "give back"]
+    did.clear()
+    monkeypatch.setattr(units, "KEPT_S", 0.05)  # whoever asked has gone
+    measure_units(turns[0])
+    while "give back" not in did:
+        sleep(0.01)
+    assert did == ["take", *kept, "give back"]
 
 
 def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -> None:
