@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpubench.backends import find_devices
-from gpubench.errors import DeviceUnavailableError, GpubenchError, UsageError, install_command
+from gpubench.errors import (
+    DeviceUnavailableError,
+    GpubenchError,
+    UsageError,
+    first_line,
+    install_command,
+)
 from gpubench.measure.session import package_version
 from gpubench.model import Device
 
@@ -137,19 +143,22 @@ def _own_cluster(device: str) -> Iterator[Any]:
             "temporary-directory": directory,  # not below /tmp, where others may put what we import
             "distributed.nanny.pre-spawn-environ": environment,
         }
-        with (
-            dask.config.set(private),
-            SpecCluster(
-                workers=workers,
-                scheduler={
-                    "cls": Scheduler,
-                    "options": {**shared, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"},
-                },
-                security=shared["security"],
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-        ):
-            yield cluster
+        with ExitStack() as stack:
+            stack.enter_context(dask.config.set(private))
+            scheduler = {**shared, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
+            try:
+                cluster = SpecCluster(
+                    workers=workers,
+                    scheduler={"cls": Scheduler, "options": scheduler},
+                    security=shared["security"],
+                    silence_logs=logging.CRITICAL,
+                )
+            except (RuntimeError, OSError) as error:
+                why = first_line(error.__cause__ or error)  # type: ignore[arg-type] # of Dask
+                raise DeviceUnavailableError(
+                    f"--on {LOCAL}: not all workers could be started: {why}"
+                ) from error
+            yield stack.enter_context(cluster)
 
 
 def dask_setup(_worker: Any) -> None:

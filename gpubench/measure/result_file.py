@@ -57,7 +57,10 @@ def decode_line(text: bytes, points: Mapping[PointKey, Point]) -> Measurement:
         raise ValueError(
             f"{shown(str(line.key.variant))} {shown(line.key.tile)} is not a point of this sweep"
         )
-    return Measurement(point=points[line.key], **values)
+    try:
+        return Measurement(point=points[line.key], **values)
+    except TypeError as error:  # a field is missing, or one too many
+        raise ValueError(str(error)) from error
 
 
 class ResultFile:

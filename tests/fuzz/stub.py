@@ -10,7 +10,7 @@ from unittest.mock import patch
 import matplotlib.font_manager  # noqa: F401 # it starts a program once, to find fonts
 from fakes import CPU, FakeBackend, series
 
-from gpubench.errors import CompileError
+from gpubench.errors import CompileError, DeviceUnavailableError
 from gpubench.measure.worker import Worker
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
@@ -72,8 +72,12 @@ _METHODS = {
 }
 
 
-def _no_compiler() -> None:
+def _no_compiler(*_: object) -> None:
     raise CompileError("no kernel is compiled here")
+
+
+def _no_cluster(_device: str) -> None:
+    raise DeviceUnavailableError("no process is started here")
 
 
 @contextmanager
@@ -87,6 +91,8 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.backends.cuda.compile.nvrtc_version": _no_compiler,
             "gpubench.commands.explain.run.nvrtc_version": lambda: (13, 0),
             # these start programs
+            "gpubench.measure.cluster._own_cluster": _no_cluster,
+            "gpubench.commands.check.on_cpu._program": _no_compiler,
             "gpubench.measure.session._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory

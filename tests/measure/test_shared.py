@@ -63,7 +63,7 @@ def client() -> Iterator[Client]:
     """Of three workers in this process, on no network."""
     with (
         LocalCluster(
-            n_workers=3, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as workers,
         Client(workers) as found,
     ):
@@ -242,6 +242,20 @@ def test_an_on_that_names_no_cluster_is_refused_in_a_line(
             pass
         assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match="not cuda:1 alone"), connected(LOCAL, "cuda:1"):
+        pass
+
+
+def test_workers_that_do_not_start_end_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed
+
+    def broken(**_: object) -> None:
+        raise RuntimeError("Nanny failed to start.") from OSError("no more processes")
+
+    monkeypatch.setattr(distributed, "SpecCluster", broken)
+    with (
+        pytest.raises(DeviceUnavailableError, match=r"^--on local: not all .*no more processes$"),
+        connected(LOCAL, "cpu"),
+    ):
         pass
 
 
