@@ -199,14 +199,16 @@ def paired_gap() -> Iterator[Reading]:
     def measure(backend: Any, call: Call) -> Time:
         gaps: list[float] = []
         kernels = 0
-        while len(gaps) < PAIRED_SAMPLES:
+        for _ in range(PAIRED_SAMPLES):
             records.clear()
             void = backend.timer.void_samples
             (events_us,) = backend.timer.sample(repeat(call), PAIRED_LAUNCHES, 1)
+            # Launches of samples that were void are recorded too, before those of the good one.
+            samples = 1 + backend.timer.void_samples - void
             durations = records.durations_ns()
-            if backend.timer.void_samples == void:  # a void sample's launches are recorded too
-                gaps.append(events_us - sum(durations) / PAIRED_LAUNCHES / 1e3)
-                kernels = len(durations) // PAIRED_LAUNCHES
+            kernels = len(durations) // (samples * PAIRED_LAUNCHES)
+            of_good = durations[-kernels * PAIRED_LAUNCHES :]
+            gaps.append(events_us - sum(of_good) / PAIRED_LAUNCHES / 1e3)
         return Time(statistics.median(gaps), kernels)
 
     yield from measure_each("paired_gap", measure)

@@ -44,12 +44,18 @@ from gpubench.errors import UsageError
 from gpubench.hardware.host import cpu_threads
 from gpubench.output import lock
 
-RESULTS, WORK = ROOT / "results", ROOT / "build" / "published"
+PACKAGE, RESULTS, WORK = ROOT / "gpubench", ROOT / "results", ROOT / "build" / "published"
 MEASURES = ("backends", "hardware", "kernels", "measure", "model", "plan", "row.py", "options.py")
 """Of the package: what any figure depends on."""
 
-SUSTAINED, ITS_SCRIPT = Path("gpubench/backends/cuda/sustained.py"), "tensor.py"
-"""But for this, which is run by one script alone."""
+DEPENDS = {
+    "backends/cuda/nvml.py": "tensor.py",
+    "backends/cuda/sustained.py": "tensor.py",
+    "measure/cluster.py": "many_gpus.py",
+    "measure/result_file.py": "kill_resume.py",
+    "measure/shared.py": "many_gpus.py",
+}
+"""Files of these on which only what one script measures depends."""
 
 FINE = {0, 1, 3}
 """Exit codes of a step that wrote its files: 1 and 3 say that a bound is broken or not judged."""
@@ -58,7 +64,7 @@ FINE = {0, 1, 3}
 def source(step: Step) -> str:
     """12 digits that change with the command of a step and the code that it measures with."""
     words = step.command.replace("ROOT", str(ROOT)).split()
-    paths = [ROOT / "gpubench" / name for name in MEASURES]
+    paths = [PACKAGE / name for name in MEASURES]
     commands = {words[words.index("gpubench") + 1]} if "gpubench" in words else set()
     for script in (Path(word) for word in words if word.endswith(".py")):
         text = script.read_text()
@@ -66,13 +72,12 @@ def source(step: Step) -> str:
         paths += [script, *(script.with_name(f"{name}.py") for name in names)]
         commands |= {*re.findall(r"gpubench\.commands\.(\w+)", text)}
     for command in sorted(commands):
-        paths.append(ROOT / "gpubench" / "commands" / command.replace("-", "_"))
+        paths.append(PACKAGE / "commands" / command.replace("-", "_"))
+    others = {PACKAGE / name for name, script in DEPENDS.items() if script not in step.command}
     digest = hashlib.sha256(step.command.encode())
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file == ROOT / SUSTAINED and ITS_SCRIPT not in step.command:
-                continue
-            if file.is_file() and "__pycache__" not in file.parts:
+            if file.is_file() and "__pycache__" not in file.parts and file not in others:
                 digest.update(file.read_bytes())
     for name in step.reads:
         if (file := newest(name)).exists():

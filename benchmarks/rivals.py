@@ -2,13 +2,14 @@
 
     pip install ".[cuda13,triton]"
     python benchmarks/rivals.py build build/programs     # exports, by nvcc: no GPU needed
-    python benchmarks/rivals.py rivals results/h200/rivals.csv > results/h200/rivals.md
+    python benchmarks/rivals.py measure results/h200/rivals.csv    # or --dtypes float32, in parts
+    python benchmarks/rivals.py table results/h200/rivals.csv > results/h200/rivals.md
     python benchmarks/rivals.py exports build/programs   # exported programs and gpubench, in turns
 
-`rivals` times torch.mm, torch.compile, a Triton kernel, the SGEMM kernels of examples/own_signature
-(float32, as they are) and the fastest kernels of each precision, in one sweep, and prints a table.
-`exports` exits with 1 if a program's median differs from gpubench's by more than 3 %, or its result
-is wrong.
+`measure` times torch.mm, torch.compile, a Triton kernel, the SGEMM kernels of
+examples/own_signature (float32, as they are) and the fastest kernels of each precision, in one
+sweep; join.py puts parts together. `table` prints each one's fastest tile. `exports` exits with 1
+if a program's median differs from gpubench's by more than 3 %, or its result is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from shared import GPUBENCH, ROOT, child, markdown, verdict
 
-from gpubench.row import Row, read
+from gpubench.row import read
 from gpubench.view.tables import best_of
 
 SIZES = (1024, 2048, 4096, 8192)
@@ -44,19 +45,18 @@ def gpubench(*words: str | Path) -> None:
         sys.exit(code)
 
 
-def rivals(csv: Path) -> int:
+def measure(csv: Path, dtypes: str) -> int:
     gpubench(
         *("compare-cublas", "--rivals", "--kernels", ROOT / "examples" / "own_signature"),
         *("--variants", ",".join(KERNELS), "--sizes", ",".join(map(str, SIZES))),
-        *("--dtypes", ",".join(DTYPES), "-o", csv, "--force"),
+        *("--dtypes", dtypes, "-o", csv, "--force"),
     )
-    print(table(read(csv)))
     return 0
 
 
-def table(rows: list[Row]) -> str:
+def table(csv: Path) -> int:
     """Each variant's fastest tile, in TFLOP/s, and percent of the better cuBLAS."""
-    parts = []
+    rows, parts = read(csv), []
     for dtype in DTYPES:
         timed = [row for row in rows if (row.compute_mode, row.status) == (dtype, "ok")]
         lines = []
@@ -75,7 +75,8 @@ def table(rows: list[Row]) -> str:
         for row in rows
         if row.status != "ok"
     }
-    return "\n".join((*parts, *(f"\n{name}: {why}" for name, why in sorted(failed))))
+    print("\n".join((*parts, *(f"\n{name}: {why}" for name, why in sorted(failed)))))
+    return 0
 
 
 def build(folder: Path) -> int:
@@ -120,10 +121,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = {"rivals": rivals, "build": build, "exports": exports}
-    parser.add_argument("what", choices=what)
+    what = {"table": table, "build": build, "exports": exports}
+    parser.add_argument("what", choices=("measure", *what))
     parser.add_argument("path", type=lambda text: Path(text).absolute())
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
     asked = parser.parse_args()
+    if asked.what == "measure":
+        return measure(asked.path, asked.dtypes)
     return what[asked.what](asked.path)
 
 

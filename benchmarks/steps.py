@@ -73,8 +73,10 @@ TENSOR = {
 }
 """Parts of the suites of tensor.py: of these dtypes, those of the suite's sizes."""
 
+RIVALS = ("bfloat16", "float16", "tf32", "float32")
 PARTS = {
-    suite: tuple(f"h200/{suite}/{part}.csv.gz" for part in parts) for suite, parts in TENSOR.items()
+    suite: tuple(f"h200/{suite}/{part}.csv.gz" for part in parts)
+    for suite, parts in {**TENSOR, "rivals": RIVALS}.items()
 }
 
 SANITIZED = (
@@ -139,7 +141,10 @@ STEPS = (
         )
         for seed, path in enumerate(ROUNDS, 1)
     ),
-    Step("rivals", 480, f"{SCRIPT}/rivals.py rivals h200/rivals.csv > h200/rivals.md", ("h200/rivals.csv",)),
+    *(
+        Step(f"rivals_{dtype}", 480, f"{SCRIPT}/rivals.py measure h200/rivals/{dtype}.csv --dtypes {dtype}", (f"h200/rivals/{dtype}.csv.gz",))
+        for dtype in RIVALS
+    ),
     Step("exports", 240, f"{SCRIPT}/rivals.py exports ROOT/build/programs > h200/exports.md"),
     Step("kernel_tuner", 120, f"{SCRIPT}/tune_race.py wall > h200/kernel_tuner_race.txt", alone=True),
     *(
@@ -156,6 +161,7 @@ STEPS = (
     ),
     Step("agreement", 60, f"{SCRIPT}/agreement.py report h200/agreement h200/agreement", ("h200/agreement.csv", "h200/agreement.md"), gpus=0, reads=PASSES),
     *(Step(suite, 60, f"{SCRIPT}/join.py h200/{suite}.csv {' '.join(paths)}", (f"h200/{suite}.csv",), gpus=0, reads=paths) for suite, paths in PARTS.items()),
+    Step("rivals_table", 60, f"{SCRIPT}/rivals.py table h200/rivals.csv > h200/rivals.md", gpus=0, reads=("h200/rivals.csv",)),
     *(Step(f"{suite}_table", 60, f"{SCRIPT}/tensor.py table h200/{suite}.csv > h200/{suite}.md", gpus=0, reads=(f"h200/{suite}.csv",)) for suite in TENSOR),
     Step("diff_power", 480, f"{SCRIPT}/diff_power.py h200/diff_rounds > h200/diff_power.md", gpus=0, reads=KEPT_ROUNDS),
     Step("fleet_power", 480, f"{SCRIPT}/fleet_power.py h200/diff_rounds > h200/fleet_power.md", gpus=0, reads=KEPT_ROUNDS),
