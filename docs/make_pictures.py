@@ -31,7 +31,7 @@ from gpubench.view.pictures.style import Picture, compose, ink, legend, log_axis
 
 IMAGES = Path("docs/images")
 
-COMMANDS = (  # 4264 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo.json
+COMMANDS = (  # 4230 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo.json
     (
         "gpubench plot results/h200/sweep.csv --sizes 2048 "
         "--variants naive_uncoalesced,naive,register_tile,shared_tile,cublas "
@@ -43,8 +43,10 @@ COMMANDS = (  # 4264 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo
         "-o docs/images/p100-tiles.svg"
     ),
     "gpubench plot results/h200/ladder.csv --kind blas -o docs/images/ladder.svg",
+    "gpubench plot results/h200/tensor.csv --kind peak --dtypes bfloat16 -o docs/images/tensor.svg",
+    "gpubench plot results/h200/precisions.csv --kind precisions -o docs/images/precisions.svg",
     (
-        "gpubench plot results/h200/compare.csv --dtypes float32 --kind roofline --bandwidth 4264 "
+        "gpubench plot results/h200/compare.csv --dtypes float32 --kind roofline --bandwidth 4230 "
         "-o docs/images/roofline.svg"
     ),
 )

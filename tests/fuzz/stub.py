@@ -89,10 +89,11 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
             "gpubench.backends.cuda.compile.nvrtc_version": _no_compiler,
+            "gpubench.commands.check.run.nvrtc_version": _no_compiler,
             "gpubench.commands.explain.run.nvrtc_version": lambda: (13, 0),
             # these start programs
             "gpubench.measure.cluster._own_cluster": _no_cluster,
-            "gpubench.commands.check.on_cpu._program": _no_compiler,
+            "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
             "gpubench.measure.session._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory

@@ -51,6 +51,8 @@ CAPTIONS = {
     "peak and the BLAS.",
     Kind.BLAS: "Speed of each variant at its best tile, in percent of the BLAS of the same device, "
     "at the largest size.",
+    Kind.PEAK: "Speed of the fastest kernel and of the BLAS in percent of the theoretical peak, by "
+    "matrix size, in short visits (burst) and in long runs at the power limit (sustained).",
     Kind.PRECISIONS: "Speed of the fastest kernel and of the BLAS in percent of each precision's "
     "theoretical peak, at its largest size.",
     Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. No kernel "

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     TILES = "tiles"
     SIZES = "sizes"
     BLAS = "blas"
+    PEAK = "peak"
     PRECISIONS = "precisions"
     ROOFLINE = "roofline"
     SPEEDUP = "speedup"

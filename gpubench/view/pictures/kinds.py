@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS
+from gpubench.model import DTYPES, OPERATIONS
 from gpubench.plan.registry import unknown
 from gpubench.row import Row
 from gpubench.view.pictures import Kind, Theme, style
@@ -28,6 +28,7 @@ from gpubench.view.pictures.series import (
     extent,
     grouped,
     is_baseline,
+    libraries,
     panels,
 )
 from gpubench.view.tables import best_of, milliseconds, number
@@ -98,6 +99,7 @@ def fitting(of: Sequence[Source]) -> list[Kind]:
         Kind.TILES: len({row.tile for row in rows if row.tile}) >= CURVE,
         Kind.SIZES: len({(row.m, row.n, row.k) for row in rows}) >= CURVE,
         Kind.BLAS: any(row.percent_of_blas and not is_baseline(row) for row in rows),
+        Kind.PEAK: len({row.state for row in rows}) > 1 and bool(_of_several_sizes(rows)),
         Kind.PRECISIONS: _has_precisions(rows),
         Kind.ROOFLINE: any(row.percent_of_peak for row in rows),
         Kind.SPEEDUP: len({row.backend for row in rows}) > 1
@@ -443,15 +445,65 @@ def _label_bars(axes: Axes, names: Sequence[str], texts: Mapping[float, str]) ->
     axes.grid(visible=False, axis="y")
 
 
-# ---- percent of the peak: the precisions side by side
+# ---- percent of the peak: by size, and the precisions side by side
+
+
+def _peak(of: Sequence[Source]) -> Drawing:
+    """A panel for each operation, precision, device, cache and scope; a pair of lines a state."""
+    rows = [row for source in of for row in source.rows]
+    blas = libraries(rows)
+    drawn = [
+        (f"{op} {mode} on {device}, {cache} cache", partial(_peak_by_size, of_group, blas))
+        for (op, mode, device, cache, _), of_group in _of_several_sizes(rows).items()
+    ]
+    if not drawn:
+        raise UsageError("--kind peak: no two sizes have percent_of_peak; sweep several --sizes")
+    return "Percent of the peak: fastest kernel and BLAS", drawn
+
+
+def _of_several_sizes(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows of a panel each."""
+    rated = [row for row in rows if row.percent_of_peak]
+    groups = grouped(
+        rated, lambda row: (row.op, row.compute_mode, row.device, row.cache, row.scope)
+    )
+    return {key: group for key, group in groups.items() if len({row.size for row in group}) > 1}
+
+
+def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
+    places = style.size_axis(axes, {row.size: extent(row) for row in rows}, "matrix size")
+    lines = []
+    for dashes, (state, of_state) in zip(
+        style.DASHES, grouped(rows, lambda row: row.state).items(), strict=False
+    ):
+        for is_blas, what in enumerate(("fastest kernel", "BLAS")):
+            alike = [row for row in of_state if (row.variant in blas) == is_blas]
+            by_size = map(best_of, grouped(alike, lambda row: row.size).values())
+            best = sorted(by_size, key=lambda row: places[row.size])
+            if best:
+                share = f"{number(best[-1].percent_of_peak, 1)} % at {best[-1].size}"
+                lines += axes.plot(
+                    [places[row.size] for row in best],
+                    [row.percent_of_peak or 0.0 for row in best],
+                    color=style.ink() if is_blas else style.COLOURS[0],
+                    marker=style.MARKERS[is_blas],
+                    linestyle=dashes,
+                    label=style.label(f"{what}, {state}", share),
+                )
+    axes.set_ylim(0, 100)
+    axes.set_ylabel("percent of the theoretical peak")
+    style.legend(axes, lines)
+    return CURVE_IN
 
 
 def _precisions(of: Sequence[Source]) -> Drawing:
     """A panel for each operation, device, cache, state and scope."""
     rows = [row for source in of for row in source.rows if row.percent_of_peak]
+    rows.sort(key=lambda row: _PLACES.get(row.compute_mode, len(_PLACES)))
+    blas = libraries(rows)
     groups = grouped(rows, lambda row: (row.op, row.device, row.cache, row.state, row.scope))
     drawn = [
-        (f"{op} on {device}, {cache} cache, {state}", partial(_shares, of_group))
+        (f"{op} on {device}, {cache} cache, {state}", partial(_shares, of_group, blas))
         for (op, device, cache, state, _), of_group in groups.items()
         if _has_precisions(of_group)
     ]
@@ -462,18 +514,21 @@ def _precisions(of: Sequence[Source]) -> Drawing:
     return "Percent of each precision's peak: fastest kernel and BLAS, largest size", drawn
 
 
+_PLACES = {dtype: place for place, dtype in enumerate(DTYPES)}
+
+
 def _has_precisions(rows: Sequence[Row]) -> bool:
     return len({row.compute_mode for row in rows if row.percent_of_peak}) > 1
 
 
-def _shares(rows: Sequence[Row], axes: Axes) -> float:
+def _shares(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
     """For each precision, at its largest size, a bar of the fastest kernel and one of the BLAS."""
     of_modes = grouped(rows, lambda row: row.compute_mode)
     texts = {}
     for place, of_mode in enumerate(of_modes.values()):
         largest = max(map(extent, of_mode))
         for is_blas, colour in ((False, style.COLOURS[0]), (True, style.ink())):
-            alike = [row for row in of_mode if is_baseline(row) == is_blas]
+            alike = [row for row in of_mode if (row.variant in blas) == is_blas]
             if alike := [row for row in alike if extent(row) == largest]:
                 best = best_of(alike)
                 y = place + (0.2 if is_blas else -0.2)
@@ -490,6 +545,7 @@ KINDS: dict[Kind, Callable[[Sequence[Source]], Drawing]] = {
     Kind.TILES: _tiles,
     Kind.SIZES: _sizes,
     Kind.BLAS: _blas,
+    Kind.PEAK: _peak,
     Kind.PRECISIONS: _precisions,
     Kind.ROOFLINE: _roofline,
     Kind.SPEEDUP: _speedup,

@@ -174,3 +174,8 @@ def ceiling(rows: Iterable[Row], rate: str, what: str) -> float | None:
 def is_baseline(row: Row) -> bool:
     """Whether the row is the BLAS that its file's `percent_of_blas` refers to."""
     return row.percent_of_blas is not None and abs(row.percent_of_blas - 100) < ROUNDING
+
+
+def libraries(rows: Iterable[Row]) -> set[str]:
+    """The variants that are the BLAS of some problem: cuBLAS here may be cuBLASLt there."""
+    return {row.variant for row in rows if is_baseline(row)}

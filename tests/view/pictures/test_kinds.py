@@ -57,7 +57,7 @@ def crowd(kind: str) -> list[Source]:
         return source(*(row for name in names for row in curve(name, alike)))
     rated = {"percent_of_blas": 50.0, "library": "cuBLAS"}
     rows = [row for name in names for row in by_size(name, alike, **rated)]
-    if kind == "precisions":
+    if kind in {"peak", "precisions"}:
         modes = {f"a_precision_of_number_{number}" for number in range(20)}
         rows = [replace(row, compute_mode=mode) for row in rows for mode in sorted(modes)]
     return source(*rows, *by_size("cpu_naive", (9e3, 8e4, 7e5, 6e6), **CPU))
@@ -191,7 +191,9 @@ def test_the_roof_slopes_where_the_bandwidth_is_known() -> None:
     assert "copy 3,000 GB/s" in words(told)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"blas", "precisions"}])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind not in {"blas", "peak", "precisions"}]
+)
 def test_no_two_variants_of_a_panel_are_drawn_alike(kind: str) -> None:
     blas = by_size("cublas", (8, 30, 200, 1500), percent_of_blas=100.0)
     more = [replace(row, variant="cublaslt") for row in blas]
@@ -227,6 +229,7 @@ def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:
         ("roofline", "percent_of_peak"),
         ("speedup", "--device cpu --variants cpu_naive"),
         ("precisions", "sweep several --dtypes"),
+        ("peak", "sweep several --sizes"),
         ("bars", "unknown kind 'bars'"),
         ("tile", "did you mean 'tiles'"),
     ],
@@ -249,6 +252,42 @@ def test_precisions_stand_side_by_side_with_their_blas() -> None:
     shown = words(draw(source(*rows, small), "precisions"))
     assert {"float32", "tf32", "71.0 %, naive at 1024", "60.0 %, cublas at 1024"} <= set(shown)
     assert not any("99.0" in text for text in shown)
+
+
+def test_a_library_is_no_kernel_of_ours_where_another_library_is_faster() -> None:
+    def of_state(state: str, **us: float) -> list[Row]:
+        best = min(us["cublas"], us["cublaslt"])
+        return [
+            sample(
+                *(name, "16" if name == "naive" else ""),
+                state=state,
+                compute_mode=mode,
+                median_us=time_us,
+                percent_of_peak=1000 / time_us,
+                percent_of_blas=100 * best / time_us,
+                **dict.fromkeys("mnk", n),
+            )
+            for name, time_us in us.items()
+            for mode in ("float32", "tf32")
+            for n in (512, 1024)
+        ]
+
+    rows = [
+        *of_state("burst", naive=16.0, cublas=20.0, cublaslt=25.0),
+        *of_state("sustained", cublas=50.0, cublaslt=40.0),
+    ]
+    shown = words(draw(source(*rows), "precisions"))
+    assert {"50.0 %, cublas at 1024", "25.0 %, cublaslt at 1024"} <= set(shown)
+    assert not any("cublas at" in text and "20.0" in text for text in shown)
+    figure = draw(source(*rows), "peak")
+    assert len(figure.axes) == 2
+    legend = figure.axes[0].get_legend()
+    assert legend
+    assert [text.get_text().splitlines() for text in legend.texts] == [
+        ["fastest kernel, burst", "62.5 % at 1024"],
+        ["BLAS, burst", "50.0 % at 1024"],
+        ["BLAS, sustained", "25.0 % at 1024"],
+    ]
 
 
 def test_precisions_of_one_element_type_have_panels_of_their_own() -> None:
