@@ -313,7 +313,7 @@ CLAIMS: dict[str, list[Claim]] = {
     "Right": [
         Claim("every kernel at primes and powers of two, in every precision", "h200/right/*.txt", matches(r"^(\d+) wrong or failed", all_dtypes)),
         Claim("a thousand repeats, bit for bit", "h200/stress/*.txt", total(r"right, (\d+) wrong", "wrong", most=0)),
-        Claim("compute-sanitizer reports nothing", "h200/sanitizer*.txt", matches(r"^(\w+(?:, \w+)?): exit (\d+)", lambda found: (", ".join(f"{tool} exit {code}" for tool, code in found), all(code == "0" for _, code in found)))),
+        Claim("compute-sanitizer reports nothing", "h200/sanitizer/*.txt", matches(r"^(\w+(?:, \w+)?): exit (\d+)", lambda found: (", ".join(f"{tool} exit {code}" for tool, code in found), all(code == "0" for _, code in found)))),
         Claim("`explain` says what the driver says of every kernel", "h200/explain_agreement.txt", matches(r"differences: (\w+)", lambda found: (f"differences: {found[0][0]}", found[0][0] == "none"))),
     ],
     "Matrix times vector, cold": [

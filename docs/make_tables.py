@@ -15,8 +15,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html import unescape
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from textwrap import fill
 
@@ -157,6 +158,113 @@ def published() -> str:
     return "\n\n".join(parts)
 
 
+def tensor_cores() -> str:
+    """How much faster the fastest kernels are in long runs, where that is beyond doubt."""
+    ratios: dict[str, list[str]] = {}
+    for suite in ("tensor", "precisions"):
+        for line in _table(f"h200/{suite}.md"):
+            low, to, _ = line.get("95 % interval", "").partition(" to ")
+            if line["state"] == "sustained" and to and float(low) > 1:
+                said = f"{float(line['ratio']):.2f} at {line['size']}"
+                ratios.setdefault(line["precision"], []).append(said)
+    each = "; ".join(f"{precision} {', '.join(said)}" for precision, said in ratios.items())
+    return fill(
+        "In long runs at the power limit the fastest kernel is, as far as the 95 % interval "
+        "excludes 1, so many times as fast as the better of cuBLAS and a tuned cuBLASLt: "
+        f"{each}.",
+        WIDTH,
+    )
+
+
+def sixteen_bits() -> str:
+    """Each problem and state: the fastest kernel beside the faster library."""
+    return _columns("h200/tensor.md", *TENSOR_COLUMNS)
+
+
+def precisions() -> str:
+    """The same of all precisions."""
+    return _columns("h200/precisions.md", *TENSOR_COLUMNS)
+
+
+TENSOR_COLUMNS = (
+    *("precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz"),
+    *("library", "ratio", "95 % interval", "asked"),
+)
+
+
+def diff_power() -> str:
+    """False positives and missed slowdowns of `diff`."""
+    return _columns("h200/diff_power.md")
+
+
+def fleet_power() -> str:
+    """What `fleet` finds in simulated fleets."""
+    return _columns("h200/fleet_power.md")
+
+
+def tune_simulated() -> str:
+    """Whether the group holds the best."""
+    return _columns("cpu/tune_simulated.md")
+
+
+def tune_race() -> str:
+    """`tune` against a sweep of everything, and Kernel Tuner beside both: a line a space."""
+    lines = [
+        ["space", "all, 5 rounds", "tune", "winner", "group", "Kernel Tuner: brute force, best"]
+    ]
+    for path in sorted((H200 / "tune").glob("*.md")):
+        table = list(_table(str(path.relative_to(RESULTS))))
+        (title,) = re.findall("## (.*?) configurations", path.read_text(encoding="utf-8"))
+        live = [line for line in table if line[""].startswith("tune, live")]
+        tuner = [line["device time"] for line in table if line[""].startswith("Kernel Tuner")]
+        best = min(tuner[1:], key=lambda text: float(text.split()[0]), default="")
+        whole = f"{table[0]['wall time']}, {table[0]['device time']}"
+        walls = " and ".join(f"{line['wall time']}, {line['device time']}" for line in live)
+        slower = " and ".join(line["slower"] for line in live)
+        left = " and ".join(line["group"] for line in live)
+        lines.append(
+            [title, whole, walls, slower, left, ", ".join(filter(None, (*tuner[:1], best)))]
+        )
+    return "\n".join(pipe_table(lines, [True] * len(lines[0])))
+
+
+def rivals() -> str:
+    """Kernels, libraries, torch and Triton beside each other."""
+    path = H200 / "rivals.md"
+    return path.read_text(encoding="utf-8").strip() if path.exists() else NOT_YET
+
+
+def exports() -> str:
+    """Exported programs beside gpubench's own times."""
+    return _columns("h200/exports.md")
+
+
+NOT_YET = "Not measured yet."
+
+
+def _table(name: str) -> Iterator[dict[str, str]]:
+    """The first table of a file of results/, a dictionary a line; a short line lacks columns."""
+    text = (RESULTS / name).read_text(encoding="utf-8")
+    table = list(takewhile(lambda line: line[:1] == "|", dropwhile(_is_text, text.splitlines())))
+    heading, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table)
+    for cells in lines:
+        yield dict(zip(heading, cells, strict=False))
+
+
+def _is_text(line: str) -> bool:
+    return line[:1] != "|"
+
+
+def _columns(name: str, *columns: str) -> str:
+    """Some columns of the first table of a file, or all."""
+    if not (RESULTS / name).exists():
+        return NOT_YET
+    rows = list(_table(name))
+    kept = columns or tuple(rows[0])
+    lines = [list(kept), *([row.get(column, "") for column in kept] for row in rows)]
+    return "\n".join(pipe_table(lines, [True] * len(kept)))
+
+
 def steps() -> str:
     """What made each file of results/, and when."""
     known, lines = records(), [["files", "command", "on", "measured"]]
@@ -180,7 +288,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     made.__name__: made
     for made in (
         *(tiles, ladder, agreement, agreement_table, published),
-        *(claims, steps, not_measured),
+        *(tensor_cores, sixteen_bits, precisions, diff_power, fleet_power, tune_simulated),
+        *(tune_race, rivals, exports, claims, steps, not_measured),
     )
 }
 
