@@ -156,7 +156,8 @@ def _own_cluster(device: str) -> Iterator[Any]:
             except (RuntimeError, OSError) as error:
                 why = first_line(error.__cause__ or error)  # type: ignore[arg-type] # of Dask
                 raise DeviceUnavailableError(
-                    f"--on {LOCAL}: not all workers could be started: {why}"
+                    f"--on {LOCAL}: not all workers could be started: {why}; a script must call "
+                    "it under: if __name__ == '__main__'"
                 ) from error
             yield stack.enter_context(cluster)
 

@@ -253,7 +253,9 @@ def test_workers_that_do_not_start_end_in_a_line(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(distributed, "SpecCluster", broken)
     with (
-        pytest.raises(DeviceUnavailableError, match=r"^--on local: not all .*no more processes$"),
+        pytest.raises(
+            DeviceUnavailableError, match=r"^--on local: not all .*no more processes; a script"
+        ),
         connected(LOCAL, "cpu"),
     ):
         pass
