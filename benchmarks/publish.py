@@ -5,9 +5,9 @@
     python benchmarks/publish.py collect published.tar.gz ...
 
 `run` makes the files of the named steps, or of all that fit this machine's GPUs and are not done,
-in build/published, and packs them into the archive after each step. A step starts only if half its
-bound is left of the budget, is killed at its bound or the budget's end, and is done once: until the
-code that it measures with changes. The tree must be committed; where git does not know it,
+in build/published, and packs them into the archive after each step. A step starts only if what it
+took last is left of the budget, or half its bound, is killed at its bound or the budget's end, and is
+done once: until the code that it measures with changes. The tree must be committed; where git does not know it,
 `--commit` says what it is. On several GPUs one `run` each, with `CUDA_VISIBLE_DEVICES` and an
 archive of its own, share the steps; with CPUs of its own too (`taskset`) also those that need to be
 alone on the host.
@@ -151,7 +151,8 @@ def run(names: list[str], budget_s: float, given: str | None, archive: Path | No
                 continue
             for step in steps:
                 left_s = budget_s - (monotonic() - started)
-                if why := obstacle(step, gpus, left_s):
+                took_s = known.get(step.name, {}).get("wall_s") or step.bound_s / 2
+                if why := obstacle(step, gpus, took_s, left_s):
                     print(f"{step.name}: {why}")
                     continue
                 facts = {"commit": commit, "machine": described}
@@ -177,14 +178,14 @@ def attempt(step: Step, limit_s: float, facts: dict[str, Any]) -> bool:
     return True
 
 
-def obstacle(step: Step, gpus: int, left_s: float) -> str:
+def obstacle(step: Step, gpus: int, took_s: float, left_s: float) -> str:
     """Why a step cannot run now; empty if it can."""
     missing = [name for name in step.reads if not newest(name).exists()]
     if step.gpus > gpus:
         return f"needs {step.gpus} GPUs, {gpus} are here"
     if missing:
         return f"reads {', '.join(missing)}, which no step has made"
-    return f"half of its {step.bound_s} s is not left" if step.bound_s / 2 > left_s else ""
+    return f"the {took_s:.0f} s that it takes are not left" if took_s > left_s else ""
 
 
 def made(step: Step, limit_s: float) -> tuple[int | None, float]:

@@ -56,7 +56,7 @@ def test_a_step_is_done_once_until_its_code_changes(
 ) -> None:
     step = writing("one", "x", "cpu/one.csv")
     assert run(step, budget_s=4) == 0
-    assert capsys.readouterr().out == "one: half of its 10 s is not left\n"
+    assert capsys.readouterr().out == "one: the 5 s that it takes are not left\n"
     assert run(step) == run(step) == 0
     assert (publish.WORK / "cpu/one.csv").read_text() == "x"
     assert capsys.readouterr().out.count("one: exit 0") == 1
