@@ -6,11 +6,11 @@
 
 `run` makes the files of the named steps, or of all that fit this machine's GPUs and are not done,
 in build/published, and packs them into the archive after each step. A step starts only if what it
-took last is left of the budget, or half its bound, is killed at its bound or the budget's end, and is
-done once: until the code that it measures with changes. The tree must be committed; where git does not know it,
-`--commit` says what it is. On several GPUs one `run` each, with `CUDA_VISIBLE_DEVICES` and an
-archive of its own, share the steps; with CPUs of its own too (`taskset`) also those that need to be
-alone on the host.
+took last is left of the budget, or half its bound. It is killed at its bound or the budget's end,
+and is done once: until the code that it measures with changes. The tree must be committed; where
+git does not know it, `--commit` says what it is. On several GPUs one `run` each, with
+`CUDA_VISIBLE_DEVICES` and an archive of its own, share the steps; with CPUs of its own too
+(`taskset`) also those that need to be alone on the host.
 
 `collect` puts the files of archives into results/, after `gpubench diff` compared each CSV with
 the one that it replaces: results/CHANGES.md says what changed and what may be why. Then
