@@ -13,8 +13,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from gpubench.backends import find_devices
 from gpubench.errors import (
@@ -34,6 +37,9 @@ LOCAL = "local"
 """The `--on` that starts a worker for each device of this machine."""
 
 LOOPBACK = "127.0.0.1"
+
+KNOWN = "GPUBENCH_DEVICE"
+"""In the environment of a worker of ours: its device. To look for it again takes seconds."""
 
 ANSWER_S = 20
 """For a scheduler to answer, and for its first worker to be there."""
@@ -130,9 +136,7 @@ def _own_cluster(device: str) -> Iterator[Any]:
                     "preload": [__name__],
                     "memory_limit": 0,
                     "local_directory": directory,
-                    "env": {"CUDA_VISIBLE_DEVICES": uuid}
-                    if (uuid := one.facts.get("uuid"))
-                    else {},
+                    "env": _environment(one),
                 },
             }
             for one in devices
@@ -162,6 +166,13 @@ def _own_cluster(device: str) -> Iterator[Any]:
             yield stack.enter_context(cluster)
 
 
+def _environment(device: Device) -> dict[str, str]:
+    """Of the worker that measures on a device: there it is the only one."""
+    uuid = device.facts.get("uuid")
+    visible = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
+    return {KNOWN: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
+
+
 def dask_setup(_worker: Any) -> None:
     """In each worker of ours, as `preload` has it: Ctrl-C is for the process that was started."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -182,7 +193,8 @@ def cancel(client: Client, futures: Iterable[Any]) -> None:
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
     """The member that runs this; `Client.run` gives `dask_worker`."""
     try:
-        first = devices_of(device)[0]
+        known = os.environ.get(KNOWN)
+        first = msgspec.json.decode(known, type=Device) if known else devices_of(device)[0]
     except GpubenchError as error:
         return error
     return Member(str(dask_worker.name), platform.node(), first, package_version()[0])

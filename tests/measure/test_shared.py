@@ -281,6 +281,8 @@ def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_key
         assert len(its_own) > 2  # of scheduler, nanny and worker
         assert {ip for ip, _port in its_own} == {"127.0.0.1"}
         assert address.startswith("tls://127.0.0.1:")
+        found = members(client, "not looked for again")
+        assert [member.device.name for member in found.values()] == [devices_of("cpu")[0].name]
         with pytest.raises((UsageError, OSError)), connected(address, "cpu"):
             pass
 
