@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from agreement import BOUNDS, TITLES, Line, verdicts
 from agreement_timers import Case
 from shared import ratio_interval, rounds
+from steps import SANITIZED
 from tensor import ASKED
 
 from gpubench.model import DTYPES
@@ -263,6 +264,14 @@ def held(what: str) -> Judge:
     return matches(rf"^(holds|FAILS): (.*{what}.*)$", good)
 
 
+def sanitized(found: list[tuple[str, ...]]) -> Finding:
+    """What each tool ran without a report."""
+    clean = {(tool, dtype) for tool, dtype, code in found if code == "0"}
+    left = [f"{tool} of {dtype}" for tool, dtype in SANITIZED if (tool, dtype) not in clean]
+    said = f"{len(clean)} of {len(SANITIZED)} runs clean"
+    return f"{said}; not: {', '.join(left)}" if left else said, not left
+
+
 def rivals(paths: list[Path]) -> Finding:
     """How many of the rivals' rows have a time."""
     asked = [row for row in read(paths[0]) if row.variant.startswith(("torch", "triton", "sgemm"))]
@@ -313,7 +322,7 @@ CLAIMS: dict[str, list[Claim]] = {
     "Right": [
         Claim("every kernel at primes and powers of two, in every precision", "h200/right/*.txt", matches(r"^(\d+) wrong or failed", all_dtypes)),
         Claim("a thousand repeats, bit for bit", "h200/stress/*.txt", total(r"right, (\d+) wrong", "wrong", most=0)),
-        Claim("compute-sanitizer reports nothing", "h200/sanitizer/*.txt", matches(r"^(\w+(?:, \w+)?): exit (\d+)", lambda found: (", ".join(f"{tool} exit {code}" for tool, code in found), all(code == "0" for _, code in found)))),
+        Claim("compute-sanitizer reports nothing", "h200/sanitizer/*.txt", matches(r"^(\w+), (\w+): exit (\d+)", sanitized)),
         Claim("`explain` says what the driver says of every kernel", "h200/explain_agreement.txt", matches(r"differences: (\w+)", lambda found: (f"differences: {found[0][0]}", found[0][0] == "none"))),
     ],
     "Matrix times vector, cold": [
