@@ -57,7 +57,7 @@ def crowd(kind: str) -> list[Source]:
         return source(*(row for name in names for row in curve(name, alike)))
     rated = {"percent_of_blas": 50.0, "library": "cuBLAS"}
     rows = [row for name in names for row in by_size(name, alike, **rated)]
-    if kind in {"peak", "precisions"}:
+    if kind == "precisions":
         modes = {f"a_precision_of_number_{number}" for number in range(20)}
         rows = [replace(row, compute_mode=mode) for row in rows for mode in sorted(modes)]
     return source(*rows, *by_size("cpu_naive", (9e3, 8e4, 7e5, 6e6), **CPU))
