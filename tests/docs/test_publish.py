@@ -101,6 +101,11 @@ def test_runs_beside_each_other_share_the_steps_that_need_not_be_alone(
     assert capsys.readouterr().out.count("exit 0") == 2
 
 
+def test_no_text_names_the_place_of_the_checkout(run: Run) -> None:
+    assert run(writing("one", f"{publish.ROOT}/benchmarks/a.cu(8)", "cpu/one.md")) == 0
+    assert (publish.WORK / "cpu/one.md").read_text() == "benchmarks/a.cu(8)"
+
+
 def test_steps_that_are_compared_are_made_by_one_run(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
