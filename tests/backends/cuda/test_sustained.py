@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import time
 from contextlib import nullcontext
-from threading import active_count
+from itertools import pairwise
+from threading import Event, active_count
 
 import pytest
 from test_timer import FakeStream, Timestamp
@@ -13,6 +14,7 @@ from test_timer import FakeStream, Timestamp
 from gpubench.backends.cuda.sustained import (
     AHEAD_US,
     MAX_LAUNCHES,
+    READ_EVERY_S,
     SAMPLE_US,
     mean_power_w,
     metered,
@@ -51,7 +53,8 @@ def test_samples_follow_the_heating_and_fill_their_time() -> None:
     assert set(series.times_us) == {100.0}
     assert series.launches_per_sample * 100.0 == SAMPLE_US
     assert series.device_s == pytest.approx(0.5, rel=0.05)
-    assert stream.device_us == pytest.approx(1.5e6, rel=0.03)  # the heating, too
+    # The heating, too, and what was enqueued when the time was up.
+    assert stream.device_us == pytest.approx(1.5e6 + AHEAD_US, rel=0.001)
     assert clock_mhz == 1980.0
 
 
@@ -101,16 +104,20 @@ def test_power_is_taken_between_changes_of_a_counter_that_counts_in_steps() -> N
 
 
 def test_the_counter_is_read_beside_the_launches_until_they_end() -> None:
+    may_end = Event()
+
     def slow_read() -> float:
-        time.sleep(0.02)
+        may_end.wait()
         return 1.0
 
     threads = active_count()
     with metered(slow_read, time.perf_counter) as readings:
-        started = time.perf_counter()
-        assert time.perf_counter() - started < 0.01
-        time.sleep(0.2)
-    assert 2 < len(readings) < 12
+        assert readings == []  # launches go on while a read has not ended
+        may_end.set()
+        while len(readings) < 3:
+            time.sleep(0.001)
+    times = [at for at, _ in readings]
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.9 * READ_EVERY_S
     assert active_count() == threads
     with metered(lambda: None, time.perf_counter) as readings:
         pass
