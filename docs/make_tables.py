@@ -3,7 +3,8 @@
     python docs/make_tables.py            # after a change of results/h200, or of how tables look
     python docs/make_tables.py --check    # exits 1, naming what is stale; writes nothing
 
-What stands between `<!-- made: NAME -->` and `<!-- end -->` is what the function NAME gives.
+What stands between `<!-- made: NAME -->` and `<!-- end -->` is what the function NAME gives, or the
+table that `TABLES` names.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from html import unescape
-from itertools import dropwhile, takewhile
+from itertools import groupby
 from pathlib import Path
 from textwrap import fill
 
@@ -176,37 +178,6 @@ def tensor_cores() -> str:
     )
 
 
-def sixteen_bits() -> str:
-    """Each problem and state: the fastest kernel beside the faster library."""
-    return _columns("h200/tensor.md", *TENSOR_COLUMNS)
-
-
-def precisions() -> str:
-    """The same of all precisions."""
-    return _columns("h200/precisions.md", *TENSOR_COLUMNS)
-
-
-TENSOR_COLUMNS = (
-    *("precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz"),
-    *("library", "ratio", "95 % interval", "asked"),
-)
-
-
-def diff_power() -> str:
-    """False positives and missed slowdowns of `diff`."""
-    return _columns("h200/diff_power.md")
-
-
-def fleet_power() -> str:
-    """What `fleet` finds in simulated fleets."""
-    return _columns("h200/fleet_power.md")
-
-
-def tune_simulated() -> str:
-    """Whether the group holds the best."""
-    return _columns("cpu/tune_simulated.md")
-
-
 def tune_race() -> str:
     """`tune` against a sweep of everything, and Kernel Tuner beside both: a line a space."""
     lines = [
@@ -234,25 +205,17 @@ def rivals() -> str:
     return path.read_text(encoding="utf-8").strip() if path.exists() else NOT_YET
 
 
-def exports() -> str:
-    """Exported programs beside gpubench's own times."""
-    return _columns("h200/exports.md")
-
-
 NOT_YET = "Not measured yet."
 
 
 def _table(name: str) -> Iterator[dict[str, str]]:
     """The first table of a file of results/, a dictionary a line; a short line lacks columns."""
     text = (RESULTS / name).read_text(encoding="utf-8")
-    table = list(takewhile(lambda line: line[:1] == "|", dropwhile(_is_text, text.splitlines())))
+    parts = groupby(text.splitlines(), lambda line: line[:1] == "|")
+    table = next(list(lines) for is_table, lines in parts if is_table)
     heading, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table)
     for cells in lines:
         yield dict(zip(heading, cells, strict=False))
-
-
-def _is_text(line: str) -> bool:
-    return line[:1] != "|"
 
 
 def _columns(name: str, *columns: str) -> str:
@@ -284,14 +247,28 @@ def not_measured() -> str:
     return fill(f"Not measured by it yet: {', '.join(names)}.", WIDTH)
 
 
+TENSOR_COLUMNS = (
+    *("precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz"),
+    *("library", "ratio", "95 % interval", "asked"),
+)
+
+TABLES = {
+    "diff_power": ("h200/diff_power.md",),
+    "exports": ("h200/exports.md",),
+    "fleet_power": ("h200/fleet_power.md",),
+    "precisions": ("h200/precisions.md", *TENSOR_COLUMNS),
+    "sixteen_bits": ("h200/tensor.md", *TENSOR_COLUMNS),
+    "tune_simulated": ("cpu/tune_simulated.md",),
+}
+"""Blocks that are the table of a file: all its columns, or these."""
+
 BLOCKS: dict[str, Callable[[], str]] = {
     made.__name__: made
     for made in (
         *(tiles, ladder, agreement, agreement_table, published),
-        *(tensor_cores, sixteen_bits, precisions, diff_power, fleet_power, tune_simulated),
-        *(tune_race, rivals, exports, claims, steps, not_measured),
+        *(tensor_cores, tune_race, rivals, claims, steps, not_measured),
     )
-}
+} | {name: partial(_columns, *of) for name, of in TABLES.items()}
 
 
 def filled(text: str) -> str:
