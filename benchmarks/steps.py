@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+import rivals
+
 from gpubench.model import DTYPES
 
 
@@ -73,10 +75,9 @@ TENSOR = {
 }
 """Parts of the suites of tensor.py: of these dtypes, those of the suite's sizes."""
 
-RIVALS = ("bfloat16", "float16", "tf32", "float32")
 PARTS = {
     suite: tuple(f"h200/{suite}/{part}.csv.gz" for part in parts)
-    for suite, parts in {**TENSOR, "rivals": RIVALS}.items()
+    for suite, parts in {**TENSOR, "rivals": rivals.DTYPES}.items()
 }
 
 SANITIZED = (
@@ -143,7 +144,7 @@ STEPS = (
     ),
     *(
         Step(f"rivals_{dtype}", 480, f"{SCRIPT}/rivals.py measure h200/rivals/{dtype}.csv --dtypes {dtype}", (f"h200/rivals/{dtype}.csv.gz",))
-        for dtype in RIVALS
+        for dtype in rivals.DTYPES
     ),
     Step("exports", 240, f"{SCRIPT}/rivals.py exports ROOT/build/programs > h200/exports.md"),
     Step("kernel_tuner", 120, f"{SCRIPT}/tune_race.py wall > h200/kernel_tuner_race.txt", alone=True),
