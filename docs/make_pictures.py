@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import shlex
 import sys
@@ -31,7 +32,11 @@ from gpubench.view.pictures.style import Picture, compose, ink, legend, log_axis
 
 IMAGES = Path("docs/images")
 
-COMMANDS = (  # 4230 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo.json
+DEVICEINFO = Path(__file__).parent.parent / "results" / "h200" / "deviceinfo.json"
+(DEVICE,) = json.loads(DEVICEINFO.read_text(encoding="utf-8"))["devices"]
+COPY_GBYTES_PER_S = round(DEVICE["facts"]["measured_copy_gbytes_per_s"])
+
+COMMANDS = (
     (
         "gpubench plot results/h200/sweep.csv --sizes 2048 "
         "--variants naive_uncoalesced,naive,register_tile,shared_tile,cublas "
@@ -46,8 +51,8 @@ COMMANDS = (  # 4230 GB/s: measured_copy_gbytes_per_s in results/h200/deviceinfo
     "gpubench plot results/h200/tensor.csv --kind peak --dtypes bfloat16 -o docs/images/tensor.svg",
     "gpubench plot results/h200/precisions.csv --kind precisions -o docs/images/precisions.svg",
     (
-        "gpubench plot results/h200/compare.csv --dtypes float32 --kind roofline --bandwidth 4230 "
-        "-o docs/images/roofline.svg"
+        "gpubench plot results/h200/compare.csv --dtypes float32 --kind roofline "
+        f"--bandwidth {COPY_GBYTES_PER_S} -o docs/images/roofline.svg"
     ),
 )
 
