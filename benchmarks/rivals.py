@@ -30,6 +30,8 @@ from gpubench.view.tables import best_of
 SIZES = (1024, 2048, 4096, 8192)
 DTYPES = ("bfloat16", "float16", "tf32", "float32")
 KERNELS = ("sgemm", "packed_panels", "wgmma_persistent", "wgmma_mixed")
+ROUNDS = 3
+"""Each imports torch and compiles with Triton anew."""
 
 EXPORTS = (
     ("shared_tile", "32", "float32"),
@@ -49,7 +51,7 @@ def measure(csv: Path, dtypes: str) -> int:
     gpubench(
         *("compare-cublas", "--rivals", "--kernels", ROOT / "examples" / "own_signature"),
         *("--variants", ",".join(KERNELS), "--sizes", ",".join(map(str, SIZES))),
-        *("--dtypes", dtypes, "-o", csv, "--force"),
+        *("--dtypes", dtypes, "--rounds", str(ROUNDS), "-o", csv, "--force"),
     )
     return 0
 
