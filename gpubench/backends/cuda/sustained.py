@@ -2,8 +2,9 @@
 
 Nothing is flushed and no kernel blocks the stream: the GPU would cool meanwhile. Marks (a timestamp
 kernel and an event) lie between the launches, and a sample lasts from one mark to the next; the
-mark itself adds some 4 µs to the milliseconds of a sample. Samples are enqueued ahead. Where the
-device has caught up with the host all the same, it has paused, and the sample is dropped.
+mark itself adds some 4 µs to the milliseconds of a sample. Samples are enqueued ahead. One counts
+if all its launches were enqueued before the device came to the first of them. Otherwise the device
+may have waited for the host between them, and the sample is dropped.
 
 A thread reads the energy counter: that takes milliseconds, and where other processes ask the driver
 too, longer than what is enqueued lasts.
@@ -81,8 +82,8 @@ def sustain(
 ) -> tuple[Series, float | None]:
     """Launch for `heat_s` untimed, then for `timed_s`: the samples, and the clock in MHz meanwhile.
 
-    `launch_us` is what a launch takes about. Raises DoesNotFitError where the device pauses during
-    most samples, as launches are too short for the host to keep up.
+    `launch_us` is what a launch takes about. Raises DoesNotFitError where most samples are dropped,
+    as launches are too short for the host to keep ahead.
     """
     launches = max(1, min(MAX_LAUNCHES, math.ceil(SAMPLE_US / launch_us)))
     wanted = math.ceil(AHEAD_US / (launches * launch_us))
@@ -93,14 +94,14 @@ def sustain(
     with meter(energy_j, clock) as readings:
         began = clock()
         while (spent_s := clock() - began) < heat_s + timed_s or not taken:
-            busy = not marks[-1].done
             for launch in islice(rotation, launches):
                 launch()
-            marks.append(stream.record_start())
+            start, stop = marks[-1], stream.record_start()
+            marks.append(stop)
             if spent_s >= heat_s:
                 taken += 1
-                if busy:
-                    samples.append((marks[-2], marks[-1]))
+                if not start.done:
+                    samples.append((start, stop))
             if len(marks) > ahead:
                 stream.wait(marks.popleft())
         stream.synchronize()

@@ -26,7 +26,16 @@ from gpubench.model import Series
 
 
 class Stream(FakeStream):
-    """The host can wait for a mark; what is before it has then left the queue."""
+    """The host can wait for a mark; what is before it has then left the queue.
+
+    What is enqueued runs `latency_us` later at the earliest.
+    """
+
+    latency_us = 0.0
+
+    def _enqueue(self, device_us: float) -> None:
+        self.device_us = max(self.device_us, self.host_us + self.latency_us)
+        super()._enqueue(device_us)
 
     def wait(self, mark: Timestamp) -> None:
         self.host_us = max(self.host_us, mark.at_us)
@@ -85,9 +94,13 @@ def test_a_host_that_is_late_by_less_than_what_is_enqueued_loses_no_sample() -> 
     assert series.device_s == pytest.approx(0.5, rel=0.1)
 
 
-def test_launches_shorter_than_their_enqueuing_are_refused() -> None:
+@pytest.mark.parametrize("latency_us", [0.0, 20.0])
+def test_launches_shorter_than_their_enqueuing_are_refused(latency_us: float) -> None:
+    # With a latency, what was enqueued last is always pending: that the GPU is busy says nothing.
+    stream = Stream(launch_us=7.3, enqueue_us=10.6)
+    stream.latency_us = latency_us
     with pytest.raises(DoesNotFitError, match="too short to sustain"):
-        sustained(Stream(launch_us=3.0, enqueue_us=5.0))
+        sustained(stream)
 
 
 def test_energy_is_power_times_the_time_of_a_launch() -> None:
