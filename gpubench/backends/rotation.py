@@ -83,6 +83,9 @@ class Rotation:
         self.used = set(range(count))
         """Sets that launches wrote into; at first all, until someone renews the outputs."""
 
+        self.zeroed = False
+        """Whether outputs were renewed by zeros, for a kernel that reads them."""
+
     def __iter__(self) -> Iterator[int]:
         return self
 

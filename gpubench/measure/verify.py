@@ -56,11 +56,14 @@ class Check:
         """The largest `relative_error` so far."""
 
     def start(self) -> None:
-        """Poison the outputs that launches wrote into."""
-        used = self._operands.rotation.used
-        for index in used:
-            poison(self._operands.sets[index][-1], reads_output=self._reads_output)
-        used.clear()
+        """Poison the outputs that launches wrote into; all, where a kernel wanted other poison."""
+        rotation, sets = self._operands.rotation, self._operands.sets
+        if rotation.zeroed != self._reads_output:
+            rotation.zeroed = self._reads_output
+            rotation.used.update(range(len(sets)))
+        for index in rotation.used:
+            poison(sets[index][-1], reads_output=self._reads_output)
+        rotation.used.clear()
 
     def look(self) -> None:
         """Accept the outputs written since `start`, and start again. Raises WrongError."""

@@ -18,8 +18,10 @@ from fakes import FakeBackend, point, variant
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cpu.backend import CpuBackend, describe_cpu
 from gpubench.errors import LaunchError
+from gpubench.measure.operands import make_inputs
 from gpubench.measure.rows import row
 from gpubench.measure.runner import Runner
+from gpubench.measure.verify import Check
 from gpubench.model import Measurement, Resources, Scope, Status, Timing, Variant
 from gpubench.row import Row
 
@@ -140,6 +142,28 @@ def test_a_kernel_that_reads_its_output_finds_zeros_there_and_the_row_says_so() 
 
 def test_a_kernel_that_adds_to_its_output_is_wrong_all_the_same() -> None:
     assert measured(variant(adds(1.0), reads_output=True))[0].status == Status.WRONG
+
+
+def test_kernels_that_read_their_output_and_kernels_that_do_not_share_operands() -> None:
+    runner = Runner(FakeBackend(), QUICK, seed=1)  # three sets; each launch takes the next one
+    plain, reading = variant(multiply), variant(adds(0.0), reads_output=True)
+    for of in (plain, reading, plain, reading):
+        result = runner.measure(point(of))
+        assert (result.status, result.reason) == (Status.OK, "")
+
+
+def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
+    backend = FakeBackend()
+    problem = point().problem
+    operands = backend.load(problem, make_inputs(problem, seed=1), cold=True)
+    for reads_output in (False, True, False):
+        check = Check(
+            backend, operands, lambda: pytest.fail("not asked"), reads_output=reads_output
+        )
+        check.start()
+        for *_, output in operands.sets:
+            assert (output == 0).all() if reads_output else np.isnan(output).all()
+        assert operands.rotation.used == set()
 
 
 def test_a_package_that_is_missing_is_the_reason_and_not_an_error() -> None:
