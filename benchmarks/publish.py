@@ -169,7 +169,8 @@ def attempt(step: Step, limit_s: float, facts: dict[str, Any]) -> bool:
     code, wall_s = made(step, limit_s)
     print(f"{step.name}: exit {code} after {wall_s:.0f} s", flush=True)
     whole = all(path.exists() and path.stat().st_size for path in map(WORK.joinpath, step.files))
-    crashed = "Traceback (most" in (WORK / "logs" / f"{step.name}.txt").read_text()
+    log = (WORK / "logs" / f"{step.name}.txt").read_text()
+    crashed = re.search("^Traceback", log, re.MULTILINE)  # torch logs those of its candidates
     if code not in FINE or not whole or crashed:
         return False
     facts |= {"source": source(step), "exit": code, "wall_s": round(wall_s, 1)}

@@ -29,7 +29,7 @@ from gpubench.view.tables import best_of
 
 SIZES = (1024, 2048, 4096, 8192)
 DTYPES = ("bfloat16", "float16", "tf32", "float32")
-KERNELS = ("sgemm", "packed_panels", "wgmma_persistent", "wgmma_mixed")
+KERNELS = ("sgemm", "packed_panels", "wgmma_persistent", "wgmma_mixed", "wgmma_tf32")
 ROUNDS = 3
 """Each imports torch and compiles with Triton anew."""
 

@@ -84,6 +84,16 @@ def test_a_step_that_ends_without_its_files_or_in_time_is_not_done(
     assert "gpu" not in out
 
 
+@pytest.mark.parametrize(("logged", "code"), [("", 1), ("E1122 torch] ", 0)])
+def test_a_step_that_logs_a_traceback_of_its_own_is_not_done(
+    run: Run, logged: str, code: int
+) -> None:
+    said = f"{logged}Traceback (most recent call last):"
+    command = f"import sys; print({said!r}, file=sys.stderr); print(1)"
+    step = Step("one", 10, f'python -c "{command}" > cpu/one.txt', gpus=0)
+    assert run(step) == code
+
+
 def test_runs_beside_each_other_share_the_steps_that_need_not_be_alone(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
