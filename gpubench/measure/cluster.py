@@ -11,9 +11,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,20 +78,23 @@ def connected(on: str, device: str) -> Iterator[Client]:
 
     Raises UsageError where Dask is missing, or no scheduler with workers answers.
     """
-    try:
-        from distributed import Client
-    except ImportError:
-        raise UsageError(f"--on needs Dask: {install_command('fleet')}") from None
+    if find_spec("distributed") is None:
+        raise UsageError(f"--on needs Dask: {install_command('fleet')}")
     if ":" in device:
         raise UsageError(
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
         )
-    for name in list(logging.root.manager.loggerDict):
-        if name.startswith("distributed"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters, we say
     with ExitStack() as stack:
-        if on == LOCAL:
-            client = stack.enter_context(Client(stack.enter_context(_own_cluster(device))))
+        beside = stack.enter_context(ThreadPoolExecutor(1))
+        found = beside.submit(devices_of, device) if on == LOCAL else None
+        from distributed import Client  # it takes a second, and to look for devices two
+
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith("distributed"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters, we say
+        if found:
+            cluster = stack.enter_context(_own_cluster(found.result()))
+            client = stack.enter_context(Client(cluster))
         else:
             where: dict[str, Any] = {"address": on} if "://" in on else {"scheduler_file": on}
             if "://" not in on and not Path(on).is_file():
@@ -109,7 +114,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
 
 
 @contextmanager
-def _own_cluster(device: str) -> Iterator[Any]:
+def _own_cluster(found: Sequence[Device]) -> Iterator[Any]:
     """A worker for each device, on the loopback, and only for who has the keys made here.
 
     Whoever reaches a scheduler can have it run anything: other users of this machine must not.
@@ -118,7 +123,6 @@ def _own_cluster(device: str) -> Iterator[Any]:
     from distributed import Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
-    found = devices_of(device)
     devices = [one for one in found if one.backend == found[0].backend]
     with tempfile.TemporaryDirectory(prefix="gpubench-") as directory:
         shared: dict[str, Any] = {
