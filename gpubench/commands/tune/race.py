@@ -28,7 +28,7 @@ LEVEL = 0.05
 MAX_ROUNDS = 30
 """Then what is left is called equal: each further round narrows the bounds by less than 2 %."""
 
-VISITS_EACH, LEAST_VISITS = 3, 150
+VISITS_EACH, LEAST_VISITS = 3, 60
 """A race is over after so many visits for each configuration, or so many in all if that is more:
 where the noise does not let it tell them apart, a sweep would not either. `--budget` lifts this."""
 
