@@ -162,8 +162,8 @@ def finalists(rows: Sequence[Row], count: int) -> set[tuple[str, str, str]]:
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """Markdown: a line a problem and state."""
     headings = ["precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "% at clock"]
-    headings += ["MHz", "W", "pJ/op", "library", "Top/s", "% of peak", "ratio", "95 % interval"]
-    yield from head([*headings, "asked"])
+    headings += ["MHz", "W", "pJ/op", "library", "its Top/s", "its % of peak", "ratio"]
+    yield from head([*headings, "95 % interval", "asked"])
     done = [row for row in rows if row.status == Status.OK]
     for of_problem in by_problem(done):
         times = sorted(of_problem, key=lambda row: row.median_us or math.inf)

@@ -214,6 +214,8 @@ def _table(name: str) -> Iterator[dict[str, str]]:
     parts = groupby(text.splitlines(), lambda line: line[:1] == "|")
     table = next(list(lines) for is_table, lines in parts if is_table)
     heading, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in table)
+    if len(heading) > len(set(heading)):
+        raise ValueError(f"{name}: two columns have one name: {', '.join(heading)}")
     for cells in lines:
         yield dict(zip(heading, cells, strict=False))
 
@@ -249,7 +251,7 @@ def not_measured() -> str:
 
 TENSOR_COLUMNS = (
     *("precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz"),
-    *("library", "ratio", "95 % interval", "asked"),
+    *("library", "its Top/s", "ratio", "95 % interval", "asked"),
 )
 
 TABLES = {
