@@ -74,7 +74,7 @@ SUITES = {
         },
         finalists=2,
         burst_rounds=2,
-        rounds=3,
+        rounds=5,
     ),
 }
 
