@@ -7,7 +7,7 @@ above it while its operands come from memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -47,6 +47,9 @@ MAX_BLOCK_TILES = 24
 SHADES = (1.0, 0.65, 0.4, 0.25)
 """Opacity of the bars, one a source."""
 
+DISAGREE = "rounds differ by more than 10 %"
+"""What is said of a figure that nothing may rest on."""
+
 CPU_BASELINE = "cpu_naive"
 """What speed-ups are over."""
 
@@ -54,7 +57,7 @@ EXACT = 100
 """Below, a speed-up is written with a decimal."""
 
 Looks = Mapping[str, style.Look]
-Points = Sequence[tuple[float, float]]
+Point = tuple[float, float]
 Drawing = tuple[str, style.Panels]
 """The headline and the panels of a picture."""
 
@@ -130,7 +133,8 @@ def _tiles(of: Sequence[Source]) -> Drawing:
 
 
 def _edges(panel: Panel, look_of: Looks, axes: Axes) -> float:
-    lines = [_curve(axes, line, look_of[line.variant]) for line in _having(panel, edge_of)]
+    curves = _having(panel, edge_of)
+    lines = [_curve(axes, line, look_of[line.variant]) for line in curves]
     flat = _having(panel, _has_no_tile)
     is_alone = len({line.variant for line in flat}) == 1
     for line in flat:
@@ -148,7 +152,9 @@ def _edges(panel: Panel, look_of: Looks, axes: Axes) -> float:
     style.size_axis(axes, {str(tile): tile for tile in named}, f"tile size{_key(panel)}")
     style.log_axis(axes, "y")
     axes.set_ylabel("time per launch, ms")
-    style.legend(axes, lines)
+    drawn_rows = [row for line in curves for row in line.rows if edge_of(row)]
+    rings = _rings(axes, ((row, (int(row.tile), _ms(row))) for row in drawn_rows))
+    style.legend(axes, lines, rings)
     return TILES_IN
 
 
@@ -181,8 +187,9 @@ def _blocks(panel: Panel, look_of: Looks, axes: Axes) -> float:
     style.name_rows(axes, texts)
     for text, (line, _) in zip(axes.get_yticklabels(), pairs, strict=True):
         text.set_color(look_of[line.variant].colour)
+    rings = _rings(axes, ((row, (_ms(row), place)) for place, (_, row) in enumerate(pairs)))
     style.log_axis(axes, "x")
-    axes.set_xlabel(f"time per launch, ms{_key(panel)}")
+    axes.set_xlabel(f"time per launch, ms{_key(panel)}{f'; ring: {DISAGREE}' if rings else ''}")
     return max(1.0, TILE_IN * len(pairs) * style.line_count(texts))
 
 
@@ -246,10 +253,12 @@ def _rates(panel: Panel, look_of: Looks, axes: Axes) -> float:
         rate, limited_by = "gflops", "peak"
         unit = "Gop/s" if dtype.startswith("int") else "GFLOP/s"
     places = style.size_axis(axes, {row.size: extent(row) for row in panel.rows}, "matrix size")
-    lines = []
+    lines, drawn = [], []
     for line in panel.series:
-        points = [(places[row.size], getattr(row, rate) or 0.0) for row in line.best_by_size]
-        lines.append(_line(axes, line, look_of, points, f"{number(points[-1][1], 0)} {unit}"))
+        points = [(row, (places[row.size], getattr(row, rate) or 0.0)) for row in line.best_by_size]
+        figure = f"{number(points[-1][1][1], 0)} {unit}"
+        lines.append(_line(axes, line, look_of, points, figure))
+        drawn += points
     for source, peak in panel.peaks_gflops.items():
         if limit := source.copy_gbytes_per_s if limited_by == "copy" else peak:
             text = style.label(source.named(limited_by), f"{number(limit, 0)} {unit}")
@@ -259,21 +268,40 @@ def _rates(panel: Panel, look_of: Looks, axes: Axes) -> float:
             )
     style.log_axis(axes, "y")
     axes.set_ylabel(unit)
-    style.legend(axes, lines)
+    style.legend(axes, lines, _rings(axes, drawn))
     return CURVE_IN
 
 
-def _line(axes: Axes, line: Series, look_of: Looks, points: Points, figure: str) -> Line2D:
+def _line(
+    axes: Axes, line: Series, look_of: Looks, points: Sequence[tuple[Row, Point]], figure: str
+) -> Line2D:
     """A variant's line; in ink and with dots if it has no look."""
     look = look_of.get(line.variant)
     (drawn,) = axes.plot(
-        *zip(*points, strict=True),
+        *zip(*(point for _, point in points), strict=True),
         color=look.colour if look else style.ink(),
         marker=look.marker if look else ".",
         linestyle=line.source.dashes,
         label=style.label(line.name, figure),
     )
     return drawn
+
+
+def _rings(axes: Axes, drawn: Iterable[tuple[Row, Point]]) -> list[Line2D]:
+    """Rings around figures that nothing may rest on; what stands for them in the legend."""
+    shaky = [point for row, point in drawn if row.unstable]
+    if not shaky:
+        return []
+    return axes.plot(
+        *zip(*shaky, strict=True),
+        color=style.ink(),
+        linestyle="",
+        marker="o",
+        markersize=12,
+        markeredgewidth=1,
+        fillstyle="none",
+        label=style.label(DISAGREE),
+    )
 
 
 # ---- the roofline
@@ -288,12 +316,13 @@ def _roofline(of: Sequence[Source]) -> Drawing:
 
 
 def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
-    lines = []
+    lines, drawn = [], []
     for line in panel.series:
         rows = line.best_by_size
-        points = [(row.arithmetic_intensity or 1.0, row.gflops or 0.0) for row in rows]
+        points = [(row, (row.arithmetic_intensity or 1.0, row.gflops or 0.0)) for row in rows]
         figure = f"{number(rows[-1].percent_of_peak, 1)} % of peak"
         lines.append(_line(axes, line, look_of, points, figure))
+        drawn += points
     peaks = {source: peak for source, peak in panel.peaks_gflops.items() if peak}
     edges = [row.arithmetic_intensity or 1.0 for row in panel.rows]
     edges += [peak / of.copy_gbytes_per_s for of, peak in peaks.items() if of.copy_gbytes_per_s]
@@ -319,7 +348,7 @@ def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
     )
     style.log_axis(axes, "x")
     style.log_axis(axes, "y")
-    style.legend(axes, lines)
+    style.legend(axes, lines, _rings(axes, drawn))
     return CURVE_IN
 
 
@@ -358,19 +387,20 @@ def _times(panel: Panel, look_of: Looks, axes: Axes) -> float:
     baseline_us = {row.size: row.median_us or 0.0 for row in baselines}
     sizes = {row.size: extent(row) for row in panel.rows if row.size in baseline_us}
     places = style.size_axis(axes, sizes, "matrix size")
-    lines = []
+    lines, drawn = [], []
     for line in panel.series:
         if points := [
-            (places[row.size], baseline_us[row.size] / (row.median_us or 1.0))
+            (row, (places[row.size], baseline_us[row.size] / (row.median_us or 1.0)))
             for row in line.best_by_size
             if row.size in baseline_us
         ]:
-            times = points[-1][1]
+            times = points[-1][1][1]
             figure = f"{number(times, 1 if times < EXACT else 0)} times"
             lines.append(_line(axes, line, look_of, points, figure))
+            drawn += points
     style.log_axis(axes, "y")
     axes.set_ylabel("speed-up")
-    style.legend(axes, lines)
+    style.legend(axes, lines, _rings(axes, drawn))
     return CURVE_IN
 
 
@@ -420,13 +450,19 @@ def _bars(panel: Panel, axes: Axes) -> float:
                 alpha=SHADES[index % len(SHADES)],
             )
             tile = f"tile {line.best.tile}" if line.best.tile else ""
-            about = filter(None, (f"{_percent(line):,.1f} %", tile, line.source.label))
+            percent = f"{_percent(line):,.1f} %{' !' * line.best.unstable}"
+            about = filter(None, (percent, tile, line.source.label))
             texts[y] = style.label(", ".join(about))
     axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
     names = [style.label(lines[0].variant) for lines in variants]
     _label_bars(axes, names, texts)
-    axes.set_xlabel("percent")
+    axes.set_xlabel(f"percent{_marked(texts)}")
     return LINE_IN * len(variants) * len(labels) * style.line_count([*names, *texts.values()])
+
+
+def _marked(texts: Mapping[float, str]) -> str:
+    """What the mark beside bars means, if there is one."""
+    return f" (!: {DISAGREE})" if any("!" in text for text in texts.values()) else ""
 
 
 def _percent(line: Series) -> float:
@@ -472,7 +508,8 @@ def _of_several_sizes(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
 
 def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
     places = style.size_axis(axes, {row.size: extent(row) for row in rows}, "matrix size")
-    lines = []
+    lines: list[Line2D] = []
+    drawn: list[tuple[Row, Point]] = []
     for dashes, (state, of_state) in zip(
         style.DASHES, grouped(rows, lambda row: row.state).items(), strict=False
     ):
@@ -482,9 +519,10 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
             best = sorted(by_size, key=lambda row: places[row.size])
             if best:
                 share = f"{number(best[-1].percent_of_peak, 1)} % at {best[-1].size}"
+                points = [(places[row.size], row.percent_of_peak or 0.0) for row in best]
+                drawn += zip(best, points, strict=True)
                 lines += axes.plot(
-                    [places[row.size] for row in best],
-                    [row.percent_of_peak or 0.0 for row in best],
+                    *zip(*points, strict=True),
                     color=style.ink() if is_blas else style.COLOURS[0],
                     marker=style.MARKERS[is_blas],
                     linestyle=dashes,
@@ -492,7 +530,7 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
                 )
     axes.set_ylim(0, 100)
     axes.set_ylabel("percent of the theoretical peak")
-    style.legend(axes, lines)
+    style.legend(axes, lines, _rings(axes, drawn))
     return CURVE_IN
 
 
@@ -533,11 +571,11 @@ def _shares(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
                 best = best_of(alike)
                 y = place + (0.2 if is_blas else -0.2)
                 axes.barh(y, best.percent_of_peak or 0.0, 0.36, color=colour)
-                share = f"{number(best.percent_of_peak, 1)} %"
+                share = f"{number(best.percent_of_peak, 1)} %{' !' * best.unstable}"
                 texts[y] = style.label(f"{share}, {best.variant} at {best.size}")
     _label_bars(axes, list(map(style.label, of_modes)), texts)
     axes.set_xlim(0, 100)
-    axes.set_xlabel("percent of the theoretical peak")
+    axes.set_xlabel(f"percent of the theoretical peak{_marked(texts)}")
     return 2 * LINE_IN * len(of_modes) * style.line_count(texts.values())
 
 

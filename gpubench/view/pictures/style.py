@@ -208,14 +208,14 @@ def ink() -> str:
     return str(mpl.rcParams["text.color"])
 
 
-def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
-    """What the lines are, to the right of the axes, in the order in which they end there."""
+def legend(axes: Axes, lines: Sequence[Line2D], marks: Sequence[Line2D] = ()) -> None:
+    """What the lines are, to the right of the axes, in the order in which they end there; marks."""
 
     def end(line: Line2D) -> float:
         return float(line.get_ydata()[-1])  # type: ignore[index,arg-type]
 
     axes.legend(
-        handles=sorted(lines, key=end, reverse=True),
+        handles=[*sorted(lines, key=end, reverse=True), *marks],
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
         borderaxespad=0,
