@@ -17,7 +17,7 @@ from samples import sample
 
 from gpubench.errors import UsageError
 from gpubench.output import lock
-from gpubench.row import read, write
+from gpubench.row import Row, read, write
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 import archive as archives
@@ -193,3 +193,18 @@ def test_the_parts_of_the_tensor_suites_are_all_of_them() -> None:
             for problems in (suite.problems, *parts)
         ]
         assert sorted(pairs[0]) == sorted(chain(*pairs[1:]))
+
+
+def test_a_library_too_short_to_sustain_is_compared_in_bursts() -> None:
+    def state(name: str, **times_us: float) -> list[Row]:
+        return [
+            sample(name, median_us=us, round_medians_us=f"{us};{us}", state=state)
+            for state, us in times_us.items()
+        ]
+
+    kernel = state("wgmma_mixed", burst=5.0, sustained=6.0)
+    both = [*kernel, *state("cublas", burst=7.5, sustained=9.0)]
+    alone = [*kernel, *state("cublas", burst=7.5)]
+    assert "| cublas | 238.6 |  | 1.500 |" in list(tensor.table(both))[-1]
+    assert "| cublas, in bursts | 286.3 |  | 1.250 |" in list(tensor.table(alone))[-1]
+    assert list(tensor.table(kernel))[-1].endswith("no library |")
