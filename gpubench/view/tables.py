@@ -31,10 +31,8 @@ BEST, TIED, UNSTABLE, IMPRECISE = "*", "=", "!", "~"
 """Marks behind a time: the fastest tile of its variant, those that may be as fast, those whose
 rounds disagree, and those whose interval is wider than `--precision` asks."""
 
-UNSTABLE_LEGEND = (
-    f"{UNSTABLE} rounds differ by more than {100 * (STABLE - 1):.0f} %: "
-    "no ratio or claim may rest on this figure"
-)
+DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
+UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: no ratio or claim may rest on this figure"
 
 LEGEND = {
     BEST: "fastest tile of its kernel",

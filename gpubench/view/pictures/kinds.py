@@ -31,7 +31,7 @@ from gpubench.view.pictures.series import (
     libraries,
     panels,
 )
-from gpubench.view.tables import best_of, milliseconds, number
+from gpubench.view.tables import DISAGREE, best_of, milliseconds, number
 
 CURVE = 3
 """Points from which on a line says something; powers of two enough to name no other tiles."""
@@ -46,9 +46,6 @@ MAX_BLOCK_TILES = 24
 
 SHADES = (1.0, 0.65, 0.4, 0.25)
 """Opacity of the bars, one a source."""
-
-DISAGREE = "rounds differ by more than 10 %"
-"""What is said of a figure that nothing may rest on."""
 
 CPU_BASELINE = "cpu_naive"
 """What speed-ups are over."""
