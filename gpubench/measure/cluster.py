@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,8 +77,6 @@ def connected(on: str, device: str) -> Iterator[Client]:
 
     Raises UsageError where Dask is missing, or no scheduler with workers answers.
     """
-    if find_spec("distributed") is None:
-        raise UsageError(f"--on needs Dask: {install_command('fleet')}")
     if ":" in device:
         raise UsageError(
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
@@ -87,8 +84,10 @@ def connected(on: str, device: str) -> Iterator[Client]:
     with ExitStack() as stack:
         beside = stack.enter_context(ThreadPoolExecutor(1))
         found = beside.submit(devices_of, device) if on == LOCAL else None
-        from distributed import Client  # it takes a second, and to look for devices two
-
+        try:
+            from distributed import Client  # it takes a second, and to look for devices two
+        except ImportError:
+            raise UsageError(f"--on needs Dask: {install_command('fleet')}") from None
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("distributed"):
                 logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters, we say
