@@ -169,6 +169,7 @@ STEPS = (
     Step("cpu_quick", 90, "gpubench sweep --device cpu -o cpu/quick.csv > cpu/quick.txt", gpus=0),
     Step("cpu_main", 480, "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt", gpus=0),
     *(Step(f"cpu_kills_{seed}", 480, f"{SCRIPT}/kill_resume.py 15 {seed} > cpu/kill_resume_{seed}.txt", gpus=0) for seed in range(1, 15)),
+    Step("cpu_diff", 480, f"{SCRIPT}/diff_pairs.py > cpu/diff_pairs.txt", gpus=0),
     Step("cpu_tune", 480, f"{SCRIPT}/tune_simulated.py > cpu/tune_simulated.md", gpus=0),
     *(Step(f"cpu_fuzz_{part}", 480, f"{SCRIPT}/fuzz.py 12500 {12_500 * part} > cpu/fuzz_{part}.txt", gpus=0) for part in range(8)),
 )  # fmt: skip
