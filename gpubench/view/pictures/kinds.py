@@ -53,8 +53,11 @@ CPU_BASELINE = "cpu_naive"
 EXACT = 100
 """Below, a speed-up is written with a decimal."""
 
+RING = style.label(DISAGREE)
+"""What stands for rings in a legend."""
+
 Looks = Mapping[str, style.Look]
-Point = tuple[float, float]
+Points = Sequence[tuple[float, float]]
 Drawing = tuple[str, style.Panels]
 """The headline and the panels of a picture."""
 
@@ -130,8 +133,7 @@ def _tiles(of: Sequence[Source]) -> Drawing:
 
 
 def _edges(panel: Panel, look_of: Looks, axes: Axes) -> float:
-    curves = _having(panel, edge_of)
-    lines = [_curve(axes, line, look_of[line.variant]) for line in curves]
+    lines = [_curve(axes, line, look_of[line.variant]) for line in _having(panel, edge_of)]
     flat = _having(panel, _has_no_tile)
     is_alone = len({line.variant for line in flat}) == 1
     for line in flat:
@@ -149,9 +151,7 @@ def _edges(panel: Panel, look_of: Looks, axes: Axes) -> float:
     style.size_axis(axes, {str(tile): tile for tile in named}, f"tile size{_key(panel)}")
     style.log_axis(axes, "y")
     axes.set_ylabel("time per launch, ms")
-    drawn_rows = [row for line in curves for row in line.rows if edge_of(row)]
-    rings = _rings(axes, ((row, (int(row.tile), _ms(row))) for row in drawn_rows))
-    style.legend(axes, lines, rings)
+    _legend(axes, lines)
     return TILES_IN
 
 
@@ -169,6 +169,7 @@ def _curve(axes: Axes, line: Series, look: style.Look) -> Line2D:
     for (is_best, _), of_marker in alike.items():
         points = [int(row.tile) for row in of_marker], [_ms(row) for row in of_marker]
         axes.plot(*points, **_marker(of_marker[0], look, largest=is_best))
+    _ring(axes, rows, [(int(row.tile), _ms(row)) for row in rows])
     text = style.label(line.name, f"best {best.tile}: {milliseconds(best.median_us)} ms")
     return Line2D([tiles[-1]], [_ms(rows[-1])], **line_style, marker=look.marker, label=text)
 
@@ -184,9 +185,11 @@ def _blocks(panel: Panel, look_of: Looks, axes: Axes) -> float:
     style.name_rows(axes, texts)
     for text, (line, _) in zip(axes.get_yticklabels(), pairs, strict=True):
         text.set_color(look_of[line.variant].colour)
-    rings = _rings(axes, ((row, (_ms(row), place)) for place, (_, row) in enumerate(pairs)))
+    rows = [row for _, row in pairs]
+    _ring(axes, rows, [(_ms(row), place) for place, row in enumerate(rows)])
+    ring = f"; ring: {DISAGREE}" if any(row.unstable for row in rows) else ""
     style.log_axis(axes, "x")
-    axes.set_xlabel(f"time per launch, ms{_key(panel)}{f'; ring: {DISAGREE}' if rings else ''}")
+    axes.set_xlabel(f"time per launch, ms{_key(panel)}{ring}")
     return max(1.0, TILE_IN * len(pairs) * style.line_count(texts))
 
 
@@ -250,12 +253,12 @@ def _rates(panel: Panel, look_of: Looks, axes: Axes) -> float:
         rate, limited_by = "gflops", "peak"
         unit = "Gop/s" if dtype.startswith("int") else "GFLOP/s"
     places = style.size_axis(axes, {row.size: extent(row) for row in panel.rows}, "matrix size")
-    lines, drawn = [], []
+    lines = []
     for line in panel.series:
-        points = [(row, (places[row.size], getattr(row, rate) or 0.0)) for row in line.best_by_size]
-        figure = f"{number(points[-1][1][1], 0)} {unit}"
-        lines.append(_line(axes, line, look_of, points, figure))
-        drawn += points
+        rows = line.best_by_size
+        points = [(places[row.size], getattr(row, rate) or 0.0) for row in rows]
+        figure = f"{number(points[-1][1], 0)} {unit}"
+        lines.append(_line(axes, line, look_of, rows, points, figure))
     for source, peak in panel.peaks_gflops.items():
         if limit := source.copy_gbytes_per_s if limited_by == "copy" else peak:
             text = style.label(source.named(limited_by), f"{number(limit, 0)} {unit}")
@@ -265,40 +268,46 @@ def _rates(panel: Panel, look_of: Looks, axes: Axes) -> float:
             )
     style.log_axis(axes, "y")
     axes.set_ylabel(unit)
-    style.legend(axes, lines, _rings(axes, drawn))
+    _legend(axes, lines)
     return CURVE_IN
 
 
 def _line(
-    axes: Axes, line: Series, look_of: Looks, points: Sequence[tuple[Row, Point]], figure: str
+    axes: Axes, line: Series, look_of: Looks, rows: Sequence[Row], points: Points, figure: str
 ) -> Line2D:
-    """A variant's line; in ink and with dots if it has no look."""
+    """A variant's line, a point a row; in ink and with dots if it has no look."""
     look = look_of.get(line.variant)
     (drawn,) = axes.plot(
-        *zip(*(point for _, point in points), strict=True),
+        *zip(*points, strict=True),
         color=look.colour if look else style.ink(),
         marker=look.marker if look else ".",
         linestyle=line.source.dashes,
         label=style.label(line.name, figure),
     )
+    _ring(axes, rows, points)
     return drawn
 
 
-def _rings(axes: Axes, drawn: Iterable[tuple[Row, Point]]) -> list[Line2D]:
-    """Rings around figures that nothing may rest on; what stands for them in the legend."""
-    shaky = [point for row, point in drawn if row.unstable]
-    if not shaky:
-        return []
-    return axes.plot(
-        *zip(*shaky, strict=True),
-        color=style.ink(),
-        linestyle="",
-        marker="o",
-        markersize=12,
-        markeredgewidth=1,
-        fillstyle="none",
-        label=style.label(DISAGREE),
-    )
+def _ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
+    """Draw rings around the rows' points on which nothing may rest."""
+    if shaky := [point for row, point in zip(rows, points, strict=True) if row.unstable]:
+        axes.plot(
+            *zip(*shaky, strict=True),
+            color=style.ink(),
+            linestyle="",
+            marker="o",
+            markersize=12,
+            markeredgewidth=1,
+            fillstyle="none",
+            zorder=3,  # over the lines
+            label=RING,
+        )
+
+
+def _legend(axes: Axes, lines: Sequence[Line2D]) -> None:
+    """The lines, and what a ring means if there is one."""
+    rings = [line for line in axes.lines if line.get_label() == RING]
+    style.legend(axes, lines, rings[:1])
 
 
 # ---- the roofline
@@ -313,13 +322,12 @@ def _roofline(of: Sequence[Source]) -> Drawing:
 
 
 def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
-    lines, drawn = [], []
+    lines = []
     for line in panel.series:
         rows = line.best_by_size
-        points = [(row, (row.arithmetic_intensity or 1.0, row.gflops or 0.0)) for row in rows]
+        points = [(row.arithmetic_intensity or 1.0, row.gflops or 0.0) for row in rows]
         figure = f"{number(rows[-1].percent_of_peak, 1)} % of peak"
-        lines.append(_line(axes, line, look_of, points, figure))
-        drawn += points
+        lines.append(_line(axes, line, look_of, rows, points, figure))
     peaks = {source: peak for source, peak in panel.peaks_gflops.items() if peak}
     edges = [row.arithmetic_intensity or 1.0 for row in panel.rows]
     edges += [peak / of.copy_gbytes_per_s for of, peak in peaks.items() if of.copy_gbytes_per_s]
@@ -345,7 +353,7 @@ def _roofs(panel: Panel, look_of: Looks, axes: Axes) -> float:
     )
     style.log_axis(axes, "x")
     style.log_axis(axes, "y")
-    style.legend(axes, lines, _rings(axes, drawn))
+    _legend(axes, lines)
     return CURVE_IN
 
 
@@ -384,20 +392,18 @@ def _times(panel: Panel, look_of: Looks, axes: Axes) -> float:
     baseline_us = {row.size: row.median_us or 0.0 for row in baselines}
     sizes = {row.size: extent(row) for row in panel.rows if row.size in baseline_us}
     places = style.size_axis(axes, sizes, "matrix size")
-    lines, drawn = [], []
+    lines = []
     for line in panel.series:
-        if points := [
-            (row, (places[row.size], baseline_us[row.size] / (row.median_us or 1.0)))
-            for row in line.best_by_size
-            if row.size in baseline_us
-        ]:
-            times = points[-1][1][1]
+        if rows := [row for row in line.best_by_size if row.size in baseline_us]:
+            points = [
+                (places[row.size], baseline_us[row.size] / (row.median_us or 1.0)) for row in rows
+            ]
+            times = points[-1][1]
             figure = f"{number(times, 1 if times < EXACT else 0)} times"
-            lines.append(_line(axes, line, look_of, points, figure))
-            drawn += points
+            lines.append(_line(axes, line, look_of, rows, points, figure))
     style.log_axis(axes, "y")
     axes.set_ylabel("speed-up")
-    style.legend(axes, lines, _rings(axes, drawn))
+    _legend(axes, lines)
     return CURVE_IN
 
 
@@ -453,13 +459,13 @@ def _bars(panel: Panel, axes: Axes) -> float:
     axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
     names = [style.label(lines[0].variant) for lines in variants]
     _label_bars(axes, names, texts)
-    axes.set_xlabel(f"percent{_marked(texts)}")
+    axes.set_xlabel(f"percent{_marked(line.best for line in rated)}")
     return LINE_IN * len(variants) * len(labels) * style.line_count([*names, *texts.values()])
 
 
-def _marked(texts: Mapping[float, str]) -> str:
-    """What the mark beside bars means, if there is one."""
-    return f" (!: {DISAGREE})" if any("!" in text for text in texts.values()) else ""
+def _marked(rows: Iterable[Row]) -> str:
+    """What the mark beside the rows' bars means, if there is one."""
+    return f" (!: {DISAGREE})" if any(row.unstable for row in rows) else ""
 
 
 def _percent(line: Series) -> float:
@@ -506,7 +512,6 @@ def _of_several_sizes(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
 def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
     places = style.size_axis(axes, {row.size: extent(row) for row in rows}, "matrix size")
     lines: list[Line2D] = []
-    drawn: list[tuple[Row, Point]] = []
     for dashes, (state, of_state) in zip(
         style.DASHES, grouped(rows, lambda row: row.state).items(), strict=False
     ):
@@ -517,7 +522,7 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
             if best:
                 share = f"{number(best[-1].percent_of_peak, 1)} % at {best[-1].size}"
                 points = [(places[row.size], row.percent_of_peak or 0.0) for row in best]
-                drawn += zip(best, points, strict=True)
+                _ring(axes, best, points)
                 lines += axes.plot(
                     *zip(*points, strict=True),
                     color=style.ink() if is_blas else style.COLOURS[0],
@@ -527,7 +532,7 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
                 )
     axes.set_ylim(0, 100)
     axes.set_ylabel("percent of the theoretical peak")
-    style.legend(axes, lines, _rings(axes, drawn))
+    _legend(axes, lines)
     return CURVE_IN
 
 
@@ -559,20 +564,21 @@ def _has_precisions(rows: Sequence[Row]) -> bool:
 def _shares(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
     """For each precision, at its largest size, a bar of the fastest kernel and one of the BLAS."""
     of_modes = grouped(rows, lambda row: row.compute_mode)
-    texts = {}
+    texts, drawn = {}, []
     for place, of_mode in enumerate(of_modes.values()):
         largest = max(map(extent, of_mode))
         for is_blas, colour in ((False, style.COLOURS[0]), (True, style.ink())):
             alike = [row for row in of_mode if (row.variant in blas) == is_blas]
             if alike := [row for row in alike if extent(row) == largest]:
                 best = best_of(alike)
+                drawn.append(best)
                 y = place + (0.2 if is_blas else -0.2)
                 axes.barh(y, best.percent_of_peak or 0.0, 0.36, color=colour)
                 share = f"{number(best.percent_of_peak, 1)} %{' !' * best.unstable}"
                 texts[y] = style.label(f"{share}, {best.variant} at {best.size}")
     _label_bars(axes, list(map(style.label, of_modes)), texts)
     axes.set_xlim(0, 100)
-    axes.set_xlabel(f"percent of the theoretical peak{_marked(texts)}")
+    axes.set_xlabel(f"percent of the theoretical peak{_marked(drawn)}")
     return 2 * LINE_IN * len(of_modes) * style.line_count(texts.values())
 
 
