@@ -81,16 +81,16 @@ def connected(on: str, device: str) -> Iterator[Client]:
         raise UsageError(
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
         )
-    with ExitStack() as stack:
-        beside = stack.enter_context(ThreadPoolExecutor(1))
+    with ThreadPoolExecutor(1) as beside:
         found = beside.submit(devices_of, device) if on == LOCAL else None
         try:
             from distributed import Client  # it takes a second, and to look for devices two
         except ImportError:
             raise UsageError(f"--on needs Dask: {install_command('fleet')}") from None
-        for name in list(logging.root.manager.loggerDict):
-            if name.startswith("distributed"):
-                logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters, we say
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters, we say
+    with ExitStack() as stack:
         if found:
             cluster = stack.enter_context(_own_cluster(found.result()))
             client = stack.enter_context(Client(cluster))
