@@ -12,8 +12,8 @@ of each problem run sustained, interleaved with cuBLAS and the tuned cuBLASLt.
 `table` compares the fastest kernel with the faster library. The ratio is that of the medians; its
 95 % interval is Student's, from the logarithms of the ratios of the rounds, which are interleaved.
 Where a library's launches are too short to be sustained, its time in bursts stands in: the clock is
-higher there, so the ratio is no larger than it would be. Float64 emulated by cuBLAS stands below,
-with its error.
+higher there, so the ratio is no larger than it would be. There is no interval if the two states had
+different numbers of rounds. Float64 emulated by cuBLAS stands below, with its error.
 """
 
 from __future__ import annotations
@@ -141,13 +141,12 @@ def is_own(row: Row) -> bool:
 def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
     """The faster library at a kernel's problem: in its state, or else in bursts."""
     for state in (own.state, State.BURST):
-        timed = [
+        problem = replace(own, state=state).problem_key
+        if timed := [
             row
             for row in rows
-            if (row.compute_mode, row.size, row.state) == (own.compute_mode, own.size, state)
-            if row.variant in LIBRARIES and row.median_us
-        ]
-        if timed:
+            if row.variant in LIBRARIES and row.median_us and row.problem_key == problem
+        ]:
             return best_of(timed)
     return None
 
@@ -174,7 +173,10 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
             yield f"| {times[0].compute_mode} | {times[0].size} | {times[0].state} | {missing} |"
             continue
         ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
-        low, high = ratio_interval(rounds(library), rounds(own))
+        high, interval = ratio, ""
+        if len(rounds(library)) == len(rounds(own)):
+            low, high = ratio_interval(rounds(library), rounds(own))
+            interval = f"{low:.3f} to {high:.3f}"
         name = library.variant if library.state == own.state else f"{library.variant}, in bursts"
         asked = ASKED.get((own.compute_mode, own.size)) if own.state == State.SUSTAINED else None
         verdict = f"≥ {asked}: {'met' if high >= asked else 'missed'}" if asked else ""
@@ -184,7 +186,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         if own.unstable or library.unstable:
             compared = ["", "rounds disagree", ""]
         else:
-            compared = [f"{ratio:.3f}", f"{low:.3f} to {high:.3f}", verdict]
+            compared = [f"{ratio:.3f}", interval, verdict]
         cells += [name, tera(library), text(library.percent_of_peak, 1)]
         yield f"| {' | '.join([*cells, *compared])} |"
     emulated = [row for row in done if row.variant == EMULATED]

@@ -125,16 +125,16 @@ def faster(size: str, least: float, *, interval: bool = False, **key: str) -> Ju
     """
 
     def judge(paths: list[Path]) -> Finding:
+        every = [row for path in paths for row in timed(path)]
         rows = [
             row
-            for path in paths
-            for row in timed(path)
+            for row in every
             if row.size == size and all(getattr(row, name) == value for name, value in key.items())
         ]
         own = best(row for row in rows if not is_library(row))
         library = best(row for row in rows if row.variant in BASELINES)
         if own and library is None:  # too short to sustain: see benchmarks/tensor.py
-            library = library_of(own, timed(paths[0]))
+            library = library_of(own, every)
         if own is None or library is None:
             return None
         ratio = (library.median_us or 0.0) / (own.median_us or 1.0)

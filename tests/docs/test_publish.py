@@ -208,3 +208,5 @@ def test_a_library_too_short_to_sustain_is_compared_in_bursts() -> None:
     assert "| cublas | 238.6 |  | 1.500 |" in list(tensor.table(both))[-1]
     assert "| cublas, in bursts | 286.3 |  | 1.250 |" in list(tensor.table(alone))[-1]
     assert list(tensor.table(kernel))[-1].endswith("no library |")
+    once = [*kernel, *(replace(row, round_medians_us="7.5") for row in alone[2:])]
+    assert "| cublas, in bursts | 286.3 |  | 1.250 |  |" in list(tensor.table(once))[-1]
