@@ -147,6 +147,7 @@ STEPS = (
         for dtype in rivals.DTYPES
     ),
     Step("exports", 240, f"{SCRIPT}/rivals.py exports ROOT/build/programs > h200/exports.md"),
+    Step("verify_cost", 300, f"{SCRIPT}/verify_cost.py > h200/verify_cost.txt", alone=True),
     Step("kernel_tuner", 120, f"{SCRIPT}/tune_race.py wall > h200/kernel_tuner_race.txt", alone=True),
     *(
         Step(f"tune_{name}_{size}", 480, f"{SCRIPT}/tune_race.py race {name}:{size}:{dtype} -o h200/tune/{name}_{size}.csv > h200/tune/{name}_{size}.md", (f"h200/tune/{name}_{size}.csv.gz",), alone=True)
