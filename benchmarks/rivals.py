@@ -24,7 +24,7 @@ from pathlib import Path
 
 from shared import GPUBENCH, ROOT, child, markdown, verdict
 
-from gpubench.row import read
+from gpubench.row import Row, read
 from gpubench.view.tables import best_of
 
 SIZES = (1024, 2048, 4096, 8192)
@@ -72,13 +72,19 @@ def table(csv: Path) -> int:
                     cells[at] = "rounds disagree" if best.unstable else rate
             lines.append([f"`{name}`", *cells])
         parts.append(f"\n### {dtype}\n\n{markdown(['kernel', *map(str, SIZES)], lines)}")
+    timed_at = {(row.variant, row.compute_mode, row.n) for row in rows if row.status == "ok"}
     failed = {
-        (row.variant, f"{row.compute_mode}: {row.status}, {row.reason}")
+        (row.variant, f"{row.compute_mode} at {row.size}: {row.status}, {row.reason}")
         for row in rows
-        if row.status != "ok"
+        if (row.variant, row.compute_mode, row.n) not in timed_at and not lacks(row)
     }
     print("\n".join((*parts, *(f"\n{name}: {why}" for name, why in sorted(failed)))))
     return 0
+
+
+def lacks(row: Row) -> bool:
+    """Whether its kernel does not have this precision."""
+    return row.status == "skipped" and (row.reason or "").startswith("has no ")
 
 
 def build(folder: Path) -> int:

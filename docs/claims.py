@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 from agreement import BOUNDS, TITLES, Line, verdicts
 from agreement_timers import Case
+from rivals import lacks
 from shared import ratio_interval, rounds
 from steps import SANITIZED
 from tensor import ASKED, library_of
@@ -275,8 +276,10 @@ def sanitized(found: list[tuple[str, ...]]) -> Finding:
 
 
 def rivals(paths: list[Path]) -> Finding:
-    """How many of the rivals' rows have a time."""
-    asked = [row for row in read(paths[0]) if row.variant.startswith(("torch", "triton", "sgemm"))]
+    """How many of the rivals have a time, of each size in each precision that they have."""
+    names = ("torch", "triton", "sgemm")
+    rows = [row for row in read(paths[0]) if row.variant.startswith(names)]
+    asked = [row for row in rows if not lacks(row)]
     count = len({(row.variant, row.compute_mode, row.n) for row in asked if row.status == "ok"})
     every = len({(row.variant, row.compute_mode, row.n) for row in asked})
     return f"{count} of {every}", count == every
