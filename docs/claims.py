@@ -23,7 +23,7 @@ from agreement_timers import Case
 from rivals import lacks
 from shared import ratio_interval, rounds
 from steps import SANITIZED
-from tensor import ASKED, library_of
+from tensor import ASKED, judged, library_of
 
 from gpubench.model import DTYPES
 from gpubench.row import Row, read
@@ -32,8 +32,8 @@ from gpubench.view.tables import pipe_table
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 
-Finding = tuple[str, bool | None] | None
-"""The figure, and whether the bound is met (None: flagged); or no figure."""
+Finding = tuple[str, bool | str | None] | None
+"""The figure, and whether the bound is met (None: flagged), or that in words; or no figure."""
 
 Judge = Callable[[list[Path]], Finding]
 """Of the files that a claim names."""
@@ -55,10 +55,11 @@ class Claim:
         paths = sorted(RESULTS.glob(self.files))
         found = self.judge(paths) if paths else None
         figure, met = found or ("", None)
-        outcome = {True: "met", False: "**missed**", None: "rounds disagree"}[met]
+        words = {True: "met", False: "**missed**", None: "rounds disagree"}
+        said = met if isinstance(met, str) else words[met]
         names = ", ".join(f"[{path.name}](../{path.relative_to(ROOT)})" for path in paths[:3])
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""  # noqa: PLR2004 # of a line
-        return [self.what, figure, outcome if found else "not measured", names + more]
+        return [self.what, figure, said if found else "not measured", names + more]
 
 
 def matches(pattern: str, good: Callable[[list[tuple[str, ...]]], Finding]) -> Judge:
@@ -122,7 +123,7 @@ def forecast(paths: list[Path]) -> Finding:
 def faster(size: str, least: float, *, interval: bool = False, **key: str) -> Judge:
     """Of the best hand-written kernel against the better library at one size and `key`.
 
-    With `interval` a bound is met if the 95 % interval of the ratio reaches it.
+    With `interval` it is said if the 95 % interval of the ratio alone reaches the bound.
     """
 
     def judge(paths: list[Path]) -> Finding:
@@ -143,7 +144,7 @@ def faster(size: str, least: float, *, interval: bool = False, **key: str) -> Ju
         if interval and len(rounds(library)) == len(rounds(own)):
             low, high = ratio_interval(rounds(library), rounds(own))
             text += f" ({low:.3f} to {high:.3f})"
-        return text, None if own.unstable or library.unstable else high >= least
+        return text, None if own.unstable or library.unstable else judged(least, ratio, high)
 
     return judge
 
