@@ -139,11 +139,27 @@ def agreement_table() -> str:
     return "\n".join(pipe_table(lines, [False] * len(heading)))
 
 
+def three_times() -> str:
+    """One kernel by each kind of timer, in microseconds."""
+    found = _agreement()
+    columns = {
+        "CUPTI": "cupti_hot_us",
+        "Nsight Compute": "ncu_hot_us",
+        "blocked batch": "events_hot_us",
+        "event pair from Python": "event_pair_us",
+    }
+    lines = [["size", *columns]]
+    for n in (64, 1024):
+        times = found["shared_tile", "16", n]
+        lines.append([str(n), *(f"{times[column]:#.4g}" for column in columns.values())])
+    return "\n".join(pipe_table(lines, [False] * len(lines[0])))
+
+
 def _agreement() -> dict[tuple[str, str, int], dict[str, float]]:
     with (H200 / "agreement.csv").open(encoding="utf-8") as file:
         return {
             (line["variant"], line["tile"], int(line["n"])): {
-                name: float(line[name]) for name in ("events_hot_us", "ncu_hot_us", "event_pair_us")
+                name: float(text) for name, text in line.items() if name.endswith("_us") and text
             }
             for line in csv.DictReader(file)
         }
@@ -267,7 +283,7 @@ TABLES = {
 BLOCKS: dict[str, Callable[[], str]] = {
     made.__name__: made
     for made in (
-        *(tiles, ladder, agreement, agreement_table, published),
+        *(tiles, ladder, agreement, three_times, agreement_table, published),
         *(tensor_cores, tune_race, rivals, claims, steps, not_measured),
     )
 } | {name: partial(_columns, *of) for name, of in TABLES.items()}
