@@ -270,8 +270,8 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, float]:
     """An x axis of sizes with their names; the place of each.
 
-    Logarithmic, or evenly spaced where two sizes are nearly the same. What has no room for its name
-    has no tick.
+    Logarithmic, or evenly spaced where two sizes are nearly the same. The name of a rectangle has a
+    line for each extent. What has no room for its name has no tick.
     """
     ordered = sorted(sizes, key=lambda name: sizes[name])
     even = any(sizes[high] / sizes[low] < DISTINCT for low, high in pairwise(ordered))
@@ -280,11 +280,13 @@ def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, f
         axes.set_xscale("log", base=2)
     along = {name: place if even else math.log(place) for name, place in places.items()}
     a_character = (along[ordered[-1]] - along[ordered[0]]) / TICK_CHARACTERS
+    texts = {name: name.replace("x", "×\n") for name in ordered}
     named: list[str] = []
     for name in ordered:
-        if not named or along[name] - along[named[-1]] > (len(name) + 1) * a_character:
+        characters = max(map(len, texts[name].split("\n"))) + 1
+        if not named or along[name] - along[named[-1]] > characters * a_character:
             named.append(name)
-    axes.set_xticks([places[name] for name in named], [name.replace("x", "×") for name in named])
+    axes.set_xticks([places[name] for name in named], [texts[name] for name in named])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(title)
     return places
