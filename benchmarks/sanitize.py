@@ -4,8 +4,8 @@
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). It runs a sweep of the kernels whose first dtype
 is the given one, over every legal block tile, or the default ones of a kernel that has many. Exits
-1 if the tool reports an error or a point is wrong. memcheck finds accesses outside allocations,
-racecheck races in shared memory, synccheck illegal use of barriers.
+1 if the tool reports an error or a point is wrong, 2 if the sweep could not begin. memcheck finds
+accesses outside allocations, racecheck races in shared memory, synccheck illegal use of barriers.
 """
 
 from __future__ import annotations
@@ -48,11 +48,14 @@ def clean(kernels: list[CudaVariant], dtype: str, tool: str, output: Path) -> bo
         text=True,
         check=False,
     )
+    if not output.exists():  # the sweep did not begin: that says nothing of the kernels
+        print(done.stdout[-4000:], done.stderr[-4000:], file=sys.stderr)
+        sys.exit(2)
     print(f"{tool}, {dtype}: exit {done.returncode}")
     for line in done.stdout.splitlines():
         if "SUMMARY" in line:
             print(f"  {line}")
-    rows = [row for row in read(output) if row.status != "skipped"] if output.exists() else []
+    rows = [row for row in read(output) if row.status != "skipped"]
     for name in dict.fromkeys(row.variant for row in rows):
         counts = Counter(row.status for row in rows if row.variant == name)
         print(f"  {name:<16} {', '.join(f'{count} {status}' for status, count in counts.items())}")
