@@ -62,10 +62,10 @@ def collect(archives: list[Path], results: Path) -> int:
                 facts = json.loads(path.read_text())
                 if facts == known.get(step.name):  # collected before
                     continue
-                said = [line for name in step.files for line in changes(name, results, folder)]
-                title = f"\n## {step.name}, {facts['utc']}, commit {facts['commit']}\n"
-                with (results / "CHANGES.md").open("a") as file:
-                    print(title, *(said or ["- no CSV to compare"]), sep="\n", file=file)
+                if said := [line for name in step.files for line in changes(name, results, folder)]:
+                    title = f"\n## {step.name}, {facts['utc']}, commit {facts['commit']}\n"
+                    with (results / "CHANGES.md").open("a") as file:
+                        print(title, *said, sep="\n", file=file)
                 for name in step.files:
                     (results / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(folder / name, results / name)
@@ -89,7 +89,8 @@ def changes(name: str, before: Path, after: Path) -> Iterator[str]:
             was, now = ({getattr(row, column) or "?" for row in of} for of in (old, new))
             if was != now:
                 yield f"- {name}: {column} {short(was)} → {short(now)}"
-        said = child((*GPUBENCH, "diff", before / name, after / name), err=subprocess.STDOUT)
+        command = (*GPUBENCH, "diff", before / name, after / name)
+        said = child(command, err=subprocess.STDOUT, COLUMNS="10000")  # a line each
         kept = ("slower", "faster", "broken", "missing", "!", "machine")
         text = said.out.replace(f"{before}/", "old ").replace(f"{after}/", "new ")
         lines = text.splitlines() or ["nothing"]
