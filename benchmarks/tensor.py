@@ -168,8 +168,8 @@ def finalists(rows: Sequence[Row], count: int) -> set[tuple[str, str, str]]:
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """Markdown: a line a problem and state."""
     headings = ["precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "% at clock"]
-    headings += ["MHz", "W", "pJ/op", "library", "its Top/s", "its % of peak", "ratio"]
-    yield from head([*headings, "95 % interval", "asked"])
+    headings += ["MHz", "W", "pJ/op", "library", "its Top/s", "its % of peak", "its pJ/op"]
+    yield from head([*headings, "ratio", "95 % interval", "asked"])
     done = [row for row in rows if row.status == Status.OK]
     for of_problem in by_problem(done):
         times = sorted(of_problem, key=lambda row: row.median_us or math.inf)
@@ -195,6 +195,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         else:
             compared = [f"{ratio:.3f}", interval, verdict]
         cells += [name, tera(library), text(library.percent_of_peak, 1)]
+        cells += [text(library.pj_per_operation, 3)]
         yield f"| {' | '.join([*cells, *compared])} |"
     emulated = [row for row in done if row.variant == EMULATED]
     if emulated:

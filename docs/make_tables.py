@@ -266,8 +266,8 @@ def not_measured() -> str:
 
 
 TENSOR_COLUMNS = (
-    *("precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz"),
-    *("library", "its Top/s", "ratio", "95 % interval", "asked"),
+    *("precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz", "pJ/op"),
+    *("library", "its Top/s", "its pJ/op", "ratio", "95 % interval", "asked"),
 )
 
 TABLES = {
