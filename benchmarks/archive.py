@@ -89,8 +89,7 @@ def changes(name: str, before: Path, after: Path) -> Iterator[str]:
             was, now = ({getattr(row, column) or "?" for row in of} for of in (old, new))
             if was != now:
                 yield f"- {name}: {column} {short(was)} → {short(now)}"
-        command = (*GPUBENCH, "diff", before / name, after / name)
-        said = child(command, err=subprocess.STDOUT, COLUMNS="10000")  # a line each
+        said = child((*GPUBENCH, "diff", before / name, after / name), err=subprocess.STDOUT)
         kept = ("slower", "faster", "broken", "missing", "!", "machine")
         text = said.out.replace(f"{before}/", "old ").replace(f"{after}/", "new ")
         lines = text.splitlines() or ["nothing"]

@@ -444,9 +444,10 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console; elsewhere than in a terminal without colour, and wide, as nothing must fit."""
+    """A console; elsewhere than in a terminal without colour, tables wide, and text a line each."""
     # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is not markup.
     screen = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPED_WIDTH
+        screen.soft_wrap = True
     return screen

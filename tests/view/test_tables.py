@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from fakes import failed, measured, point, variant
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.row import Row
@@ -159,8 +160,13 @@ def test_a_comparison_has_no_tile_table() -> None:
     assert "16" in shown
 
 
-def test_elsewhere_than_in_a_terminal_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_than_in_a_terminal_nothing_is_cut_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert console().width == PIPED_WIDTH
+    note = "and so on " * PIPED_WIDTH
+    console().print(Group(Text("a table"), Text(note)))
+    assert capsys.readouterr().out.splitlines() == ["a table", note]
     monkeypatch.setenv("COLUMNS", "300")
     assert console().width == 300
 

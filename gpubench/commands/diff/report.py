@@ -313,7 +313,9 @@ def print_text(report: Report, screen: Console) -> None:
 
 def _plain_text(report: Report) -> str:
     page = StringIO()
-    screen = Console(file=page, width=PIPED_WIDTH, highlight=False, color_system=None)
+    screen = Console(
+        file=page, width=PIPED_WIDTH, soft_wrap=True, highlight=False, color_system=None
+    )
     print_text(report, screen)
     return page.getvalue()
 
