@@ -15,6 +15,7 @@ if a program's median differs from gpubench's by more than 3 %, or its result is
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import statistics
@@ -48,8 +49,10 @@ def gpubench(*words: str | Path) -> None:
 
 
 def measure(csv: Path, dtypes: str) -> int:
+    # Relative, as the rows record it: they say nothing of this machine's directories.
+    kernels = os.path.relpath(ROOT / "examples" / "own_signature")
     gpubench(
-        *("compare-cublas", "--rivals", "--kernels", ROOT / "examples" / "own_signature"),
+        *("compare-cublas", "--rivals", "--kernels", kernels),
         *("--variants", ",".join(KERNELS), "--sizes", ",".join(map(str, SIZES))),
         *("--dtypes", dtypes, "--rounds", str(ROUNDS), "-o", csv, "--force"),
     )
@@ -104,7 +107,7 @@ def exports(folder: Path) -> int:
     times: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(TURNS):
         for name, tile, dtype in EXPORTS:
-            said = child([folder / name]).out
+            said = child([(folder / name).absolute()]).out
             found = re.search(r": ([\d.]+) us a launch", said)
             if found is None or "WRONG" in said:
                 print(f"{name}: {said}")
@@ -131,7 +134,7 @@ def main() -> int:
     )
     what = {"table": table, "build": build, "exports": exports}
     parser.add_argument("what", choices=("measure", *what))
-    parser.add_argument("path", type=lambda text: Path(text).absolute())
+    parser.add_argument("path", type=Path)
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     asked = parser.parse_args()
     if asked.what == "measure":

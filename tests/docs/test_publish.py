@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -193,6 +195,15 @@ def test_the_parts_of_the_tensor_suites_are_all_of_them() -> None:
             for problems in (suite.problems, *parts)
         ]
         assert sorted(pairs[0]) == sorted(chain(*pairs[1:]))
+
+
+def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
+    paths = sorted((REPOSITORY / "results").rglob("*.csv*"))
+    assert len(paths) > 40
+    for path in paths:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+        assert re.findall(r"--[a-z-]+ /\S*", text) == [], path
 
 
 def test_a_library_too_short_to_sustain_is_compared_in_bursts() -> None:
