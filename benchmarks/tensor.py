@@ -98,6 +98,18 @@ ASKED = {
 """Of the sustained ratio, before it was measured."""
 
 
+def times_as_fast(own: Row, library: Row) -> tuple[float, float, str]:
+    """How many times as fast a kernel is; the upper end of the 95 % interval, and the interval.
+
+    Without an interval, if the two had different numbers of rounds, the upper end is the ratio.
+    """
+    ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
+    if len(rounds(library)) != len(rounds(own)):
+        return ratio, ratio, ""
+    low, high = ratio_interval(rounds(library), rounds(own))
+    return ratio, high, f"{low:.3f} to {high:.3f}"
+
+
 def judged(asked: float, ratio: float, high: float) -> str:
     """Of a bound, by a ratio and the upper end of its interval."""
     if ratio >= asked:
@@ -179,11 +191,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
             missing = "no library" if own else "no kernel"
             yield f"| {times[0].compute_mode} | {times[0].size} | {times[0].state} | {missing} |"
             continue
-        ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
-        high, interval = ratio, ""
-        if len(rounds(library)) == len(rounds(own)):
-            low, high = ratio_interval(rounds(library), rounds(own))
-            interval = f"{low:.3f} to {high:.3f}"
+        ratio, high, interval = times_as_fast(own, library)
         name = library.variant if library.state == own.state else f"{library.variant}, in bursts"
         asked = ASKED.get((own.compute_mode, own.size)) if own.state == State.SUSTAINED else None
         verdict = f"≥ {asked}: {judged(asked, ratio, high)}" if asked else ""

@@ -21,9 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from agreement import BOUNDS, TITLES, Line, verdicts
 from agreement_timers import Case
 from rivals import lacks
-from shared import ratio_interval, rounds
 from steps import SANITIZED
-from tensor import ASKED, judged, library_of
+from tensor import ASKED, judged, library_of, times_as_fast
 
 from gpubench.model import DTYPES
 from gpubench.row import Row, read
@@ -139,12 +138,10 @@ def faster(size: str, least: float, *, interval: bool = False, **key: str) -> Ju
             library = library_of(own, every)
         if own is None or library is None:
             return None
-        ratio = (library.median_us or 0.0) / (own.median_us or 1.0)
-        high, text = ratio, f"{ratio:.3f}"
-        if interval and len(rounds(library)) == len(rounds(own)):
-            low, high = ratio_interval(rounds(library), rounds(own))
-            text += f" ({low:.3f} to {high:.3f})"
-        return text, None if own.unstable or library.unstable else judged(least, ratio, high)
+        ratio, high, between = times_as_fast(own, library)
+        text = f"{ratio:.3f} ({between})" if interval and between else f"{ratio:.3f}"
+        reached = judged(least, ratio, high if interval else ratio)
+        return text, None if own.unstable or library.unstable else reached
 
     return judge
 
