@@ -280,18 +280,30 @@ def device_speeds(at: Mapping[Place, Mapping[Point, Sequence[Measurement]]]) -> 
 def shares(points: Sequence[Point], count: int) -> list[list[Point]]:
     """Points dealt to so many shares, or as many as there are kernels.
 
-    All sizes of a compiled kernel go together, so that it is compiled once. Neighbouring tiles cost
-    alike, so they are dealt like cards, there and back.
+    All sizes of a compiled kernel go together, so that it is compiled once. The costs of a kernel's
+    tiles fall or rise steeply along their list, so the shares take turns at being first.
     """
     kernels: dict[tuple[Any, ...], list[Point]] = {}
     for point in points:
         kernels.setdefault((point.variant, point.tile, point.problem.dtype), []).append(point)
     count = max(1, min(count, len(kernels)))
     dealt: list[list[Point]] = [[] for _ in range(count)]
-    order = [*range(count), *reversed(range(count))]
     for place, of_kernel in enumerate(kernels.values()):
-        dealt[order[place % len(order)]] += of_kernel
+        dealt[_turn(place, count)] += of_kernel
     return [share for share in dealt if share]
+
+
+def _turn(place: int, count: int) -> int:
+    """Whose turn it is: the sum of the digits of `place` to the base `count`, modulo `count`.
+
+    For two it is the Thue-Morse sequence: what comes first falls to each as often as what comes
+    next. Over count³ turns all get the same of costs that are a quadratic function of `place`.
+    """
+    digits = 0
+    while place:
+        place, digit = divmod(place, max(count, 2))
+        digits += digit
+    return digits % count
 
 
 def common_points(points: Sequence[Point]) -> list[Point]:
