@@ -217,6 +217,11 @@ def backends() -> dict[str, BackendEntry]:
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.auto_order)}
 
 
+def load_backend(name: str) -> None:
+    """Import now what opening a device of a backend would import."""
+    importlib.import_module(f"{__name__}.{name}.backend")
+
+
 def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:
     """The devices that `--device` names, and which backends have none for `auto`, each with why.
 

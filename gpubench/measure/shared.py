@@ -113,7 +113,7 @@ def measure_share(share: Share) -> Done:
             at.log_event(share.topic, lines[-1])
 
     try:
-        with Worker(share.sweep.device, share.sweep.timer) as worker:
+        with Worker(share.sweep.device, share.sweep.timer, ahead=True) as worker:
             member = Member(str(at.name), platform.node(), worker.device, package_version()[0])
             if member.kind != share.kind:
                 raise UsageError(

@@ -27,7 +27,7 @@ from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from gpubench.measure.child import serve; serve(int(sys.argv[1]))"
+    "from gpubench.measure.child import serve; serve(int(sys.argv[1]), *sys.argv[2:])"
 )
 """The child's program: it imports from where we do, whatever the current folder holds."""
 
@@ -58,17 +58,27 @@ child does not get them, and rows record them. The backend sets the number of th
 MAX_FAULTS = 3
 """Points in a row of a variant that may fail so, twice each; after that its others are skipped."""
 
+DISTURBED = {"cpu"}
+"""Backends whose times another child that starts would change."""
+
+_Child = tuple[subprocess.Popen[bytes], Channel]
+
 
 class Worker:
     """An `Executor` whose points run in a child process, replaced when a point takes it down.
 
     Raises DeviceUnavailableError where the device or the timer is missing, DeviceBusyError
     where another sweep holds the GPU, ChildLostError where no process can be had that measures.
+
+    `ahead`: the next child is started while this one measures, and waits before it opens the
+    device. That is other work on the host, for sweeps that have such work beside them anyway.
     """
 
-    def __init__(self, device: str, timer: Timer) -> None:
+    def __init__(self, device: str, timer: Timer, *, ahead: bool = False) -> None:
         self._asked = (device, timer)
-        self._child: tuple[subprocess.Popen[bytes], Channel] | None = None
+        self._ahead = ahead
+        self._child: _Child | None = None
+        self._next: _Child | None = None
         self._requests = 0
         """Of this child."""
 
@@ -96,7 +106,7 @@ class Worker:
             self._lock = DeviceLock(self._device)
             unlocked = self._lock.take()
         except BaseException:
-            self._end()
+            self._end_all()
             raise
         self._notices = (*filter(None, (unkept, unlocked)), *notices)
 
@@ -109,7 +119,7 @@ class Worker:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        self._end()
+        self._end_all()
         self._lock.give_back()
 
     @property
@@ -225,23 +235,32 @@ class Worker:
     def _start(self) -> tuple[Device, tuple[str, ...]]:
         """A child that has opened the device: the device, and its notices."""
         started = perf_counter()
+        if self._next and self._next[0].poll() is not None:  # killed while it waited
+            self._end_next()
+        self._child, self._next = self._next or self._boot(), None
+        self._requests = 0
+        opened: tuple[Device, tuple[str, ...]] = self._ask("open", *self._asked).value
+        backend = opened[0].backend
+        if self._ahead and backend not in DISTURBED:
+            self._next = self._boot(backend)
+        self._spent_s["starting"] += perf_counter() - started
+        return opened
+
+    def _boot(self, *backend: str) -> _Child:
+        """A child that waits for its first request, with the modules of this backend loaded."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
                 [
                     *(sys.executable, "-P", "-c", BOOT, json.dumps(sys.path)),
-                    str(theirs.fileno()),
+                    *(str(theirs.fileno()), *backend),
                 ],
                 stdin=subprocess.DEVNULL,
                 env=self._environment,
                 pass_fds=(theirs.fileno(),),
                 process_group=0,  # to be killed with what kernels started; Ctrl-C reaches us alone
             )
-        self._child = process, Channel(ours)
-        self._requests = 0
-        opened: tuple[Device, tuple[str, ...]] = self._ask("open", *self._asked).value
-        self._spent_s["starting"] += perf_counter() - started
-        return opened
+        return process, Channel(ours)
 
     def _ask(
         self,
@@ -297,12 +316,27 @@ class Worker:
             self._spent_s[name] += spent
         self._childs_s = {}
         if self._child is not None:
-            process, channel = self._child
-            self._child = self._last = None
-            channel.close()
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            child, self._child, self._last = self._child, None, None
+            _kill(child)
+
+    def _end_next(self) -> None:
+        """Kill the child that waits."""
+        if self._next is not None:
+            child, self._next = self._next, None
+            _kill(child)
+
+    def _end_all(self) -> None:
+        """Leave no child."""
+        self._end()
+        self._end_next()
+
+
+def _kill(child: _Child) -> None:
+    process, channel = child
+    channel.close()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> str:

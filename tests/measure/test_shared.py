@@ -80,7 +80,7 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Opened], None]:
 
     def use(launch_us: Opened) -> None:
         @contextmanager
-        def opened(*_: object) -> Iterator[InProcess]:
+        def opened(*_: object, **_options: object) -> Iterator[InProcess]:
             yield InProcess(FakeBackend(launch_us(int(get_worker().name)), device=device))
 
         monkeypatch.setattr(shared, "Worker", opened)

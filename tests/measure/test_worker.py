@@ -240,6 +240,27 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
     assert worker.spent_s["starting"] > 0  # of the child after the first
 
 
+def test_the_child_of_the_next_round_is_started_ahead_but_not_where_it_would_disturb_this_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Worker("cpu", Timer.EVENTS, ahead=True):
+        assert len(children_of(os.getpid())) == 1
+    monkeypatch.setattr(module, "DISTURBED", set())
+    with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
+        worker.begin(QUICK, 1)
+        first, ahead = sorted(children_of(os.getpid()))
+        worker.next_round()
+        assert worker.measure(at(folder, 1)).status == Status.OK
+        second, ahead_again = sorted(children_of(os.getpid()))
+        assert (second, first == ahead_again) == (ahead, False)
+        os.kill(ahead_again, signal.SIGKILL)  # one that died while it waited is replaced
+        os.waitid(os.P_PID, ahead_again, os.WEXITED | os.WNOWAIT)
+        worker.next_round()
+        assert worker.measure(at(folder, 1)).status == Status.OK
+        assert ahead_again not in children_of(os.getpid())
+    assert children_of(os.getpid()) == []
+
+
 HANGING = """
 import sys
 from pathlib import Path
