@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import IO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
@@ -443,10 +444,20 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=clean_lines(segment.text))
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A console; elsewhere than in a terminal without colour, tables wide, and text a line each."""
+def console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
+    """A console; elsewhere than in a terminal without colour, tables wide, and text a line each.
+
+    It prints to stdout, stderr or a file.
+    """
     # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is not markup.
-    screen = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    screen = _Console(
+        file=file,
+        stderr=stderr,
+        force_terminal=None if file is None else False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = PIPED_WIDTH
         screen.soft_wrap = True

@@ -30,7 +30,7 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
 from gpubench.row import KEY, Row
-from gpubench.view.tables import PIPED_WIDTH, counted, milliseconds, table
+from gpubench.view.tables import console, counted, milliseconds, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes; 0 is for the rest, 2 for what could not be compared."""
@@ -313,10 +313,7 @@ def print_text(report: Report, screen: Console) -> None:
 
 def _plain_text(report: Report) -> str:
     page = StringIO()
-    screen = Console(
-        file=page, width=PIPED_WIDTH, soft_wrap=True, highlight=False, color_system=None
-    )
-    print_text(report, screen)
+    print_text(report, console(page))
     return page.getvalue()
 
 

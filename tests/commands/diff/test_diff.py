@@ -360,6 +360,18 @@ def test_text_goes_into_a_file_too(file: Write, run: Run, tmp_path: Path) -> Non
     assert report.read_text() == out
 
 
+def test_text_in_a_file_has_no_colour_and_names_are_no_markup(
+    file: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    report = tmp_path / "report.txt"
+    both = ("a.csv", rows()), ("b.csv", rows(own=1.05))
+    named = [file(name, [replace(row, dtype="[red]") for row in of]) for name, of in both]
+    run(*named, "-o", str(report))
+    assert "[red]" in report.read_text()
+    assert "\x1b" not in report.read_text()
+
+
 def test_json_has_the_form_that_is_documented(file: Write, run: Run) -> None:
     page = Path(__file__).parents[3] / "docs" / "diff.md"
     new = rows(own=1.05)[1:]
