@@ -144,14 +144,14 @@ def line(sweeps: list[Points], rounds: int, points: int, repeats: int) -> list[s
     ]
     for slowdown, limits in SLOWDOWNS:
         found, others, exits = [], 0, 0
-        for _ in range(repeats // 4):
+        for _ in range(repeats):
             base, new = sides(sweeps, rounds, points, rng)
             new, wanted = slowed(new, slowdown, rng)
             convicted = slower(base, new, limits)
             exits += bool(convicted)
             found.append(len(convicted & wanted) / len(wanted))
             others += len(convicted - wanted)
-        cells.append(f"{exits} of {repeats // 4}; {100 * statistics.fmean(found):.0f} %; {others}")
+        cells.append(f"{exits} of {repeats}; {100 * statistics.fmean(found):.0f} %; {others}")
     return cells
 
 

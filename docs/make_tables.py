@@ -73,15 +73,20 @@ def tiles() -> str:
         name: min((row for (of, _), row in rows.items() if of == name), key=_time)
         for name in variants
     }
+    if unstable := [row.label for row in best.values() if row.unstable]:
+        raise ValueError(f"rounds disagree: {unstable}")
+    shown = ("1", "2", "4", "5", "8", "12", "16", "24", "32")
     lines = [["tile", *variants]]
-    for tile in ("1", "2", "4", "5", "8", "12", "16", "24", "32"):
+    for tile in shown:
         of_tile = [rows[name, tile] for name in variants]
-        if unstable := [row.label for row in of_tile if row.unstable]:
-            raise ValueError(f"rounds disagree: {unstable}")
-        texts = [(milliseconds(row.median_us), row is best[row.variant]) for row in of_tile]
-        lines.append([tile, *(f"**{text}**" if bold else text for text, bold in texts)])
+        texts = [milliseconds(row.median_us) + " !" * row.unstable for row in of_tile]
+        bold = [row is best[row.variant] for row in of_tile]
+        lines.append([tile, *(f"**{x}**" if b else x for x, b in zip(texts, bold, strict=True))])
     left = [False] * len(lines[0])
-    return "\n".join(line.replace("\\*", "*") for line in pipe_table(lines, left))
+    made = "\n".join(line.replace("\\*", "*") for line in pipe_table(lines, left))
+    if any(rows[name, tile].unstable for name in variants for tile in shown):
+        made += "\n\n!: its rounds differ by more than 10 %, so nothing is claimed of it."
+    return made
 
 
 def _time(row: Row) -> float:
