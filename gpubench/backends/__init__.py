@@ -203,6 +203,10 @@ class BackendEntry:
     open: Callable[[int, Timer], Backend]
     """The backend on the device of a number. Raises DeviceUnavailableError without the timer."""
 
+    load: Callable[[], None] | None = None
+    """Imports what `open` imports, in a process that waits for its turn; None where a process that
+    starts would change the times of the one that measures."""
+
     def timer(self, asked: Timer) -> Timer:
         """The timer asked for, or the default one where it is missing."""
         return asked if asked in self.timers else self.timers[0]
@@ -215,11 +219,6 @@ def backends() -> dict[str, BackendEntry]:
     ]
     entries: list[BackendEntry] = [importlib.import_module(name).BACKEND for name in folders]
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.auto_order)}
-
-
-def load_backend(name: str) -> None:
-    """Import now what opening a device of a backend would import."""
-    importlib.import_module(f"{__name__}.{name}.backend")
 
 
 def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from gpubench.backends import load_backend, open_backend, passed_over
+from gpubench.backends import backends, open_backend, passed_over
 from gpubench.errors import ChildLostError, GpubenchError, with_place
 from gpubench.measure.channel import Channel
 from gpubench.measure.executor import InProcess
@@ -53,8 +53,8 @@ class Raised:
 Answer = Built | Done | Raised
 
 
-def serve(descriptor: int, backend: str = "") -> None:
-    """Answer what comes through the channel until it closes, with this backend's modules loaded.
+def serve(descriptor: int, backend: str) -> None:
+    """Answer what comes through the channel until it closes; load a backend's modules before.
 
     The first request opens the backend, each later one calls a method of the executor. An answer
     has our process id and its request's number: a kernel that forks would answer twice.
@@ -66,8 +66,8 @@ def serve(descriptor: int, backend: str = "") -> None:
     channel = Channel(socket.socket(fileno=descriptor))
     os.register_at_fork(after_in_child=channel.close)  # and no process that it forks
     pid = os.getpid()
-    if backend:
-        load_backend(backend)
+    if backend and (load := backends()[backend].load):
+        load()
     executor: InProcess | None = None
 
     def send(number: int, answer: Answer) -> None:

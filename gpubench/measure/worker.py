@@ -17,6 +17,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Self
 
+from gpubench.backends import backends
 from gpubench.cache import environment_with_caches
 from gpubench.errors import ChildLostError
 from gpubench.measure.channel import Channel
@@ -27,7 +28,7 @@ from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from gpubench.measure.child import serve; serve(int(sys.argv[1]), *sys.argv[2:])"
+    "from gpubench.measure.child import serve; serve(int(sys.argv[1]), sys.argv[2])"
 )
 """The child's program: it imports from where we do, whatever the current folder holds."""
 
@@ -58,9 +59,6 @@ child does not get them, and rows record them. The backend sets the number of th
 MAX_FAULTS = 3
 """Points in a row of a variant that may fail so, twice each; after that its others are skipped."""
 
-DISTURBED = {"cpu"}
-"""Backends whose times another child that starts would change."""
-
 _Child = tuple[subprocess.Popen[bytes], Channel]
 
 
@@ -71,7 +69,8 @@ class Worker:
     where another sweep holds the GPU, ChildLostError where no process can be had that measures.
 
     `ahead`: the next child is started while this one measures, and waits before it opens the
-    device. That is other work on the host, for sweeps that have such work beside them anyway.
+    device, if the backend can `load` so. That is other work on the host, for sweeps that have such
+    work beside them anyway.
     """
 
     def __init__(self, device: str, timer: Timer, *, ahead: bool = False) -> None:
@@ -241,19 +240,19 @@ class Worker:
         self._requests = 0
         opened: tuple[Device, tuple[str, ...]] = self._ask("open", *self._asked).value
         backend = opened[0].backend
-        if self._ahead and backend not in DISTURBED:
+        if self._ahead and backends()[backend].load:
             self._next = self._boot(backend)
         self._spent_s["starting"] += perf_counter() - started
         return opened
 
-    def _boot(self, *backend: str) -> _Child:
-        """A child that waits for its first request, with the modules of this backend loaded."""
+    def _boot(self, backend: str = "") -> _Child:
+        """A child that waits for its first request; before that it loads a backend's modules."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
                 [
                     *(sys.executable, "-P", "-c", BOOT, json.dumps(sys.path)),
-                    *(str(theirs.fileno()), *backend),
+                    *(str(theirs.fileno()), backend),
                 ],
                 stdin=subprocess.DEVNULL,
                 env=self._environment,

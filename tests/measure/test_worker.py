@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from fakes import CPU, point
 
+from gpubench.backends import backends
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.measure import worker as module
 from gpubench.measure.lock import DeviceLock
@@ -245,19 +246,21 @@ def test_the_child_of_the_next_round_is_started_ahead_but_not_where_it_would_dis
 ) -> None:
     with Worker("cpu", Timer.EVENTS, ahead=True):
         assert len(children_of(os.getpid())) == 1
-    monkeypatch.setattr(module, "DISTURBED", set())
+    loading = {"cpu": replace(backends()["cpu"], load=lambda: None)}
+    monkeypatch.setattr(module, "backends", lambda: loading)
     with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
         worker.begin(QUICK, 1)
-        first, ahead = sorted(children_of(os.getpid()))
+        before = set(children_of(os.getpid()))
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        second, ahead_again = sorted(children_of(os.getpid()))
-        assert (second, first == ahead_again) == (ahead, False)
-        os.kill(ahead_again, signal.SIGKILL)  # one that died while it waited is replaced
-        os.waitid(os.P_PID, ahead_again, os.WEXITED | os.WNOWAIT)
+        after = set(children_of(os.getpid()))
+        assert (len(before), len(after), len(before & after)) == (2, 2, 1)
+        (waiting,) = after - before
+        os.kill(waiting, signal.SIGKILL)  # one that died while it waited is replaced
+        os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert ahead_again not in children_of(os.getpid())
+        assert waiting not in children_of(os.getpid())
     assert children_of(os.getpid()) == []
 
 

@@ -27,6 +27,10 @@ def _open(index: int, timer: Timer) -> Backend:
     return CudaBackend(index)
 
 
+def _load() -> None:
+    import gpubench.backends.cuda.backend  # noqa: F401 # CuPy takes a second
+
+
 def _typical_gflops(device: Device) -> float | None:
     peak = peak_gflops(device, "float32")
     return peak and TYPICAL_SHARE * peak
@@ -46,4 +50,5 @@ BACKEND = BackendEntry(
     cost=Cost(start_s=2.0, compile_s=0.15, gflops=_typical_gflops),
     devices=_devices,
     open=_open,
+    load=_load,
 )
