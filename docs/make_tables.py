@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from html import unescape
 from itertools import groupby
@@ -36,7 +36,7 @@ from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.view import grids
 from gpubench.row import Row, read
-from gpubench.view.tables import milliseconds, pipe_table
+from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, milliseconds, pipe_table
 
 ROOT = Path(__file__).parent.parent
 H200 = RESULTS / "h200"
@@ -73,20 +73,26 @@ def tiles() -> str:
         name: min((row for (of, _), row in rows.items() if of == name), key=_time)
         for name in variants
     }
-    if unstable := [row.label for row in best.values() if row.unstable]:
-        raise ValueError(f"rounds disagree: {unstable}")
+    _require_stable(best.values())
+
+    def cell(row: Row) -> str:
+        text = milliseconds(row.median_us)
+        if row.unstable:
+            return f"{text} {UNSTABLE}"
+        return f"**{text}**" if row is best[row.variant] else text
+
     shown = ("1", "2", "4", "5", "8", "12", "16", "24", "32")
-    lines = [["tile", *variants]]
-    for tile in shown:
-        of_tile = [rows[name, tile] for name in variants]
-        texts = [milliseconds(row.median_us) + " !" * row.unstable for row in of_tile]
-        bold = [row is best[row.variant] for row in of_tile]
-        lines.append([tile, *(f"**{x}**" if b else x for x, b in zip(texts, bold, strict=True))])
+    lines = [[tile, *(cell(rows[name, tile]) for name in variants)] for tile in shown]
+    lines.insert(0, ["tile", *variants])
     left = [False] * len(lines[0])
     made = "\n".join(line.replace("\\*", "*") for line in pipe_table(lines, left))
-    if any(rows[name, tile].unstable for name in variants for tile in shown):
-        made += "\n\n!: its rounds differ by more than 10 %, so nothing is claimed of it."
-    return made
+    return f"{made}\n\n{UNSTABLE_LEGEND}." if UNSTABLE in made else made
+
+
+def _require_stable(rows: Iterable[Row]) -> None:
+    """Raises ValueError naming rows whose rounds disagree: a page may rest nothing on them."""
+    if unstable := [row.label for row in rows if row.unstable]:
+        raise ValueError(f"rounds disagree: {unstable}")
 
 
 def _time(row: Row) -> float:
@@ -96,8 +102,7 @@ def _time(row: Row) -> float:
 def ladder() -> str:
     """How much faster the fastest step is than the better of cuBLAS and a tuned cuBLASLt."""
     rows = [row for row in read(H200 / "ladder_top.csv") if row.median_us]
-    if unstable := [row.label for row in rows if row.unstable]:
-        raise ValueError(f"rounds disagree: {unstable}")
+    _require_stable(rows)
 
     def ratio(size: str, cache: str) -> float:
         of_size = [row for row in rows if (row.size, row.cache) == (size, cache)]
