@@ -15,7 +15,7 @@ from shared import GPUBENCH, child
 from steps import STEPS
 
 from gpubench.errors import UsageError
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 
 MOST_RESULTS, MOST_ARCHIVE = 20 * 10**6, 16 * 10**6
 """Bytes of results/, and of an archive."""

@@ -26,7 +26,7 @@ from shared import GPUBENCH, bound, child, point, verdict
 
 from gpubench.backends.cuda.compile import Compiled
 from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Point, Problem, Timing
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.01)
 CHECKPOINTS = (5, 50, 500)
@@ -61,7 +61,7 @@ def memory() -> bool:
     from cupy.cuda import runtime
 
     from gpubench.backends import open_backend
-    from gpubench.measure.runner import Runner
+    from gpubench.engine.runner import Runner
     from gpubench.options import read_sweep
     from gpubench.plan.sweep import plan
 

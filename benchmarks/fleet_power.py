@@ -24,7 +24,7 @@ from shared import markdown, rounds
 
 from gpubench.commands.fleet.judge import Judgement, judge
 from gpubench.commands.fleet.units import PHASES, PRODUCTS
-from gpubench.row import read
+from gpubench.results.row import read
 
 SIZES = 8, 64, 1024
 SLOWDOWNS = 0.05, 0.10, 0.20

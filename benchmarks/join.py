@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from gpubench.row import read, write
+from gpubench.results.row import read, write
 
 if __name__ == "__main__":
     whole, *parts = map(Path, sys.argv[1:])

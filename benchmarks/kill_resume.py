@@ -36,7 +36,7 @@ from pathlib import Path
 import psutil
 from shared import GPUBENCH
 
-from gpubench.row import NAMES, read
+from gpubench.results.row import NAMES, read
 
 KILLS, SEED, ROUNDS = 200, 2006, 3
 KILLED_AGAIN = 1 / 3

@@ -20,7 +20,7 @@ from gpubench.commands.compare_cublas.ladder import steps
 from gpubench.hardware.occupancy import occupancy
 from gpubench.model import CudaVariant, Problem, Resources
 from gpubench.plan.registry import choose
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 from gpubench.view.tables import best_of, by_problem, milliseconds
 
 EVERY_STEP = ("--ladder", "--sizes", "4096", "--budget", "25", "--launch-limit", "0.2")

@@ -23,7 +23,7 @@ from time import sleep
 import psutil
 from shared import GPUBENCH, Ended, child, verdict
 
-from gpubench.row import read
+from gpubench.results.row import read
 
 SWEEP = ("sweep", "--sizes", "1024,2048", "--tiles", "1..32")
 FLEET_LIMIT_S = 60

@@ -42,18 +42,28 @@ from steps import STEPS, Step
 
 from gpubench.errors import UsageError
 from gpubench.hardware.host import cpu_threads
-from gpubench.output import lock
+from gpubench.results.output import lock
 
 PACKAGE, RESULTS, WORK = ROOT / "gpubench", ROOT / "results", ROOT / "build" / "published"
-MEASURES = ("backends", "hardware", "kernels", "measure", "model", "plan", "row.py", "options.py")
+MEASURES = (
+    "backends",
+    "hardware",
+    "kernels",
+    "engine",
+    "model",
+    "plan",
+    "results",
+    "stats",
+    "options.py",
+)
 """Of the package: what any figure depends on."""
 
 DEPENDS = {
     "backends/cuda/nvml.py": "tensor.py",
     "backends/cuda/sustained.py": "tensor.py",
-    "measure/cluster.py": "many_gpus.py",
-    "measure/result_file.py": "kill_resume.py",
-    "measure/shared.py": "many_gpus.py",
+    "engine/cluster.py": "many_gpus.py",
+    "engine/result_file.py": "kill_resume.py",
+    "engine/shared.py": "many_gpus.py",
 }
 """Files of these on which only what one script measures depends."""
 

@@ -18,12 +18,12 @@ import time
 from collections import Counter
 
 from gpubench.backends import open_backend
-from gpubench.measure.executor import InProcess
-from gpubench.measure.session import Watcher, run
+from gpubench.engine.executor import InProcess
+from gpubench.engine.session import Watcher, run
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
-from gpubench.row import Row
+from gpubench.results.row import Row
 
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12345)
 GEMM_SIZES = (

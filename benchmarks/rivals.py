@@ -25,7 +25,7 @@ from pathlib import Path
 
 from shared import GPUBENCH, ROOT, child, markdown, verdict
 
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 from gpubench.view.tables import best_of
 
 SIZES = (1024, 2048, 4096, 8192)

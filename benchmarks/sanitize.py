@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gpubench.model import Config, CudaVariant
 from gpubench.plan.registry import choose
-from gpubench.row import read
+from gpubench.results.row import read
 
 SIZES = ("129x261x77", "130x260x68", "136x264x72", "136x264x144")
 """N odd, and a multiple of 4: B is loaded in two ways. And N and K multiples of 8, and K of 16,

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's p
 
 from gpubench.model import Cache, Point, Problem, Scope, Timer
 from gpubench.plan.registry import choose
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.tables import pipe_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -101,7 +101,7 @@ def point(variant: str, tile: str, problem: Problem, cache: Cache = Cache.HOT) -
 
 def bound(backend: Any, what: Point) -> Any:
     """The point's kernel on random operands, by the backend."""
-    from gpubench.measure.operands import make_inputs
+    from gpubench.engine.operands import make_inputs
 
     cold = what.cache == Cache.COLD
     operands = backend.load(what.problem, make_inputs(what.problem, SEED), cold=cold)

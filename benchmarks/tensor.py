@@ -26,12 +26,12 @@ from pathlib import Path
 
 from shared import ratio_interval, rounds
 
-from gpubench.measure.session import Watcher, run
-from gpubench.measure.worker import Worker
+from gpubench.engine.session import Watcher, run
+from gpubench.engine.worker import Worker
 from gpubench.model import CORE_DTYPES, CudaVariant, Point, State, Status
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
-from gpubench.row import Row, read, write
+from gpubench.results.row import Row, read, write
 from gpubench.view.tables import best_of, by_problem
 
 LIBRARIES = ("cublas", "cublaslt")

@@ -33,15 +33,15 @@ from pathlib import Path
 import numpy as np
 from shared import GPUBENCH, child, markdown, rounds, verdict
 
-from gpubench import row as table
-from gpubench.commands.tune.race import Race
 from gpubench.commands.tune.run import groups, picks, read_settings, tune
 from gpubench.commands.tune.schedule import VISIT_S, entrants
-from gpubench.measure.session import run
-from gpubench.measure.worker import Worker
+from gpubench.engine.session import run
+from gpubench.engine.worker import Worker
 from gpubench.options import read_sweep
 from gpubench.plan.registry import KERNELS, choose
-from gpubench.row import Row
+from gpubench.results import row as table
+from gpubench.results.row import Row
+from gpubench.stats.race import Race
 from gpubench.view.progress import progress
 
 RECORDED_ROUNDS, SWEEPS_ROUNDS = 10, 5

@@ -21,7 +21,7 @@ from multiprocessing import Pool
 import numpy as np
 from shared import markdown, verdict
 
-from gpubench.commands.tune.race import Race
+from gpubench.stats.race import Race
 
 WITHIN, HELD = 0.01, 0.95
 SPREAD = 0.5

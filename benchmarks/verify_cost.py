@@ -26,17 +26,17 @@ LEFT_OUT = {
     "            check.look()\n            slowed": "            slowed",
     "if seeing := launches == 1 and left > 0:": "if seeing := False:",
 }
-"""Lines of measure/runner.py, and what the copy has in their place."""
+"""Lines of engine/runner.py, and what the copy has in their place."""
 
 
 def without_checks(folder: Path) -> Path:
     """A folder with a copy of the package that verifies the first launches alone."""
     shutil.copytree(ROOT / "gpubench", folder / "gpubench")
-    runner = folder / "gpubench/measure/runner.py"
+    runner = folder / "gpubench/engine/runner.py"
     text = runner.read_text()
     for old, new in LEFT_OUT.items():
         if text.count(old) != 1:
-            sys.exit(f"verify_cost.py: measure/runner.py has {text.count(old)} times {old!r}")
+            sys.exit(f"verify_cost.py: engine/runner.py has {text.count(old)} times {old!r}")
         text = text.replace(old, new)
     runner.write_text(text)
     return folder

@@ -25,7 +25,7 @@ from steps import SANITIZED
 from tensor import ASKED, judged, library_of, times_as_fast
 
 from gpubench.model import DTYPES
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 from gpubench.view.tables import pipe_table
 
 ROOT = Path(__file__).parent.parent

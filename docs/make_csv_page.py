@@ -1,4 +1,4 @@
-"""Writes docs/csv.md from the columns of `gpubench.row.Row`; `--check` exits 1 if it is stale.
+"""Writes docs/csv.md from the columns of `gpubench.results.row.Row`; `--check` exits 1 if stale.
 
 `python docs/make_csv_page.py`; any Python from 3.11 on will do, it needs no package.
 """
@@ -11,12 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the columns beside this page, not installed
 
-from gpubench.row import COLUMNS
+from gpubench.results.row import COLUMNS
 
 PAGE = Path(__file__).with_name("csv.md")
 
 HEAD = """\
-<!-- Written by docs/make_csv_page.py from gpubench/row.py; change the columns there. -->
+<!-- Written by docs/make_csv_page.py from gpubench/results/row.py; change the columns there. -->
 
 # The CSV
 

@@ -26,7 +26,7 @@ from matplotlib.axes import Axes
 
 from gpubench.cli import app
 from gpubench.commands.plot.run import provenance
-from gpubench.output import Output
+from gpubench.results.output import Output
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.style import Picture, compose, ink, legend, log_axis, look, save
 

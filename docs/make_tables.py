@@ -35,7 +35,7 @@ from gpubench.cli import app
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.view import grids
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, milliseconds, pipe_table
 
 ROOT = Path(__file__).parent.parent

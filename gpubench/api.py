@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gpubench import row as table
+from gpubench.engine.session import Watcher, run
+from gpubench.engine.worker import Worker
 from gpubench.errors import UsageError
-from gpubench.measure.result_file import ResultFile
-from gpubench.measure.session import Watcher, run
-from gpubench.measure.tuned import keep_winners, with_tuned_tiles
-from gpubench.measure.worker import Worker
 from gpubench.options import read_sweep, sweep_options
+from gpubench.plan.tuned import keep_winners, with_tuned_tiles
+from gpubench.results import row as table
+from gpubench.results.result_file import ResultFile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +118,7 @@ def show(frame: pd.DataFrame, *, sort: str | None = None, top: int | None = None
     >>> gpubench.show(frame, sort="rate", top=3)
     """
     from gpubench.commands.show.view import ORDER, tables
-    from gpubench.plan.registry import unknown
+    from gpubench.text import unknown
     from gpubench.view.tables import console
 
     if sort is not None and sort not in ORDER:

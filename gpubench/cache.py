@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from gpubench.errors import UsageError
-from gpubench.output import Output
+from gpubench.results.output import Output
 
 _PROBE_BYTES = 2**16
 """A small kernel."""

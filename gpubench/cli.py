@@ -33,7 +33,8 @@ from gpubench.commands import (
     variants,
 )
 from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
-from gpubench.output import clean, guard_streams
+from gpubench.results.output import guard_streams
+from gpubench.text import clean
 
 LONGEST = 1500
 """Characters of a message."""

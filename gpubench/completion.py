@@ -74,7 +74,7 @@ def results(incomplete: str) -> list[str]:
 
 def saved(incomplete: str) -> list[str]:
     """Names that results are kept under."""
-    from gpubench.store import names
+    from gpubench.results.store import names
 
     return words(*names())(incomplete)
 

@@ -20,10 +20,10 @@ from gpubench import completion
 from gpubench.backends import AUTO, backends
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, State, Timer, Timing
-from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles, shown
-from gpubench.plan.registry import unknown
+from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import read_toml
+from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
 

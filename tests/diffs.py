@@ -8,7 +8,7 @@ from dataclasses import replace
 from fakes import failed, measured, point, variant
 
 from gpubench.model import Status, Timer
-from gpubench.row import Row
+from gpubench.results.row import Row
 
 Write = Callable[[str, list[Row]], str]
 """The fixture `file`: writes rows under a name, and gives the path."""

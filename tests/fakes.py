@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
-from gpubench.measure.probe import SIZES
-from gpubench.measure.rows import row
-from gpubench.measure.session import source_hash
+from gpubench.engine.probe import SIZES
 from gpubench.model import (
     Cache,
     CallVariant,
@@ -31,7 +29,9 @@ from gpubench.model import (
     Timer,
     Variant,
 )
-from gpubench.row import Row
+from gpubench.results.provenance import source_hash
+from gpubench.results.row import Row
+from gpubench.results.rows import row
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fakes import measured
 
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 from gpubench.view.pictures.series import Source, sources
 
 RESULTS = Path(__file__).parent.parent / "results" / "h200"

@@ -13,7 +13,7 @@ from samples import SWEEP
 
 import gpubench
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.row import NAMES, write
+from gpubench.results.row import NAMES, write
 
 
 @pytest.mark.slow

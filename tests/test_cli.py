@@ -30,7 +30,7 @@ from commandline import (
 )
 
 import gpubench
-from gpubench.row import NAMES, read
+from gpubench.results.row import NAMES, read
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch")
 

@@ -28,7 +28,7 @@ from commandline import (
 )
 
 from gpubench.model.measurement import LONGEST_REASON
-from gpubench.row import read
+from gpubench.results.row import read
 
 SIZES = [str(size) for size in range(8, 97, 4)]
 FEW = (*("sweep", "--device", "cpu", "--sizes", "8..96:4", "--variants", "cpu_blas"), *QUICKER)

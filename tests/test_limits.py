@@ -19,9 +19,9 @@ import pytest
 from commandline import call
 from samples import curve, sample
 
-from gpubench import row as table
 from gpubench.errors import UsageError
-from gpubench.row import LEAST, MAX_ROWS, MOST, NAMES, Row, read, write
+from gpubench.results import row as table
+from gpubench.results.row import LEAST, MAX_ROWS, MOST, NAMES, Row, read, write
 from gpubench.view.pictures.style import MAX_LINES, MAX_PANELS
 
 

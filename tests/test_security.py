@@ -39,7 +39,7 @@ IMPORTS_BY_NAME = {
 found by their folders inside the package; the packages that a descriptor asks for; and where
 matplotlib is."""
 
-TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "measure" / name for name in ("channel.py", "cluster.py")}
+TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "engine" / name for name in ("channel.py", "cluster.py")}
 """Where objects are read from child processes, of which one measures, and from nothing else."""
 
 

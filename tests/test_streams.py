@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpubench
-from gpubench.row import read
+from gpubench.results.row import read
 
 GPUBENCH = f"{sys.executable} -m gpubench"
 SWEEP = f"{GPUBENCH} sweep --device cpu --sizes 8,16 --variants cpu_blas --rounds 1 --cache hot"

@@ -17,12 +17,14 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = sorted([*FILES, *PACKAGE.rglob("*.cu")])
 
 LAYERS = (
-    {"model", "errors", "output", "cache"},
-    {"hardware", "row", "store"},
+    {"model", "errors", "text"},
+    {"hardware", "stats"},
+    {"results"},
+    {"cache"},
     {"kernels", "backends"},
     {"plan"},
     {"completion", "options"},
-    {"measure"},
+    {"engine"},
     {"view"},
     {"commands"},
     {"cli", "api"},

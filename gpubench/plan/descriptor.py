@@ -22,7 +22,7 @@ from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, CallVariant, CudaVariant, Problem, Space, Variant
 from gpubench.model.signature import parameters, why_unknown
-from gpubench.plan.ranges import shown
+from gpubench.text import shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
 NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"

@@ -9,9 +9,7 @@ from typing import TypeVar
 
 from gpubench.errors import UsageError
 from gpubench.model import LARGEST, OPERATIONS, Config
-
-SHOWN = 60
-"""Characters of a user's text that an error repeats."""
+from gpubench.text import shown
 
 MAX_ITEMS = 10_000
 """Longer lists are typing mistakes; they are refused before they are built."""
@@ -136,8 +134,3 @@ def _bounded(number: str, item: str, flag: str, expects: str) -> int:
     if len(digits) > len(str(LARGEST)) or not 1 <= int(digits) <= LARGEST:
         raise UsageError(f"{flag}: '{shown(item)}' is out of range: from 1 to {LARGEST}; {expects}")
     return int(digits)
-
-
-def shown(text: str) -> str:
-    """A user's text as an error quotes it: one short line, whatever it holds."""
-    return text.encode("unicode_escape").decode()[:SHOWN]

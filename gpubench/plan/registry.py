@@ -6,9 +6,8 @@ operation without a folder between: `DIR/<name>.py`.
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,15 +15,9 @@ from pathlib import Path
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, BrokenVariant, Variant
 from gpubench.plan.descriptor import load
-from gpubench.plan.ranges import shown
+from gpubench.text import unknown
 
-__all__ = ["KERNELS", "choose", "descriptors", "load", "of_op", "unknown", "variants"]
-
-ALIKE = 0.6
-"""From here on two names are alike (`difflib`): one may be the other, misspelt."""
-
-MAX_KNOWN = 100
-"""Of what is known, as many are listed."""
+__all__ = ["KERNELS", "choose", "descriptors", "load", "of_op", "variants"]
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 
@@ -145,18 +138,3 @@ def choose(
         else:
             raise UsageError(f"--variants: {unknown('variant', name, known)}")
     return tuple(chosen.values())
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
-    known = [shown(word) for word in known]  # a file may have given them, too
-    name = shown(name)
-
-    def likeness(other: str) -> float:
-        return difflib.SequenceMatcher(a=other, b=name).ratio()
-
-    nearest = max(known, key=likeness, default="")  # of equals the first
-    near = likeness(nearest) >= ALIKE
-    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known[:MAX_KNOWN])}"
-    more = "" if near or len(known) <= MAX_KNOWN else f" and {len(known) - MAX_KNOWN} more"
-    return f"unknown {kind} '{name}'; {hint}{more}"

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import parse_names, parse_sizes
-from gpubench.plan.registry import unknown
-from gpubench.row import Row
+from gpubench.results.row import Row
+from gpubench.text import unknown
 
 _Size = tuple[str, int, int, int]
 """Operation, M, N and K."""

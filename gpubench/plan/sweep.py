@@ -48,7 +48,7 @@ class Sweep:
 
     tiles: tuple[str, ...] = ()
     """As users write them; each variant's space reads them. Empty: its own default tiles. What
-    `tuned` means is known when the device is (`measure.tuned`)."""
+    `tuned` means is known when the device is (`plan.tuned`)."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"

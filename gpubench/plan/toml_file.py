@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect
 
 from gpubench.errors import UsageError
-from gpubench.plan.registry import unknown
+from gpubench.text import unknown
 
 MAX_BYTES = 2**20  # a configuration is a page or two
 _MAX_DOTS = 200  # in a key: the time that `tomllib` takes grows with their square

@@ -14,8 +14,8 @@ from rich.table import Column
 from rich.text import Text
 
 from gpubench.backends import device_label
-from gpubench.measure.executor import Described
-from gpubench.measure.session import Watcher
+from gpubench.engine.executor import Described
+from gpubench.engine.session import Watcher
 from gpubench.model import Health, Measurement, Point, Status
 from gpubench.plan.schedule import Estimate, Visit, minutes
 from gpubench.view.tables import console, time_text

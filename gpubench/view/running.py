@@ -9,16 +9,16 @@ from pathlib import Path
 
 from rich.text import Text
 
-from gpubench import store
+from gpubench.engine.cluster import connected
+from gpubench.engine.session import Outcome, default_output, run
+from gpubench.engine.shared import run_shared
+from gpubench.engine.worker import Worker
 from gpubench.errors import INTERRUPTED, UsageError
-from gpubench.measure.cluster import connected
-from gpubench.measure.result_file import ResultFile, read_context
-from gpubench.measure.session import Outcome, default_output, run
-from gpubench.measure.shared import run_shared
-from gpubench.measure.tuned import with_tuned_tiles
-from gpubench.measure.worker import Worker
-from gpubench.plan.ranges import shown
 from gpubench.plan.sweep import Sweep
+from gpubench.plan.tuned import with_tuned_tiles
+from gpubench.results import store
+from gpubench.results.result_file import ResultFile, read_context
+from gpubench.text import shown
 from gpubench.view.progress import progress
 from gpubench.view.tables import console
 

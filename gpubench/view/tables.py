@@ -17,8 +17,8 @@ from rich.text import Text
 
 from gpubench.backends import blas_name
 from gpubench.model import OPERATIONS, Status
-from gpubench.output import clean_lines
-from gpubench.row import STABLE, Row
+from gpubench.results.row import STABLE, Row
+from gpubench.text import clean_lines
 
 PIPED_WIDTH = 160
 

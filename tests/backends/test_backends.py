@@ -23,9 +23,9 @@ from gpubench.backends import (
 )
 from gpubench.cli import app
 from gpubench.commands.deviceinfo.view import device_json, with_ceilings
+from gpubench.engine.executor import InProcess
+from gpubench.engine.session import Watcher, run
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.measure.executor import InProcess
-from gpubench.measure.session import Watcher, run
 from gpubench.model import Device, Status, Timer
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op

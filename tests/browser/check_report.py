@@ -16,7 +16,7 @@ from pathlib import Path
 from chromium import Chromium
 
 from gpubench.commands.report.page import page
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 
 MAX_BYTES = 2_000_000
 LEAST_CONTRAST = 4.5

@@ -15,7 +15,7 @@ from gpubench.commands.new_kernel.run import write_pair
 from gpubench.model import CudaVariant
 from gpubench.plan.registry import load
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.row import read
+from gpubench.results.row import read
 
 ADDING = blocks("adding-a-kernel.md")
 OWN = blocks("own-kernels.md")

@@ -16,7 +16,7 @@ from samples import sample
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.rules import Figure
-from gpubench.row import Row, read, write
+from gpubench.results.row import Row, read, write
 from gpubench.view.tables import best_of
 
 H200 = REPOSITORY / "results" / "h200"

@@ -10,7 +10,7 @@ import pytest
 from commandline import GROUP, call
 from newcomer import Block, Newcomer, blocks
 
-from gpubench.row import read
+from gpubench.results.row import read
 
 INSTALL, *STEPS = blocks("first-steps.md")
 

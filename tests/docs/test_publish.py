@@ -18,8 +18,8 @@ from newcomer import REPOSITORY
 from samples import sample
 
 from gpubench.errors import UsageError
-from gpubench.output import lock
-from gpubench.row import Row, read, write
+from gpubench.results.output import lock
+from gpubench.results.row import Row, read, write
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 import archive as archives

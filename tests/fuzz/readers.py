@@ -17,19 +17,19 @@ from contract import BrokenContractError, call_within_contract, contents
 from fakes import measured, point
 from stub import nothing_measured
 
-from gpubench import row as table
 from gpubench.commands.diff.expect import read_expected
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.tune.where import Condition
-from gpubench.measure.result_file import read_context
-from gpubench.measure.tuned import read_winners
 from gpubench.model import LARGEST, OPERATIONS, Config
 from gpubench.options import read_sweep
-from gpubench.output import Output
 from gpubench.plan.ranges import MAX_ITEMS, parse_sizes, parse_tiles
+from gpubench.plan.tuned import read_winners
+from gpubench.results import row as table
+from gpubench.results.output import Output
+from gpubench.results.result_file import read_context
 from gpubench.view.pictures import Kind
 
 REPOSITORY = Path(__file__).parents[2]

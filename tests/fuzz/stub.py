@@ -10,8 +10,8 @@ from unittest.mock import patch
 import matplotlib.font_manager  # noqa: F401 # it starts a program once, to find fonts
 from fakes import CPU, FakeBackend, series
 
+from gpubench.engine.worker import Worker
 from gpubench.errors import CompileError, DeviceUnavailableError
-from gpubench.measure.worker import Worker
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 MAX_POINTS = 40
@@ -92,9 +92,9 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.check.run.nvrtc_version": _no_compiler,
             "gpubench.commands.explain.run.nvrtc_version": lambda: (13, 0),
             # these start programs
-            "gpubench.measure.cluster._own_cluster": _no_cluster,
+            "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
-            "gpubench.measure.session._git": lambda *_arguments: "",
+            "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory
             "gpubench.backends.cpu.backend.CpuBackend.bytes_free": lambda _self: 2**20,

@@ -14,10 +14,10 @@ from gpubench.backends.cuda.driver import kernel_arguments
 from gpubench.commands.check.cases import expected
 from gpubench.commands.check.on_cpu import Case, Sanitizer, run_on_cpu
 from gpubench.errors import CompileError, UsageError
-from gpubench.measure.session import source_hash
 from gpubench.model import Config, CudaVariant, Problem, Scope
 from gpubench.plan.registry import load, of_op
 from gpubench.plan.sweep import Sweep, plan
+from gpubench.results.provenance import source_hash
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_signature"
 SIZES = ((1, 1, 1), (17, 3, 35), (33, 40, 16))

@@ -8,8 +8,9 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, CallVariant, CudaVariant, Variant
-from gpubench.plan.registry import KERNELS, choose, of_op, unknown, variants
+from gpubench.plan.registry import KERNELS, choose, of_op, variants
 from gpubench.plan.sweep import Sweep, plan
+from gpubench.text import unknown
 
 ON_CUDA = """
 from gpubench.model import CudaVariant, Launch

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from gpubench.model import Cache, Config, Point, Scope, Status, edges
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.tables import (
     PIPED_WIDTH,
     UNSTABLE_LEGEND,

@@ -18,7 +18,7 @@ from gpubench.cache import keep, user_cache
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
 from gpubench.model.sources import include_folders, whole_source
-from gpubench.output import open_regular
+from gpubench.results.output import open_regular
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
 """Of every kernel. NVRTC's own cache gives a cubin without ptxas' report of its registers, and

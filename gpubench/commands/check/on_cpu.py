@@ -18,8 +18,8 @@ from threading import Lock
 
 import numpy as np
 
+from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
-from gpubench.measure.verify import poison
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 

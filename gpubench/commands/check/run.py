@@ -20,15 +20,16 @@ from gpubench.commands.check.cases import (
     tiles_to_run,
 )
 from gpubench.commands.check.on_cpu import KernelFaultError, Sanitizer, operands, run_on_cpu
+from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import occupancy
-from gpubench.measure.verify import poison
 from gpubench.model import OPERATIONS, CallVariant, Config, CudaVariant, Problem, Variant
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_tiles
-from gpubench.plan.registry import of_op, unknown
+from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep
+from gpubench.text import unknown
 from gpubench.view.tables import console, table
 
 FAULTY, NOT_RUN = 1, 3

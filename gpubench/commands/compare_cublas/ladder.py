@@ -11,7 +11,7 @@ from rich.text import Text
 from gpubench.model import Status, Variant
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.tables import best_of, by_problem, marked, number, remarks, table, title
 
 

@@ -42,7 +42,7 @@ def _threshold(value: object) -> float:
 
 
 def _format(value: str) -> Format:
-    from gpubench.plan.registry import unknown
+    from gpubench.text import unknown
 
     if value not in set(Format):
         raise UsageError(f"--format: {unknown('format', value, Format)}")

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.measure.moderated import (
+from gpubench.model import PointKey
+from gpubench.stats.moderated import (
     Floats,
     Rounds,
     adjusted,
@@ -23,7 +24,6 @@ from gpubench.measure.moderated import (
     p_values,
     summarize,
 )
-from gpubench.model import PointKey
 
 Key = PointKey
 """The key of a point: `Row.key`."""

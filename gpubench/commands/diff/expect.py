@@ -25,10 +25,10 @@ from gpubench.commands.diff.report import Report
 from gpubench.commands.diff.sides import RATES, Side
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
-from gpubench.plan.ranges import parse_fraction, parse_sizes, shown
-from gpubench.plan.registry import unknown
+from gpubench.plan.ranges import parse_fraction, parse_sizes
 from gpubench.plan.toml_file import decode, read_toml
-from gpubench.row import KEY, Row
+from gpubench.results.row import KEY, Row
+from gpubench.text import shown, unknown
 
 TIME = "median_us"
 COLUMNS = (TIME, *RATES)

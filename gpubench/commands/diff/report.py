@@ -29,7 +29,7 @@ from gpubench.commands.diff.compare import (
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
-from gpubench.row import KEY, Row
+from gpubench.results.row import KEY, Row
 from gpubench.view.tables import console, counted, milliseconds, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4

@@ -8,13 +8,14 @@ from dataclasses import replace
 from gpubench.commands.diff.compare import Comparison, Key, Verdict
 from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.sides import Side
+from gpubench.engine.session import Watcher, run
+from gpubench.engine.worker import Worker
 from gpubench.errors import UsageError
-from gpubench.measure.session import Watcher, run, source_hash
-from gpubench.measure.worker import Worker
 from gpubench.model import Timer
 from gpubench.options import read_sweep
 from gpubench.plan.registry import variants
-from gpubench.row import Row
+from gpubench.results.provenance import source_hash
+from gpubench.results.row import Row
 from gpubench.view.progress import progress
 from gpubench.view.tables import counted
 

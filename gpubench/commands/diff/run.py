@@ -6,16 +6,17 @@ import os
 import shlex
 from dataclasses import replace
 
-from gpubench import store
 from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
 from gpubench.commands.diff.sides import read_side, require_same_machine
 from gpubench.errors import UsageError
-from gpubench.output import Output, clean_lines
 from gpubench.plan.selection import selection
-from gpubench.row import read
+from gpubench.results import store
+from gpubench.results.output import Output
+from gpubench.results.row import read
+from gpubench.text import clean_lines
 from gpubench.view.tables import console
 
 

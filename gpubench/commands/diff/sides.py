@@ -14,7 +14,7 @@ from gpubench.commands.diff.compare import Key, PooledPoint
 from gpubench.errors import UsageError
 from gpubench.model import Status, Timer
 from gpubench.plan.registry import variants
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 
 RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
 """Columns, beside the time, that figures may be expected of."""

@@ -16,17 +16,17 @@ from gpubench.backends.cuda.devices import cuda_device
 from gpubench.commands.explain.explanation import Explanation, launches
 from gpubench.commands.explain.sass import disassemble, inner_loop, nvdisasm
 from gpubench.commands.explain.view import NotExplained, print_json, print_text
+from gpubench.engine.session import run
+from gpubench.engine.worker import Worker
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.host import cpu_threads
-from gpubench.measure.session import run
-from gpubench.measure.worker import Worker
 from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Problem, Scope, Status
 from gpubench.options import read_sweep
-from gpubench.plan.ranges import shown
-from gpubench.plan.registry import of_op, unknown, variants
+from gpubench.plan.registry import of_op, variants
 from gpubench.plan.sweep import Sweep, plan, tuned_file
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
+from gpubench.text import shown, unknown
 from gpubench.view.progress import progress
 from gpubench.view.tables import console
 

@@ -18,10 +18,10 @@ import ml_dtypes
 
 import gpubench
 from gpubench.backends.cuda.devices import cuda_device
+from gpubench.engine.verify import ROUNDED_ONCE
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import LIMITS, WARP
-from gpubench.measure.verify import ROUNDED_ONCE
 from gpubench.model import (
     PRECISIONS,
     Config,
@@ -35,10 +35,11 @@ from gpubench.model import (
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, WORKSPACE, array_index, number
 from gpubench.model.sources import flattened, include_folders
 from gpubench.options import read_sweep
-from gpubench.output import Output
 from gpubench.plan.descriptor import described_by
-from gpubench.plan.registry import of_op, unknown, variants
+from gpubench.plan.registry import of_op, variants
 from gpubench.plan.sweep import Sweep, plan
+from gpubench.results.output import Output
+from gpubench.text import unknown
 from gpubench.view.tables import console
 
 HERE = Path(__file__).parent

@@ -55,8 +55,8 @@ def fleet(
     from gpubench.commands.fleet.run import run_fleet
     from gpubench.commands.fleet.view import as_json as json_of
     from gpubench.commands.fleet.view import as_tables
+    from gpubench.engine.cluster import LOCAL
     from gpubench.errors import INTERRUPTED
-    from gpubench.measure.cluster import LOCAL
     from gpubench.view.tables import console
 
     settings = option.read_sweep({"device": device})

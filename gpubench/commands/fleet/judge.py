@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.measure.moderated import (
+from gpubench.stats.intervals import MAD_TO_SIGMA
+from gpubench.stats.moderated import (
     LEAST_SD,
     Floats,
     Rounds,
@@ -21,7 +22,6 @@ from gpubench.measure.moderated import (
     p_values,
     shrunk,
 )
-from gpubench.measure.rows import MAD_TO_SIGMA
 
 FEW = 4
 """Devices from which on their spread says how much good ones differ. With fewer, `between` does."""

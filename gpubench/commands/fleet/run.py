@@ -11,15 +11,15 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from gpubench import store
 from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measure_units, unit_of
 from gpubench.commands.fleet.verdicts import Fleet, assess, identity
+from gpubench.engine.cluster import Member, cancel, connected, members, present
+from gpubench.engine.session import default_place
 from gpubench.errors import UsageError
-from gpubench.measure.cluster import Member, cancel, connected, members, present
-from gpubench.measure.session import default_place
-from gpubench.output import Output
-from gpubench.row import Row, encode, read
+from gpubench.results import store
+from gpubench.results.output import Output
+from gpubench.results.row import Row, encode, read
 from gpubench.view.tables import console, counted
 
 if TYPE_CHECKING:

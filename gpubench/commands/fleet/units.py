@@ -14,14 +14,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gpubench
+from gpubench.engine.cluster import Member
+from gpubench.engine.session import placed
+from gpubench.engine.worker import Worker
 from gpubench.errors import GpubenchError, UsageError
-from gpubench.measure.cluster import Member
-from gpubench.measure.rows import row
-from gpubench.measure.session import package_version, placed, source_hash
-from gpubench.measure.worker import Worker
 from gpubench.model import Cache, Device, Health, Point, Scope, Status, Timer, Timing
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.row import Row
+from gpubench.results.provenance import package_version, source_hash
+from gpubench.results.row import Row
+from gpubench.results.rows import row
 
 
 class Products(NamedTuple):

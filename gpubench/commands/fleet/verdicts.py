@@ -14,9 +14,9 @@ import numpy as np
 
 from gpubench.commands.fleet.judge import Judgement, Limits, judge
 from gpubench.commands.fleet.units import Report, unit_of
-from gpubench.measure.moderated import Floats
 from gpubench.model import Status
-from gpubench.row import Row
+from gpubench.results.row import Row
+from gpubench.stats.moderated import Floats
 
 COUNTERS = (
     *("ecc_errors_corrected", "ecc_errors_uncorrected", "remapped_rows"),

@@ -8,7 +8,7 @@ from functools import partial
 from matplotlib.axes import Axes
 
 from gpubench.commands.history.points import Histories, Saved
-from gpubench.output import Output
+from gpubench.results.output import Output
 from gpubench.view.pictures import Theme, style
 from gpubench.view.tables import milliseconds
 

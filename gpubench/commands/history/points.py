@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.tables import best_of, title
 
 Saved = tuple[str, Row]

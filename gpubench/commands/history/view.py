@@ -9,12 +9,12 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from gpubench import store
 from gpubench.commands.history.points import Saved, histories, when
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import selection
-from gpubench.row import Row, read
+from gpubench.results import store
+from gpubench.results.row import Row, read
 from gpubench.view.tables import console, marked, remarks, table, uncertainty
 
 TO_SECONDS = len("2026-11-22 04:25:49")

@@ -18,11 +18,11 @@ from gpubench.commands.new_kernel.from_source import described
 from gpubench.errors import UsageError, first_line
 from gpubench.model import OPERATIONS, CudaVariant
 from gpubench.model.sources import whole_source
-from gpubench.output import Output
 from gpubench.plan.descriptor import NAME_RULE, is_name
-from gpubench.plan.ranges import shown
-from gpubench.plan.registry import KERNELS, of_op, unknown
+from gpubench.plan.registry import KERNELS, of_op
 from gpubench.plan.sweep import Sweep
+from gpubench.results.output import Output
+from gpubench.text import shown, unknown
 from gpubench.view.tables import console
 
 _RESERVED = """

@@ -22,8 +22,8 @@ import numpy as np
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.errors import UsageError, first_line
 from gpubench.model import CORE_DTYPES, LARGEST, Problem
-from gpubench.output import Output
-from gpubench.plan.ranges import shown
+from gpubench.results.output import Output
+from gpubench.text import shown
 
 _HEADER = struct.Struct("<II8x")
 _ITEM = np.dtype("<f4")

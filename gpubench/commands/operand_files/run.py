@@ -14,14 +14,15 @@ from rich.text import Text
 from gpubench.backends import Backend, backends, open_backend
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.commands.operand_files import files
+from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
+from gpubench.engine.verify import poison, relative_error, why_wrong
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
-from gpubench.measure.operands import make_inputs, make_reference, verifying_bytes
-from gpubench.measure.verify import poison, relative_error, why_wrong
 from gpubench.model import OPERATIONS, Cache, Config, Point, Problem, Scope, Variant
 from gpubench.options import read_sweep
-from gpubench.output import Output
 from gpubench.plan.ranges import parse_sizes, parse_tiles
-from gpubench.plan.registry import choose, unknown, variants
+from gpubench.plan.registry import choose, variants
+from gpubench.results.output import Output
+from gpubench.text import unknown
 from gpubench.view.tables import console
 
 _OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]

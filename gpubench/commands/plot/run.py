@@ -11,8 +11,8 @@ from rich.text import Text
 
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import parse_names, parse_sizes
-from gpubench.plan.registry import unknown
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
+from gpubench.text import unknown
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, resolve
 from gpubench.view.pictures.published import draw as draw_published

@@ -18,8 +18,9 @@ from rich.text import Text
 import gpubench
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.output import Output, clean
-from gpubench.row import COLUMNS, Row, read
+from gpubench.results.output import Output
+from gpubench.results.row import COLUMNS, Row, read
+from gpubench.text import clean
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
 from gpubench.view.pictures.series import grouped, sources

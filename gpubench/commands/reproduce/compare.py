@@ -18,7 +18,7 @@ from gpubench.commands.reproduce.experiment import (
 from gpubench.commands.reproduce.rules import Figure, Figures, Judgement, Rule, judge
 from gpubench.hardware.metrics import percent
 from gpubench.model import Device, Status
-from gpubench.row import Row
+from gpubench.results.row import Row
 
 
 @dataclass(frozen=True, kw_only=True)

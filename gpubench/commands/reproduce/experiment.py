@@ -27,10 +27,10 @@ from gpubench.commands.reproduce.rules import (
 from gpubench.errors import UsageError
 from gpubench.model import Point
 from gpubench.options import confined, read_sweep
-from gpubench.plan.registry import unknown
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.plan.toml_file import NOT_BLANK, decode, read_toml
-from gpubench.row import NAMES
+from gpubench.results.row import NAMES
+from gpubench.text import unknown
 
 _BESIDE_PACKAGE = Path(__file__).parents[3] / "configs"
 _IN_PACKAGE = Path(__file__).parents[2] / "configs"

@@ -20,17 +20,19 @@ from gpubench.cache import keep, user_cache
 from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, find
+from gpubench.engine.executor import Executor
+from gpubench.engine.session import Watcher, default_place, run
+from gpubench.engine.worker import Worker
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
-from gpubench.measure.executor import Executor
-from gpubench.measure.result_file import ResultFile, partial_of
-from gpubench.measure.rows import row as row_of
-from gpubench.measure.session import Watcher, default_place, run, source_hash
-from gpubench.measure.worker import Worker
 from gpubench.model import Device, Measurement, Point, Status, Timer
 from gpubench.options import read_sweep
-from gpubench.output import Output, clean_lines, make_directory
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.row import Row, encode, encode_csv, read
+from gpubench.results.output import Output, make_directory
+from gpubench.results.provenance import source_hash
+from gpubench.results.result_file import ResultFile, partial_of
+from gpubench.results.row import Row, encode, encode_csv, read
+from gpubench.results.rows import row as row_of
+from gpubench.text import clean_lines
 from gpubench.view.progress import progress
 from gpubench.view.tables import console, table
 

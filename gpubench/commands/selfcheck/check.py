@@ -15,12 +15,12 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from gpubench.engine.session import run
+from gpubench.engine.worker import Worker
 from gpubench.errors import DeviceUnavailableError
-from gpubench.measure.session import run
-from gpubench.measure.worker import Worker
 from gpubench.model import Timer
 from gpubench.options import read_sweep
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.progress import progress
 from gpubench.view.tables import console, number, table
 

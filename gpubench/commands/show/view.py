@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.row import Row, encode_csv, read
+from gpubench.results.row import Row, encode_csv, read
 from gpubench.view.tables import (
     Column,
     by_problem,

@@ -33,7 +33,7 @@ def sweep(
         print_plan(options, config, resume)
         return
     from gpubench.commands.sweep.curve import curves
-    from gpubench.store import checked
+    from gpubench.results.store import checked
     from gpubench.view.running import conclude, measure, started_with
     from gpubench.view.tables import console, results
 

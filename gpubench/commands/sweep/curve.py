@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpubench.model import Status
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.tables import best_of, by_problem, milliseconds
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -9,13 +9,13 @@ from pathlib import Path
 from rich.text import Text
 
 from gpubench.backends import find_devices
+from gpubench.engine.session import default_output
 from gpubench.errors import UsageError
-from gpubench.measure.session import default_output
-from gpubench.measure.tuned import with_tuned_tiles
 from gpubench.model import Point
 from gpubench.options import read_sweep
 from gpubench.plan.schedule import estimate, minutes
 from gpubench.plan.sweep import plan
+from gpubench.plan.tuned import with_tuned_tiles
 from gpubench.view.tables import console, spans, table
 
 

@@ -59,9 +59,9 @@ def tune(
     """Race a kernel's configurations: the best ones, with proof."""
     from gpubench.commands.tune.run import default_path, read_settings, tune
     from gpubench.commands.tune.view import summary
-    from gpubench.measure.tuned import keep_winners, read_winners
-    from gpubench.measure.worker import Worker
+    from gpubench.engine.worker import Worker
     from gpubench.plan.sweep import TUNED
+    from gpubench.plan.tuned import keep_winners, read_winners
     from gpubench.view.progress import progress
     from gpubench.view.running import conclude, started_with
     from gpubench.view.tables import console

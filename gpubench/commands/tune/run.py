@@ -12,11 +12,9 @@ import gpubench
 from gpubench.commands.tune.prune import Builds
 from gpubench.commands.tune.schedule import Races, entrants, visits_of
 from gpubench.commands.tune.where import Condition
+from gpubench.engine.executor import Executor
+from gpubench.engine.session import Outcome, Watcher, default_place, run
 from gpubench.errors import UsageError
-from gpubench.measure.executor import Executor
-from gpubench.measure.result_file import ResultFile, tiles_in
-from gpubench.measure.session import Outcome, Watcher, default_place, run
-from gpubench.measure.tuned import Winner
 from gpubench.model import Config, Point, PointKey, Space, Status, Variant
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.descriptor import described_by
@@ -24,7 +22,9 @@ from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.schedule import Schedule
 from gpubench.plan.sweep import Sweep
-from gpubench.row import Row
+from gpubench.plan.tuned import Winner
+from gpubench.results.result_file import ResultFile, tiles_in
+from gpubench.results.row import Row
 
 WITHIN = "1%"
 

@@ -12,9 +12,9 @@ from operator import itemgetter
 from time import perf_counter
 
 from gpubench.commands.tune.prune import Builds
-from gpubench.commands.tune.race import MAX_ROUNDS, Race
 from gpubench.model import Config, Measurement, Point, Space, Status, Timing, Variant
 from gpubench.plan.schedule import Known, Visit
+from gpubench.stats.race import MAX_ROUNDS, Race
 from gpubench.view.tables import time_text
 
 LARGE = 3000

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gpubench.commands.tune.run import Tuned, groups, races
 from gpubench.model import Status
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.tables import figures, remarks, rows_table, table, time_text, title
 
 SHOWN = 12

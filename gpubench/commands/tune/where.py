@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gpubench.errors import UsageError
-from gpubench.plan.ranges import shown
-from gpubench.plan.registry import unknown
+from gpubench.text import shown, unknown
 
 LONGEST = 500
 """Characters: so no nesting is too deep."""

@@ -7,8 +7,9 @@ from pathlib import Path
 from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
-from gpubench.plan.registry import of_op, unknown, variants
+from gpubench.plan.registry import of_op, variants
 from gpubench.plan.sweep import Sweep
+from gpubench.text import unknown
 from gpubench.view.tables import console, table
 
 

@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS
-from gpubench.plan.registry import unknown
-from gpubench.row import Row
+from gpubench.results.row import Row
+from gpubench.text import unknown
 from gpubench.view.pictures import Kind, Theme, style
 from gpubench.view.pictures.series import (
     Panel,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpubench.model import Status
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.pictures.style import DASHES, require_drawable
 from gpubench.view.tables import best_of
 

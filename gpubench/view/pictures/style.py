@@ -20,7 +20,8 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from gpubench.errors import UsageError
-from gpubench.output import Output, clean, clean_lines
+from gpubench.results.output import Output
+from gpubench.text import clean, clean_lines
 from gpubench.view.pictures import Theme
 
 COLOURS = (

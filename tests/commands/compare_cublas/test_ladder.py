@@ -7,7 +7,7 @@ from rich.console import Console
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.plan.registry import choose
-from gpubench.row import Row
+from gpubench.results.row import Row
 
 ORDER = {"first": "", "second": "first", "third": "second"}
 

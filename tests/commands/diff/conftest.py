@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpubench.cli import main
-from gpubench.row import Row, write
+from gpubench.results.row import Row, write
 
 
 @pytest.fixture

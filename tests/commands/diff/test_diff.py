@@ -20,7 +20,7 @@ import gpubench
 from gpubench.commands.diff.sides import read_side
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.row import KEY, Row, read
+from gpubench.results.row import KEY, Row, read
 
 # ---- exit codes
 

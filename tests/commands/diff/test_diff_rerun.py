@@ -15,12 +15,12 @@ from gpubench.commands.diff.compare import MODES, Comparison, Verdict, compare
 from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
 from gpubench.commands.diff.sides import Side
+from gpubench.engine.executor import InProcess
+from gpubench.engine.session import Watcher
 from gpubench.errors import UsageError
-from gpubench.measure.executor import InProcess
-from gpubench.measure.session import Watcher
 from gpubench.model import Cache, Timer, Variant, edges
 from gpubench.plan import sweep as plan
-from gpubench.row import Row
+from gpubench.results.row import Row
 
 QUIET = tuple(100 + 0.1 * number for number in range(10))
 ROUGH = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)

@@ -9,7 +9,7 @@ import pytest
 from diffs import ROUNDS, SIZES, Run, Write, failure, row, rows, swapped
 
 from gpubench.model import Status
-from gpubench.row import Row
+from gpubench.results.row import Row
 
 
 @pytest.mark.parametrize(

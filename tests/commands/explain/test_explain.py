@@ -19,12 +19,12 @@ from gpubench.commands.explain import run as module
 from gpubench.commands.explain.explanation import Explanation
 from gpubench.commands.explain.sass import inner_loop
 from gpubench.commands.explain.view import tile_table
+from gpubench.engine.session import Outcome
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
 from gpubench.hardware.architectures import example
-from gpubench.measure.session import Outcome
 from gpubench.model import Cache, Config, CudaVariant, Launch, Problem, Resources
 from gpubench.plan.registry import variants
-from gpubench.row import Row, write
+from gpubench.results.row import Row, write
 from gpubench.view.tables import console
 
 KERNELS = {kernel.name: kernel for kernel in variants() if isinstance(kernel, CudaVariant)}

@@ -17,7 +17,6 @@ from distributed import Client, LocalCluster, get_worker
 from fakes import FakeBackend
 from rich.console import Console
 
-from gpubench import store
 from gpubench.backends import find_devices
 from gpubench.commands.fleet import run, units
 from gpubench.commands.fleet.judge import Limits
@@ -32,12 +31,13 @@ from gpubench.commands.fleet.units import (
 )
 from gpubench.commands.fleet.verdicts import Fleet, Verdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
+from gpubench.engine import runner
+from gpubench.engine.cluster import Member
+from gpubench.engine.executor import InProcess
 from gpubench.errors import DeviceBusyError
-from gpubench.measure import runner
-from gpubench.measure.cluster import Member
-from gpubench.measure.executor import InProcess
 from gpubench.model import Device, Health, Status
-from gpubench.row import read
+from gpubench.results import store
+from gpubench.results.row import read
 
 GPU = Device(backend="cuda", name="Fake GPU")
 UNITS = ("copy", "latency", "to device", "from device")
@@ -209,7 +209,7 @@ def measuring(
         yield cluster
 
     monkeypatch.setattr(run, "connected", connected)
-    monkeypatch.setattr("gpubench.measure.cluster.devices_of", lambda _name: [device])
+    monkeypatch.setattr("gpubench.engine.cluster.devices_of", lambda _name: [device])
 
     def measure(factors: dict[int, float]) -> tuple[Fleet | None, Path]:
         @contextmanager

@@ -21,10 +21,10 @@ from gpubench.commands.operand_files.files import (
     write_operands,
     write_result,
 )
+from gpubench.engine.operands import make_inputs
 from gpubench.errors import UsageError
-from gpubench.measure.operands import make_inputs
 from gpubench.model import CORE_DTYPES, Problem
-from gpubench.output import Output
+from gpubench.results.output import Output
 
 
 def operands(m: int, n: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from commandline import call
 from samples import SWEEP, curve
 
-from gpubench.row import write
+from gpubench.results.row import write
 
 
 def test_plot_and_report_write_a_file_and_say_its_name_alone(tmp_path: Path) -> None:

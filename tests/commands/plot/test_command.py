@@ -10,7 +10,7 @@ from samples import COMPARE, SWEEP
 
 from gpubench.commands.plot.run import of_flags, provenance, run_plot
 from gpubench.errors import UsageError
-from gpubench.row import read
+from gpubench.results.row import read
 from gpubench.view.pictures import Kind
 
 

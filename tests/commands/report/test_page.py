@@ -19,7 +19,7 @@ from samples import COMPARE, SWEEP, curve, sample
 from gpubench.commands.report.page import inline, page, run_report
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.row import Row, read, write
+from gpubench.results.row import Row, read, write
 
 VOID = {"meta", "link", "input", "br", "img"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commandline import TIMEOUT_S, call, start, wait_for_lines
 
-from gpubench.row import read
+from gpubench.results.row import read
 
 MINE = """
 title = "Two loops"

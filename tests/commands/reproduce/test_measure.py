@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from fakes import CPU, Event, FakeBackend, FakeKernel
 
-from gpubench import row as table
 from gpubench.backends.rotation import OperandSets
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.reproduce.run import LoopCache, reproduce, with_pace
-from gpubench.measure.executor import InProcess
-from gpubench.measure.session import Watcher
+from gpubench.engine.executor import InProcess
+from gpubench.engine.session import Watcher
 from gpubench.model import Device, Point
-from gpubench.output import Output
+from gpubench.results import row as table
+from gpubench.results.output import Output
 
 GPU = Device(backend="cuda", name="Fake GPU", compute_capability=(9, 0), multiprocessors=2)
 

@@ -12,7 +12,7 @@ from gpubench.commands.reproduce.compare import Compared, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.reproduce.view import grids
 from gpubench.model import Config, Scope, Status
-from gpubench.row import Row
+from gpubench.results.row import Row
 
 TEXT = """
 title = "Tiles"

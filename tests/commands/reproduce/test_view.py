@@ -13,9 +13,9 @@ from rich.console import Console
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
 from gpubench.commands.reproduce.view import Grid, closing, digits, grids
-from gpubench.measure.rows import row
 from gpubench.model import CudaVariant, Device, Measurement, Point, Resources, Scope, Status
-from gpubench.row import Row
+from gpubench.results.row import Row
+from gpubench.results.rows import row
 
 GPU = Device(
     backend="cuda",

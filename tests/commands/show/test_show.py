@@ -15,7 +15,7 @@ from fakes import measured, point, variant
 from gpubench.commands.show.view import print_files
 from gpubench.errors import UsageError
 from gpubench.model import Config, edges
-from gpubench.row import Row, write
+from gpubench.results.row import Row, write
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
 

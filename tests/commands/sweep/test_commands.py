@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpubench.measure.session import Outcome
+from gpubench.engine.session import Outcome
 from gpubench.view.running import where_time_went
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from samples import SWEEP, curve, sample
 
 from gpubench.commands.sweep.curve import curves
-from gpubench.row import Row, read
+from gpubench.results.row import Row, read
 
 
 def lines(rows: list[Row]) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpubench.commands.sweep.dry_run import print_plan
+from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.measure.runner import Runner
 
 
 @pytest.fixture

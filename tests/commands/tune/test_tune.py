@@ -18,17 +18,17 @@ from gpubench.commands.tune import schedule
 from gpubench.commands.tune.prune import Builds
 from gpubench.commands.tune.run import Settings, Tuned, confirmed_path, groups, read_settings, tune
 from gpubench.commands.tune.view import summary
+from gpubench.engine.executor import Executor, InProcess
+from gpubench.engine.runner import Runner
+from gpubench.engine.session import Watcher
 from gpubench.errors import UsageError
-from gpubench.measure.executor import Executor, InProcess
-from gpubench.measure.result_file import partial_of
-from gpubench.measure.runner import Runner
-from gpubench.measure.session import Watcher
-from gpubench.measure.tuned import read_winners
 from gpubench.model import Space, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
 from gpubench.plan.sweep import TUNED
-from gpubench.row import read
+from gpubench.plan.tuned import read_winners
+from gpubench.results.result_file import partial_of
+from gpubench.results.row import read
 from gpubench.view.tables import console
 
 SPACE = edges(1, 16, because="a test")

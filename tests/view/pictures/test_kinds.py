@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from samples import COMPARE, SWEEP, curve, of_files, sample, source
 
 from gpubench.errors import UsageError
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import KINDS, draw, fitting, resolve
 from gpubench.view.pictures.series import Source, sources

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from samples import sample
 
-from gpubench.row import Row
+from gpubench.results.row import Row
 from gpubench.view.pictures.series import extent, panels, sources
 
 

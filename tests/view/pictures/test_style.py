@@ -16,8 +16,8 @@ from samples import curve, source
 
 import gpubench
 from gpubench.errors import UsageError
-from gpubench.output import Output
-from gpubench.row import write
+from gpubench.results.output import Output
+from gpubench.results.row import write
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import draw
 from gpubench.view.pictures.style import (
@@ -150,7 +150,7 @@ def test_a_matplotlibrc_of_the_user_changes_no_picture(
     }
     rows = [*curve("naive", (8, 4, 6)), *curve("shared_tile", (9, 3, 2))]
     script = (
-        "import sys; from pathlib import Path; from gpubench.row import read\n"
+        "import sys; from pathlib import Path; from gpubench.results.row import read\n"
         "from gpubench.view.pictures.kinds import draw\n"
         "from gpubench.view.pictures.series import sources\n"
         "from gpubench.view.pictures.style import svg\n"

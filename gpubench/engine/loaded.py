@@ -1,0 +1,81 @@
+"""Operands on the device and their references, kept from point to point and from round to round."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+
+from gpubench.backends import Backend
+from gpubench.backends.rotation import OperandSets, operand_factors
+from gpubench.engine.operands import (
+    Reference,
+    make_inputs,
+    make_reference,
+    verifying_bytes,
+    widened,
+)
+from gpubench.errors import DoesNotFitError
+from gpubench.model import Cache, Fill, Point, Problem
+
+MEMORY_SHARE = 0.5
+"""Operands of earlier problems are kept while they fill no more than this of the free memory."""
+
+
+class Loaded:
+    """What is in the device's memory."""
+
+    def __init__(self, backend: Backend, seed: int) -> None:
+        self._backend = backend
+        self._seed = seed
+        self._sets: OrderedDict[tuple[Problem, Fill, bool], OperandSets] = OrderedDict()
+        self._references: dict[tuple[Problem, Fill], Reference] = {}
+
+    def operands(self, point: Point) -> OperandSets:
+        """The operands of a point's problem, in sets as its cache state needs them.
+
+        Raises DoesNotFitError.
+        """
+        problem, cold = point.problem, point.cache == Cache.COLD
+        key = (problem, point.operands, cold)
+        if key in self._sets:
+            self._sets.move_to_end(key)
+            return self._sets[key]
+        needed = self._backend.bytes_needed(problem, cold=cold) + verifying_bytes(problem)
+        while self._sets and needed > MEMORY_SHARE * self._backend.bytes_free():
+            (evicted, fill, _), _ = self._sets.popitem(last=False)
+            self._references.pop((evicted, fill), None)
+        free = self._backend.bytes_free()
+        if needed > free:
+            raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
+        inputs = make_inputs(problem, self._seed, point.operands)
+        self._sets[key] = self._backend.load(problem, inputs, cold=cold)
+        return self._sets[key]
+
+    def reference(self, point: Point) -> Reference:
+        """What the result of the first set must be, from operands that no kernel wrote into."""
+        key = point.problem, point.operands
+        if key not in self._references:
+            xp = self._backend.xp
+            given = (widened(array) for array in self.operands(point).given)
+            self._references[key] = make_reference(xp, point.problem.op, *map(xp.asarray, given))
+        return self._references[key]
+
+    def spoiled(self, point: Point) -> bool:
+        """Whether a kernel has written into the point's operands, or into its reference."""
+        operands = self.operands(point)
+        for index, (*arrays, _) in enumerate(operands.sets):
+            factors = operand_factors(point.problem, index)
+            for array, given, factor in zip(arrays, operands.given, factors, strict=True):
+                there = array.get() if hasattr(array, "get") else array  # CuPy has get
+                if not np.array_equal(there, (given * factor).view(there.dtype)):
+                    return True
+        before = self.reference(point).parts
+        self._references.clear()
+        after = self.reference(point).parts
+        return any(bool((a != b).any()) for a, b in zip(before, after, strict=True))
+
+    def forget(self) -> None:
+        """Drop everything: what is asked for next is made anew."""
+        self._sets.clear()
+        self._references.clear()

@@ -1,0 +1,138 @@
+"""When there are enough samples, and what they say. Pure: the clock is whoever `sample` is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+import numpy as np
+
+from gpubench.errors import LaunchError
+from gpubench.model import Series, Timing
+from gpubench.stats.intervals import median_interval
+
+Sample = Callable[[int, int], list[float]]
+"""(launches per sample, samples) → the time of each sample, in microseconds per launch."""
+
+SHRINKING = 0.9
+"""Twice the samples should shrink an interval to 0.71; above this it is not shrinking."""
+
+LONG = 10
+"""Times the least length of a sample: whatever such a launch takes exactly, it is a sample."""
+
+THREAD_TURNS = 3
+"""Launches with a number of threads, twice."""
+
+CLEARLY_SLOWER, EQUALLY_FAST = 1.5, 1.05
+"""Times the fastest: from here on fewer threads are not tried; up to here more threads are kept."""
+
+STEP_DEVICE_S = 0.01
+"""The interval is looked at no more often than this, once a round has its device time."""
+
+
+def collect(
+    sample: Sample,
+    timing: Timing,
+    max_launches: int,
+    expected_us: float = math.inf,
+    first_us: float | None = None,
+    clock: Callable[[], float] = perf_counter,
+) -> Series:
+    """Sample until the policy has enough.
+
+    The first launches warm up and say how long one takes; they are not counted, unless they are
+    slow: the launch that was verified has warmed those up. (Slow and expected to be: a short launch
+    that seems slow met a hiccup of the host.) `first_us` is the verified launch's
+    own time: then that is the first. `clock` gives seconds of wall time.
+
+    Raises LaunchError for a time that no launch can take.
+    """
+    started = clock()
+    times = sample(1, 1) if first_us is None else [first_us]
+    if min(times[0], expected_us) / 1e6 <= timing.slow_launch_s:
+        # One long launch has warmed everything up and needs no batch: spare two more.
+        long = min(times[0], expected_us) > LONG * timing.sample_us
+        warm_us = times[0] if long else max(min(sample(1, 2)), 1e-3)
+        launches = max(1, min(max_launches, math.ceil(timing.sample_us / warm_us)))
+        times, sample_s = [], warm_us * launches / 1e6
+    else:
+        launches, sample_s = 1, times[0] / 1e6
+    widths: list[tuple[int, float]] = []
+
+    def spent_s() -> float:
+        """Wall time; at least what the samples took, as one of them may be the verified launch."""
+        return max(clock() - started, sum(times) * launches / 1e6)
+
+    while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
+        times += sample(launches, _next_batch(len(times), sample_s, spent_s(), timing))
+        if wrong := [time_us for time_us in times if not 0 < time_us < math.inf]:
+            raise LaunchError(f"timed at {wrong[0]:g} us a launch: the clock is wrong")
+    return Series(times_us=tuple(times), launches_per_sample=launches, stop_reason=reason)
+
+
+def best_threads(
+    time_us: Callable[[int], float], counts: Sequence[int], slow_us: float = math.inf
+) -> int:
+    """The number of threads with which a launch is fastest; of equals the largest.
+
+    `time_us` measures a launch with a number of threads. From the most threads down, until fewer
+    are clearly slower. A launch over `slow_us` is measured once with each.
+    """
+    times: dict[int, list[float]] = {}
+    for count in counts:
+        times[count] = [time_us(count)]
+        if times[count][0] <= slow_us:  # that one woke the threads, or ended them
+            times[count] = [time_us(count) for _ in range(THREAD_TURNS)]
+        if min(times[count]) > CLEARLY_SLOWER * min(map(min, times.values())):
+            break
+    for count in times:  # in turns: what disturbs the machine for a while meets every number
+        if times[count][0] <= slow_us:
+            times[count] += [time_us(count) for _ in range(THREAD_TURNS)]
+    medians = {count: float(np.median(taken)) for count, taken in times.items()}
+    return max(n for n, us in medians.items() if us <= EQUALLY_FAST * min(medians.values()))
+
+
+def _least(sample_s: float, timing: Timing) -> int:
+    """The fewest samples of a round."""
+    slow = sample_s > timing.slow_launch_s
+    return timing.round_few_samples if slow else timing.round_samples
+
+
+def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> int:
+    """How many samples to take before looking again.
+
+    The least, then what is missing of the round's device time, then steps of `STEP_DEVICE_S`. But
+    no more than the wall time left has room for: flushing a large cache takes far longer than the
+    sample behind it.
+    """
+    if have < (least := _least(sample_s, timing)):
+        return least - have
+    missing_s = timing.round_device_s - have * sample_s
+    step = math.ceil((missing_s if missing_s > 0 else STEP_DEVICE_S) / sample_s)
+    room = (timing.round_wall_s - wall_s) * have / wall_s if wall_s > 0 else step
+    return max(1, min(step, math.ceil(room)))
+
+
+def _why_stop(
+    times: list[float],
+    sample_s: float,
+    widths: list[tuple[int, float]],
+    wall_s: float,
+    timing: Timing,
+) -> str | None:
+    """Why there are enough samples now, or None. Remembers the interval's widths in `widths`."""
+    if len(times) < _least(sample_s, timing):
+        return None
+    if wall_s >= timing.round_wall_s:
+        return "time limit"
+    if len(times) < timing.round_samples or len(times) * sample_s < timing.round_device_s:
+        return None
+    low, median, high = median_interval(times)
+    width = (high - low) / 2 / median
+    if width <= timing.precision:
+        return "precise"
+    earlier = [w for count, w in widths if count <= len(times) // 2]
+    widths.append((len(times), width))
+    shrinking = not earlier or width <= SHRINKING * earlier[-1]
+    return None if shrinking else "interval stopped shrinking"

@@ -1,0 +1,134 @@
+"""Are results right? Asked of a point before it is timed, and of what was timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from gpubench.backends import Backend
+from gpubench.backends.rotation import OperandSets, result_factor
+from gpubench.engine.operands import Reference
+from gpubench.model import Measurement, Precision
+
+INTEGER_POISON = -(2**31) + 12345
+"""What an integer output holds before the kernel runs: no product of the operands is likely it."""
+
+ROUNDED_ONCE = 1.01
+"""Times the unit roundoff: the sum that is rounded has errors of its own."""
+
+
+class WrongError(Exception):
+    """A result is wrong; the message says how."""
+
+    def __init__(self, reason: str, error: float | None = None) -> None:
+        super().__init__(reason)
+        self.error = error
+        """The `relative_error`, where there is one."""
+
+
+class Check:
+    """Compares the outputs of a point's launches with what they must be.
+
+    An output that has the bits of a right one is right, and only others are compared with the
+    reference: so all that were timed can be checked, in every round.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        operands: OperandSets,
+        reference: Callable[[], Reference],
+        earlier: Measurement | None = None,
+        *,
+        reads_output: bool = False,
+    ) -> None:
+        self._backend = backend
+        self._reads_output = reads_output
+        self._operands = operands
+        self._reference = reference
+        self.fingerprints = dict(earlier.fingerprints) if earlier else {}
+        """Of right outputs, by the factors of their sets."""
+
+        self.error = (earlier and earlier.max_relative_error) or 0.0
+        """The largest `relative_error` so far."""
+
+    def start(self) -> None:
+        """Poison the outputs that launches wrote into; all, where a kernel wanted other poison."""
+        rotation, sets = self._operands.rotation, self._operands.sets
+        if rotation.zeroed != self._reads_output:
+            rotation.zeroed = self._reads_output
+            rotation.used.update(range(len(sets)))
+        for index in rotation.used:
+            poison(sets[index][-1], reads_output=self._reads_output)
+        rotation.used.clear()
+
+    def look(self) -> None:
+        """Accept the outputs written since `start`, and start again. Raises WrongError."""
+        problem = self._operands.problem
+        for index, fingerprint in self._backend.fingerprints(self._operands).items():
+            factor = result_factor(problem, index)
+            if self.fingerprints.get(factor) != fingerprint:
+                self._accept(self._operands.sets[index][-1], factor, problem.precision)
+                self.fingerprints[factor] = fingerprint
+        self.start()
+
+    def _accept(self, output: Any, factor: int, precision: Precision) -> None:
+        reference, roundoff = self._reference(), precision.result_roundoff
+        error = relative_error(self._backend.xp, output, reference, roundoff, factor)
+        if reason := why_wrong(error, precision.tolerance):
+            raise WrongError(reason, error)
+        self.error = max(self.error, error)
+
+
+def poison(output: Any, *, reads_output: bool = False) -> None:
+    """Fill an output so that an element the kernel does not write is seen: NaN, or a sentinel.
+
+    Zeros for a kernel that reads it: an element that is not written is wrong unless it is 0.
+    """
+    sentinel = INTEGER_POISON if output.dtype.kind == "i" else np.nan
+    output.fill(0 if reads_output else sentinel)
+
+
+def relative_error(
+    xp: Any, output: Any, reference: Reference, result_roundoff: float = 0.0, factor: int = 1
+) -> float:
+    """Largest error of an element relative to ‖row of A‖·‖column of B‖ + √K·|element|.
+
+    The first term bounds the partial sums of operands of random sign; the second those of operands
+    of one sign, which grow to the result, and whose K roundings add up as √K (Higham, Accuracy and
+    Stability of Numerical Algorithms, 2.8). A chained product adds what the errors of the first
+    may make of it. Rounding the sum once to the result, by `result_roundoff` of the element, is not
+    counted. NaN if any element is NaN. For integers: the largest difference modulo 2³². The output
+    is of operands whose result is `factor` times the reference.
+    """
+    if output.dtype.kind == "i":
+        expected = (reference.parts[0].astype(np.int64) * factor).astype(output.dtype)
+        return float(xp.abs(output.astype(np.int64) - expected).max())
+    error = output.astype(np.float64)
+    for part in reference.parts:
+        error -= factor * part
+    error = xp.abs(error)
+    size = xp.abs(factor * reference.parts[0])
+    if result_roundoff:
+        limits: Any = ml_dtypes.finfo  # it has no types
+        underflow = float(limits(output.dtype).smallest_subnormal) / 2
+        error = xp.maximum(error - (ROUNDED_ONCE * result_roundoff * size + underflow), 0.0)
+    scale = abs(factor) * reference.row_norms * reference.column_norms
+    scale += np.sqrt(reference.terms) * size
+    scale += abs(factor) * reference.inherited
+    # A zero row or column must give exact zeros: any error over the smallest number is huge.
+    return float((error / xp.maximum(scale, np.finfo(np.float64).tiny)).max())
+
+
+def why_wrong(error: float, limit: float) -> str | None:
+    """None if right; the comparison is written so that NaN is wrong."""
+    if not error <= limit:
+        if np.isnan(error):
+            return "the result holds NaN: an element was not written, or computed from garbage"
+        if limit == 0:
+            return f"the result differs from the exact integer product by up to {error:.0f}"
+        return f"relative error {error:.2g}, tolerance {limit:.2g}"
+    return None

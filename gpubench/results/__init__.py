@@ -1,0 +1,1 @@
+"""What is kept: rows, the files that hold them, the store, and how files are written."""

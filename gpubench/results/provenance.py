@@ -1,0 +1,58 @@
+"""What results were measured with: hashes of sources, and the commit of this package."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from functools import cache
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+
+import gpubench
+from gpubench.model import Variant
+
+GIT_LIMIT_S = 10
+"""For git to answer; a repository on a slow disk must not delay a sweep."""
+
+
+@cache
+def package_version() -> tuple[str, str | None]:
+    """12 digits that change with any file of this package, and its git commit, where it has one.
+
+    A commit ends with `+` if files of the package differ from it.
+    """
+    folder = Path(gpubench.__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes())
+    if not (folder.parent / ".git").exists():
+        return digest.hexdigest()[:12], None
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    changed = _git(folder, "status", "--porcelain", "--", ".")
+    return digest.hexdigest()[:12], f"{commit}{'+' if changed else ''}" if commit else None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; nothing where it is missing or refuses."""
+    try:
+        return subprocess.check_output(  # noqa: S603 # arguments of ours
+            ["git", "-C", str(folder), *arguments],  # noqa: S607 # the user's git
+            text=True,
+            stderr=subprocess.DEVNULL,
+            timeout=GIT_LIMIT_S,
+        ).strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def source_hash(variant: Variant) -> str:
+    """Of the variant's files and libraries: 12 digits that change whenever its code does."""
+    digest = hashlib.sha256()
+    for source in variant.sources:
+        digest.update(source.read_bytes())
+    distributions = packages_distributions() if variant.libraries else {}
+    for library in variant.libraries:
+        versions = [version(name) for name in distributions.get(library, ())]
+        digest.update(f"{library} {versions}".encode())
+    return digest.hexdigest()[:12]

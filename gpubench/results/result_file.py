@@ -1,0 +1,286 @@
+"""A sweep's file: measurements as JSON lines while it runs, the CSV at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import IO, Any, get_type_hints
+
+import msgspec
+
+from gpubench.errors import UsageError
+from gpubench.model import Measurement, Point, PointKey, Status
+from gpubench.results.output import Output, lock, make_directory, open_regular
+from gpubench.results.row import Row, encode, read
+from gpubench.text import shown
+
+MAX_CONTEXT_BYTES = 2**20
+"""Of a partial file's first line: a longer one was not written by us."""
+
+Context = Mapping[str, Any]
+"""What a sweep depends on: options, device, versions, sources. JSON values."""
+
+_TYPES = {
+    name: hint
+    for name, hint in get_type_hints(Measurement).items()
+    if name in {field.name for field in fields(Measurement)} - {"point", "fingerprints"}
+}
+
+
+class _Line(msgspec.Struct):
+    """A measurement in the partial file, under the key of its point."""
+
+    key: PointKey
+    measurement: dict[str, Any]
+
+
+def encode_line(measurement: Measurement) -> bytes:
+    """A measurement as a line of the partial file."""
+    values = {name: getattr(measurement, name) for name in _TYPES}
+    return _line(_Line(key=measurement.point.key, measurement=values))
+
+
+def decode_line(text: bytes, points: Mapping[PointKey, Point]) -> Measurement:
+    """What `encode_line` wrote. Raises ValueError saying what is wrong with it."""
+    try:
+        line = msgspec.json.decode(text, type=_Line)
+        values = {
+            name: msgspec.convert(value, _TYPES[name]) for name, value in line.measurement.items()
+        }
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from error
+    if line.key not in points:
+        raise ValueError(
+            f"{shown(str(line.key.variant))} {shown(line.key.tile)} is not a point of this sweep"
+        )
+    try:
+        return Measurement(point=points[line.key], **values)
+    except TypeError as error:  # a field is missing, or one too many
+        raise ValueError(str(error)) from error
+
+
+class ResultFile:
+    """Measurements are appended to `NAME.csv.partial`, a JSON line each.
+
+    The first line is the sweep's context. `finish` writes `NAME.csv`, one row a point, and removes
+    the partial file, or keeps it as `samples`. A sweep that ended early leaves it, and
+    `resume=True` continues it. No other process can do so while this one has it open.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        samples: Path | None = None,
+    ) -> None:
+        self.path = path
+        self.partial = partial_of(path)
+        """Where the measurements are while the sweep runs."""
+
+        self.continued_by = path
+        """What `--resume` takes."""
+
+        self._samples_path = samples
+        self._overwrite = overwrite
+        self.resume = resume
+        self._file: IO[bytes] | None = None
+        self._csv: Output
+        self._samples: Output | None = None
+
+    def open(self, context: Context, points: Iterable[Point]) -> list[Measurement]:
+        """Start the file, or continue it: the measurements it has, in the order they were made.
+
+        Raises UsageError if the file exists, cannot be written, is being written by another
+        process, or was started with other settings or other points.
+        """
+        if self._samples_path:
+            self._samples = Output(self._samples_path, overwrite=self._overwrite, flag="--samples")
+            make_directory(self._samples_path.parent, "--samples")
+        if self.resume:
+            return self._continue(context, {point.key: point for point in points})
+        self._csv = Output(self.path, overwrite=self._overwrite)
+        hint = f"--resume {self.path} continues it, --force starts anew"
+        partial = Output(self.partial, overwrite=self._overwrite, hint=hint)
+        self._file = partial.create(_line({"gpubench_sweep": context}))
+        return []
+
+    def _continue(self, context: Context, points: Mapping[PointKey, Point]) -> list[Measurement]:
+        with ExitStack() as if_refused:
+            file = if_refused.enter_context(_open_partial(self.path))
+            now = msgspec.json.decode(msgspec.json.encode(context))
+            _require_same(_context_of(file, self.partial), now, self.path)
+            file.seek(0)
+            text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            measurements = [
+                self._read(line, number, points)
+                for number, line in enumerate(whole.splitlines()[1:], start=2)
+            ]
+            self._csv = Output(self.path, overwrite=self._overwrite or self._is_ours(measurements))
+            file.truncate(len(whole))  # a line that was being written is measured again
+            file.seek(len(whole))
+            self._file = file
+            if_refused.pop_all()
+        return measurements
+
+    def _is_ours(self, measurements: Iterable[Measurement]) -> bool:
+        """Whether the CSV that is there is what this sweep wrote when it was interrupted."""
+        ours = {(taken.point.key, taken.started_utc) for taken in measurements}
+        try:
+            return all((row.key, row.started_utc or "") in ours for row in read(self.path))
+        except UsageError:
+            return False
+
+    def _read(self, text: bytes, number: int, points: Mapping[PointKey, Point]) -> Measurement:
+        try:
+            return decode_line(text, points)
+        except ValueError as error:
+            raise UsageError(f"--resume: {self.partial}, line {number}: {error}") from error
+
+    def add(self, measurement: Measurement) -> None:
+        """Append a measurement; it is on disk when this returns."""
+        file = self._opened()
+        try:
+            file.write(encode_line(measurement))
+            file.flush()
+            if measurement.status != Status.ELIMINATED:  # that follows from the others
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise self._lost(f"cannot write {self.partial}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Leave the file as it is, to be continued later."""
+        if self._file is not None:
+            self._file.close()
+
+    def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
+        """Write the rows; only a sweep that is not complete needs the partial file further."""
+        file = self._opened()
+        try:
+            self._csv.write(encode(rows))
+            if complete and self._samples:
+                file.seek(0)
+                self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
+            there = _is_at(self.partial, file)
+            if complete and there:
+                self.partial.unlink()
+        except UsageError as error:
+            raise self._lost(str(error)) from error
+        finally:
+            with suppress(OSError):  # what a full disk did not take was said when it was added
+                file.close()
+        if not complete and not there:
+            raise UsageError(
+                f"{self.partial} was removed while the sweep ran, so nothing continues it; "
+                f"what was measured is in {self.path}"
+            )
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            raise ValueError("the file is not open")
+        return self._file
+
+    def _lost(self, what: str) -> UsageError:
+        if not _is_at(self.partial, self._opened()):
+            return UsageError(f"{what}; {self.partial} was removed while the sweep ran")
+        return UsageError(
+            f"{what}; what was measured is in {self.partial}, "
+            f"and --resume {self.continued_by} continues from there"
+        )
+
+
+def _line(value: object) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def partial_of(path: Path, flag: str = "--output") -> Path:
+    """`NAME.csv.partial` for `NAME.csv`. Raises UsageError for a path without a name."""
+    if not path.name:
+        raise UsageError(f"{flag}: '{path}' does not name a file")
+    return path.with_name(f"{path.name}.partial")
+
+
+def read_context(path: Path) -> dict[str, Any]:
+    """The context in which the sweep into `path` was started.
+
+    Raises UsageError where there is no sweep to continue, or one that still runs.
+    """
+    with _open_partial(path) as file:
+        return _context_of(file, partial_of(path))
+
+
+def tiles_in(path: Path, variant: str) -> list[str]:
+    """The tiles of a variant that the sweep into `path` has measured, each once.
+
+    Raises UsageError where there is no sweep to continue.
+    """
+    with _open_partial(path) as file:
+        lines = file.read().splitlines()[1:]
+    found: dict[str, None] = {}
+    for line in lines:
+        with suppress(msgspec.MsgspecError):  # what is damaged is refused when it is continued
+            key = msgspec.json.decode(line, type=_Line).key
+            if key.variant == variant:
+                found[key.tile] = None
+    return list(found)
+
+
+def _open_partial(path: Path) -> IO[bytes]:
+    """The partial file of the sweep into `path`, locked. Raises UsageError if it cannot be had."""
+    partial = partial_of(path, "--resume")
+    try:
+        file = open_regular(partial, "r+b")
+    except FileNotFoundError:
+        done = f"{path} is complete" if path.is_file() else f"there is no {partial}"
+        raise UsageError(f"--resume: nothing to continue: {done}") from None
+    except OSError as error:
+        raise UsageError(f"--resume: cannot read {partial}: {error.strerror}") from error
+    if not lock(file.fileno()) or not _is_at(partial, file):
+        file.close()
+        raise UsageError(f"--resume: {partial} is being written by another gpubench")
+    return file
+
+
+def _is_at(path: Path, file: IO[bytes]) -> bool:
+    """Whether an open file is the one of that name: someone may have removed its directory."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
+    try:
+        first = file.readline(MAX_CONTEXT_BYTES)
+        context = msgspec.json.decode(first, type=dict[str, dict[str, Any]])["gpubench_sweep"]
+        msgspec.convert(context["options"], dict[str, str])
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(
+            f"--resume: {partial} does not start with the settings of a sweep"
+        ) from error
+    return context
+
+
+def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    """Raises UsageError naming the first difference."""
+    for group in {**now, **started}:
+        old, new = started.get(group), now.get(group)
+        if isinstance(old, dict) and isinstance(new, dict):
+            for name in {**new, **old}:
+                if old.get(name) != new.get(name):
+                    _refuse(path, f"{group}: {name}", old.get(name), new.get(name))
+        elif old != new:
+            _refuse(path, group, old, new)
+
+
+def _refuse(path: Path, what: str, old: object, new: object) -> None:
+    raise UsageError(
+        f"--resume: {path} was started with other settings: {what} was {shown(str(old))}, "
+        f"and is {shown(str(new))} now"
+    )

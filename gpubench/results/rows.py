@@ -1,0 +1,254 @@
+"""Measurements become rows: rounds merged, every rate computed from the merged time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+import gpubench
+from gpubench.hardware.metrics import arithmetic_intensity, cgma, gbytes_per_s, gflops, percent
+from gpubench.hardware.occupancy import occupancy
+from gpubench.hardware.peaks import peak_gflops
+from gpubench.model import (
+    Device,
+    Measurement,
+    Point,
+    PointKey,
+    Scope,
+    State,
+    Status,
+    Timer,
+    Variant,
+)
+from gpubench.results.row import Row
+from gpubench.stats.intervals import MAD_TO_SIGMA, median_interval
+
+_READS = "the result held zeros before it ran, since it reads it"
+
+MAX_OVERHEAD_SPREAD = 0.01
+"""Of a sample: rounds whose overheads differ by more do not know the time to ±0.5 %."""
+
+
+def build_rows(
+    measured: Mapping[Point, Sequence[Measurement]],
+    device: Device,
+    source_hashes: Mapping[Variant, str],
+    copy_gbytes_per_s: float | None = None,
+) -> list[Row]:
+    """A row for each point that has measurements, which are given oldest first, one a round.
+
+    A round that failed decides: the row has its status, and no time. One in which the point was
+    eliminated decides too, and the times before it stay. So do rounds that subtracted
+    overheads too different for the times to be right. `copy_gbytes_per_s` is the measured copy rate
+    of the device, for `percent_of_copy`.
+    """
+    measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
+    times = {
+        point: _times(timed)
+        for point, rounds in measured.items()
+        if (timed := _without_end(rounds)) and all(taken.series for taken in timed)
+    }
+    baselines_us: dict[tuple[PointKey, str], float] = {}
+    for point, columns in times.items():
+        # A variant that tunes another's call counts as that one where it is faster.
+        for name in {point.variant.name, point.variant.tunes}:
+            key = _problem_key(point), name
+            baselines_us[key] = min(columns["median_us"], baselines_us.get(key, np.inf))
+    return [
+        _row(
+            point,
+            rounds,
+            times.get(point, {}),
+            baselines_us.get((_problem_key(point), point.variant.baseline or "none")),
+            device,
+            source_hashes[point.variant],
+            copy_gbytes_per_s,
+        )
+        for point, rounds in measured.items()
+    ]
+
+
+def row(
+    measurement: Measurement,
+    device: Device,
+    source_hash: str,
+    copy_gbytes_per_s: float | None = None,
+) -> Row:
+    """The row of a point that was measured once, without a baseline."""
+    hashes = {measurement.point.variant: source_hash}
+    return build_rows({measurement.point: [measurement]}, device, hashes, copy_gbytes_per_s)[0]
+
+
+def _row(
+    point: Point,
+    rounds: Sequence[Measurement],
+    times: Mapping[str, Any],
+    baseline_us: float | None,
+    device: Device,
+    source_hash: str,
+    copy_gbytes_per_s: float | None,
+) -> Row:
+    end, rounds = rounds[-1], _without_end(rounds) or rounds
+    failed = [measurement for measurement in rounds if measurement.status != Status.OK]
+    rounds = failed[:1] or rounds
+    first, last = rounds[0], rounds[-1]
+    decisive = first if failed else end
+    problem, variant, mode = point.problem, point.variant, point.key.compute_mode
+    median_us, joules = times.get("median_us"), times.get("joules")
+    rate = median_us and gflops(problem, median_us)
+    moved = median_us and gbytes_per_s(problem, median_us)
+    resources, launch = last.resources, last.launch
+    resident = (
+        occupancy(device.compute_capability, resources, launch) if resources and launch else None
+    )
+    reuse = variant.reuse(point.tile) if variant.reuse and point.tile else None
+    healths = [health for taken in rounds for health in (taken.before, taken.after)]
+    hosts = [taken.host for taken in rounds if taken.host]
+    sm_mhz = _median(taken.after.sm_mhz for taken in rounds)
+    return Row(
+        **point.key._asdict(),
+        status=decisive.status,
+        reason=_joined(taken.reason for taken in (*rounds, decisive)),
+        max_relative_error=first.max_relative_error,
+        **times,
+        gflops=rate,
+        gbytes_per_s=moved,
+        percent_of_peak=percent(rate, peak_gflops(device, mode)),
+        percent_of_peak_at_clock=percent(rate, sm_mhz and peak_gflops(device, mode, sm_mhz)),
+        percent_of_blas=percent(baseline_us, median_us),
+        percent_of_copy=percent(moved, copy_gbytes_per_s),
+        algorithm=_joined(taken.algorithm for taken in rounds),
+        notes=_joined((_READS if variant.reads_output else "", *(one.notes for one in rounds))),
+        registers=resources.registers if resources else None,
+        local_bytes=resources.local_bytes if resources else None,
+        spill_bytes=resources.spill_bytes if resources else None,
+        shared_bytes=resources.shared_bytes + (launch.shared_bytes if launch else 0)
+        if resources
+        else None,
+        threads_per_block=launch.threads_per_block if launch else None,
+        blocks=launch.blocks if launch else None,
+        occupancy=resident.fraction if resident else None,
+        arithmetic_intensity=arithmetic_intensity(problem),
+        cgma=cgma(problem, reuse) if reuse else None,
+        sm_mhz=sm_mhz,
+        nvml_sm_mhz=_median(taken.after.nvml_sm_mhz for taken in rounds),
+        memory_mhz=_median(taken.after.memory_mhz for taken in rounds),
+        temperature_c=_highest(health.temperature_c for health in healths),
+        power_w=_highest(health.power_w for health in healths),
+        cpu_threads=last.threads,
+        cpu_cores=hosts[0].cores if hosts else None,
+        cpu_mhz=_median(host.mhz for host in hosts),
+        steal_percent=_median(host.steal_percent for host in hosts),
+        other_load=_median(host.other_load for host in hosts),
+        pj_per_operation=joules and joules / problem.flops * 1e12,
+        throttle=_joined(chain.from_iterable(health.throttle for health in healths)),
+        device=device.name,
+        device_uuid=_joined(taken.device_uuid for taken in rounds),
+        slot=_joined(taken.slot for taken in rounds),
+        host=_joined(taken.hostname for taken in rounds),
+        compute_capability=".".join(map(str, device.compute_capability or ())) or None,
+        driver=device.versions.get("driver"),
+        cuda=device.versions.get("cuda"),
+        cupy=device.versions.get("cupy"),
+        nvrtc=device.versions.get("nvrtc"),
+        library=device.versions.get("blas"),
+        environment=device.facts.get("environment"),
+        source_hash=source_hash,
+        gpubench=gpubench.__version__,
+        started_utc=first.started_utc or None,
+    )
+
+
+def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
+    """The rounds that measured: without the elimination that ended them."""
+    return rounds[:-1] if rounds[-1].status == Status.ELIMINATED else rounds
+
+
+def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
+    """The rounds; an error in their place if their overheads are too different."""
+    overheads_us = _overheads_us(rounds)
+    series = [taken.series for taken in rounds if taken.series]
+    if not overheads_us or len(series) < len(rounds):
+        return rounds
+    spread_us = max(overheads_us) - min(overheads_us)
+    sample_us = min(one.median_us * one.launches_per_sample for one in series)
+    if spread_us <= MAX_OVERHEAD_SPREAD * sample_us:
+        return rounds
+    reason = (
+        f"the rounds subtracted {min(overheads_us):.2f} to {max(overheads_us):.2f} µs from samples "
+        f"of {sample_us:.0f} µs: measure again on a GPU that nothing else uses"
+    )
+    return [replace(rounds[0], status=Status.ERROR, reason=reason, series=None)]
+
+
+def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
+    """What each round subtracted from its samples; none for timers that subtract nothing."""
+    point = rounds[0].point
+    if (point.timer, point.scope, point.state) != (Timer.EVENTS, Scope.KERNEL, State.BURST):
+        return []
+    overheads_us = (taken.after.overhead_us for taken in rounds)
+    return [overhead_us for overhead_us in overheads_us if overhead_us is not None]
+
+
+def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
+    """The time columns of rounds that all have samples."""
+    series = [measurement.series for measurement in rounds if measurement.series]
+    lows, medians, highs = zip(*(median_interval(one.times_us) for one in series), strict=True)
+    quartiles = [np.quantile(taken.times_us, (0.25, 0.75)) for taken in series]
+    q1_us, q3_us = np.median(quartiles, axis=0).tolist()
+    tukey, mad = np.sum([_outliers(np.asarray(taken.times_us)) for taken in series], axis=0)
+    # Rounds differ by more than the samples within one do (clocks, placement): the interval is the
+    # wider of the two. With few rounds, theirs is their whole range.
+    between = medians if len(medians) > 1 else ()
+    return {
+        "median_us": statistics.median(medians),
+        "q1_us": q1_us,
+        "q3_us": q3_us,
+        "min_us": min(min(taken.times_us) for taken in series),
+        "max_us": max(max(taken.times_us) for taken in series),
+        "ci_low_us": min((statistics.median(lows), *between)),
+        "ci_high_us": max((statistics.median(highs), *between)),
+        "samples": sum(len(taken.times_us) for taken in series),
+        "launches_per_sample": series[-1].launches_per_sample,
+        "rounds": len(series),
+        "round_medians_us": ";".join(map(repr, medians)),
+        "outliers_tukey": int(tukey),
+        "outliers_mad": int(mad),
+        "stop_reason": series[-1].stop_reason,
+        "device_s": sum(taken.device_s for taken in series),
+        "overhead_us": _median(_overheads_us(rounds)),
+        "joules": _median(one.joules for one in series),
+    }
+
+
+def _outliers(times_us: np.ndarray) -> tuple[int, int]:
+    """How many samples lie beyond Tukey's fences, and beyond 3.5 scaled MADs of the median."""
+    q1, q3 = np.quantile(times_us, (0.25, 0.75))
+    fence = 1.5 * (q3 - q1)
+    deviations = np.abs(times_us - np.median(times_us))
+    far = deviations > 3.5 * MAD_TO_SIGMA * np.median(deviations)
+    return int(((times_us < q1 - fence) | (times_us > q3 + fence)).sum()), int(far.sum())
+
+
+def _problem_key(point: Point) -> PointKey:
+    """The key without variant and tile: points that agree in it may be compared."""
+    return point.key._replace(variant="", tile="")
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(statistics.median(known)) if known else None
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _joined(texts: Iterable[str]) -> str | None:
+    """The texts that are not empty, each once."""
+    return ";".join(dict.fromkeys(filter(None, texts))) or None

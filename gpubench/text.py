@@ -1,0 +1,61 @@
+"""How names and values are shown, cleaned, and suggested."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+SHOWN = 60
+"""Characters of a user's text that an error repeats."""
+
+
+ALIKE = 0.6
+"""From here on two names are alike (`difflib`): one may be the other, misspelt."""
+
+
+MAX_KNOWN = 100
+"""Of what is known, as many are listed."""
+
+
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufffe\uffff]"
+)
+"""Control characters, line ends, marks that turn the direction of writing, halves of surrogates,
+and what XML does not have."""
+
+
+def clean(text: str) -> str:
+    """The text as one line that any terminal, spreadsheet or picture may show.
+
+    Line ends and tabs become blanks; what would move a terminal's cursor or turn the direction of
+    writing becomes a question mark.
+    """
+    if text.isprintable():
+        return text
+    return _UNPRINTABLE.sub(lambda found: " " if found[0].isspace() else "?", text)
+
+
+def clean_lines(text: str) -> str:
+    """As `clean`, each line by itself."""
+    return "\n".join(map(clean, text.split("\n")))
+
+
+def shown(text: str) -> str:
+    """A user's text as an error quotes it: one short line, whatever it holds."""
+    return text.encode("unicode_escape").decode()[:SHOWN]
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
+    known = [shown(word) for word in known]  # a file may have given them, too
+    name = shown(name)
+
+    def likeness(other: str) -> float:
+        return difflib.SequenceMatcher(a=other, b=name).ratio()
+
+    nearest = max(known, key=likeness, default="")  # of equals the first
+    near = likeness(nearest) >= ALIKE
+    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known[:MAX_KNOWN])}"
+    more = "" if near or len(known) <= MAX_KNOWN else f" and {len(known) - MAX_KNOWN} more"
+    return f"unknown {kind} '{name}'; {hint}{more}"

@@ -1,0 +1,187 @@
+"""Functions of a user's own, on tensors: measured like any kernel, and what they do beside is said.
+
+NumPy stands in for torch: it makes arrays through DLPack too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeBackend, point, variant
+
+from gpubench.backends.calls import as_tensors
+from gpubench.backends.cpu.backend import CpuBackend, describe_cpu
+from gpubench.engine.operands import make_inputs
+from gpubench.engine.runner import Runner
+from gpubench.engine.verify import Check
+from gpubench.errors import LaunchError
+from gpubench.model import Measurement, Resources, Scope, Status, Timing, Variant
+from gpubench.results.row import Row
+from gpubench.results.rows import row
+
+QUICK = Timing(min_samples=2, min_device_s=0.0, max_wall_s=0.2)
+
+
+def measured(of: Variant, **facts: Any) -> tuple[Measurement, Row]:
+    """What the CPU backend makes of a variant."""
+    at = point(of, **facts)
+    at = replace(at, problem=replace(at.problem, column_major=of.column_major))
+    backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**16))
+    result = Runner(backend, QUICK, seed=1, sleep=lambda _seconds: None).measure(at)
+    return result, row(result, backend.device, "")
+
+
+def multiply(a: Any, b: Any, c: Any) -> None:
+    np.matmul(a, b, out=c)
+
+
+def test_tensors_share_the_memory_of_the_arrays() -> None:
+    array = np.zeros((3, 5), np.float32)
+    (tensor,) = as_tensors("numpy", (array,))
+    tensor[1, 2] = 7
+    assert array[1, 2] == 7
+    assert as_tensors("", (array,))[0] is array
+
+
+def test_bfloat16_passes_as_the_bits_that_dlpack_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    viewed = SimpleNamespace(view=lambda kind: f"seen as {kind}")
+    library = SimpleNamespace(bfloat16="bfloat16", from_dlpack=lambda _array: viewed)
+    monkeypatch.setitem(sys.modules, "stand_in", library)
+    assert as_tensors("stand_in", (np.ones(2, "bfloat16"),)) == ("seen as bfloat16",)
+
+
+def test_a_function_on_tensors_is_measured_and_checked() -> None:
+    seen = []
+
+    def call(a: Any, b: Any, c: Any) -> None:
+        seen.append(type(a))
+        multiply(a, b, c)
+
+    for scope in Scope:
+        result, _ = measured(variant(call, tensors="numpy"), scope=scope)
+        assert (result.status, result.reason) == (Status.OK, "")
+    wrong, _ = measured(variant(lambda _a, _b, c: c.fill(0), tensors="numpy"))
+    assert wrong.status == Status.WRONG
+    assert set(seen) == {np.ndarray}
+
+
+def test_a_function_that_allocates_is_measured_and_the_row_says_so() -> None:
+    def allocate(a: Any, b: Any, c: Any) -> None:
+        c[...] = a @ b
+
+    _, said = measured(variant(allocate))
+    assert said.status == "ok"
+    assert "each call allocates memory" in (said.notes or "")
+    assert measured(variant(multiply))[1].notes is None
+
+
+def test_scratch_memory_smaller_than_a_result_is_not_worth_a_word() -> None:
+    def multiply_by_scratch(a: Any, b: Any, c: Any) -> None:
+        scratch = np.zeros(1000, a.dtype)
+        multiply(a, b, c)
+        del scratch
+
+    assert measured(variant(multiply_by_scratch))[1].notes is None
+
+
+def test_what_a_function_says_of_itself_once_it_ran_is_in_the_row() -> None:
+    class Compiled:
+        resources: Resources | None = None
+        algorithm = ""
+
+        def __call__(self, a: Any, b: Any, c: Any) -> None:
+            multiply(a, b, c)
+            self.resources = Resources(registers=99, local_bytes=0, spill_bytes=0, shared_bytes=512)
+            self.algorithm = "128x64, 4 warps"
+
+    _, said = measured(variant(Compiled()))
+    assert (said.registers, said.shared_bytes, said.algorithm) == (99, 512, "128x64, 4 warps")
+
+
+@pytest.mark.parametrize("matrices", [("B",), ("A", "C"), ("A", "B", "C")])
+def test_column_major_matrices_lie_so_in_memory_and_the_row_says_it(
+    matrices: tuple[str, ...],
+) -> None:
+    strides: set[tuple[bool, ...]] = set()
+
+    def call(*arrays: Any) -> None:
+        strides.add(tuple(bool(one.flags.f_contiguous) for one in arrays))
+        multiply(*arrays)
+
+    # The slow-launch forecast takes fewer rows: only whole arrays tell.
+    result, said = measured(variant(call, column_major=matrices))
+    assert (result.status, result.reason) == (Status.OK, "")
+    assert said.layout == f"column-major {' '.join(matrices)}"
+    assert tuple(name in matrices for name in "ABC") in strides
+
+
+def adds(beta: float) -> Callable[..., None]:
+    def call(a: Any, b: Any, c: Any) -> None:
+        c *= beta
+        c += a @ b
+
+    return call
+
+
+def test_a_kernel_that_reads_its_output_finds_zeros_there_and_the_row_says_so() -> None:
+    blind, _ = measured(variant(adds(0.0)))
+    assert (blind.status, "NaN" in blind.reason or "exact probe" in blind.reason) == (
+        Status.WRONG,
+        True,
+    )
+    right, said = measured(variant(adds(0.0), reads_output=True))
+    assert (right.status, right.reason) == (Status.OK, "")
+    assert "held zeros" in (said.notes or "")
+
+
+def test_a_kernel_that_adds_to_its_output_is_wrong_all_the_same() -> None:
+    assert measured(variant(adds(1.0), reads_output=True))[0].status == Status.WRONG
+
+
+def test_kernels_that_read_their_output_and_kernels_that_do_not_share_operands() -> None:
+    runner = Runner(FakeBackend(), QUICK, seed=1)  # three sets; each launch takes the next one
+    plain, reading = variant(multiply), variant(adds(0.0), reads_output=True)
+    for of in (plain, reading, plain, reading):
+        result = runner.measure(point(of))
+        assert (result.status, result.reason) == (Status.OK, "")
+
+
+def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
+    backend = FakeBackend()
+    problem = point().problem
+    operands = backend.load(problem, make_inputs(problem, seed=1), cold=True)
+    for reads_output in (False, True, False):
+        check = Check(
+            backend, operands, lambda: pytest.fail("not asked"), reads_output=reads_output
+        )
+        check.start()
+        for *_, output in operands.sets:
+            assert (output == 0).all() if reads_output else np.isnan(output).all()
+        assert operands.rotation.used == set()
+
+
+def test_a_package_that_is_missing_is_the_reason_and_not_an_error() -> None:
+    needs = variant(multiply, libraries=("no_such_package",))
+    assert needs.why_not(None, point().problem) == (
+        "needs no_such_package: pip install no_such_package"
+    )
+
+
+def test_a_call_that_cannot_be_enqueued_is_told_before_anything_is_timed() -> None:
+    class Waiting(FakeBackend):
+        def watch(self, _kernel: object) -> str:
+            raise LaunchError("the call waits for the GPU")
+
+    for scope, status in ((Scope.KERNEL, Status.ERROR), (Scope.END_TO_END, Status.OK)):
+        backend = Waiting()
+        result = Runner(backend, QUICK, seed=1).measure(point(scope=scope))
+        assert result.status == status
+        if scope == Scope.KERNEL:
+            assert result.reason == "the call waits for the GPU"
+            assert not backend.events_of("sample") + backend.events_of("sample", whole=False)

@@ -1,0 +1,174 @@
+"""Operands from a seed, and references against exact arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpubench.engine import operands as module
+from gpubench.engine.operands import make_inputs, make_reference
+from gpubench.model import CORE_DTYPES, Fill, Problem
+
+SHAPES = [(1, 1, 1), (3, 5, 7), (2, 3, 31), (7, 1, 5), (1, 7, 64), (5, 3, 129)]
+
+
+def problem(m: int, n: int, k: int, dtype: str) -> Problem:
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+
+
+def exact_product(a: np.ndarray, b: np.ndarray) -> list[list[Fraction]]:
+    rows = [[Fraction(x) for x in row] for row in a.tolist()]
+    columns = [[Fraction(x) for x in column] for column in b.T.tolist()]
+    return [
+        [sum(x * y for x, y in zip(row, column, strict=True)) for column in columns] for row in rows
+    ]
+
+
+def wrapped(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def worst_error(a: np.ndarray, b: np.ndarray) -> float:
+    """Of the reference, relative to ‖row of A‖·‖column of B‖ as computed by exact sums."""
+    reference = make_reference(np, "gemm", a, b)
+    exact = exact_product(a, b)
+    worst = 0.0
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            scale_squared = sum(Fraction(x) ** 2 for x in a[i].tolist()) * sum(
+                Fraction(x) ** 2 for x in b[:, j].tolist()
+            )
+            error = sum(Fraction(float(part[i, j])) for part in reference.parts) - exact[i][j]
+            if error:
+                worst = max(worst, float(error**2 / scale_squared) ** 0.5)
+    return worst
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_the_reference_of_float32_is_exact_to_float64(m: int, n: int, k: int) -> None:
+    a, b = make_inputs(problem(m, n, k, "float32"), 1)
+    assert worst_error(a, b) <= k * 2**-53
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_the_reference_of_float64_is_exact_far_beyond_float64(m: int, n: int, k: int) -> None:
+    a, b = make_inputs(problem(m, n, k, "float64"), 1)
+    assert worst_error(a, b) <= 2**-60
+
+
+def test_the_reference_of_float64_holds_for_operands_of_very_different_sizes() -> None:
+    a, b = make_inputs(problem(5, 7, 33, "float64"), 1)
+    assert worst_error(a * 1e100, b * 1e-90) <= 2**-60
+    # Elements of one matrix may differ too: what counts is their share in the largest sum.
+    a[0] *= 1e-3
+    assert worst_error(a, b) <= 2**-50
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_the_reference_of_int32_is_the_exact_integer_product(m: int, n: int, k: int) -> None:
+    a, b = make_inputs(problem(m, n, k, "int32"), 1)
+    (product,) = make_reference(np, "gemm", a, b).parts
+    assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
+
+
+int32s = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(st.data(), st.integers(1, 4), st.integers(1, 4), st.integers(1, 9))
+def test_the_reference_of_any_int32_wraps_like_the_exact_product(
+    data: st.DataObject, m: int, n: int, k: int
+) -> None:
+    a, b = (
+        np.array(data.draw(st.lists(int32s, min_size=size, max_size=size)), np.int32)
+        for size in (m * k, k * n)
+    )
+    a, b = a.reshape(m, k), b.reshape(k, n)
+    (product,) = make_reference(np, "gemm", a, b).parts
+    assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
+
+
+def test_an_int32_reference_is_exact_across_its_steps_along_k(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "EXACT_STEP", 8)
+    a = np.full((2, 37), -(2**31), np.int32)
+    a[1] = 2**31 - 1
+    b = np.full((37, 2), 2**31 - 1, np.int32)
+    (product,) = make_reference(np, "gemm", a, b).parts
+    assert product.tolist() == [[wrapped(int(x)) for x in row] for row in exact_product(a, b)]
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(1, 6), st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**32), st.booleans()
+)
+def test_the_reference_of_any_shape_is_exact(
+    m: int, n: int, k: int, seed: int, double: bool
+) -> None:
+    a, b = make_inputs(problem(m, n, k, "float64" if double else "float32"), seed)
+    assert worst_error(a, b) <= (2**-60 if double else k * 2**-53)
+
+
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
+def test_operands_have_the_problems_shapes_and_dtype(dtype: str) -> None:
+    a, b = make_inputs(problem(3, 5, 7, dtype), 1)
+    assert (a.shape, b.shape) == ((3, 7), (7, 5))
+    assert (a.dtype, b.dtype) == (dtype, dtype)
+
+
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
+def test_a_seed_decides_the_operands(dtype: str) -> None:
+    first, same, other = (make_inputs(problem(9, 9, 9, dtype), seed) for seed in (1, 1, 2))
+    assert all(map(np.array_equal, first, same))
+    assert not any(map(np.array_equal, first, other))
+    assert not np.array_equal(*first)
+
+
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
+def test_operands_fill_their_range_on_both_sides_of_zero(dtype: str) -> None:
+    bound = 2.0**31 if dtype == "int32" else 1
+    for array in make_inputs(problem(100, 100, 100, dtype), 1):
+        assert -bound <= array.min() < -0.99 * bound
+        assert 0.99 * bound < array.max() <= bound
+        assert abs(array.mean(dtype=np.float64)) < 0.05 * bound
+        assert np.count_nonzero(array) > 0.99 * array.size
+
+
+def test_int8_operands_have_negatives() -> None:
+    for array in make_inputs(problem(100, 100, 100, "int8"), 1):
+        assert (array.min(), array.max()) == (-127, 127)
+
+
+def test_norms_are_those_of_rows_and_columns() -> None:
+    a, b = make_inputs(problem(2, 3, 5, "float32"), 1)
+    reference = make_reference(np, "gemm", a, b)
+    assert reference.row_norms.shape == (2, 1)
+    assert reference.column_norms.shape == (1, 3)
+    assert reference.row_norms[1, 0] == pytest.approx(sum(float(x) ** 2 for x in a[1]) ** 0.5)
+    assert reference.column_norms[0, 2] == pytest.approx(sum(float(x) ** 2 for x in b[:, 2]) ** 0.5)
+
+
+def test_index_operands_are_multiples_of_the_element_number() -> None:
+    a, b = make_inputs(problem(2, 2, 3, "int32"), 1, Fill.INDEX)
+    assert a.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert b.tolist() == [[0, 2], [4, 6], [8, 10]]
+    assert (a.dtype, b.dtype) == (np.int32, np.int32)
+
+
+def test_index_operands_make_products_that_wrap() -> None:
+    a, b = make_inputs(problem(1, 2, 30_000, "int32"), 1, Fill.INDEX)
+    exact = [sum(k * 2 * (2 * k + j) for k in range(30_000)) for j in range(2)]
+    assert max(exact) > 2**31
+    assert (a @ b).tolist() == [[wrapped(one) for one in exact]]
+
+
+def test_index_operands_wrap_by_themselves_where_there_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module.np, "arange", lambda count, dtype: np.full(count, 2**30 + 1, dtype))
+    a, b = make_inputs(problem(1, 1, 1, "int32"), 1, Fill.INDEX)
+    assert (a.item(), b.item()) == (2**30 + 1, -(2**31) + 2)

@@ -1,0 +1,144 @@
+"""Every precision: operands, references and tolerances, from the one table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fakes import FakeBackend, point, variant
+
+from gpubench.engine.operands import make_inputs, make_reference, widened
+from gpubench.engine.runner import Runner
+from gpubench.engine.verify import relative_error, why_wrong
+from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing
+from gpubench.options import read_sweep
+from gpubench.plan.registry import variants
+from gpubench.plan.sweep import plan
+
+
+def cut(values: np.ndarray, bits: int) -> np.ndarray:
+    """float32 values with so many bits in their significands, rounded to nearest."""
+    significands, exponents = np.frexp(values.astype(np.float64))
+    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits)
+
+
+def right(precision: Precision, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product as the precision allows it to be computed."""
+    if precision.is_integer:
+        return (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32)
+    if precision.name == "tf32":
+        a, b = cut(a, 11), cut(b, 11)
+    summed = a.astype(precision.accumulator) @ b.astype(precision.accumulator)
+    return summed.astype(precision.result)
+
+
+def test_a_right_product_is_accepted_and_a_missing_term_is_not() -> None:
+    for name in DTYPES:
+        precision = PRECISIONS[name]
+        for m, n, k in ((1, 1, 1), (99, 101, 1), (7, 5, 3), (33, 17, 257), (64, 48, 1024)):
+            a, b = make_inputs(Problem(op="gemm", m=m, n=n, k=k, dtype=name), seed=1)
+            assert (str(a.dtype), a.itemsize) == (precision.element, precision.item_bytes)
+            reference = make_reference(np, "gemm", a, b)
+            c = right(precision, a, b)
+            assert (str(c.dtype), c.itemsize) == (precision.result, precision.result_bytes)
+            assert (
+                why_wrong(
+                    relative_error(np, c, reference, precision.result_roundoff), precision.tolerance
+                )
+                is None
+            )
+            short = right(precision, a[:, :-1], b[:-1])
+            assert why_wrong(
+                relative_error(np, short, reference, precision.result_roundoff), precision.tolerance
+            )
+
+
+def summed_in_14_bits(a: np.ndarray, b: np.ndarray, bits: int = 13) -> np.ndarray:
+    """The product as Hopper's tensor cores add float8: 32 products and the sum at a time.
+
+    All are cut off `bits` behind the leading one of the largest.
+    """
+
+    def cut_off(values: np.ndarray, largest: np.ndarray) -> np.ndarray:
+        unit = np.ldexp(1.0, np.frexp(largest)[1] - 1 - bits)
+        return np.trunc(values / unit) * unit
+
+    a_64, b_64 = a.astype(np.float64), b.astype(np.float64)
+    total = np.zeros((len(a), b.shape[1], 1))
+    for k in range(0, a.shape[1], 32):
+        products = a_64[:, None, k : k + 32] * b_64.T[None, :, k : k + 32]
+        terms = np.concatenate([total, products], axis=2)
+        total = cut_off(terms, np.abs(terms).max(axis=2, keepdims=True)).sum(2, keepdims=True)
+        total = cut_off(total, np.abs(total))
+    return total[..., 0].astype("bfloat16")
+
+
+@pytest.mark.parametrize("k", [32, 257, 4096])
+def test_float8_sums_of_14_bits_are_right_and_those_of_7_are_not(k: int) -> None:
+    precision = PRECISIONS["float8_e4m3"]
+    a, b = make_inputs(Problem(op="gemm", m=24, n=24, k=k, dtype=precision.name), seed=1)
+    reference = make_reference(np, "gemm", widened(a), widened(b))
+
+    def error(bits: int) -> float:
+        return relative_error(
+            np, summed_in_14_bits(a, b, bits), reference, precision.result_roundoff
+        )
+
+    assert error(13) < precision.tolerance / 8
+    assert error(6) > precision.tolerance
+
+
+def test_operands_that_the_device_holds_as_bytes_are_compared_as_bytes() -> None:
+    backend = FakeBackend(10.0)
+    kernel = variant(lambda _a, _b, c: c.fill(np.nan), dtypes=("float8_e4m3",))
+    result = Runner(backend, Timing(), 1).measure(point(kernel, dtype="float8_e4m3"))
+    assert result.status == Status.WRONG  # and not an error from looking whether it spoiled them
+
+
+def test_8_bits_lie_along_k_whatever_asks_for_them() -> None:
+    for name, layout in (("int8", "column-major B"), ("bfloat16", "row-major")):
+        assert point(dtype=name).key.layout == layout
+        found = plan(read_sweep({"dtypes": name, "variants": "cublas,cublaslt"}), "cuda")
+        assert {one.problem.layout for one in found} == {layout}
+
+
+def test_bytes_are_those_of_operands_and_result() -> None:
+    sizes = {
+        name: Problem(op="gemm", m=2, n=3, k=5, dtype=name).bytes for name in ("int8", "bfloat16")
+    }
+    assert sizes == {"int8": 25 + 4 * 6, "bfloat16": 2 * 31}
+
+
+def test_a_point_names_its_element_type_and_its_compute_mode() -> None:
+    key = point(dtype="tf32").key
+    assert (key.dtype, key.compute_mode) == ("float32", "tf32")
+
+
+def test_what_is_offered_has_a_kernel_or_a_library_routine_and_nothing_else_is() -> None:
+    assert set(DTYPES) == {dtype for kernel in variants() for dtype in kernel.dtypes}
+
+
+def test_a_precision_of_ones_own_is_one_entry_and_a_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    split = Precision(
+        name="two_bfloat16",
+        element="float32",
+        accumulator="float32",
+        cpp="float",
+        bits=32,
+        units=("tensor cores",),
+        tensor_map_code=7,
+        sum_roundoff=2.0**-24,
+        input_roundoff=2.0**-16,
+    )
+    monkeypatch.setitem(PRECISIONS, split.name, split)
+
+    def rounded(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        c[:] = cut(a, 16) @ cut(b, 16)
+
+    def measured(dtype: str) -> Status:
+        backend = FakeBackend(10.0)
+        kernel = variant(rounded, dtypes=(dtype,))
+        return Runner(backend, Timing(), 1).measure(point(kernel, dtype=dtype)).status
+
+    assert (measured(split.name), measured("float32")) == (Status.OK, Status.WRONG)

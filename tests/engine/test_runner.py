@@ -1,0 +1,416 @@
+"""A point becomes a measurement; what goes wrong becomes its status."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeBackend, FakeKernel, matmul, point, variant
+
+from gpubench.engine.operands import verifying_bytes
+from gpubench.engine.runner import COOLING_S, Runner
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError
+from gpubench.hardware.architectures import example
+from gpubench.model import CORE_DTYPES, Cache, Health, Scope, State, Status, Timing
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def runner(backend: FakeBackend, **policy: float) -> Runner:
+    return Runner(backend, Timing(**policy), seed=1, sleep=lambda _seconds: None)
+
+
+def test_a_right_point_is_ok_and_has_its_series() -> None:
+    backend = FakeBackend(10.0)
+    result = runner(backend).measure(point())
+    assert (result.status, result.reason) == (Status.OK, "")
+    assert result.series.median_us == 10.0
+    assert 0 < result.max_relative_error < 1e-6
+    assert result.started_utc
+
+
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
+def test_verification_comes_before_the_first_sample(dtype: str) -> None:
+    backend = FakeBackend()
+    runner(backend).measure(point(dtype=dtype))
+    whole = [event.what for event in backend.events if event.whole]
+    runs = whole.count("run")
+    assert runs >= 1
+    assert whole == ["run"] * runs + ["sample"] * (len(whole) - runs)
+
+
+def test_a_point_is_verified_once_and_timed_every_round() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    first = it.measure(point())
+    runs, taken = len(backend.events_of("run")), len(backend.events_of("sample"))
+    second = it.measure(point())
+    assert len(backend.events_of("run")) == runs
+    assert len(backend.events_of("sample")) == 2 * taken
+    assert second.max_relative_error == first.max_relative_error
+    assert second.series == first.series
+
+
+def test_a_measurement_says_which_algorithm_of_a_library_ran() -> None:
+    class Tuned(FakeBackend):
+        def bind(self, *arguments: Any, **rows: Any) -> FakeKernel:
+            return replace(super().bind(*arguments, **rows), algorithm="heuristic 2 of 8, tuned")
+
+    assert runner(Tuned()).measure(point()).algorithm == "heuristic 2 of 8, tuned"
+    assert runner(FakeBackend()).measure(point()).algorithm == ""
+
+
+def writes_nothing(_a: np.ndarray, _b: np.ndarray, _c: np.ndarray) -> None:
+    pass
+
+
+def leaves_out_the_last_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a[:, :-1], b[:-1], out=c)
+
+
+def leaves_out_the_edge(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    c[:-1] = (a @ b)[:-1]
+
+
+def adds_to_what_was_there(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    c += a @ b
+
+
+def overwrites_an_operand(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    b[0] = 0
+    np.matmul(a, b, out=c)
+
+
+def swaps_rows(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a[::-1], b, out=c)
+
+
+def lies_transposed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    c[...] = (a @ b).T.reshape(c.shape)
+
+
+def divides_by_zero(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a, b, out=c)
+    c[3, 4] = np.nan if c.dtype.kind == "f" else 0
+
+
+WRONG = (
+    writes_nothing,
+    leaves_out_the_last_product,
+    leaves_out_the_edge,
+    adds_to_what_was_there,
+    overwrites_an_operand,
+    swaps_rows,
+    lies_transposed,
+    divides_by_zero,
+)
+
+
+def test_a_wrong_result_is_never_timed() -> None:
+    for dtype, wrong in itertools.product(CORE_DTYPES, WRONG):
+        backend = FakeBackend()
+        it = runner(backend)
+        for _ in range(2):
+            result = it.measure(point(variant(wrong), dtype=dtype))
+            assert result.status == Status.WRONG
+            assert result.reason
+            assert result.series is None
+        assert backend.events_of("sample") == []
+
+
+def test_a_kernel_that_turns_wrong_after_a_right_one_is_found() -> None:
+    # The output still holds the right kernel's result: only poison tells them apart.
+    backend = FakeBackend()
+    it = runner(backend)
+    assert it.measure(point(variant(matmul, "right"))).status == Status.OK
+    assert it.measure(point(variant(writes_nothing, "lazy"))).status == Status.WRONG
+
+
+def test_a_wrong_result_keeps_its_error() -> None:
+    def right_at_other_sizes(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        (leaves_out_the_last_product if len(a) == 64 else matmul)(a, b, c)
+
+    result = runner(FakeBackend()).measure(point(variant(right_at_other_sizes)))
+    assert result.max_relative_error > 1e-4
+    assert "relative error" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "status"),
+    [
+        ("bind", CompileError("kernel.cu(3): error: expected a ';'"), Status.ERROR),
+        ("run", LaunchError("an illegal memory access was encountered"), Status.ERROR),
+        ("sample", LaunchError("no gate held"), Status.ERROR),
+        ("bind", DoesNotFitError("out of device memory"), Status.SKIPPED),
+        ("run", DoesNotFitError("out of device memory"), Status.SKIPPED),
+    ],
+)
+def test_what_fails_becomes_the_status_with_its_reason(
+    where: str, error: Exception, status: Status
+) -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    backend.fail[where] = error
+    result = it.measure(point())
+    assert (result.status, result.reason, result.series) == (status, str(error), None)
+    backend.fail.clear()
+    assert it.measure(point(variant(name="next"))).status == Status.OK
+
+
+def test_too_little_memory_is_skipped_before_anything_is_loaded() -> None:
+    backend = FakeBackend(bytes_free=1000)
+    result = runner(backend).measure(point(size=(100, 100, 100)))
+    assert result.status == Status.SKIPPED
+    assert "1,000 are free" in result.reason
+    assert backend.events == []
+
+
+def test_a_point_that_just_fits_is_measured() -> None:
+    backend = FakeBackend()
+    problem = point().problem
+    backend.free = backend.bytes_needed(problem, cold=True) + verifying_bytes(problem)
+    assert runner(backend).measure(point()).status == Status.OK
+    backend.free -= 1
+    assert runner(backend).measure(point()).status == Status.SKIPPED
+
+
+def test_a_hopeless_size_is_skipped_without_making_its_operands() -> None:
+    result = runner(FakeBackend()).measure(point(size=(2**31 - 1,) * 3))
+    assert result.status == Status.SKIPPED
+    assert "bytes of memory" in result.reason
+
+
+def test_too_slow_a_launch_is_skipped_with_its_estimate_and_never_made() -> None:
+    backend = FakeBackend(20e6)
+    result = runner(backend, launch_limit_s=10.0).measure(point())
+    assert result.status == Status.SKIPPED
+    assert result.reason == "estimated 20 s a launch, over --launch-limit 10"
+    assert result.series is None
+    assert not backend.events_of("run")
+    assert not backend.events_of("sample")
+    # Two parts foresee the same, so the third is not tried.
+    assert {event.rows for event in backend.events_of("sample", whole=False)} == {1, 64 // 16}
+
+
+def test_a_hopelessly_slow_launch_is_foreseen_from_one_small_probe() -> None:
+    backend = FakeBackend(1000e6)
+    assert runner(backend).measure(point()).status == Status.SKIPPED
+    assert {event.rows for event in backend.events_of("sample", whole=False)} == {1}
+
+
+def test_a_first_launch_that_loads_code_is_not_taken_for_a_slow_kernel() -> None:
+    backend = FakeBackend(itertools.chain([60e6], itertools.repeat(10.0)))
+    assert runner(backend).measure(point()).status == Status.OK
+
+
+def test_a_launch_just_under_the_limit_is_measured() -> None:
+    result = runner(FakeBackend(9.9e6), launch_limit_s=10.0).measure(point())
+    assert result.status == Status.OK
+    assert result.series.median_us == 9.9e6
+
+
+def test_a_slow_launch_is_sampled_at_least_three_times_and_no_launch_is_wasted() -> None:
+    for (rounds, samples), launch_us in itertools.product(
+        [(1, 3), (2, 4), (3, 3), (5, 5)], [2e6, 5e6]
+    ):
+        backend = FakeBackend(launch_us)
+        it = runner(backend, rounds=rounds)
+        results = [it.measure(point()).series for _ in range(rounds)]
+        assert sum(len(one.times_us) for one in results) == samples
+        assert {one.launches_per_sample for one in results} == {1}
+        assert sum(e.launches * e.count for e in backend.events_of("sample")) == samples
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_hiccup_of_the_host_does_not_make_a_short_kernel_slow(rounds: int, before: int) -> None:
+    # What a kernel takes is known from its probes: a first launch far beyond that is not its own.
+    next_us: list[float] = []
+
+    def script() -> Iterator[float]:
+        while True:
+            yield next_us.pop() if next_us else 10.0
+
+    backend = FakeBackend(script())
+    it = runner(backend, rounds=rounds)
+    for _ in range(before):
+        it.measure(point())
+    backend.at_sampling = lambda: next_us.append(150_000.0)
+    series = it.measure(point()).series
+    assert series.launches_per_sample == 10
+    assert len(series.times_us) >= 6
+    assert max(series.times_us) == 10.0
+
+
+def test_rounds_together_take_ten_samples_and_fifty_milliseconds() -> None:
+    for rounds, launch_us in itertools.product(
+        [1, 3, 10], [0.5, 3.0, 10.0, 400.0, 5_000.0, 20_000.0, 99_000.0]
+    ):
+        it = runner(FakeBackend(launch_us), rounds=rounds)
+        results = [it.measure(point()).series for _ in range(rounds)]
+        assert sum(len(one.times_us) for one in results) >= 10
+        assert sum(one.device_s for one in results) >= 0.0499
+        assert min(len(one.times_us) for one in results) >= 2
+
+
+@pytest.mark.parametrize(("time_us", "status"), [(0.09, Status.WRONG), (0.11, Status.OK)])
+def test_a_time_that_the_device_cannot_reach_is_wrong_whatever_the_result(
+    time_us: float, status: Status
+) -> None:
+    device = replace(example("sm_90"), backend="cpu")
+    result = runner(FakeBackend(time_us, device=device)).measure(point(size=(256, 256, 256)))
+    assert result.status == status
+    if status == Status.WRONG:
+        assert result.series is None
+        assert result.reason.startswith("0.09 µs a launch, and the device cannot take less than ")
+
+
+def test_a_budget_ends_sampling_but_not_under_the_fewest_samples() -> None:
+    it = runner(FakeBackend(itertools.cycle([10.0, 20.0, 35.0, 70.0])), rounds=1)
+    free = it.measure(point()).series
+    tight = it.measure(point(), wall_limit_s=0.0).series
+    assert len(tight.times_us) == 10
+    assert len(tight.times_us) < len(free.times_us)
+
+
+def test_a_slowed_down_device_gets_time_to_cool_and_the_point_is_timed_again() -> None:
+    slow, fine = Health(throttle=("thermal slowdown",)), Health(throttle=("power cap",))
+    waits: list[float] = []
+    backend = FakeBackend(healths=[fine, slow, fine, fine])
+    it = Runner(backend, Timing(), seed=1, sleep=waits.append)
+    result = it.measure(point())
+    assert waits == [COOLING_S[0]]
+    assert result.after == fine
+
+
+def test_a_device_that_stays_slow_is_waited_for_and_then_marked() -> None:
+    slow = Health(throttle=("hardware slowdown",))
+    waits: list[float] = []
+    it = Runner(FakeBackend(healths=itertools.repeat(slow)), Timing(), seed=1, sleep=waits.append)
+    result = it.measure(point())
+    assert waits == list(COOLING_S)
+    assert result.status == Status.OK
+    assert "hardware slowdown" in result.after.throttle
+
+
+def test_operands_are_loaded_once_for_all_variants_and_rounds() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    for name in ("one", "two", "one"):
+        it.measure(point(variant(name=name)))
+    assert len([event for event in backend.events if event.what == "load"]) == 1
+
+
+def test_cold_and_hot_operands_are_loaded_apart() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    for cache in (Cache.COLD, Cache.HOT, Cache.COLD):
+        it.measure(point(cache=cache))
+    assert [event.count for event in backend.events if event.what == "load"] == [3, 1]
+
+
+def test_earlier_operands_make_room_for_the_next_ones() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    it.measure(point())
+    backend.free = 500_000  # less than twice what the next ones take
+    it.measure(point(size=(65, 48, 32)))
+    backend.free = 2**40
+    it.measure(point())
+    loads = [event.rows for event in backend.events if event.what == "load"]
+    assert loads == [64, 65, 64]
+
+
+def test_every_phase_of_the_work_is_accounted_for() -> None:
+    it = runner(FakeBackend())
+    it.measure(point())
+    assert set(it.spent_s) == {"operands", "verifying", "sampling"}
+
+
+class Threaded(FakeBackend):
+    """A CPU of four threads on which two are fastest."""
+
+    def bind(self, *arguments: Any, **options: Any) -> FakeKernel:
+        return replace(super().bind(*arguments, **options), thread_counts=(4, 2, 1))
+
+    def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
+        slower = {4: 2.0, 2: 1.0, 1: 3.0}[kernel.thread_counts[0]]
+        return [slower * time_us for time_us in super().sample(kernel, launches, count)]
+
+
+def test_a_point_is_timed_on_the_fastest_number_of_threads_chosen_once() -> None:
+    backend = Threaded(10.0)
+    it = runner(backend)
+    first = it.measure(point())
+    assert (first.threads, first.series.median_us) == (2, 10.0)
+    assert first.host is not None
+    taken = len(backend.events)
+    second = it.measure(point())
+    assert (second.threads, second.series.median_us) == (2, 10.0)
+    assert len(backend.events) - taken < taken
+
+
+def test_a_later_process_takes_over_the_number_of_threads() -> None:
+    earlier = replace(runner(Threaded(10.0)).measure(point()), threads=1)
+    later = runner(Threaded(10.0)).measure(point(), earlier=earlier)
+    assert (later.threads, later.series.median_us) == (1, 30.0)
+
+
+def test_a_slow_launch_on_other_threads_is_no_sample() -> None:
+    class Slow(Threaded):
+        def run(self, kernel: FakeKernel, launches: int = 1) -> float:  # type: ignore[override]
+            super().run(kernel, launches)
+            return 9e6
+
+    series = runner(Slow(2e6)).measure(point()).series
+    assert set(series.times_us) == {2e6}
+
+
+def test_the_host_is_recorded_for_end_to_end_times_and_not_for_a_gpus_kernel() -> None:
+    measure = runner(FakeBackend(10.0)).measure
+    assert measure(point(scope=Scope.END_TO_END)).host is not None
+    assert measure(point()).host is None
+
+
+# ---- sustained
+
+
+def test_a_sustained_point_is_verified_then_launched_without_a_pause_and_checked_again() -> None:
+    backend = FakeBackend(20.0)
+    result = runner(backend).measure(point(state=State.SUSTAINED))
+    assert (result.status, result.series.median_us, result.series.joules) == ("ok", 20.0, 0.5)
+    whole = [event.what for event in backend.events if event.whole]
+    assert whole[0] == "run"
+    assert whole[-1] == "sustain"
+    assert "sample" not in whole
+
+
+def test_a_kernel_that_goes_wrong_only_in_a_long_run_is_seen() -> None:
+    backend = FakeBackend()
+    late: list[bool] = []
+
+    def product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        matmul(a, b, c)
+        if any(event.what == "sustain" for event in backend.events):
+            late.append(True)
+            c[0, 0] += 1
+
+    result = runner(backend).measure(point(variant(product), state=State.SUSTAINED))
+    assert late
+    assert result.status == Status.WRONG
+
+
+def test_a_cache_that_must_be_flushed_leaves_no_sustained_point() -> None:
+    class Flushing(FakeBackend):
+        def load(self, *arguments: Any, **facts: Any) -> Any:
+            operands = super().load(*arguments, **facts)
+            return replace(operands, policy=replace(operands.policy, flush=True))
+
+    result = runner(Flushing()).measure(point(state=State.SUSTAINED))
+    assert (result.status, result.reason) == (
+        Status.SKIPPED, "flushing the cache would let it cool: use --cache hot",
+    )  # fmt: skip

@@ -1,0 +1,313 @@
+"""When there are enough samples, and what they say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from fakes import measurement
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpubench.engine.sampling import best_threads, collect
+from gpubench.errors import LaunchError
+from gpubench.model import Series, Timing
+from gpubench.results.rows import _times
+from gpubench.stats.intervals import median_interval
+
+ONE_ROUND = Timing(rounds=1)
+
+
+def summarize(times_us: Iterable[float], launches: int = 1, reason: str = "") -> SimpleNamespace:
+    """The time columns of one series."""
+    series = Series(times_us=tuple(times_us), launches_per_sample=launches, stop_reason=reason)
+    return SimpleNamespace(**_times([replace(measurement(), series=series)]))
+
+
+class Script:
+    """Times per launch, one a sample; the clock goes on by what they take."""
+
+    def __init__(self, times_us: float | Iterable[float], *, waiting_s: float = 0.0) -> None:
+        self._times: Iterator[float] = (
+            itertools.repeat(times_us) if isinstance(times_us, float) else iter(times_us)
+        )
+        self._waiting_s = waiting_s
+        self.now_s = 0.0
+        self.asked: list[tuple[int, int]] = []
+
+    def sample(self, launches: int, count: int) -> list[float]:
+        self.asked.append((launches, count))
+        times = list(itertools.islice(self._times, count))
+        self.now_s += sum(times) * launches / 1e6 + self._waiting_s * count
+        return times
+
+    def collect(self, timing: Timing = ONE_ROUND, max_launches: int = 256) -> Series:
+        return collect(self.sample, timing, max_launches, math.inf, clock=lambda: self.now_s)
+
+
+def test_the_interval_of_the_median_covers_at_least_95_percent() -> None:
+    for count in range(6, 501):
+        low, _, high = median_interval([float(rank) for rank in range(count)])
+        assert low + high == count - 1
+        # Exactly: it misses where at most `low` samples fall on one side of the true median.
+        missing = 2 * sum(math.comb(count, below) for below in range(int(low) + 1))
+        assert missing * 20 <= 2**count
+        # And it is no wider than that takes, but for one rank.
+        narrower = missing + 2 * sum(math.comb(count, int(low) + more) for more in (1, 2))
+        assert narrower * 20 > 2**count
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_under_six_samples_the_interval_is_their_range(count: int) -> None:
+    times = [float(rank) for rank in range(count)]
+    assert median_interval(times) == (0.0, (count - 1) / 2, count - 1)
+
+
+def test_a_fast_kernel_is_batched_until_a_sample_lasts_long_enough() -> None:
+    script = Script(10.0)
+    assert script.collect().launches_per_sample == 10
+    assert all(launches in {1, 10} for launches, _ in script.asked)
+
+
+def test_a_sample_has_no_more_launches_than_allowed() -> None:
+    assert Script(0.1).collect(max_launches=7).launches_per_sample == 7
+
+
+def test_a_long_kernel_is_launched_once_a_sample() -> None:
+    assert Script(101.0).collect().launches_per_sample == 1
+
+
+def test_the_launches_that_warm_up_are_not_counted() -> None:
+    script = Script(itertools.chain([5_000.0, 900.0, 800.0], itertools.repeat(10.0)))
+    series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
+    assert max(series.times_us) == 10.0
+
+
+def test_a_long_launch_warms_up_once() -> None:
+    script = Script(itertools.chain([5_000.0], itertools.repeat(4_000.0)))
+    series = collect(script.sample, ONE_ROUND, 256, 4_500.0, clock=lambda: script.now_s)
+    assert (max(series.times_us), series.launches_per_sample) == (4_000.0, 1)
+    assert script.now_s == pytest.approx((5_000 + 4_000 * len(series.times_us)) / 1e6)
+
+
+@pytest.mark.parametrize("launch_us", [0.3, 10.0, 1_000.0, 30_000.0])
+def test_a_steady_kernel_is_precise_after_the_least_samples_and_time(launch_us: float) -> None:
+    series = Script(launch_us).collect()
+    assert series.stop_reason == "precise"
+    assert len(series.times_us) >= 10
+    assert series.device_s >= 0.0499
+    assert series.device_s <= max(0.12, 10.1 * launch_us / 1e6)
+
+
+def test_a_launch_far_slower_than_expected_met_a_hiccup_and_does_not_count() -> None:
+    script = Script(itertools.chain([150_000.0], itertools.repeat(10.0)))
+    series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
+    assert (series.launches_per_sample, max(series.times_us)) == (10, 10.0)
+
+
+def test_a_launch_slower_than_expected_time_and_again_is_slow() -> None:
+    script = Script(250_000.0)
+    series = collect(script.sample, ONE_ROUND, 256, 10.0, clock=lambda: script.now_s)
+    assert (series.launches_per_sample, len(series.times_us)) == (1, 3)
+    assert series.stop_reason == "time limit"
+
+
+def test_slow_launches_are_sampled_for_the_wall_time_of_others_and_at_least_three_times() -> None:
+    for launch_s, rounds, samples in [
+        *((0.17, 3, 9), (0.17, 5, 10)),  # a product of 16384 in float32 on an H200
+        *((0.25, 1, 6), (0.4, 3, 6), (0.4, 5, 5)),
+        *((2.0, 1, 3), (2.0, 3, 3), (2.0, 5, 5)),
+    ]:
+        scripts = [Script(1e6 * launch_s) for _ in range(rounds)]
+        series = [script.collect(Timing(rounds=rounds)) for script in scripts]
+        assert sum(len(one.times_us) for one in series) == samples
+        assert {one.stop_reason for one in series} == {"time limit"}
+        asked = [launches * count for script in scripts for launches, count in script.asked]
+        assert sum(asked) == samples
+
+
+def test_a_few_launches_that_agree_are_not_precise() -> None:
+    series = Script(110_000.0).collect()
+    assert (len(series.times_us), series.stop_reason) == (10, "precise")
+
+
+def test_noise_is_sampled_until_the_interval_is_narrow() -> None:
+    noise = random.Random(1)  # noqa: S311 # a script, not a secret
+    series = Script(iter(lambda: noise.gauss(10.0, 0.3), None)).collect(
+        Timing(rounds=1, max_wall_s=60.0)
+    )
+    assert series.stop_reason == "precise"
+    assert len(series.times_us) > 100
+    low, _, high = median_interval(series.times_us)
+    assert (high - low) / 2 / series.median_us <= 0.005
+    assert series.median_us == pytest.approx(10.0, rel=0.01)
+
+
+def two_modes() -> Iterator[float]:
+    noise = random.Random(1)  # noqa: S311 # a script, not a secret
+    while True:
+        yield noise.choice([10.0, 11.0])
+
+
+def drifting() -> Iterator[float]:
+    for step in itertools.count():
+        yield 10.0 + 0.01 * step
+
+
+def slower_from_the_middle() -> Iterator[float]:
+    yield from itertools.repeat(10.0, 60)
+    yield from itertools.repeat(12.5)
+
+
+@pytest.mark.parametrize("times", [two_modes, drifting, slower_from_the_middle])
+@pytest.mark.parametrize("waiting_s", [0.0, 0.005])
+def test_a_kernel_that_never_converges_stops(times: type, waiting_s: float) -> None:
+    script = Script(times(), waiting_s=waiting_s)
+    series = script.collect(Timing(rounds=1, max_wall_s=1.0))
+    assert series.stop_reason in {"interval stopped shrinking", "time limit", "precise"}
+    # The limit is looked at between batches, so the last one may run over it.
+    assert script.now_s < 3.0
+
+
+def test_a_clock_that_drops_midway_is_seen_in_the_figures() -> None:
+    series = Script(itertools.chain([10.0] * 33, itertools.repeat(12.5))).collect()
+    assert (min(series.times_us), max(series.times_us)) == (10.0, 12.5)
+    low, median, high = median_interval(series.times_us)
+    assert low <= median <= high
+
+
+@pytest.mark.parametrize("wrong_us", [0.0, -4.76, math.inf, math.nan])
+def test_a_time_that_no_launch_can_take_is_an_error(wrong_us: float) -> None:
+    script = Script(itertools.chain([50.0] * 8, itertools.repeat(wrong_us)))
+    with pytest.raises(LaunchError, match=f"timed at {wrong_us:g} us a launch: the clock is wrong"):
+        script.collect()
+
+
+def test_the_time_limit_ends_sampling_whatever_the_interval() -> None:
+    series = Script(two_modes(), waiting_s=0.2).collect()
+    assert series.stop_reason == "time limit"
+    assert len(series.times_us) >= 10
+
+
+def test_without_any_time_the_fewest_samples_are_taken() -> None:
+    assert Script(10.0).collect(Timing(rounds=1, max_wall_s=0.0)).times_us.__len__() == 10
+    assert Script(10.0).collect(Timing(rounds=3, max_wall_s=0.0)).times_us.__len__() == 4
+    assert Script(200_000.0).collect(Timing(rounds=3, max_wall_s=0.0)).times_us.__len__() == 1
+
+
+times_us = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=60)
+
+
+@given(times_us)
+def test_statistics_are_in_order_and_of_the_samples(times: list[float]) -> None:
+    series = summarize(times, 3, "precise")
+    assert series.min_us == min(times)
+    assert series.max_us == max(times)
+    assert series.min_us <= series.ci_low_us <= series.median_us <= series.ci_high_us
+    assert series.ci_high_us <= series.max_us
+    assert series.q1_us <= series.q3_us
+    assert {series.ci_low_us, series.ci_high_us} <= set(times)
+
+
+@given(times_us)
+def test_outliers_are_counted_and_nothing_is_dropped(times: list[float]) -> None:
+    series = summarize(times, 3, "precise")
+    assert series.samples == len(times)
+    assert series.device_s == pytest.approx(3 * sum(times) / 1e6)
+    assert 0 <= series.outliers_tukey <= len(times) / 2
+    assert 0 <= series.outliers_mad <= len(times) / 2
+
+
+@given(times_us, st.randoms())
+def test_the_order_of_samples_does_not_matter(times: list[float], order: random.Random) -> None:
+    shuffled = list(times)
+    order.shuffle(shuffled)
+    first, second = summarize(times, 1, "precise"), summarize(shuffled, 1, "precise")
+    assert first.median_us == second.median_us
+    assert (first.ci_low_us, first.ci_high_us) == (second.ci_low_us, second.ci_high_us)
+    assert first.outliers_tukey == second.outliers_tukey
+
+
+@given(times_us, st.integers(-10, 10))
+def test_statistics_scale_with_the_times(times: list[float], power: int) -> None:
+    # By powers of two, so that nothing rounds.
+    factor = 2.0**power
+    plain = summarize(times, 1, "precise")
+    scaled = summarize([factor * time for time in times], 1, "precise")
+    for name in ("median_us", "q1_us", "q3_us", "min_us", "max_us", "ci_low_us", "ci_high_us"):
+        assert getattr(scaled, name) == factor * getattr(plain, name)
+    assert scaled.outliers_tukey == plain.outliers_tukey
+    assert scaled.outliers_mad == plain.outliers_mad
+
+
+@pytest.mark.parametrize(("stray", "outliers"), [(11.2, 0), (11.4, 1), (7.8, 0), (7.6, 1)])
+def test_an_outlier_is_beyond_one_and_a_half_interquartile_ranges(
+    stray: float, outliers: int
+) -> None:
+    # With the stray one the quartiles are 9.125 and 10, or 9 and 9.875: fences at 11.31 and 7.69.
+    times = [8.5, 9.0, 9.0, 9.5, 9.5, 9.5, 10.0, 10.0, 10.5]
+    assert summarize([*times, stray], 1, "precise").outliers_tukey == outliers
+
+
+def test_one_stray_sample_is_an_outlier_and_moves_no_quartile() -> None:
+    calm = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1, 9.9, 10.0]
+    series = summarize([*calm, 100.0], 1, "precise")
+    assert (series.outliers_tukey, series.outliers_mad) == (1, 1)
+    assert (series.max_us, series.samples) == (100.0, 11)
+    assert series.q3_us < 10.2
+
+
+def test_a_batch_has_room_in_the_wall_time_left_however_long_what_lies_between_samples() -> None:
+    script = Script(100.0, waiting_s=0.07)  # a cache of hundreds of megabytes is flushed
+    series = script.collect()
+    assert series.stop_reason == "time limit"
+    assert script.now_s < ONE_ROUND.max_wall_s + 0.1
+    assert 15 <= len(series.times_us) <= ONE_ROUND.max_wall_s / 0.07
+
+
+class Machine:
+    """Launches that take what a table says for a number of threads, in microseconds."""
+
+    def __init__(self, times_us: dict[int, float]) -> None:
+        self.times_us = times_us
+        self.launched: list[int] = []
+
+    def __call__(self, count: int) -> float:
+        self.launched.append(count)
+        return self.times_us[count]
+
+
+@pytest.mark.parametrize(
+    ("times_us", "best"),
+    [
+        ({16: 10.0, 8: 19.0, 4: 27.0, 2: 54.0, 1: 104.0}, 16),
+        ({16: 90.0, 8: 60.0, 4: 40.0, 2: 25.0, 1: 20.0}, 1),
+        ({16: 60.0, 8: 40.0, 4: 30.0, 2: 60.0, 1: 10.0}, 4),  # 1 is not tried: 2 is far slower
+        ({2: 10.2, 1: 10.0}, 2),
+    ],
+)
+def test_the_number_of_threads_is_the_fastest_and_of_equals_the_largest(
+    times_us: dict[int, float], best: int
+) -> None:
+    assert best_threads(Machine(times_us), tuple(times_us)) == best
+
+
+def test_slow_launches_are_made_once_for_each_number_of_threads() -> None:
+    machine = Machine({16: 3e5, 8: 2e5, 4: 4e5, 2: 8e5})
+    assert best_threads(machine, (16, 8, 4, 2), slow_us=1e5) == 8
+    assert machine.launched == [16, 8, 4]
+
+
+def test_a_disturbance_during_one_number_of_threads_does_not_decide() -> None:
+    times_us = {4: 10.0, 2: 14.0, 1: 30.0}
+    disturbed = iter((99.0, 99.0, 10.0, 99.0))  # the first launches with four threads
+
+    def time_us(count: int) -> float:
+        return next(disturbed, 10.0) if count == 4 else times_us[count]
+
+    assert best_threads(time_us, (4, 2, 1)) == 4

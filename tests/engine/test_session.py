@@ -1,0 +1,437 @@
+"""A sweep from plan to file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import COPY_GBYTES_PER_S, CPU, FakeBackend, FakeKernel, matmul, variant
+
+from gpubench.backends import open_backend
+from gpubench.engine import session
+from gpubench.engine.executor import Executor, InProcess
+from gpubench.engine.session import default_output, run
+from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
+from gpubench.model import (
+    CORE_DTYPES,
+    CudaVariant,
+    Fill,
+    Launch,
+    Measurement,
+    Point,
+    Status,
+    Timer,
+    Timing,
+    edges,
+)
+from gpubench.plan import sweep as plan
+from gpubench.plan.registry import variants
+from gpubench.plan.schedule import Known, Visit
+from gpubench.plan.sweep import Sweep
+from gpubench.results import provenance
+from gpubench.results import row as table
+from gpubench.results.provenance import source_hash
+from gpubench.results.result_file import ResultFile, read_context
+
+SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
+
+
+class Diary:
+    """A watcher that remembers."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.visits: list[tuple[str, str]] = []
+        self.measurements: list[Measurement] = []
+        self.lines_before: list[int] = []
+        self.totals = (0, 0)
+        self._file = file
+
+    def planned(self, _executor: Executor, points: int, visits: int, _foreseen: object) -> None:
+        self.totals = (points, visits)
+
+    def compiled(self, built: int) -> None:
+        pass
+
+    def measuring(self, visit: Visit) -> None:
+        assert visit.left_s >= 0
+        self.visits.append((visit.name, visit.point.label))
+        if self._file:
+            self.lines_before.append(len(self._file.read_text().splitlines()) - 1)
+
+    def measured(self, measurement: Measurement) -> None:
+        self.measurements.append(measurement)
+
+
+@pytest.fixture
+def one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps are of the fake variant, whatever is installed."""
+    only = variant(matmul, "fake", baseline="fake", dtypes=CORE_DTYPES)
+    monkeypatch.setattr(plan, "choose", lambda *_: (only,))
+
+
+def asked(**facts: Any) -> Sweep:
+    return Sweep(
+        **{"sizes": SIZES, "device": "cpu", "timing": Timing(rounds=3, max_wall_s=600.0)} | facts
+    )
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_every_round_visits_every_point_once_in_an_order_of_its_own() -> None:
+    diary = Diary()
+    sizes = tuple((n, n, n) for n in range(1, 13))
+    run(asked(sizes=sizes), InProcess(FakeBackend()), diary, None)
+    assert diary.totals == (12, 36)
+    names = ["round 1/3", "round 2/3", "round 3/3"]
+    rounds = [[label for name, label in diary.visits if name == wanted] for wanted in names]
+    assert [len(labels) for labels in rounds] == [12, 12, 12]
+    assert len(set(map(frozenset, rounds))) == 1
+    assert len(set(map(tuple, rounds))) == 3
+    assert [name for name, _ in diary.visits] == [name for name in names for _ in range(12)]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_seed_decides_the_order() -> None:
+    diaries = [Diary(), Diary(), Diary()]
+    sizes = tuple((n, n, n) for n in range(1, 13))
+    for diary, seed in zip(diaries, (1, 1, 2), strict=True):
+        run(asked(sizes=sizes, seed=seed), InProcess(FakeBackend()), diary, None)
+    assert diaries[0].visits == diaries[1].visits != diaries[2].visits
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    diary = Diary(tmp_path / "a.csv.partial")
+    outcome = run(asked(), InProcess(FakeBackend()), diary, file)
+    assert diary.lines_before == list(range(9))
+    assert outcome.path == tmp_path / "a.csv"
+    assert table.read(outcome.path) == outcome.rows
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_point_has_one_row_of_all_its_rounds() -> None:
+    outcome = run(asked(), InProcess(FakeBackend(10.0)), Diary(), None)
+    assert [one.size for one in outcome.rows] == ["8", "16", "24"]
+    assert {one.rounds for one in outcome.rows} == {3}
+    assert {one.percent_of_blas for one in outcome.rows} == {100.0}
+    assert not outcome.failed
+    assert outcome.path is None
+
+
+class FailingAt16(FakeBackend):
+    def run(self, kernel: FakeKernel, launches: int = 1) -> None:
+        if kernel.rows == 16:
+            raise LaunchError("an illegal memory access was encountered")
+        super().run(kernel, launches)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
+    diary = Diary()
+    outcome = run(asked(), InProcess(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
+    assert Counter(label for _, label in diary.visits) == {
+        "fake at 8 float32": 3,
+        "fake at 16 float32": 1,
+        "fake at 24 float32": 3,
+    }
+    assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
+    assert outcome.rows[1].reason == "an illegal memory access was encountered"
+    assert outcome.rows[1].median_us is None
+    assert outcome.failed
+    assert table.read(tmp_path / "a.csv") == outcome.rows
+
+
+class InterruptedInRound2(FakeBackend):
+    def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
+        if len([one for one in self.events_of("sample") if one.launches == 1]) > 8:
+            raise KeyboardInterrupt
+        return super().sample(kernel, launches, count)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    diary = Diary()
+    outcome = run(asked(), InProcess(InterruptedInRound2()), diary, ResultFile(tmp_path / "a.csv"))
+    assert outcome.interrupted
+    assert len(diary.measurements) == 4
+    assert sorted(one.rounds for one in outcome.rows) == [1, 1, 2]
+    assert table.read(tmp_path / "a.csv") == outcome.rows
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
+    backend = FakeBackend([10.0] * 1000)  # then the script ends
+    with pytest.raises(StopIteration):
+        run(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+    assert table.read(tmp_path / "a.csv")
+    assert read_context(tmp_path / "a.csv")["options"] == {}  # to be continued
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("precious")
+    backend = FakeBackend()
+    with pytest.raises(UsageError, match="exists"):
+        run(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+    assert backend.events == []
+    assert (tmp_path / "a.csv").read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_nothing_to_measure_leaves_no_file(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    with pytest.raises(UsageError):
+        run(
+            asked(variants=("cpu_blas",), dtypes=("int32",)),
+            InProcess(backend),
+            Diary(),
+            ResultFile(tmp_path / "a.csv"),
+        )
+    assert list(tmp_path.iterdir()) == []
+    assert backend.events == []
+
+
+def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
+    outcome = run(
+        asked(variants=("cpu_blas",), dtypes=("float32", "int32"), sizes=((8, 8, 8),)),
+        InProcess(FakeBackend()),
+        Diary(),
+        None,
+    )
+    assert [(one.dtype, one.status) for one in outcome.rows] == [
+        ("float32", "ok"),
+        ("int32", "skipped"),
+    ]
+    assert "has no int32" in outcome.rows[1].reason
+    assert not outcome.failed
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
+    backend = FakeBackend()
+    outcome = run(asked(), InProcess(backend), Diary(), None)
+    assert [event.what for event in backend.events][:4] == ["compile", "warm up", "copy", "load"]
+    assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
+    noisy = [10.0, 30.0, 90.0] * 30_000
+    free = run(asked(), InProcess(FakeBackend(noisy)), Diary(), None)
+    tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
+    outcome = run(tight, InProcess(FakeBackend(noisy)), Diary(), None)
+    assert [one.samples for one in outcome.rows] == [12, 12, 12]
+    assert min(one.samples for one in free.rows) > 18
+
+
+def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = variant(lambda _a, _b, _c: None, "lazy")
+    monkeypatch.setattr(plan, "choose", lambda *_: (lazy,))
+    outcome = run(asked(), InProcess(FakeBackend()), Diary(), None)
+    assert {one.status for one in outcome.rows} == {Status.WRONG}
+    assert {one.gflops for one in outcome.rows} == {None}
+    assert outcome.failed
+
+
+def test_auto_is_the_cpu_where_there_is_no_gpu() -> None:
+    assert open_backend("auto").device.backend == "cpu"
+    assert open_backend("cpu").device.backend == "cpu"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:7"])
+def test_a_gpu_that_is_not_there_is_an_error(device: str) -> None:
+    with pytest.raises(DeviceUnavailableError):
+        open_backend(device)
+
+
+def test_the_cpu_has_no_cupti() -> None:
+    with pytest.raises(UsageError, match="--timer cupti needs cuda; cpu is timed by host"):
+        open_backend("cpu", Timer.CUPTI)
+
+
+def test_the_default_file_names_time_device_and_operation() -> None:
+    path = default_output(asked(), "NVIDIA H200 (rev. 2)/" + "x" * 100)
+    assert path.parent == Path("results")
+    stamp, device = path.stem.split("-", 1)
+    assert len(stamp) == len("20250101T000000Z")
+    assert device.startswith("nvidia-h200-rev-2-x")
+    assert device.endswith("x-gemm")
+    assert len(path.name) < 100
+
+
+def test_a_source_hash_changes_with_either_file(tmp_path: Path) -> None:
+    def hash_of(py: str, cu: str) -> str:
+        (tmp_path / "mine.py").write_text(py)
+        (tmp_path / "mine.cu").write_text(cu)
+        return source_hash(
+            CudaVariant(
+                idea="",
+                launch=lambda _tile, _problem: Launch(grid=(1,), block=(1,)),
+                reuse=lambda _tile: (1, 1),
+                tiles=edges(1, 1, because=""),
+                path=tmp_path / "mine.py",
+            )
+        )
+
+    hashes = {hash_of("a", "b"), hash_of("A", "b"), hash_of("a", "B")}
+    assert len(hashes) == 3
+    assert hash_of("a", "b") == hash_of("a", "b")
+    assert {len(one) for one in hashes} == {12}
+
+
+def test_a_source_hash_changes_with_the_version_of_a_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = {"torch": "2.9", "cupy-cuda13x": "14.0"}
+    monkeypatch.setattr(provenance, "version", versions.get)
+    distributions = {"torch": ["torch"], "cupy": ["cupy-cuda13x"]}
+    monkeypatch.setattr(provenance, "packages_distributions", lambda: distributions)
+    chosen = ((), ("torch",), ("cupy",), ("torch", "cupy"), ("nowhere",))
+    before = [source_hash(variant(libraries=libraries)) for libraries in chosen]
+    assert len(set(before)) == len(chosen)
+    versions |= {"torch": "2.10", "cupy-cuda13x": "14.1"}
+    after = [source_hash(variant(libraries=libraries)) for libraries in chosen]
+    assert [new != old for new, old in zip(after, before, strict=True)] == [
+        *(False, True, True, True, False)
+    ]
+
+
+def test_every_variant_of_ours_has_a_hash_of_its_own() -> None:
+    hashes = [session.source_hash(one) for one in variants()]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+
+    def remember(_problem: object, seed: int, fill: Fill) -> object:
+        seen.append((seed, fill))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpubench.engine.loaded.make_inputs", remember)
+    sweep = asked(variants=("cpu_blas",), seed=77, operands=Fill.INDEX)
+    run(sweep, InProcess(FakeBackend()), Diary())
+    assert seen == [(77, Fill.INDEX)]
+
+
+# ---- going on
+
+
+class InterruptedAfter(InProcess):
+    """Ctrl-C comes after so many points."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(FakeBackend(10.0))
+        self._left = count
+        self.measured: list[str] = []
+
+    def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
+        if not self._left:
+            raise KeyboardInterrupt
+        self._left -= 1
+        self.measured.append(point.label)
+        return super().measure(point, wall_limit_s)
+
+
+@pytest.mark.usefixtures("one_variant")
+@pytest.mark.parametrize("first", range(9))
+def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, first: int) -> None:
+    path = tmp_path / "a.csv"
+    begun = InterruptedAfter(first)
+    assert run(asked(), begun, Diary(), ResultFile(path)).interrupted
+    rest = InterruptedAfter(99)
+    resumed = run(asked(), rest, Diary(), ResultFile(path, resume=True))
+    uninterrupted = InterruptedAfter(99)
+    whole = run(asked(), uninterrupted, Diary())
+    assert begun.measured + rest.measured == uninterrupted.measured  # in the same order
+    timeless = [replace(one, started_utc=None) for one in resumed.rows]
+    assert timeless == [replace(one, started_utc=None) for one in whole.rows]
+    assert table.read(path) == resumed.rows
+    assert [left.name for left in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+
+    class Interrupted(InProcess):
+        def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
+            result = super().measure(point, wall_limit_s)
+            if result.status == Status.ERROR:
+                self.failed = True
+            elif getattr(self, "failed", False):
+                raise KeyboardInterrupt
+            return result
+
+    assert run(asked(), Interrupted(FailingAt16()), Diary(), ResultFile(path)).interrupted
+    rest = InterruptedAfter(99)
+    outcome = run(asked(), rest, Diary(), ResultFile(path, resume=True))
+    assert "fake at 16 float32" not in rest.measured
+    assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
+
+
+@pytest.mark.parametrize(("op", "copies"), [("gemv", 1), ("gemm", 0)])
+def test_a_copy_is_measured_once_where_memory_sets_the_pace(
+    monkeypatch: pytest.MonkeyPatch, op: str, copies: int
+) -> None:
+    only = variant(matmul, "fake", op=op, dtypes=CORE_DTYPES)
+    monkeypatch.setattr(plan, "choose", lambda *_: (only,))
+    backend = FakeBackend(2.0, device=replace(CPU, compute_capability=(9, 0)))
+    k = 8 if op == "gemm" else 1
+    rows = run(asked(op=op, sizes=((8, 8, k), (9, 9, k))), InProcess(backend), Diary()).rows
+    assert len([event for event in backend.events if event.what == "copy"]) == copies
+    expected = [4 * (n * n + 2 * n) / 2.0 / 1e3 for n in (8, 9)]
+    if copies:
+        assert [one.gbytes_per_s for one in rows] == pytest.approx(expected)
+        shares = [100 * rate / COPY_GBYTES_PER_S for rate in expected]
+        assert [one.percent_of_copy for one in rows] == pytest.approx(shares)
+    else:
+        assert [one.percent_of_copy for one in rows] == [None, None]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_a_cpu_has_the_measured_rates_as_its_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        FakeBackend,
+        "ceilings",
+        lambda _self, dtypes, **_kept: {f"measured_{dtype}_fma_gflops": 4.0 for dtype in dtypes},
+    )
+    (row,) = run(asked(sizes=((8, 8, 8),)), InProcess(FakeBackend(1.0)), Diary()).rows
+    assert row.gflops == pytest.approx(2 * 8**3 / 1e3)
+    assert row.percent_of_peak == pytest.approx(100 * row.gflops / 4.0)
+
+
+class Race:
+    """A schedule from outside the package: it drops every point that is not the fastest so far."""
+
+    visits = 3
+
+    def __init__(self, points: list[Point]) -> None:
+        self._left = list(points)
+
+    def next(self, known: Known) -> Visit | None:
+        times = {
+            point: taken[0].series.median_us
+            for point, taken in known.items()
+            if taken and taken[0].series
+        }
+        if self._left:
+            return Visit(point=self._left.pop(0), name="first look")
+        best = min(times, key=lambda point: times[point])
+        return Visit(point=best, name="once more") if len(known[best]) == 1 else None
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_another_schedule_measures_what_it_wants() -> None:
+    diary = Diary()
+    backend = FakeBackend(10.0)
+    outcome = run(asked(), InProcess(backend), diary, schedule=Race)
+    assert [name for name, _ in diary.visits] == ["first look"] * 3 + ["once more"]
+    assert diary.totals == (3, 3)
+    assert sorted(row.rounds or 0 for row in outcome.rows) == [1, 1, 2]

@@ -1,0 +1,353 @@
+"""A sweep shared among workers: in this process with fake devices, then with processes that die."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from distributed import Client, LocalCluster, get_worker
+from fakes import FakeBackend, matmul, measurement, point, variant
+
+from gpubench.backends import find_devices
+from gpubench.engine import cluster, runner, shared
+from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
+from gpubench.engine.executor import InProcess
+from gpubench.engine.session import Watcher
+from gpubench.engine.shared import common_points, device_speeds, run_shared, shares
+from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
+from gpubench.model import Measurement, Point, Timing, Variant, edges
+from gpubench.plan import sweep as plan
+from gpubench.plan.sweep import Sweep
+from gpubench.results import row as table
+from gpubench.results.result_file import ResultFile
+from gpubench.view.tables import remarks
+
+ASKED = Sweep(
+    sizes=((8, 8, 8), (16, 16, 16)),
+    tiles=tuple("123456"),
+    device="cpu",
+    timing=Timing(rounds=2, max_wall_s=600.0),
+)
+TILED = variant(matmul, "tiled", baseline="blas", tiles=edges(1, 6, because="of a test"))
+BLAS = variant(matmul, "blas", baseline="blas")
+
+
+@pytest.fixture(autouse=True)
+def fake_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "choose", lambda *_: (TILED, BLAS))
+    monkeypatch.setattr(cluster, "devices_of", lambda name: find_devices(name)[0])
+    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])  # others are large
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Of three workers in this process, on no network."""
+    with (
+        LocalCluster(
+            n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as workers,
+        Client(workers) as found,
+    ):
+        yield found
+
+
+Opened = Callable[[int], float]
+
+
+@pytest.fixture
+def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Opened], None]:
+    """Workers open fake devices: a function of the worker's name gives the time of a launch."""
+    device = find_devices("cpu")[0][0]
+
+    def use(launch_us: Opened) -> None:
+        @contextmanager
+        def opened(*_: object, **_options: object) -> Iterator[InProcess]:
+            yield InProcess(FakeBackend(launch_us(int(get_worker().name)), device=device))
+
+        monkeypatch.setattr(shared, "Worker", opened)
+
+    return use
+
+
+class Diary(Watcher):
+    def __init__(self, stop_after: int = 10**9) -> None:
+        self.seen: list[Measurement] = []
+        self._stop_after = stop_after
+
+    def measured(self, measurement: Measurement) -> None:
+        self.seen.append(measurement)
+        if len(self.seen) == self._stop_after:
+            raise KeyboardInterrupt
+
+
+def test_points_are_shared_and_all_rounds_of_a_point_are_of_one_device(
+    client: Client, devices: Callable[[Opened], None], tmp_path: Path
+) -> None:
+    devices(lambda name: 10.0 + name)
+    diary = Diary()
+    outcome = run_shared(ASKED, client, diary, ResultFile(tmp_path / "a.csv"))
+    rows = table.read(tmp_path / "a.csv")
+    assert rows == outcome.rows
+    assert Counter(row.variant for row in rows) == {"tiled": 12, "blas": 2}
+    assert {row.slot for row in rows} == {"0", "1", "2"}
+    assert all(row.host and row.rounds == 2 and len(row.slot or "") == 1 for row in rows)
+    # Each device measured the baseline, and its rows are compared with that.
+    assert {row.percent_of_blas for row in rows} == {100.0}
+    of_blas = Counter(taken.slot for taken in diary.seen if taken.point.variant.name == "blas")
+    assert of_blas == {"0": 4, "1": 4, "2": 4}
+    speeds = {row.slot: row.percent_of_devices for row in rows}
+    assert speeds == pytest.approx({"0": 110.0, "1": 100.0, "2": 1100 / 12})
+    assert all("other workers on its CPU, which disturb it: 2" in (r.reason or "") for r in rows)
+    assert not (tmp_path / "a.csv.partial").exists()
+    said = str(remarks(rows)[-1])
+    assert "measured on 3 devices, which differ by 20.0 % at the points they have in common" in said
+
+
+def test_after_ctrl_c_what_was_measured_is_kept_and_the_rest_is_measured_on_resuming(
+    client: Client, devices: Callable[[Opened], None], tmp_path: Path
+) -> None:
+    devices(lambda _name: 10.0)
+    path = tmp_path / "a.csv"
+    stopped = run_shared(ASKED, client, Diary(stop_after=9), ResultFile(path))
+    assert stopped.interrupted
+    assert len((tmp_path / "a.csv.partial").read_text().splitlines()) == 1 + 9
+    finished = {row.key for row in stopped.rows if row.rounds == 2}
+    diary = Diary()
+    outcome = run_shared(ASKED, client, diary, ResultFile(path, resume=True))
+    assert not outcome.interrupted
+    assert len(outcome.rows) == 14
+    assert all(row.rounds == 2 for row in outcome.rows)
+    again = {taken.point.key for taken in diary.seen if taken.point.variant.name != "blas"}
+    assert not again & finished
+
+
+def test_a_device_that_is_busy_leaves_its_points_to_the_others_and_only_all_together_fail(
+    client: Client, devices: Callable[[Opened], None]
+) -> None:
+    def busy(*names: int) -> Opened:
+        def launch_us(name: int) -> float:
+            if name in names:
+                raise DeviceBusyError(f"device {name} is being measured")
+            return 10.0
+
+        return launch_us
+
+    devices(busy(1))
+    rows = run_shared(ASKED, client, Watcher()).rows
+    assert len(rows) == 14
+    assert {row.slot for row in rows} <= {"0", "2"}
+    devices(busy(0, 1, 2))
+    with pytest.raises(DeviceBusyError, match="is being measured"):
+        run_shared(ASKED, client, Watcher())
+
+
+def test_a_sweep_of_nothing_but_baselines_is_shared_too(
+    client: Client, devices: Callable[[Opened], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices(lambda _name: 10.0)
+    monkeypatch.setattr(plan, "choose", lambda *_: (BLAS,))
+    diary = Diary()
+    asked = replace(ASKED, tiles=(), dtypes=("float32", "float64"))
+    assert len(run_shared(asked, client, diary).rows) == 4
+    assert len(diary.seen) == 4 * 2  # points, rounds: each once
+
+
+def test_a_sweep_without_baselines_has_a_few_points_in_common() -> None:
+    alone = replace(TILED, baseline="")
+    points = [point(alone, size=(n, n, n)) for n in range(1, 31)]
+    assert [p.problem.m for p in common_points(points)] == [1, 11, 21]
+    blas = point(BLAS)
+    assert common_points([point(TILED), blas]) == [blas]
+
+
+def test_all_sizes_of_a_kernel_are_in_one_share_and_neighbouring_tiles_in_different_ones() -> None:
+    def at(of: Variant, n: int) -> Point:
+        return point(of, size=(n, n, n))
+
+    kernels = [variant(matmul, f"v{number}") for number in range(6)]
+    dealt = shares([at(of, n) for n in (8, 16) for of in kernels], 2)
+    assert [[p.variant.name for p in share[::2]] for share in dealt] == [
+        ["v0", "v3", "v5"],
+        ["v1", "v2", "v4"],
+    ]
+    assert [len(share) for share in shares([at(kernels[0], 8)], 5)] == [1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_shares_of_tiles_that_cost_more_and_more_cost_the_same(count: int) -> None:
+    kernels = [variant(matmul, f"v{number}") for number in range(count**3)]
+    dealt = shares([point(of) for of in kernels], count)
+    costs = [sum(int(p.variant.name[1:]) ** 2 for p in share) for share in dealt]
+    assert costs == [costs[0]] * count
+
+
+def test_devices_differ_by_the_median_of_the_points_that_several_measured() -> None:
+    points = [point(variant(matmul, name)) for name in ("a", "b", "c", "only here")]
+
+    def taken(times_us: dict[str, float]) -> dict[Point, list[Measurement]]:
+        return {
+            of: [measurement(times_us[of.variant.name], of)]
+            for of in points
+            if of.variant.name in times_us
+        }
+
+    first, second = ("host", "0", "GPU-a"), ("host", "1", "GPU-b")
+    known = {
+        first: taken({"a": 10, "b": 20, "c": 5}),
+        second: taken({"a": 30, "b": 20, "only here": 7}),
+    }
+    assert device_speeds(known) == pytest.approx({first: 150.0, second: (200 / 3 + 100) / 2})
+    assert device_speeds({first: known[first]}) == {}
+
+
+def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Client) -> None:
+    device = find_devices("cpu")[0][0]
+    mine = Member("0", "node1", device, "abc")
+    for other, difference in (
+        (replace(device, name="Other"), f"{device.name} and Other"),
+        (replace(device, versions={"driver": "1"}), "and driver 1"),
+    ):
+        found = {"a": mine, "b": Member("1", "node2", other, "abc")}
+        with pytest.raises(UsageError, match=f"node1 0 and node2 1 .*{re.escape(difference)}"):
+            require_one_kind(found)
+    with pytest.raises(UsageError, match="gpubench files abc and gpubench files def"):
+        require_one_kind({"a": mine, "b": mine._replace(tree_hash="def")})
+    assert len(members(client, "cpu")) == 3
+    crowded = SimpleNamespace(
+        status="running", scheduler_info=lambda **_: {"workers": {"tcp://node1:1": {"nthreads": 2}}}
+    )
+    with pytest.raises(UsageError, match=r"tcp://node1:1 has 2 threads.*--nthreads 1"):
+        members(crowded, "cpu")
+
+
+def test_an_on_that_names_no_cluster_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
+    scheduler_file = tmp_path / "scheduler.json"
+    scheduler_file.write_text("{}")
+    for on in ("nowhere", str(scheduler_file), "tcp://127.0.0.1:1", "pigeon://here"):
+        with pytest.raises(UsageError, match=r"^--on: .*") as refused, connected(on, "cpu"):
+            pass
+        assert "\n" not in str(refused.value)
+    with pytest.raises(UsageError, match="not cuda:1 alone"), connected(LOCAL, "cuda:1"):
+        pass
+
+
+def test_workers_that_do_not_start_end_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed
+
+    def broken(**_: object) -> None:
+        raise RuntimeError("Nanny failed to start.") from OSError("no more processes")
+
+    monkeypatch.setattr(distributed, "SpecCluster", broken)
+    with (
+        pytest.raises(
+            DeviceUnavailableError, match=r"^--on local: not all .*no more processes; a script"
+        ),
+        connected(LOCAL, "cpu"),
+    ):
+        pass
+
+
+def test_devices_are_looked_for_in_a_process_of_its_own() -> None:
+    assert [one.name for one in devices_of("cpu")] == [one.name for one in find_devices("cpu")[0]]
+    with pytest.raises(DeviceUnavailableError, match="no NVIDIA driver"):
+        devices_of("cuda")
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_keys() -> None:
+    def listening() -> set[tuple[str, int]]:
+        ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        sockets = [found for process in ours for found in process.net_connections()]
+        return {tuple(s.laddr) for s in sockets if s.status == psutil.CONN_LISTEN}
+
+    before = listening()
+    with connected(LOCAL, "cpu") as client:
+        address = client.scheduler_info()["address"]
+        its_own = listening() - before
+        assert len(its_own) > 2  # of scheduler, nanny and worker
+        assert {ip for ip, _port in its_own} == {"127.0.0.1"}
+        assert address.startswith("tls://127.0.0.1:")
+        found = members(client, "not looked for again")
+        assert [member.device.name for member in found.values()] == [devices_of("cpu")[0].name]
+        with pytest.raises((UsageError, OSError)), connected(address, "cpu"):
+            pass
+
+
+def started(*words: str, directory: Path) -> subprocess.Popen[bytes]:
+    with (directory / "log.txt").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", *words], cwd=directory, stdout=log, stderr=log
+        )
+
+
+@pytest.mark.slow
+def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path) -> None:
+    scheduler = ("--scheduler-file", "scheduler.json")
+    worker = ("distributed.cli.dask_worker", *scheduler, "--nthreads", "1", "--no-nanny")
+    processes = [
+        started(
+            "distributed.cli.dask_scheduler", *scheduler, "--host", "127.0.0.1", directory=tmp_path
+        )
+    ]
+
+    def join(name: str) -> subprocess.Popen[bytes]:
+        processes.append(started(*worker, "--name", name, directory=tmp_path))
+        return processes[-1]
+
+    try:
+        killed, stopped, _steady = map(join, "abc")
+        while not (tmp_path / "scheduler.json").exists():
+            time.sleep(0.1)
+        with Client(scheduler_file=str(tmp_path / "scheduler.json")) as client:
+            client.wait_for_workers(3, timeout=60)
+        command = "sweep --on scheduler.json -o a.csv --sizes 64 --rounds 2 --cache hot --variants"
+        sweep = started(
+            *("gpubench", *command.split(), "cpu_tile,cpu_blas", "--tiles", "1,7,8"),
+            directory=tmp_path,
+        )
+        processes.append(sweep)
+        partial = tmp_path / "a.csv.partial"
+
+        def slots() -> set[str]:
+            text = partial.read_text() if partial.exists() else ""
+            return set(re.findall(r'"slot":"(\w+)"', text))
+
+        while not {"a", "b"} <= slots():
+            assert sweep.poll() is None, (tmp_path / "log.txt").read_text()
+            time.sleep(0.05)
+        killed.kill()
+        stopped.send_signal(signal.SIGSTOP)
+        join("late")
+        time.sleep(1)
+        stopped.send_signal(signal.SIGCONT)
+        assert sweep.wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+    rows = table.read(tmp_path / "a.csv")
+    assert len(rows) == 4
+    assert all(row.status == "ok" and row.rounds == 2 for row in rows)
+    assert all(len(row.slot.split(";")) == 1 for row in rows if row.slot)
+
+
+def test_a_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    refused: Any = pytest.raises(UsageError, match=r"--on needs Dask: pip install '.*\[fleet\]'")
+    with refused, connected(LOCAL, "cpu"):
+        pass

@@ -1,0 +1,270 @@
+"""Right results are accepted, and every known way to be wrong is rejected."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpubench.engine.operands import make_inputs, make_reference
+from gpubench.engine.verify import poison, relative_error, why_wrong
+from gpubench.model import CORE_DTYPES, PRECISIONS, Problem
+
+FLOATS = ("float32", "float64")
+DEPTHS = (1, 2, 3, 5, 16, 17, 64, 255, 1024, 4096)
+
+Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def inputs(m: int, n: int, k: int, dtype: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    a, b = make_inputs(Problem(op="gemm", m=m, n=n, k=k, dtype=dtype), seed)
+    return a, b
+
+
+def verdict(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str | None:
+    """Why `c` is not a·b, as the runner asks it."""
+    assert c.dtype == a.dtype
+    error = relative_error(np, c, make_reference(np, "gemm", a, b))
+    return why_wrong(error, PRECISIONS[str(a.dtype)].tolerance)
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.matmul(a, b)
+
+
+def one_after_the_other(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Every product rounded, every sum rounded, in order: what a naive kernel does."""
+    c = np.zeros((a.shape[0], b.shape[1]), a.dtype)
+    for k in range(a.shape[1]):
+        c += a[:, k, None] * b[None, k]
+    return c
+
+
+def backwards(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return one_after_the_other(a[:, ::-1], b[::-1])
+
+
+def in_tiles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    c = np.zeros((a.shape[0], b.shape[1]), a.dtype)
+    for k in range(0, a.shape[1], 16):
+        c += one_after_the_other(a[:, k : k + 16], b[k : k + 16])
+    return c
+
+
+RIGHT = (product, one_after_the_other, backwards, in_tiles)
+
+
+def test_a_right_result_is_accepted_in_any_order_of_summation() -> None:
+    for dtype, k, right in itertools.product(CORE_DTYPES, DEPTHS, RIGHT):
+        a, b = inputs(33, 31, k, dtype)
+        assert verdict(a, b, right(a, b)) is None
+
+
+def test_a_right_result_of_positive_operands_is_accepted() -> None:
+    for dtype, k, right in itertools.product(FLOATS, DEPTHS, RIGHT):
+        # Partial sums only grow, so roundings weigh most.
+        a, b = (np.abs(operand) for operand in inputs(33, 31, k, dtype))
+        assert verdict(a, b, right(a, b)) is None
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(CORE_DTYPES),
+    *(st.integers(1, 40) for _ in range(2)),
+    st.integers(1, 300),
+    st.integers(0, 2**32),
+    st.sampled_from(RIGHT),
+)
+def test_a_right_result_of_any_shape_is_accepted(
+    dtype: str, m: int, n: int, k: int, seed: int, right: Product
+) -> None:
+    a, b = inputs(m, n, k, dtype, seed)
+    assert verdict(a, b, right(a, b)) is None
+
+
+def test_a_right_result_of_tiny_or_huge_operands_is_accepted() -> None:
+    a, b = inputs(9, 9, 64, "float64")
+    for scale in (1e-100, 1e100):
+        assert verdict(a * scale, b, one_after_the_other(a * scale, b)) is None
+
+
+def test_zeros_must_give_exact_zeros() -> None:
+    a, b = inputs(4, 4, 8, "float32")
+    a[2] = 0
+    right = product(a, b)
+    assert verdict(a, b, right) is None
+    right[2, 1] = 1e-30
+    assert verdict(a, b, right)
+
+
+def typical_product_left_out(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """One element of C lacks one of its K products, one of middling size."""
+    c = product(a, b)
+    i, j = a.shape[0] - 1, b.shape[1] // 2
+    # Products in the operands' dtype: int32 wraps as the sum does.
+    products = a[i] * b[:, j]
+    c[i, j : j + 1] -= np.sort(np.abs(products))[len(products) // 2]
+    return c
+
+
+def last_step_left_out(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return product(a[:, :-1], b[:-1])
+
+
+def a_step_taken_twice(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return product(a, b) + a[:, :1] * b[:1]
+
+
+def one_element_off(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    c = product(a, b)
+    c[-1, -1] += 1
+    return c
+
+
+def neighbours_swapped(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    c = product(a, b)
+    c[:, [0, 1]] = c[:, [1, 0]]
+    return c
+
+
+def a_transposed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return product(a.T, b)
+
+
+def result_transposed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(product(a, b).T)
+
+
+def edge_tile_not_computed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    c = product(a, b)
+    c[-1:] = 0
+    return c
+
+
+def half_precision(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return product(a.astype(np.float16).astype(a.dtype), b.astype(np.float16).astype(b.dtype))
+
+
+def tf32(values: np.ndarray) -> np.ndarray:
+    """float32 rounded to nearest with ten bits of mantissa, as tensor cores take it."""
+    bits = values.view(np.uint32)
+    rounded = (bits + np.uint32(0xFFF) + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)
+    return rounded.view(np.float32)
+
+
+WRONG_ANYWHERE = (typical_product_left_out, last_step_left_out, one_element_off)
+WRONG_IN_SQUARES = (
+    a_step_taken_twice,
+    neighbours_swapped,
+    a_transposed,
+    result_transposed,
+    edge_tile_not_computed,
+)
+
+
+def test_the_smallest_mistake_is_rejected() -> None:
+    for dtype, k, wrong in itertools.product(CORE_DTYPES, DEPTHS, WRONG_ANYWHERE):
+        a, b = inputs(33, 31, k, dtype)
+        assert verdict(a, b, wrong(a, b))
+
+
+def test_a_wrong_square_is_rejected() -> None:
+    for dtype, n, wrong in itertools.product(CORE_DTYPES, [2, 17, 64, 255], WRONG_IN_SQUARES):
+        a, b = inputs(n, n, n, dtype)
+        assert verdict(a, b, wrong(a, b))
+
+
+def test_operands_rounded_to_tf32_are_rejected() -> None:
+    for k in [*DEPTHS, 8192, 16384]:
+        a, b = inputs(64, 64, k, "float32")
+        assert verdict(a, b, product(tf32(a), tf32(b)))
+
+
+def test_rounding_to_tf32_keeps_ten_bits() -> None:
+    values = np.array([1 + 2**-10, 1 + 2**-11, 1 + 3 * 2**-11, -1 - 2**-12], np.float32)
+    assert tf32(values).tolist() == [1 + 2**-10, 1, 1 + 2**-9, -1]
+
+
+def test_half_precision_is_rejected() -> None:
+    for k in DEPTHS:
+        a, b = inputs(33, 31, k, "float32")
+        assert verdict(a, b, half_precision(a, b))
+
+
+def test_float64_computed_in_float32_is_rejected() -> None:
+    for k in DEPTHS:
+        a, b = inputs(33, 31, k, "float64")
+        assert verdict(a, b, product(a.astype(np.float32), b.astype(np.float32)).astype(np.float64))
+
+
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_one_element_of_garbage_is_rejected(dtype: str, garbage: float) -> None:
+    a, b = inputs(33, 31, 64, dtype)
+    c = product(a, b)
+    c[7, 30] = garbage
+    assert verdict(a, b, c)
+
+
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
+def test_an_element_that_was_not_written_is_rejected(dtype: str) -> None:
+    a, b = inputs(33, 31, 64, dtype)
+    c = np.empty((33, 31), dtype)
+    poison(c)
+    c[:-1] = product(a, b)[:-1]
+    c[-1, :-1] = product(a, b)[-1, :-1]
+    assert verdict(a, b, c)
+
+
+@pytest.mark.parametrize("dtype", CORE_DTYPES)
+def test_poison_is_wrong_everywhere(dtype: str) -> None:
+    c = product(*inputs(5, 7, 3, dtype))
+    poison(c)
+    assert not np.any(c == product(*inputs(5, 7, 3, dtype)))
+
+
+def test_an_integer_that_differs_by_a_multiple_of_the_sentinel_is_rejected() -> None:
+    a, b = inputs(3, 3, 3, "int32")
+    c = product(a, b)
+    c[0, 0] = np.bitwise_xor(c[0, 0], np.int32(-(2**31)))
+    assert verdict(a, b, c)
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(CORE_DTYPES),
+    *(st.integers(1, 40) for _ in range(2)),
+    st.integers(1, 300),
+    st.integers(0, 2**32),
+    st.data(),
+)
+def test_any_element_off_by_a_typical_product_is_rejected(
+    dtype: str, m: int, n: int, k: int, seed: int, data: st.DataObject
+) -> None:
+    a, b = inputs(m, n, k, dtype, seed)
+    c = product(a, b)
+    i, j = data.draw(st.integers(0, m - 1)), data.draw(st.integers(0, n - 1))
+    c[i, j] += 250_000 if dtype == "int32" else 0.25
+    assert verdict(a, b, c)
+
+
+def test_nan_is_no_error_within_tolerance() -> None:
+    assert why_wrong(float("nan"), 1.0)
+    assert why_wrong(2.0, 1.0)
+    assert why_wrong(1.0, 1.0) is None
+    assert why_wrong(0.0, 0.0) is None
+
+
+def test_the_reason_says_what_is_wrong() -> None:
+    assert "NaN" in why_wrong(float("nan"), 1e-6)
+    assert why_wrong(0.5, 1e-6) == "relative error 0.5, tolerance 1e-06"
+    assert "exact integer product by up to 3" in why_wrong(3.0, 0.0)
+
+
+def test_integers_have_no_tolerance_and_precision_sets_the_floats() -> None:
+    assert PRECISIONS["int32"].tolerance == 0
+    assert PRECISIONS["float64"].tolerance < 1e-14 < PRECISIONS["float32"].tolerance < 1e-5

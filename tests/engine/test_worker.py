@@ -1,0 +1,396 @@
+"""A child process measures: its crashes and hangs are rows, and the sweep goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes import CPU, point
+
+from gpubench.backends import backends
+from gpubench.engine import worker as module
+from gpubench.engine.lock import DeviceLock
+from gpubench.engine.worker import SILENT_VARIABLES, Worker
+from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
+from gpubench.model import Cache, Config, Point, Status, Timer, Timing
+from gpubench.plan.registry import load
+
+QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
+
+FAULTY = '''
+"""Right, but for what its tile asks it to do."""
+import ctypes, os, sys, time
+import numpy as np
+from gpubench.model import CallVariant
+from gpubench.model import edges
+
+def build(tile, dtype):
+    def call(a, b, c):
+        if tile["edge"] == 2:
+            ctypes.string_at(0)
+        if tile["edge"] == 3:
+            time.sleep(60)
+        if tile["edge"] == 4:
+            os._exit(7)
+        if tile["edge"] == 5:
+            raise ValueError("an assertion failed\\nin line 2")
+        if tile["edge"] == 6:
+            print("a kernel prints")
+            os.write(2, b"and complains")
+        np.matmul(a, b, out=c)
+        if tile["edge"] == 7:
+            c[-1, -1] += 1
+        if tile["edge"] == 8 and len(a) == 8:  # not in the launches on few rows, which come first
+            a[:] = 0  # right itself, it spoils the operands of those that come after it
+        if tile["edge"] == 20:
+            a[:] = 0
+        if tile["edge"] == 21:
+            np.array_split = lambda *_: os._exit(9)  # which measuring the copy rate calls
+        if tile["edge"] == 22:
+            os.environ["HARMED"] = "yes"
+        if tile["edge"] == 23 and "HARMED" in os.environ:
+            ctypes.string_at(0)
+    return call
+
+VARIANT = CallVariant(
+    idea="faults", tiles=edges(1, 64, because="enough"), runs_on="cpu", build=build, baseline=""
+)
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faulty")
+    (folder / "faulty.py").write_text(FAULTY)
+    (folder / "faulty_too.py").write_text(FAULTY)
+    return folder
+
+
+def at(folder: Path, edge: int, name: str = "faulty", cache: Cache = Cache.HOT) -> Point:
+    return point(
+        load(folder / f"{name}.py", "gemm"),
+        size=(8, 8, 8),
+        tile=Config.parse(str(edge)),
+        cache=cache,
+    )
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(QUICK, 1)
+        yield worker
+
+
+def test_variables_that_change_libraries_silently_are_recorded_and_not_passed_on_to_the_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in SILENT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with Worker("cpu", Timer.EVENTS) as worker:
+        assert worker.device.facts["environment"] is None
+    monkeypatch.setenv("CUPY_TF32", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("GPUBENCH_TEST", "passed on")
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "30")
+    with Worker("cpu", Timer.EVENTS) as worker:
+        assert worker.device.facts["environment"] == "CUPY_TF32=1;OMP_NUM_THREADS=2"
+        (child,) = children_of(os.getpid())
+        lines = Path(f"/proc/{child}/environ").read_text().split("\0")
+    assert not Path(f"/proc/{child}").exists()  # it ends with its worker
+    variables = dict(line.split("=", 1) for line in lines if line)
+    assert variables["GPUBENCH_TEST"] == "passed on"
+    assert not variables.keys() & set(SILENT_VARIABLES)
+    assert variables["OPENBLAS_THREAD_TIMEOUT"] == "4"  # idle threads sleep
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that measure, and their watchers; other tests may have left Python's own."""
+    return [
+        int(other.name)
+        for other in Path("/proc").iterdir()
+        if other.name.isdigit()
+        and f"\nPPid:\t{pid}\n" in _status(other)
+        and b"gpubench.engine.child" in (other / "cmdline").read_bytes()
+    ]
+
+
+def _status(process: Path) -> str:
+    try:
+        return (process / "status").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.mark.slow
+def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, folder: Path) -> None:
+    reasons = {edge: worker.measure(at(folder, edge)) for edge in (2, 4)}
+    worker.begin(replace(QUICK, point_limit_s=1.0), 1)
+    reasons[3] = worker.measure(at(folder, 3))
+    assert {one.status for one in reasons.values()} == {Status.ERROR}
+    assert reasons[2].reason == "crashed: Segmentation fault (signal 11)"
+    assert reasons[3].reason == "hung: no answer within 1 s; killed"
+    assert reasons[4].reason == "ended by itself with exit code 7"
+    worker.begin(QUICK, 1)
+    assert worker.measure(at(folder, 1)).status == Status.OK  # in a fresh child
+
+
+def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
+    (before,) = children_of(os.getpid())
+    raised = worker.measure(at(folder, 5))
+    assert (raised.status, raised.reason) == (
+        Status.ERROR,
+        "failed while running: ValueError: an assertion failed (faulty.py, line 17)",
+    )
+    assert worker.measure(at(folder, 7)).status == Status.WRONG
+    assert children_of(os.getpid()) == [before]
+
+
+def test_a_kernel_that_spoils_operands_does_not_make_others_wrong(
+    worker: Worker, folder: Path
+) -> None:
+    spoiler = worker.measure(at(folder, 8, cache=Cache.COLD))
+    # Its own result is right, unless so many of its launches are looked at that a set comes again.
+    assert spoiler.status in {Status.OK, Status.WRONG}
+    after = worker.measure(at(folder, 1, cache=Cache.COLD))
+    assert (after.status, after.max_relative_error) == (Status.OK, pytest.approx(0, abs=1e-6))
+
+
+def test_a_kernel_that_spoils_its_operands_whatever_its_rows_is_wrong_itself(
+    worker: Worker, folder: Path
+) -> None:
+    assert worker.measure(at(folder, 20)).status == Status.WRONG
+    assert worker.measure(at(folder, 1)).status == Status.OK
+
+
+@pytest.mark.slow
+def test_a_variant_that_takes_child_after_child_down_is_skipped_unless_a_point_went_well_between(
+    worker: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FAULTS", 2)
+    good, crashing = at(folder, 1), at(folder, 4)
+    outcomes = [worker.measure(of) for of in (crashing, good, crashing, crashing, crashing)]
+    assert [one.status for one in outcomes] == [
+        *(Status.ERROR, Status.OK, Status.ERROR, Status.ERROR, Status.SKIPPED)
+    ]
+    assert "2 points of faulty in a row" in outcomes[-1].reason
+    assert worker.measure(good).status == Status.SKIPPED  # the rest of it
+    assert worker.measure(at(folder, 1, "faulty_too")).status == Status.OK
+
+
+def test_a_point_that_crashes_after_another_is_measured_again_and_that_one_named(
+    worker: Worker, folder: Path
+) -> None:
+    assert worker.measure(at(folder, 22)).reason == ""
+    crashed = worker.measure(at(folder, 23))
+    assert crashed.status == Status.OK
+    assert crashed.reason == (
+        "right in a second process; the first one crashed: Segmentation fault (signal 11); "
+        "at fault: faulty 22 at 8 float32, measured before it, or it"
+    )
+    assert worker.measure(at(folder, 23)).reason == ""  # the process is a fresh one
+
+
+@pytest.mark.slow
+def test_a_child_lost_at_another_request_is_an_error_for_the_user(
+    worker: Worker, folder: Path
+) -> None:
+    worker.measure(at(folder, 21))
+    with pytest.raises(ChildLostError, match="the measuring process ended by itself with exit"):
+        worker.ceilings(())
+    assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # of a fresh child
+
+
+def test_one_child_builds_kernel_by_kernel_and_measures_all_points(
+    worker: Worker, folder: Path
+) -> None:
+    (child,) = children_of(os.getpid())
+    told: list[int] = []
+    worker.compile([at(folder, edge) for edge in range(9, 13)], told.append)
+    assert told == [1, 2, 3, 4]
+    for edge in range(9, 13):
+        assert worker.measure(at(folder, edge)).status == Status.OK
+    assert children_of(os.getpid()) == [child]
+
+
+def test_what_kernels_print_is_not_our_output(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Worker("cpu", Timer.EVENTS) as worker:  # inherits what capfd put in place
+        worker.begin(QUICK, 1)
+        assert worker.measure(at(folder, 6)).status == Status.OK
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "and complains" in err
+
+
+def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> None:
+    worker.measure(at(folder, 1))
+    once = worker.spent_s["sampling"]
+    worker.next_round()  # a new child
+    worker.measure(at(folder, 1))
+    assert worker.spent_s["sampling"] > once > 0
+    assert worker.spent_s["starting"] > 0  # of the child after the first
+
+
+def test_the_child_of_the_next_round_is_started_ahead_but_not_where_it_would_disturb_this_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Worker("cpu", Timer.EVENTS, ahead=True):
+        assert len(children_of(os.getpid())) == 1
+    loading = {"cpu": replace(backends()["cpu"], load=lambda: None)}
+    monkeypatch.setattr(module, "backends", lambda: loading)
+    with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
+        worker.begin(QUICK, 1)
+        before = set(children_of(os.getpid()))
+        worker.next_round()
+        assert worker.measure(at(folder, 1)).status == Status.OK
+        after = set(children_of(os.getpid()))
+        assert (len(before), len(after), len(before & after)) == (2, 2, 1)
+        (waiting,) = after - before
+        os.kill(waiting, signal.SIGKILL)  # one that died while it waited is replaced
+        os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
+        worker.next_round()
+        assert worker.measure(at(folder, 1)).status == Status.OK
+        assert waiting not in children_of(os.getpid())
+    assert children_of(os.getpid()) == []
+
+
+HANGING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from gpubench.engine.worker import Worker
+from gpubench.model import Fill, Timer
+from gpubench.model import Config
+from gpubench.plan.registry import load
+from gpubench.model import Timing
+from fakes import point
+with Worker("cpu", Timer.EVENTS) as worker:
+    worker.begin(Timing(rounds=1), 1)
+    print("ready", flush=True)
+    worker.measure(point(load(Path({path!r}), "gemm"), tile=Config.parse("3")))
+"""
+
+
+def test_a_killed_parent_takes_a_hanging_child_along(folder: Path) -> None:
+    code = HANGING.format(tests=str(Path(__file__).parent.parent), path=str(folder / "faulty.py"))
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"ready\n"
+    (child,) = children_of(parent.pid)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}").exists() and "\nState:\tZ" not in _status(Path(f"/proc/{child}")):
+        assert time.monotonic() < deadline, "the child outlived its parent"
+        time.sleep(0.01)
+
+
+def test_a_device_that_is_not_there_is_said_by_the_child() -> None:
+    with pytest.raises(UsageError, match="--timer cupti needs cuda; cpu is timed by host"):
+        Worker("cpu", Timer.CUPTI)
+
+
+def test_a_child_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BOOT", "import sys; sys.exit(3)")
+    with pytest.raises(ChildLostError, match="the measuring process ended by itself"):
+        Worker("cpu", Timer.EVENTS)
+
+
+@pytest.mark.slow
+def test_a_child_lost_while_it_compiles_leaves_the_points_to_their_turn(
+    worker: Worker, folder: Path
+) -> None:
+    (folder / "builder.py").write_text(
+        FAULTY.replace("    def call(", "    os._exit(3)\n    def call(")
+    )
+    bad = at(folder, 1, "builder")
+    worker.compile([bad], lambda _built: None)
+    assert worker.measure(at(folder, 1)).status == Status.OK
+    assert worker.measure(bad).reason == "ended by itself with exit code 3"
+
+
+# ---- one sweep a GPU
+
+GPU = replace(CPU, backend="cuda", name="NVIDIA T1", facts={"uuid": "GPU-test-0001"})
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("gpubench.engine.lock.LOCKS", tmp_path)
+    return tmp_path
+
+
+def test_a_second_sweep_on_a_gpu_is_told_who_holds_it_and_since_when(locks: Path) -> None:
+    first, second = DeviceLock(GPU), DeviceLock(GPU)
+    first.take()
+    with pytest.raises(DeviceBusyError) as refused:
+        second.take()
+    assert f"NVIDIA T1 is being measured by process {os.getpid()} since 2" in str(refused.value)
+    first.give_back()
+    second.take()
+    second.give_back()
+    assert [path.name for path in locks.iterdir()] == ["gpubench-GPU-test-0001.lock"]
+
+
+def test_gpus_are_locked_one_by_one_and_cpus_not_at_all(locks: Path) -> None:
+    held = [DeviceLock(GPU), DeviceLock(replace(GPU, facts={"uuid": "GPU-2"})), DeviceLock(CPU)]
+    for lock in (*held, DeviceLock(CPU)):
+        lock.take()
+    for lock in held:
+        lock.give_back()
+    assert len(list(locks.iterdir())) == 2
+
+
+def test_a_lock_ends_with_its_process(locks: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from gpubench.engine import lock\n"
+        f"lock.LOCKS = Path({str(locks)!r})\n"
+        "from gpubench.model import Device\n"
+        "gpu = Device(backend='cuda', name='x', facts={'uuid': 'GPU-test-0001'})\n"
+        "lock.DeviceLock(gpu).take()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert (locks / "gpubench-GPU-test-0001.lock").read_text().startswith("process ")
+    lock = DeviceLock(GPU)
+    lock.take()  # what the dead one left does not stand in the way
+    assert (locks / "gpubench-GPU-test-0001.lock").read_text().startswith(f"process {os.getpid()} ")
+    lock.give_back()
+
+
+def test_what_is_no_lock_is_left_alone_and_said(locks: Path) -> None:
+    path = locks / "gpubench-GPU-test-0001.lock"
+    (locks / "precious").write_text("precious")
+    for put in (lambda: path.symlink_to("precious"), lambda: os.mkfifo(path), path.mkdir):
+        put()
+        lock = DeviceLock(GPU)
+        assert lock.take().startswith(f"the GPU is not locked against other sweeps: {path}: ")
+        lock.give_back()
+        path.rmdir() if path.is_dir() else path.unlink()
+    assert (locks / "precious").read_text() == "precious"
+
+
+@pytest.mark.usefixtures("locks")
+def test_a_full_disk_is_no_reason_not_to_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    first = DeviceLock(GPU)
+    assert first.take() == ""
+    with pytest.raises(DeviceBusyError, match="by another gpubench"):
+        DeviceLock(GPU).take()
+    first.give_back()

@@ -1,0 +1,290 @@
+"""Kernels that are wrong in ways that a tolerance, or one launch, does not show: all are rejected.
+
+Each is right to a norm-wise tolerance, or at its first launch; `tests/engine/test_runner.py` has
+those that are not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fakes import FakeBackend, matmul, point, variant
+
+import gpubench
+from gpubench.backends.cpu.backend import CpuBackend, describe_cpu
+from gpubench.engine import runner
+from gpubench.engine.runner import Runner
+from gpubench.model import Cache, Measurement, Status, Timing
+from gpubench.results.row import read
+
+Product = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+
+QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, sample_us=1.0)
+
+
+def measured(
+    call: Product, size: tuple[int, int, int] = (20, 24, 32), *, dtype: str = "float32",
+    cache: Cache = Cache.COLD, timing: Timing = QUICK,
+) -> Measurement:  # fmt: skip
+    """What comes of a kernel on the CPU, with a few sets of operands."""
+    backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**14))
+    return Runner(backend, timing, seed=1).measure(
+        point(variant(call), size=size, dtype=dtype, cache=cache)
+    )
+
+
+def cut(values: np.ndarray, bits: int) -> np.ndarray:
+    """Floating-point numbers rounded to so many significant bits."""
+    significands, exponents = np.frexp(values)
+    return np.ldexp(np.round(np.ldexp(significands, bits)), exponents - bits).astype(values.dtype)
+
+
+def two_bfloat16_parts(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    """Three products of 8-bit parts: 16 of the operands' 24 bits."""
+
+    def parts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        high = values.astype(ml_dtypes.bfloat16).astype(np.float32)
+        return high, (values - high).astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    (a_high, a_low), (b_high, b_low) = parts(a), parts(b)
+    c[:] = a_high @ b_high + a_high @ b_low + a_low @ b_high
+
+
+def operands_of_16_bits(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(cut(a, 16), cut(b, 16), out=c)
+
+
+def operands_of_45_bits(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(cut(a, 45), cut(b, 45), out=c)
+
+
+def one_operand_of_16_bits(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    np.matmul(a, cut(b, 16), out=c)
+
+
+def low_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    """Reads 16 bits of each element."""
+    np.matmul(a.astype(np.int16).astype(np.int32), b.astype(np.int16).astype(np.int32), out=c)
+
+
+def saturating(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    c[:] = np.clip(exact, -(2**31), 2**31 - 1).astype(np.int64)
+
+
+ROUNDED = [
+    (two_bfloat16_parts, "float32", (64, 64, 1024)),
+    (operands_of_16_bits, "float32", (48, 48, 4096)),
+    (one_operand_of_16_bits, "float32", (48, 48, 4096)),
+    (operands_of_45_bits, "float64", (48, 48, 4096)),
+    (low_halves, "int32", (20, 24, 32)),
+    (saturating, "int32", (20, 24, 32)),
+]
+
+
+@pytest.mark.parametrize(("wrong", "dtype", "size"), ROUNDED)
+def test_operands_that_lose_bits_are_rejected(
+    wrong: Product, dtype: str, size: tuple[int, int, int]
+) -> None:
+    result = measured(wrong, size, dtype=dtype)
+    assert (result.status, result.series) == (Status.WRONG, None)
+    assert result.reason.startswith("exact probe at 149x157x139: ")
+
+
+def only_at(size: int, wrong: Product) -> Product:
+    """Wrong at one size and right at all others, where the exact probe is."""
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        (wrong if len(a) == size else matmul)(a, b, c)
+
+    return call
+
+
+@pytest.mark.parametrize("wrong", [low_halves, saturating])
+def test_integers_that_do_not_wrap_are_rejected_by_the_points_own_operands(wrong: Product) -> None:
+    result = measured(only_at(20, wrong), dtype="int32")
+    assert result.status == Status.WRONG
+    assert "exact integer product" in result.reason
+
+
+def accumulator_cleared_once() -> Product:
+    """Split-K sums in a workspace that only the first launch clears."""
+    workspace: dict[tuple[int, ...], np.ndarray] = {}
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        total = workspace.setdefault(c.shape, np.zeros_like(c))
+        half = a.shape[1] // 2
+        total += a[:, :half] @ b[:half]
+        total += a[:, half:] @ b[half:]
+        c[:] = total
+
+    return call
+
+
+def packed_once() -> Product:
+    """A is packed into a workspace by the first launch, and not again."""
+    workspace: dict[tuple[int, ...], np.ndarray] = {}
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        np.matmul(workspace.setdefault(a.shape, a.copy()), b, out=c)
+
+    return call
+
+
+def result_kept() -> Product:
+    """Computes at the first launch, and copies that result ever after."""
+    workspace: dict[tuple[int, ...], np.ndarray] = {}
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        c[:] = workspace.setdefault(c.shape, a @ b)
+
+    return call
+
+
+def spoils_one_launch_in(launches: int) -> Product:
+    """An element is off by the last bit or two, now and then."""
+    count = 0
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        nonlocal count
+        np.matmul(a, b, out=c)
+        count += 1
+        if count % launches == 0:
+            c[3, 4] += np.abs(c).max() / 2
+
+    return call
+
+
+def test_what_the_launch_before_left_is_rejected() -> None:
+    for make, dtype in itertools.product(
+        [accumulator_cleared_once, packed_once, result_kept], ["float32", "float64", "int32"]
+    ):
+        result = measured(only_at(20, make()), dtype=dtype)
+        assert (result.status, result.series) == (Status.WRONG, None)
+
+
+@pytest.mark.parametrize("extent", [20, 150])
+def test_what_the_launch_before_left_is_rejected_however_few_sets_there_are(extent: int) -> None:
+    call = only_at(extent, result_kept())
+    assert measured(call, (extent, extent, extent)).status == Status.WRONG
+
+
+def test_an_accumulator_cleared_once_is_rejected_on_one_set_too() -> None:
+    call = only_at(20, accumulator_cleared_once())
+    assert measured(call, cache=Cache.HOT).status == Status.WRONG
+
+
+@pytest.mark.parametrize("cache", Cache)
+@pytest.mark.parametrize("launches", [2, 7, 20])
+def test_a_kernel_that_spoils_one_launch_now_and_then_is_rejected(
+    launches: int, cache: Cache
+) -> None:
+    call = only_at(20, spoils_one_launch_in(launches))
+    result = measured(call, cache=cache)
+    assert (result.status, result.series) == (Status.WRONG, None)
+
+
+@pytest.mark.parametrize("cache", Cache)
+def test_long_launches_are_looked_at_between_samples(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if too long for looking at more than one before the first sample; two sets when cold.
+    call = only_at(200, spoils_one_launch_in(20))
+    monkeypatch.setattr(runner, "SEEING_S", 0.0)
+    timing = replace(QUICK, min_samples=30, max_wall_s=20.0, slow_launch_s=20.0)
+    assert measured(call, (200, 200, 200), cache=cache, timing=timing).status == Status.WRONG
+
+
+def test_a_kernel_that_was_right_when_it_was_verified_is_looked_at_after_timing() -> None:
+    timed = False
+
+    def spoils_what_is_timed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        np.matmul(a, b, out=c)
+        c[0, 0] += timed
+
+    def now() -> None:
+        nonlocal timed
+        timed = True
+
+    backend = FakeBackend()
+    backend.at_sampling = now
+    result = Runner(backend, QUICK, seed=1).measure(point(variant(spoils_what_is_timed)))
+    assert (result.status, result.series) == (Status.WRONG, None)
+    assert "relative error" in result.reason
+
+
+def test_what_was_timed_is_looked_at_in_every_process() -> None:
+    first = measured(matmul)
+    spoils = point(variant(accumulator_cleared_once()))
+    result = Runner(FakeBackend(), QUICK, seed=1).measure(spoils, earlier=first)
+    assert result.status == Status.WRONG
+
+
+def test_a_point_verified_in_another_process_is_not_probed_again() -> None:
+    sizes = set()
+
+    def remember(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        sizes.add(len(a))
+        np.matmul(a, b, out=c)
+
+    kernel = point(variant(remember))
+    first = Runner(FakeBackend(), QUICK, seed=1).measure(kernel)
+    assert sizes == {64, 149, 144}
+    sizes.clear()
+    second = Runner(FakeBackend(), QUICK, seed=1).measure(kernel, earlier=first)
+    assert (sizes, second.status) == ({64}, Status.OK)
+
+
+WRONG = {
+    "two_bfloat16_parts": "float32",
+    "operands_of_16_bits": "float32",
+    "operands_of_45_bits": "float64",
+    "low_halves": "int32",
+    "saturating": "int32",
+    "accumulator_cleared_once()": "float32",
+    "spoils_one_launch_in(20)": "float32",
+}
+"""Each with a dtype in which it is wrong."""
+
+
+@pytest.mark.slow
+def test_a_sweep_names_every_wrong_kernel_and_ends_with_exit_code_1(tmp_path: Path) -> None:
+    kernels = tmp_path / "kernels" / "gemm"
+    kernels.mkdir(parents=True)
+    expected = {"cpu_blas": "ok"}
+    for call, dtype in WRONG.items():
+        name = call.partition("(")[0]
+        expected[name] = "wrong"
+        (kernels / f"{name}.py").write_text(
+            "import test_wrong_kernels\n"
+            "from gpubench.model import CallVariant\n"
+            f"def build(_tile, _dtype):\n    return test_wrong_kernels.{call}\n"
+            f"VARIANT = CallVariant(idea='wrong', dtypes=('{dtype}',), runs_on='cpu', "
+            "build=build, baseline='')\n"
+        )
+    here, package = Path(__file__).parent, Path(gpubench.__file__).parent.parent
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "gpubench", "sweep", "--device", "cpu"),
+            *("--kernels", str(kernels.parent), "--variants", ",".join(expected)),
+            *("--dtypes", "float32,float64,int32", "--sizes", "40x48x64", "--rounds", "1"),
+            *("--output", str(tmp_path / "out.csv")),
+        ],
+        env=os.environ | {"PYTHONPATH": f"{package}:{here}:{here.parent}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = [row for row in read(tmp_path / "out.csv") if row.status != "skipped"]
+    assert {row.variant: row.status for row in rows} == expected, done.stderr
+    assert done.returncode == 1

@@ -1,0 +1,114 @@
+"""The file of winners, and what `--tiles tuned` takes from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import CPU
+
+from gpubench.errors import UsageError
+from gpubench.options import read_sweep
+from gpubench.plan.registry import KERNELS, load
+from gpubench.plan.sweep import TUNED, plan
+from gpubench.plan.tuned import Winner, keep_winners, read_winners, with_tuned_tiles
+from gpubench.results.provenance import source_hash
+
+TILE = load(KERNELS / "gemm" / "cpu_tile.py", "gemm")
+
+
+def winner(tile: str = "16", n: int = 512, **facts: Any) -> Winner:
+    return Winner(
+        **{
+            "device": CPU.name,
+            "op": "gemm",
+            "variant": "cpu_tile",
+            "dtype": "float32",
+            "m": n,
+            "n": n,
+            "k": n,
+            "tile": tile,
+            "simplest": "8",
+            "group": 3,
+            "configurations": 256,
+            "within": 0.01,
+            "median_us": 12.5,
+            "percent_of_blas": None,
+            "source_hash": source_hash(TILE),
+            "gpubench": "0.1.0",
+            "tuned_utc": "2026-01-01T00:00:00+00:00",
+        }
+        | facts
+    )
+
+
+def chosen(*, tiles: str = "tuned", **options: Any) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """The tile of each variant and size, and the notes."""
+    given = {"variants": "cpu_tile", "device": "cpu", "tiles": tiles} | options
+    sweep, wanted, notes = with_tuned_tiles(read_sweep(given), CPU)
+    points = [point for point in plan(sweep, "cpu") if wanted(point)]
+    return {(p.variant.name, p.problem.size): str(p.tile) for p in points}, list(notes)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_winners_are_read_as_they_were_kept_and_newer_ones_take_their_place() -> None:
+    first, odd = winner(), winner(n=1000, device='A "GPU" \\ é', percent_of_blas=98.5)
+    keep_winners(TUNED, [first, odd])
+    assert read_winners(TUNED) == [first, odd]
+    keep_winners(TUNED, [winner("32")])
+    assert read_winners(TUNED) == [winner("32"), odd]
+
+
+def test_each_size_has_its_own_winner_or_that_of_the_nearest_size() -> None:
+    keep_winners(TUNED, [winner("16", 512), winner("48", 4096), winner("3", 512, device="other")])
+    tiles, notes = chosen(sizes="256,512,1024,3000,8192")
+    assert [tiles["cpu_tile", n] for n in ("256", "512", "1024", "3000", "8192")] == [
+        *("16", "16", "16", "48", "48")
+    ]
+    assert notes == []
+
+
+def test_what_was_not_tuned_keeps_its_default_tiles_and_says_so() -> None:
+    keep_winners(TUNED, [winner("16")])
+    tiles, notes = chosen(sizes="64", variants="cpu_tile,cpu_tile_parallel,cpu_blas")
+    assert tiles["cpu_tile", "64"] == "16"
+    assert tiles["cpu_blas", "64"] == "None"
+    assert ("cpu_tile_parallel", "64") in tiles
+    assert notes == ["cpu_tile_parallel was not tuned on this device: its default tiles"]
+    other, _ = chosen(sizes="64", dtypes="float64")
+    assert other["cpu_tile", "64"] in {str(tile) for tile in TILE.tiles.defaults}  # type: ignore[union-attr]
+
+
+def test_a_changed_source_is_noted() -> None:
+    keep_winners(TUNED, [winner(source_hash="0123456789ab")])
+    _, notes = chosen(sizes="64")
+    assert notes == ["cpu_tile has changed since it was tuned: 'gpubench tune' again"]
+
+
+def test_another_file_is_named_by_its_path(here: Path) -> None:
+    keep_winners(here / "mine.toml", [winner("5")])
+    assert chosen(sizes="64", tiles="mine.toml")[0] == {("cpu_tile", "64"): "5"}
+
+
+def test_what_cannot_be_used_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"--tiles: cannot read results/tuned\.toml"):
+        chosen(sizes="64")
+    keep_winners(TUNED, [winner(device="another")])
+    with pytest.raises(UsageError, match="no winner of cpu_tile on Fake CPU; 'gpubench tune'"):
+        chosen(sizes="64")
+    with pytest.raises(UsageError, match="tuned tiles are for sweep and compare-cublas"):
+        plan(read_sweep({"tiles": "tuned", "device": "cpu"}), "cpu")
+    TUNED.write_text("[[winner]]\ntile = 3\n")
+    with pytest.raises(UsageError, match=r"results/tuned\.toml: winner 1: "):
+        chosen(sizes="64")
+    with pytest.raises(UsageError, match=r"winner 1: "):
+        keep_winners(TUNED, [winner()])
+    TUNED.write_text("x = 1\n")
+    with pytest.raises(UsageError, match="unknown key 'x'"):
+        chosen(sizes="64")

@@ -1,0 +1,128 @@
+"""Text and files that leave the program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpubench.errors import UsageError
+from gpubench.results.output import Output, lock, open_regular
+from gpubench.text import clean
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_new_name_is_free_and_an_old_one_with_leave_to_overwrite(tmp_path: Path) -> None:
+    Output(tmp_path / "a")
+    (tmp_path / "a").write_text("precious")
+    with pytest.raises(UsageError, match=r"a exists; --force overwrites it"):
+        Output(tmp_path / "a")
+    Output(tmp_path / "a", overwrite=True).write(b"new")
+    assert (tmp_path / "a").read_text() == "new"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "fifo")
+    for path, reason in {
+        tmp_path: "is a directory",
+        Path("/dev/null"): "is not a regular file",
+        tmp_path / "link": "is a symbolic link, which is not followed",
+        tmp_path / "fifo": "is not a regular file",
+        Path(): "does not name a file",
+        tmp_path / ("x" * 300): "File name too long",
+        tmp_path / "a\0b": "does not name a file",
+    }.items():
+        with pytest.raises(UsageError, match=rf"--there: .*{reason}"):
+            Output(path, overwrite=overwrite, flag="--there")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_file_is_written_whole_or_what_was_there_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a"
+    Output(path).write(b"first")
+    assert path.read_bytes() == b"first"
+    with pytest.raises(UsageError, match=r"--there: cannot write .*: No space left"):
+        Output(path, overwrite=True, flag="--there").write(full)
+    assert path.read_bytes() == b"first"
+    assert [one.name for one in path.parent.iterdir()] == ["a"]
+
+
+def test_a_file_of_its_own_is_written_again(tmp_path: Path) -> None:
+    output = Output(tmp_path / "a")
+    for content in (b"first", b"second"):
+        output.write(content)
+        assert (tmp_path / "a").read_bytes() == content
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_a_file_that_has_appeared_since_the_claim_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    if not links:  # as on a FAT file system
+        monkeypatch.setattr("os.link", full)
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.write_text("old")
+    outputs = [Output(new), Output(old, overwrite=True)]
+    for path in (new, old):
+        path.write_text("precious")
+    for output in outputs:
+        with pytest.raises(UsageError, match=f"{output.path}: another file has appeared there"):
+            output.write(b"content")
+        assert output.path.read_text() == "precious"
+        output.path.unlink()
+        output.write(b"content")
+        assert output.path.read_bytes() == b"content"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
+
+
+def test_a_file_that_another_process_holds_is_not_overwritten(tmp_path: Path) -> None:
+    claimed = Output(tmp_path / "a")
+    late = Output(tmp_path / "b")
+    late.write(b"mine")
+    with claimed.create(b"held"), open_regular(tmp_path / "b", "r+b") as taken:
+        with pytest.raises(UsageError, match="a is being written by another gpubench"):
+            Output(tmp_path / "a", overwrite=True)
+        assert lock(taken.fileno())
+        with pytest.raises(UsageError, match="b: another file has appeared there"):
+            late.write(b"again")
+    Output(tmp_path / "a", overwrite=True).write(b"free")
+    assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"free", b"mine"]
+
+
+def test_a_file_system_without_locks_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcntl.flock", full)
+    Output(tmp_path / "a").write(b"first")
+    Output(tmp_path / "a", overwrite=True).write(b"second")
+    assert (tmp_path / "a").read_bytes() == b"second"
+
+
+def test_what_steers_a_terminal_becomes_a_question_mark() -> None:
+    for text in [
+        "\x1b[2J",
+        "\x9b2J",
+        "a\x07",
+        "\x00",
+        "\x7f",
+        "\u061cx",
+        "\u202ex",
+        "\u206a",
+        "\udcff",
+        "\uffff",
+    ]:
+        assert "?" in clean(text)
+        assert clean(text).isprintable()
+        assert len(clean(text)) == len(text)
+
+
+def test_line_ends_become_blanks_and_letters_of_every_script_stay() -> None:
+    assert clean("a\nb\tc\u2028d\x85e") == "a b c d e"
+    text = "µs × ∞ — 行列 матрица é\u00a0\u200d"
+    assert clean(text) == text

@@ -1,0 +1,274 @@
+"""A sweep's file while it runs, and continuing it."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from fakes import measured, measurement, point, variant
+
+from gpubench.errors import UsageError
+from gpubench.model import Config, Health, Launch, Measurement, Resources, Status
+from gpubench.results.result_file import ResultFile
+from gpubench.results.row import read
+
+CONTEXT = {"gpubench": "1", "options": {"sizes": "8"}, "sources": {"naive": "abc"}}
+POINT = point()
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def kept(partial: Path) -> list[float]:
+    """The medians in a partial file, behind the line of its context."""
+    lines = [msgspec.json.decode(line) for line in partial.read_bytes().splitlines()[1:]]
+    return [max(line["measurement"]["series"]["times_us"]) for line in lines]
+
+
+def test_a_partial_file_has_each_measurement_at_once(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "new" / "a.csv")
+    assert file.open(CONTEXT, [POINT]) == []
+    for count in (1, 2, 3):
+        file.add(measurement(float(count), POINT))
+        assert kept(file.partial) == [float(number) for number in range(1, count + 1)]
+    assert files_in(tmp_path / "new") == ["a.csv.partial"]
+    file.finish([measured(2.0)], complete=True)
+
+
+def test_each_measurement_is_forced_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[int] = []
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT, [POINT])
+    monkeypatch.setattr(
+        "os.fsync", lambda _descriptor: forced.append(len(kept(tmp_path / "a.csv.partial")))
+    )
+    for _ in range(3):
+        file.add(measurement(1.0, POINT))
+    assert forced == [1, 2, 3]
+    file.finish([measured()], complete=True)
+
+
+def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT, [POINT])
+    file.add(measurement(1.0, POINT))
+    file.finish([measured(2.0)], complete=True)
+    assert files_in(tmp_path) == ["a.csv"]
+    assert read(tmp_path / "a.csv") == [measured(2.0)]
+
+
+def test_samples_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
+    samples = tmp_path / "kept" / "samples.jsonl"
+    file = ResultFile(tmp_path / "a.csv", samples=samples)
+    file.open(CONTEXT, [POINT])
+    file.add(measurement(1.0, POINT))
+    file.finish([measured(1.0)], complete=True)
+    assert files_in(tmp_path) == ["a.csv", "kept"]
+    assert kept(samples) == [1.0]
+    with pytest.raises(UsageError, match=r"--samples: .* exists"):
+        ResultFile(tmp_path / "b.csv", samples=samples).open(CONTEXT, [POINT])
+
+
+def test_a_measurement_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
+    tiled = point(variant(name="tiled"), tile=Config.parse("16"))
+    health = Health(sm_mhz=1980.0, temperature_c=50.0, throttle=("power cap",))
+    whole = replace(
+        measurement(3.5, tiled),
+        resources=Resources(registers=32, local_bytes=0, spill_bytes=0, shared_bytes=2048),
+        launch=Launch(grid=(64, 64), block=(16, 16), shared_bytes=100),
+        after=health,
+        device_uuid="GPU-1",
+    )
+    failed = Measurement(point=POINT, status=Status.ERROR, reason='first\nsecond, "third"')
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT, [POINT, tiled])
+    for taken in (whole, failed):
+        file.add(taken)
+    file.close()
+    again = ResultFile(tmp_path / "a.csv", resume=True)
+    assert again.open(CONTEXT, [POINT, tiled]) == [whole, failed]
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial"])
+def test_an_existing_file_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(UsageError, match=rf"{name} exists; --(force|resume)"):
+        ResultFile(tmp_path / "a.csv").open(CONTEXT, [POINT])
+    assert files_in(tmp_path) == [name]
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("old")
+    file = ResultFile(tmp_path / "a.csv", overwrite=True)
+    file.open(CONTEXT, [POINT])
+    file.add(measurement(1.0, POINT))
+    assert (tmp_path / "a.csv").read_text() == "old"
+    file.finish([measured()], complete=True)
+    assert read(tmp_path / "a.csv") == [measured()]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_is_no_file(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(UsageError, match=r"a\.csv"):
+        ResultFile(tmp_path / "a.csv", overwrite=overwrite).open(CONTEXT, [POINT])
+    assert files_in(tmp_path) == ["a.csv"]
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_a_path_without_a_name_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="--output"):
+        ResultFile(Path(path)).open(CONTEXT, [POINT])
+
+
+def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="--output: cannot write"):
+        ResultFile(tmp_path / "file" / "a.csv").open(CONTEXT, [POINT])
+
+
+def test_a_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--output"):
+        ResultFile(tmp_path / ("x" * 300)).open(CONTEXT, [POINT])
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_the_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT, [POINT])
+    file.add(measurement(1.0, POINT))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises((OSError, UsageError), match="No space left"):
+        file.finish([measured(1.0)], complete=True)
+    assert files_in(tmp_path) == ["a.csv.partial"]
+    assert kept(tmp_path / "a.csv.partial") == [1.0]
+
+
+def test_a_row_needs_an_open_file(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="not open"):
+        file.add(measurement(1.0, POINT))
+    with pytest.raises(ValueError, match="not open"):
+        file.finish([], complete=True)
+
+
+# ---- continuing
+
+
+def started(folder: Path, *medians_us: float) -> Path:
+    """A sweep's file that ended after these rows."""
+    file = ResultFile(folder / "a.csv")
+    assert file.open(CONTEXT, [POINT]) == []
+    for median_us in medians_us:
+        file.add(measurement(median_us, POINT))
+    file.close()
+    return file.partial
+
+
+def resumed(folder: Path, context: dict[str, object] = CONTEXT) -> list[float | None]:
+    file = ResultFile(folder / "a.csv", resume=True)
+    try:
+        return [taken.series.median_us for taken in file.open(context, [POINT])]
+    finally:
+        file.close()
+
+
+def test_a_resumed_file_has_the_rows_it_had(tmp_path: Path) -> None:
+    started(tmp_path, 1.0, 2.0)
+    file = ResultFile(tmp_path / "a.csv", resume=True)
+    assert file.open(CONTEXT, [POINT]) == [measurement(1.0, POINT), measurement(2.0, POINT)]
+    file.add(measurement(3.0, POINT))
+    assert kept(tmp_path / "a.csv.partial") == [1.0, 2.0, 3.0]
+    file.finish([measured(2.0)], complete=False)
+    assert files_in(tmp_path) == ["a.csv", "a.csv.partial"]
+    assert resumed(tmp_path) == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.slow
+def test_a_line_cut_anywhere_is_dropped_and_no_other(tmp_path: Path) -> None:
+    partial = started(tmp_path, 1.0, 2.0)
+    whole = partial.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    for length in range(last, len(whole)):
+        partial.write_bytes(whole[:length])
+        assert resumed(tmp_path) == [1.0], length
+        assert partial.read_bytes() == whole[:last]
+    partial.write_bytes(whole)
+    assert resumed(tmp_path) == [1.0, 2.0]
+
+
+def test_a_last_line_of_zeros_after_a_power_cut_is_dropped(tmp_path: Path) -> None:
+    partial = started(tmp_path, 1.0)
+    with partial.open("ab") as file:
+        file.write(b"\0" * 300)
+    assert resumed(tmp_path) == [1.0]
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    partial = started(tmp_path, 1.0, 2.0)
+    whole = partial.read_bytes()
+    for old, new, named in (
+        (b",64,48,", b',64,"forty-eight",', r"line 2: Expected `int`, got `str`"),
+        (b'"times_us":[', b'"times_us":["x",', r"line 2: Expected `float`, got `str`"),
+        (b",64,48,", b",64,49,", r"line 2: fake  is not a point of this sweep"),
+        (b'"status":"ok",', b"", r"line 2: .* missing 1 required .*'status'"),
+    ):
+        assert old in whole
+        partial.write_bytes(whole.replace(old, new, 1))
+        with pytest.raises(UsageError, match=named):
+            resumed(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"gpubench": "2"}, "gpubench was 1, and is 2 now"),
+        ({"options": {"sizes": "9"}}, "options: sizes was 8, and is 9 now"),
+        ({"options": {"sizes": "8", "tiles": "4"}}, "options: tiles was None, and is 4 now"),
+        ({"sources": {"naive": "abd"}}, "sources: naive was abc, and is abd now"),
+        ({"driver": "590"}, "driver was None, and is 590 now"),
+    ],
+)
+def test_changed_settings_are_refused_by_name(
+    tmp_path: Path, changed: dict[str, object], named: str
+) -> None:
+    partial = started(tmp_path, 1.0)
+    before = partial.read_bytes()
+    with pytest.raises(UsageError, match=named):
+        resumed(tmp_path, CONTEXT | changed)
+    assert partial.read_bytes() == before
+
+
+def test_a_file_that_is_refused_is_not_held_open(tmp_path: Path) -> None:
+    partial = tmp_path / "a.csv.partial"
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT, [POINT])
+    file.add(measurement(1.0, POINT))
+    file.close()
+    partial.write_bytes(partial.read_bytes() + b"not JSON\n")
+    again = ResultFile(tmp_path / "a.csv", resume=True)
+    with pytest.raises(UsageError, match="line"):
+        again.open(CONTEXT, [POINT])
+    assert again._file is None
+
+
+def test_samples_that_exist_are_not_overwritten_by_a_continued_sweep(tmp_path: Path) -> None:
+    started(tmp_path, 1.0)
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text("precious")
+    with pytest.raises(UsageError, match=r"--samples: .* exists"):
+        ResultFile(tmp_path / "a.csv", resume=True, samples=samples).open(CONTEXT, [POINT])
+    assert samples.read_text() == "precious"

@@ -1,0 +1,359 @@
+"""The CSV: written, read back, merged, refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import pandas as pd
+import pytest
+from fakes import failed, measured, point, variant
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gpubench.errors import UsageError
+from gpubench.model import (
+    Status,
+)
+from gpubench.results import row as table
+from gpubench.results.row import KEY, LEAST, MOST, NAMES, REQUIRED, Row, read, write
+
+HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
+
+# A row is a printable line; the rest of what text may hold is tested below. What spreadsheets
+# compute is as likely as anything else.
+texts = st.text(st.sampled_from("='+-@") | st.characters(exclude_categories=["C", "Z"]))
+times = st.floats(LEAST, MOST).map(str)
+
+
+def column(name: str) -> st.SearchStrategy[Any]:
+    hint = HINTS[name]
+    low, high = table._RANGES[name]
+    if name == "round_medians_us":
+        return st.none() | st.lists(times, min_size=1).map(";".join)
+    if name == "tile":  # numbers have a range of their own
+        return texts.filter(lambda text: not text.lstrip("+-").replace(".", "").isdecimal())
+    if hint is str:
+        return texts
+    kind = next(kind for kind in (*get_args(hint), hint) if kind is not NoneType)
+    if kind is str:
+        return st.none() | texts.filter(bool)  # an empty text is a missing one
+    if kind is int:
+        numbers = st.integers(int(low), int(high))
+    else:
+        numbers = st.floats(max(low, -MOST), min(high, MOST)).map(lambda x: x * (abs(x) >= LEAST))
+    return numbers if name in KEY else st.none() | numbers
+
+
+fields_with_values = st.dictionaries(st.sampled_from(NAMES), st.none(), max_size=6).flatmap(
+    lambda chosen: st.fixed_dictionaries({name: column(name) for name in chosen})
+)
+rows = fields_with_values.map(lambda values: replace(measured(), **values))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert str(path) in message
+    return message
+
+
+@pytest.fixture
+def csv_file(tmp_path: Path) -> Path:
+    """Two rows, one without times."""
+    path = tmp_path / "results.csv"
+    skipped = failed(Status.SKIPPED, "a reason, with a comma", point(variant(name="other")))
+    write([measured(12.5), skipped], path)
+    return path
+
+
+def cells(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def edit(path: Path, line: int, name: str, text: str) -> None:
+    """Put `text` into a column of a line; line 1 is the header."""
+    lines = cells(path)
+    lines[line - 1][NAMES.index(name)] = text
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(st.lists(rows, max_size=3))
+@example([replace(measured(), tile="=1")])
+def test_rows_read_back_exactly_as_they_were_written(
+    tmp_path_factory: pytest.TempPathFactory, written: list[Row]
+) -> None:
+    path = tmp_path_factory.mktemp("table") / "rows.csv"
+    write(written, path)
+    assert read(path) == written
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_a_line_end_in_a_reason_does_not_break_the_file(tmp_path: Path, end: str) -> None:
+    # A compiler's message may hold any of them.
+    write([failed(Status.ERROR, f"first{end}second"), measured()], tmp_path / "a.csv")
+    broken, whole = read(tmp_path / "a.csv")
+    assert broken.reason.split() == ["first", "second"]
+    assert whole == measured()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b[2J", "\x9b2J", "a\x07b", "a\tb", "a\u2028b", "a\u202eb", "a\udcffb", "\x00", "\x7f"],
+    ids=ascii,
+)
+def test_text_that_steers_a_terminal_is_blanked_wherever_it_comes_from(
+    tmp_path: Path, text: str
+) -> None:
+    one = failed(Status.ERROR, f"<{text}>")
+    assert one.reason.isprintable()
+    assert len(one.reason) == len(text) + 2
+    write([one], tmp_path / "a.csv")
+    assert read(tmp_path / "a.csv") == [one]
+    if text.isascii() and text != "\x00":  # which csv refuses
+        path = tmp_path / "a.csv"
+        edit(path, 2, "device", text)
+        assert read(path)[0].device.isprintable()
+
+
+def test_letters_of_every_script_stay() -> None:
+    text = "µs × ∞ — 行列 матрица é\u00a0\u200d"
+    assert failed(Status.ERROR, text).reason == text
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "'=x", "''+x", "=cmd|' /C calc'!A0"])
+def test_no_text_is_a_formula_in_a_spreadsheet_and_all_read_back(tmp_path: Path, text: str) -> None:
+    one = replace(measured(), reason=text, variant=text)
+    write([one], tmp_path / "a.csv")
+    line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
+    assert line["reason"] == line["variant"] == f"'{text}"
+    assert read(tmp_path / "a.csv") == [one]
+
+
+@pytest.mark.parametrize("text", ["'quoted'", "a=b", "'", "don't"])
+def test_other_text_is_written_as_it_is(tmp_path: Path, text: str) -> None:
+    write([replace(measured(), reason=text)], tmp_path / "a.csv")
+    line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
+    assert line["reason"] == text
+
+
+def test_a_negative_number_is_no_text(tmp_path: Path) -> None:
+    write([replace(measured(), temperature_c=-4.5)], tmp_path / "a.csv")
+    line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
+    assert line["temperature_c"] == "-4.5"
+
+
+def test_columns_are_the_fields_of_a_row_in_order(csv_file: Path) -> None:
+    header = csv_file.read_text().splitlines()[0].split(",")
+    assert header == [field.name for field in fields(Row)] == list(NAMES)
+
+
+def test_every_column_has_a_group_and_a_meaning_and_groups_stand_together() -> None:
+    groups = [column.metadata["group"] for column in table.COLUMNS]
+    assert list(dict.fromkeys(groups)) == sorted(set(groups), key=groups.index)
+    assert len(list(dict.fromkeys(groups))) == sum(
+        a != b for a, b in zip([None, *groups], groups, strict=False)
+    )
+    assert all(column.metadata["meaning"] for column in table.COLUMNS)
+
+
+def test_missing_is_empty_and_never_zero(csv_file: Path) -> None:
+    header, _, line = cells(csv_file)
+    skipped = dict(zip(header, line, strict=True))
+    for name in ("median_us", "gflops", "samples", "percent_of_blas", "max_relative_error"):
+        assert skipped[name] == ""
+
+
+def test_a_byte_order_mark_is_read_over(csv_file: Path) -> None:
+    expected = read(csv_file)
+    csv_file.write_bytes(b"\xef\xbb\xbf" + csv_file.read_bytes())
+    assert read(csv_file) == expected
+
+
+def test_windows_line_ends_are_read(csv_file: Path) -> None:
+    expected = read(csv_file)
+    csv_file.write_bytes(csv_file.read_bytes().replace(b"\n", b"\r\n"))
+    assert read(csv_file) == expected
+
+
+def test_columns_may_stand_in_any_order_and_others_beside_them(csv_file: Path) -> None:
+    expected = read(csv_file)
+    lines = cells(csv_file)
+    with csv_file.open("w", newline="") as file:
+        csv.writer(file).writerows([[*line[::-1], "remark"] for line in lines])
+    assert read(csv_file) == expected
+
+
+def test_a_file_with_a_header_alone_has_no_rows(tmp_path: Path) -> None:
+    write([], tmp_path / "empty.csv")
+    assert read(tmp_path / "empty.csv") == []
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_missing_column_is_named(csv_file: Path, name: str) -> None:
+    edit(csv_file, 1, name, "something_else")
+    assert f"column '{name}' is missing" in refusal(csv_file)
+
+
+def test_columns_that_another_version_lacks_are_empty(csv_file: Path) -> None:
+    lines = cells(csv_file)
+    kept = [number for number, name in enumerate(lines[0]) if name in REQUIRED]
+    with csv_file.open("w", newline="") as file:
+        csv.writer(file).writerows([[line[number] for number in kept] for line in lines])
+    whole, skipped = read(csv_file)
+    assert (whole.key, whole.median_us) == (measured().key, 12.5)
+    assert skipped.status == Status.SKIPPED
+    assert (whole.gflops, whole.device, skipped.reason) == (None, None, None)
+
+
+def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    # Tiles beside a variant without one, and counts beside a skip: both become floats in pandas.
+    written = [
+        replace(measured(12.5, point(size=(1024, 1024, 1024))), tile="16", registers=40),
+        measured(3.0, point(variant(name="blas"))),
+        failed(Status.SKIPPED, "why", point(variant(name="other"))),
+    ]
+    write(written, path)
+    for style in ({}, {"na_rep": "NaN"}, {"float_format": "%.6e"}, {"sep": ";"}, {"sep": "\t"}):
+        pd.read_csv(path).to_csv(tmp_path / "again.csv", index=False, **style)
+        again = read(tmp_path / "again.csv")
+        assert [one.key for one in again] == [one.key for one in written]
+        for one, other in zip(again, written, strict=True):
+            assert one.registers == other.registers
+            assert one.samples == other.samples
+            assert one.median_us == pytest.approx(other.median_us)
+
+
+@pytest.mark.parametrize("text", ["1024.0", "1.024e+03", "1024"])
+def test_whole_numbers_may_be_written_as_floats(csv_file: Path, text: str) -> None:
+    edit(csv_file, 2, "m", text)
+    assert read(csv_file)[0].m == 1024
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "1e400"])
+def test_a_size_is_finite(csv_file: Path, text: str) -> None:
+    edit(csv_file, 2, "m", text)
+    assert "column 'm' is not a whole number" in refusal(csv_file)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("median_us", "fast", "a number"),
+        ("median_us", "1,5", "a number"),
+        ("samples", "1.5", "a whole number"),
+        ("m", "", "a whole number"),
+        ("m", "x" * 500, "a whole number"),
+        ("max_relative_error", "1e", "a number"),
+    ],
+)
+def test_a_bad_number_is_refused_naming_line_and_column(
+    csv_file: Path, name: str, text: str, kind: str
+) -> None:
+    edit(csv_file, 3, name, text)
+    message = refusal(csv_file)
+    assert "line 3" in message
+    assert f"column '{name}' is not {kind}" in message
+    assert len(message) < 300
+
+
+def test_a_short_line_is_refused_naming_line_and_column(csv_file: Path) -> None:
+    lines = csv_file.read_text().splitlines()
+    lines[1] = ",".join(lines[1].split(",")[:-3])
+    csv_file.write_text("\n".join(lines))
+    assert f"line 2: the line ends before column '{NAMES[-3]}'" in refusal(csv_file)
+
+
+def test_a_long_line_is_refused_naming_the_line(csv_file: Path) -> None:
+    lines = csv_file.read_text().splitlines()
+    lines[1] += ",surplus"
+    csv_file.write_text("\n".join(lines))
+    assert "line 2" in refusal(csv_file)
+
+
+def test_what_is_no_csv_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    assert "cannot read" in refusal(path)
+    path.mkdir()
+    assert "cannot read" in refusal(path)
+    path.rmdir()
+    for content in (b"", b"\n", b"a,b\n1,2\n", b"\x89PNG\r\n\x1a\n\xff\xfe", b'"' * 9):
+        path.write_bytes(content)
+        assert re.search("not a (gpubench CSV|CSV of this gpubench)", refusal(path))
+
+
+def test_a_broken_line_behind_a_good_header_is_refused(csv_file: Path) -> None:
+    csv_file.write_bytes(csv_file.read_bytes() + b"\xff\xfe")
+    assert "not a gpubench CSV" in refusal(csv_file)
+
+
+def test_the_frame_is_what_pandas_reads_from_the_file(csv_file: Path) -> None:
+    frame = table.frame(read(csv_file))
+    assert list(frame.columns) == list(NAMES)
+    assert frame["median_us"].tolist()[0] == 12.5
+    assert frame["median_us"].isna().tolist() == [False, True]
+    # pandas before 3 may read the last bit of a float differently.
+    assert pd.read_csv(csv_file)["gflops"][0] == pytest.approx(frame["gflops"][0], rel=1e-15)
+    assert pd.read_csv(csv_file)["variant"].tolist() == frame["variant"].tolist()
+
+
+def test_a_file_is_replaced_whole_under_the_eyes_of_its_reader(tmp_path: Path) -> None:
+    write([measured(1.0)] * 9, tmp_path / "a.csv")
+    whole = (tmp_path / "a.csv").read_text()
+    with (tmp_path / "a.csv").open() as reader:
+        write([measured(2.0)], tmp_path / "a.csv")
+        assert reader.read() == whole
+    assert read(tmp_path / "a.csv") == [measured(2.0)]
+
+
+def test_a_rows_key_identifies_its_point() -> None:
+    one = measured()
+    assert one.key == measured(99.0).key
+    assert one.key != replace(one, tile="8").key
+    assert len(one.key) == len(KEY)
+
+
+@pytest.mark.parametrize(
+    ("medians", "unstable"),
+    [(None, False), ("100.0", False), ("100.0;110.0;105.0", False), ("100.0;110.2;105.0", True)],
+)
+def test_rounds_that_differ_by_more_than_ten_percent_make_a_row_unstable(
+    medians: str | None, unstable: bool
+) -> None:
+    assert replace(measured(), round_medians_us=medians).unstable == unstable
+
+
+def test_round_medians_that_are_no_numbers_are_refused(csv_file: Path) -> None:
+    edit(csv_file, 2, "round_medians_us", "1.0;fast")
+    assert "line 2: '1.0;fast' in column 'round_medians_us' is not a list of numbers" in refusal(
+        csv_file
+    )
+
+
+def test_a_compressed_file_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    whole = gzip.compress(table.encode([measured(9.0), measured(10.0)]))
+    path.write_bytes(whole)
+    assert [row.median_us for row in read(path)] == [9.0, 10.0]
+    for damaged in (whole[:-20], b"no gzip", whole[:40] + b"\0" * 40 + whole[80:]):
+        path.write_bytes(damaged)
+        assert str(path) in refusal(path)
+
+
+def test_columns_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    write([measured(9.0)], path)
+    (row,) = read(path, ("median_us",))
+    assert (row.key, row.median_us, row.gflops) == (measured(9.0).key, 9.0, None)

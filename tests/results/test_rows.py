@@ -1,0 +1,335 @@
+"""Measurements become rows: rounds merged, rates computed, baselines found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes import CPU, FAKE, measured, measurement, point, series, variant
+
+from gpubench.model import (
+    Cache,
+    Config,
+    CudaVariant,
+    Device,
+    Health,
+    Host,
+    Launch,
+    Measurement,
+    Point,
+    Resources,
+    Series,
+    State,
+    Status,
+    Timer,
+    edges,
+)
+from gpubench.results.row import Row
+from gpubench.results.rows import build_rows, row
+
+H200 = Device(
+    backend="cuda",
+    name="NVIDIA H200",
+    compute_capability=(9, 0),
+    multiprocessors=132,
+    sm_clock_mhz=1980.0,
+    versions={
+        "driver": "580.1",
+        "cuda": "13.0",
+        "cupy": "14.2.0",
+        "nvrtc": "13.0",
+        "blas": "cuBLAS 13.1.0",
+    },
+    facts={"uuid": "GPU-1", "environment": "CUPY_TF32=1"},
+)
+
+TILED = CudaVariant(
+    idea="a fake",
+    tiles=edges(1, 32, because="of a test"),
+    launch=lambda tile, _problem: Launch(grid=(2, 3), block=(tile["edge"], tile["edge"])),
+    reuse=lambda tile: (tile["edge"], tile["edge"]),
+    name="tiled",
+    op="gemm",
+    path=FAKE.path,
+)
+
+
+def on_gpu(**facts: Any) -> Measurement:
+    return Measurement(
+        **{
+            "point": point(
+                TILED, size=(1024, 1024, 1024), tile=Config.parse("16"), cache=Cache.HOT
+            ),
+            "status": Status.OK,
+            "series": series(100.0),
+            "resources": Resources(registers=32, local_bytes=0, spill_bytes=0, shared_bytes=2048),
+            "device_uuid": "GPU-1",
+            "launch": Launch(grid=(64, 64), block=(16, 16), shared_bytes=100),
+        }
+        | facts
+    )
+
+
+def row_on_gpu(**facts: Any) -> Row:
+    return row(on_gpu(**facts), H200, "abc")
+
+
+def test_a_row_says_what_was_measured_and_how_fast_it_was() -> None:
+    one = row_on_gpu()
+    assert (one.variant, one.tile, one.size, one.cache) == ("tiled", "16", "1024", "hot")
+    assert one.gflops == pytest.approx(2 * 1024**3 / 100e-6 / 1e9)
+    assert one.percent_of_peak == pytest.approx(100 * one.gflops / 66_908, rel=1e-3)
+    assert one.round_medians_us == "100.0"
+    assert one.label == "tiled 16 at 1024 float32"
+
+
+def test_a_row_says_why_it_is_that_fast() -> None:
+    one = row_on_gpu()
+    assert (one.registers, one.local_bytes, one.shared_bytes) == (32, 0, 2148)
+    assert (one.threads_per_block, one.blocks) == (256, 4096)
+    assert (one.spill_bytes, one.occupancy) == (0, 1.0)
+    assert one.cgma == pytest.approx(16, rel=0.02)
+    assert one.arithmetic_intensity == pytest.approx(1024 / 6)
+
+
+def test_a_row_counts_spills_and_the_warps_they_leave_room_for() -> None:
+    spilling = Resources(registers=255, local_bytes=440, spill_bytes=736, shared_bytes=0)
+    one = row_on_gpu(resources=spilling, launch=Launch(grid=(8, 8), block=(8, 8)))
+    assert (one.local_bytes, one.spill_bytes, one.occupancy) == (440, 736, 8 / 64)
+
+
+def test_a_library_routine_has_no_resources_and_no_occupancy() -> None:
+    one = row_on_gpu(resources=None, launch=None)
+    assert {one.registers, one.spill_bytes, one.occupancy, one.blocks} == {None}
+
+
+def test_a_row_says_on_what_it_ran() -> None:
+    one = row_on_gpu()
+    assert (one.device, one.compute_capability, one.driver) == ("NVIDIA H200", "9.0", "580.1")
+    assert (one.cuda, one.cupy, one.library) == ("13.0", "14.2.0", "cuBLAS 13.1.0")
+    assert (one.device_uuid, one.source_hash) == ("GPU-1", "abc")
+    assert (one.nvrtc, one.environment) == ("13.0", "CUPY_TF32=1")
+    assert one.gpubench
+
+
+def test_a_row_says_which_algorithms_of_a_library_ran() -> None:
+    names = ("heuristic 3 of 8, tuned", "heuristic 3 of 8, tuned", "heuristic 1 of 8, not tuned")
+    rounds = [on_gpu(algorithm=name) for name in names]
+    one = build_rows({rounds[0].point: rounds}, H200, {TILED: "abc"})[0]
+    assert one.algorithm == "heuristic 3 of 8, tuned;heuristic 1 of 8, not tuned"
+    assert row_on_gpu().algorithm is None
+
+
+def test_a_row_has_the_energy_of_an_operation() -> None:
+    at = point(TILED, size=(100, 100, 50), tile=Config.parse("16"), state=State.SUSTAINED)
+    rounds = [on_gpu(point=at, series=replace(series(), joules=joules)) for joules in (2e-6, 4e-6)]
+    found = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
+    assert (found.state, found.joules) == ("sustained", 3e-6)
+    assert found.pj_per_operation == pytest.approx(3)  # a million operations
+
+
+def with_overheads(
+    *overheads_us: float, sample_us: float = 100.0, timer: Timer = Timer.EVENTS
+) -> Row:
+    """The row of a round for each overhead, with samples of 10 launches."""
+    at = point(TILED, size=(64, 64, 64), tile=Config.parse("16"), timer=timer)
+    samples = Series(times_us=(sample_us / 10,) * 6, launches_per_sample=10, stop_reason="precise")
+    rounds = [
+        on_gpu(point=at, series=samples, after=Health(overhead_us=overhead_us))
+        for overhead_us in overheads_us
+    ]
+    return build_rows({at: rounds}, H200, {TILED: "abc"})[0]
+
+
+def test_a_row_has_the_overhead_that_was_subtracted() -> None:
+    one = with_overheads(2.1, 2.3, 2.2)
+    assert (one.status, one.overhead_us) == (Status.OK, 2.2)
+
+
+@pytest.mark.parametrize(("spread_us", "sample_us"), [(1.01, 100.0), (10.1, 1000.0)])
+def test_rounds_with_overheads_too_different_for_half_a_percent_have_no_time(
+    spread_us: float, sample_us: float
+) -> None:
+    refused = with_overheads(2.2, 2.2 + spread_us, 2.3, sample_us=sample_us)
+    assert refused.status == Status.ERROR
+    assert refused.reason.startswith(f"the rounds subtracted 2.20 to {2.2 + spread_us:.2f} µs")
+    assert {refused.median_us, refused.round_medians_us, refused.gflops} == {None}
+    taken = with_overheads(2.2, 2.2 + 0.98 * spread_us, 2.3, sample_us=sample_us)
+    assert taken.status == Status.OK
+
+
+def test_a_round_that_failed_is_the_reason_whatever_the_overheads() -> None:
+    at = point(TILED, tile=Config.parse("16"), timer=Timer.EVENTS)
+    overheads = (Health(overhead_us=2.2), Health(overhead_us=9.9))
+    right = [on_gpu(point=at, series=series(1.0), after=health) for health in overheads]
+    wrong = replace(right[0], status=Status.WRONG, reason="it is wrong", series=None)
+    one = build_rows({at: [*right, wrong]}, H200, {TILED: "abc"})[0]
+    assert (one.status, one.reason) == (Status.WRONG, "it is wrong")
+
+
+def test_timers_that_subtract_nothing_have_no_overhead() -> None:
+    one = with_overheads(2.2, 9.9, timer=Timer.CUPTI)
+    assert (one.status, one.overhead_us) == (Status.OK, None)
+
+
+def test_a_row_keeps_the_hottest_moment_and_every_throttle() -> None:
+    one = row_on_gpu(
+        before=Health(temperature_c=60, power_w=700, throttle=("power cap",)),
+        after=Health(
+            sm_mhz=990,
+            nvml_sm_mhz=1980,
+            temperature_c=70,
+            power_w=300,
+            throttle=("thermal slowdown", "power cap"),
+        ),
+    )
+    assert (one.temperature_c, one.power_w) == (70, 700)
+    assert one.throttle == "power cap;thermal slowdown"
+    assert (one.sm_mhz, one.nvml_sm_mhz, one.memory_mhz) == (990, 1980, None)
+    assert one.percent_of_peak_at_clock == pytest.approx(2 * one.percent_of_peak)
+
+
+def test_a_row_without_times_has_no_rates() -> None:
+    one = row_on_gpu(status=Status.WRONG, reason="relative error 1", series=None)
+    assert (one.status, one.reason) == ("wrong", "relative error 1")
+    assert {one.gflops, one.gbytes_per_s, one.percent_of_peak, one.median_us} == {None}
+    assert {one.samples, one.rounds, one.percent_of_peak_at_clock} == {None}
+
+
+def test_a_row_of_a_cpu_has_no_capability_and_no_peak() -> None:
+    one = measured()
+    assert (one.device, one.compute_capability, one.percent_of_peak) == (CPU.name, None, None)
+
+
+# ---- rounds and baselines
+
+
+def row_of(*rounds: Measurement, device: Device = CPU) -> Row:
+    """The row of one point, of several rounds."""
+    (point,) = {taken.point for taken in rounds}
+    return build_rows({point: rounds}, device, {point.variant: "abc"})[0]
+
+
+def rows_of(*measurements: Measurement) -> list[Row]:
+    """The rows of several points, measured once each."""
+    hashes = {taken.point.variant: "abc" for taken in measurements}
+    return build_rows({taken.point: [taken] for taken in measurements}, CPU, hashes)
+
+
+def not_measured(status: Status, of: Point) -> Measurement:
+    return Measurement(point=of, status=status, reason="x")
+
+
+def test_rounds_merge_into_their_median() -> None:
+    merged = row_of(*(measurement(median) for median in (10.0, 14.0, 12.0)))
+    assert merged.median_us == 12.0
+    assert merged.rounds == 3
+    assert merged.round_medians_us == "10.0;14.0;12.0"
+    assert (merged.samples, merged.min_us, merged.max_us) == (30, 10.0, 14.0)
+    assert merged.device_s == pytest.approx(sum(40 * m / 1e6 for m in (10, 14, 12)))
+    assert merged.gflops == measured(12.0).gflops
+    assert merged.gbytes_per_s == measured(12.0).gbytes_per_s
+
+
+def test_every_rate_is_that_of_the_merged_time() -> None:
+    merged = row_of(on_gpu(series=series(90.0)), on_gpu(series=series(110.0)), device=H200)
+    alone = row_on_gpu(series=series(100.0))
+    for rate in ("gflops", "gbytes_per_s", "percent_of_peak"):
+        assert getattr(merged, rate) == getattr(alone, rate)
+
+
+def test_the_interval_of_rounds_holds_their_medians_and_their_intervals() -> None:
+    far_apart = row_of(*(measurement(median) for median in (10.0, 14.0, 12.0)))
+    assert (far_apart.ci_low_us, far_apart.ci_high_us) == (10.0, 14.0)
+    five = Series(times_us=(9.0, 12.0, 12.0, 12.0, 15.0), launches_per_sample=1, stop_reason="")
+    noisy = row_of(*[replace(measurement(), series=five)] * 3)
+    assert (noisy.ci_low_us, noisy.ci_high_us) == (9.0, 15.0)
+
+
+def test_outliers_of_all_rounds_are_counted() -> None:
+    calm, stray = (10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1, 9.9, 10.0), 100.0
+    rounds = [
+        Series(times_us=(*calm, *[stray] * count), launches_per_sample=1, stop_reason="")
+        for count in (1, 0, 2)
+    ]
+    merged = row_of(*(replace(measurement(), series=taken) for taken in rounds))
+    assert (merged.outliers_tukey, merged.outliers_mad) == (3, 3)
+
+
+def test_clocks_of_rounds_are_the_median_and_heat_the_highest() -> None:
+    merged = row_of(
+        *(
+            on_gpu(after=Health(sm_mhz=mhz, temperature_c=celsius, throttle=throttle))
+            for mhz, celsius, throttle in (
+                (1900.0, 50, ("power cap",)),
+                (1980.0, 70, ()),
+                (1700.0, 60, ("thermal slowdown",)),
+            )
+        ),
+        device=H200,
+    )
+    assert (merged.sm_mhz, merged.temperature_c) == (1900.0, 70)
+    assert merged.throttle == "power cap;thermal slowdown"
+    assert merged.nvml_sm_mhz is None
+
+
+def test_rounds_on_several_gpus_name_them_all() -> None:
+    rounds = [on_gpu(device_uuid=uuid) for uuid in ("GPU-1", "GPU-2", "GPU-1")]
+    assert row_of(*rounds, device=H200).device_uuid == "GPU-1;GPU-2"
+
+
+def test_a_round_that_failed_decides() -> None:
+    lost = Measurement(point=point(), status=Status.ERROR, reason="lost the device")
+    row = row_of(measurement(10.0), lost)
+    assert (row.status, row.reason, row.median_us) == ("error", "lost the device", None)
+
+
+BLAS, OTHER = variant(name="blas", baseline="blas"), variant(name="other", baseline="blas")
+
+
+def test_percent_of_blas_refers_to_the_baseline_of_the_same_problem() -> None:
+    rows = rows_of(
+        measurement(10.0, point(BLAS)),
+        measurement(40.0, point(OTHER)),
+        measurement(20.0, point(BLAS, cache=Cache.HOT)),
+        measurement(20.0, point(OTHER, cache=Cache.HOT)),
+        measurement(99.0, point(OTHER, size=(9, 9, 9))),
+        not_measured(Status.ERROR, point(OTHER, dtype="float64")),
+    )
+    assert [row.percent_of_blas for row in rows] == [100, 25, 100, 100, None, None]
+
+
+def test_a_baseline_that_failed_is_none() -> None:
+    rows = rows_of(not_measured(Status.WRONG, point(BLAS)), measurement(10.0, point(OTHER)))
+    assert [row.percent_of_blas for row in rows] == [None, None]
+
+
+def test_the_faster_of_a_blas_and_its_tuned_call_is_the_baseline() -> None:
+    tuned = variant(name="tuned", baseline="blas", tunes="blas")
+    rows = rows_of(
+        measurement(20.0, point(BLAS)),
+        measurement(10.0, point(tuned)),
+        measurement(40.0, point(OTHER)),
+        measurement(20.0, point(BLAS, cache=Cache.HOT)),
+        not_measured(Status.ERROR, point(tuned, cache=Cache.HOT)),
+        measurement(40.0, point(OTHER, cache=Cache.HOT)),
+    )
+    assert [row.percent_of_blas for row in rows] == [50, 100, 25, 100, None, 50]
+
+
+def test_a_variant_without_a_baseline_has_no_percentage() -> None:
+    (row,) = rows_of(measurement())
+    assert row.percent_of_blas is None
+
+
+def test_the_host_is_in_the_row_as_the_median_of_its_rounds() -> None:
+    hosts = (
+        Host(cores=8, mhz=2000.0, steal_percent=0.0, other_load=3.5),
+        Host(cores=8, mhz=3000.0, steal_percent=2.5, other_load=0.5),
+    )
+    of = point()
+    rounds = [replace(measurement(10.0, of), host=host, threads=4) for host in hosts]
+    (merged,) = build_rows({of: rounds}, CPU, {of.variant: ""})
+    assert (merged.cpu_threads, merged.cpu_cores, merged.cpu_mhz) == (4, 8, 2500.0)
+    assert (merged.steal_percent, merged.other_load) == (1.25, 2.0)

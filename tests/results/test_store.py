@@ -1,0 +1,128 @@
+"""Results kept by name, `sweep --save`, `diff --against` and `history` as they are called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from diffs import rows
+
+from gpubench.cli import main
+from gpubench.errors import UsageError
+from gpubench.results import store
+from gpubench.results.row import Row, read, write
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPUBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gpubench", *arguments])
+        monkeypatch.setenv("COLUMNS", "80")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, *capsys.readouterr()
+
+    return command
+
+
+def built(commit: str, **factors: float) -> list[Row]:
+    """Rows of a build that is named by its commit."""
+    return [replace(row, commit=commit, source_hash=commit) for row in rows(**factors)]
+
+
+def test_saving_twice_keeps_both(own_store: Path) -> None:
+    first, second = store.save(rows(), "main"), store.save(rows(own=2.0), "main")
+    assert first != second
+    assert first.parent == own_store / "nvidia-h200" / "main"
+    assert store.saved("main", "NVIDIA H200") == [first, second]
+    assert store.saved("main", "Other GPU") == []
+    assert read(second) == rows(own=2.0)
+
+
+def test_a_name_that_is_none_is_refused_before_anything_is_measured(call: Call) -> None:
+    for name in ("../up", "a/b", "", "-x", "a" * 65):
+        with pytest.raises(UsageError, match="is not a name"):
+            store.save(rows(), name)
+    code, _, err = call("sweep", "--save", "a/b", "--device", "cpu")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--save: 'a/b' is not a name" in err
+
+
+def test_a_sweep_is_saved_under_its_name_and_compared_with_it(call: Call) -> None:
+    flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "2")
+    code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
+    assert code == 0
+    (kept,) = store.saved("main")
+    assert f"saved as main: {kept}" in err
+    assert read(kept) == read(Path("first.csv"))
+    code, out, _ = call("diff", "--against", "main", "first.csv", "--threshold", "50%")
+    assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 1 point 1 same")
+
+
+def test_against_a_name_is_against_the_newest_build_on_this_device(call: Call) -> None:
+    store.save(built("old", own=3.0), "main")
+    newest = [store.save(built("new"), "main"), store.save(built("new"), "main")]
+    store.save([replace(row, device="Other GPU") for row in built("other", own=9.0)], "main")
+    assert store.newest_build(store.saved("main", "NVIDIA H200")) == newest
+    write(built("mine", own=1.2), Path("mine.csv"))
+    code, out, _ = call("diff", "--against", "main", "mine.csv")
+    assert code == 1
+    assert "slower: 3 of 9 points, by up to 20.0 %" in out
+
+
+def test_what_is_not_saved_is_said_in_one_line_with_what_is(call: Call) -> None:
+    write(rows(), Path("new.csv"))
+    code, _, err = call("diff", "--against", "main", "new.csv")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "nothing is saved as 'main' for NVIDIA H200" in err
+    store.save(rows(), "nightly")
+    assert "there is nightly" in call("diff", "--against", "main", "new.csv")[2]
+    assert "nothing is saved as 'main' in" in call("history", "main")[2]
+    both = call("diff", "--against", "nightly", "--base", "new.csv", "--new", "new.csv")
+    assert (both[0], "the base side is given already" in both[2]) == (2, True)
+
+
+def test_history_shows_each_time_its_commit_and_the_change(call: Call) -> None:
+    for commit, factor in (("aaaa1111bbbb", 1.0), ("cccc2222dddd+", 1.5), ("eeee3333ffff", 0.75)):
+        store.save(built(commit, own=factor), "main")
+    code, out, _ = call("history", "main", "--only", "own,64")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines() if ":" in line and "µs" in line]
+    assert [line[2] for line in lines] == ["aaaa1111", "cccc2222+", "eeee3333"]
+    assert [" ".join(line[-2:]) for line in lines[1:]] == ["+50.0 %", "-50.0 %"]
+    assert max(map(len, out.splitlines())) <= 80
+    assert (
+        len(
+            [
+                line
+                for line in call("history", "main", "--last", "1")[1].splitlines()
+                if "µs" in line
+            ]
+        )
+        == 9
+    )
+    assert "nvidia-h200" in call("history")[1]
+
+
+def test_history_draws_a_line_a_point(call: Call) -> None:
+    for factor in (1.0, 1.5):
+        store.save(built("aaaa1111bbbb", own=factor), "main")
+    code, out, err = call("history", "main", "--only", "own,other,64", "-o", "history.svg")
+    assert (code, out.splitlines()[-1]) == (0, "history.svg"), err
+    drawn = Path("history.svg").read_text(encoding="utf-8")
+    assert all(text in drawn for text in ("own", "other", "aaaa1111"))
+    code, _, err = call("history", "main", "-o", "history.svg")
+    assert (code, "--force overwrites it" in err) == (2, True)

@@ -1,0 +1,107 @@
+"""The race: who leaves, on simulated times."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from gpubench.stats.race import MAX_ROUNDS, Race
+
+Noise = Callable[[random.Random, int], float]
+
+
+def raced(times: list[float], noise: Noise, seed: int, within: float = 0.01) -> tuple[Race, int]:
+    """A race to its end, and how many visits it took."""
+    rng = random.Random(seed)  # noqa: S311 # times, no secret
+    race = Race(len(times), within, seed)
+    race.enter(len(times))
+    visits = 0
+    while not race.over:
+        for number in tuple(race.waiting):
+            race.add(number, times[number] * math.exp(noise(rng, visits)))
+            visits += 1
+        race.judge()
+    return race, visits
+
+
+def normal(rng: random.Random, _visits: int) -> float:
+    return rng.gauss(0, 0.005)
+
+
+def heavy(rng: random.Random, _visits: int) -> float:
+    """A quotient of normal variables, slower only: no mean, no variance."""
+    return 0.003 * min(abs(rng.gauss(0, 1) / rng.gauss(0, 1)), 100)
+
+
+def drifting(rng: random.Random, visits: int) -> float:
+    return rng.gauss(0, 0.005) + 0.2 * (visits // 40 % 2) + 0.001 * (visits % 40)
+
+
+def spread(seed: int, ties: int = 1) -> list[float]:
+    """25 true times, so many of them the best."""
+    rng = random.Random(seed)  # noqa: S311 # times, no secret
+    return [1.0] * ties + [1 + abs(rng.gauss(0, 0.5)) for _ in range(25 - ties)]
+
+
+@pytest.mark.parametrize(
+    ("noise", "ties"),
+    [(normal, 1), (normal, 10), (heavy, 1), (drifting, 1)],
+    ids=["normal noise", "ties", "heavy tails", "drift"],
+)
+def test_the_group_holds_the_best_in_19_of_20_races(noise: Noise, ties: int) -> None:
+    """A short form of benchmarks/tune_simulated.py."""
+    groups = [raced(spread(run, ties), noise, run)[0].racing for run in range(20)]
+    assert sum(set(range(ties)) <= group for group in groups) >= 19
+
+
+def test_what_is_far_behind_leaves_after_one_visit_and_the_race_is_short() -> None:
+    times = [1.0, 1.05, *(3.0 + number for number in range(38))]
+    race, visits = raced(times, normal, seed=1)
+    assert race.racing == {0}
+    assert visits < 2 * 40
+
+
+def test_configurations_within_the_margin_of_each_other_stay_and_end_the_race() -> None:
+    race, _ = raced([1.0, 1.001, 1.002, 1.5], lambda rng, _: rng.gauss(0, 0.0005), seed=2)
+    assert race.racing == {0, 1, 2}
+    assert race.round <= MAX_ROUNDS
+    assert race.slower[3] == pytest.approx(0.5, abs=0.2)
+
+
+def test_a_lone_disturbed_visit_loses_nothing() -> None:
+    race = Race(20, 0.01)
+    race.enter(20)
+    for turn in range(6):
+        for number in tuple(race.waiting):
+            pace = 1.8 if number == 0 and turn == 1 else 1 + 1e-4 * turn
+            race.add(number, (1.0 if number == 0 else 1.1) * pace)
+        race.judge()
+    assert race.racing == {0}
+
+
+def test_what_slows_a_whole_round_says_nothing_of_a_configuration() -> None:
+    race = Race(4, 0.01)
+    race.enter(4)
+    for turn in range(8):
+        for number in tuple(race.waiting):
+            race.add(number, [1.0, 1.0, 1.2, 1.3][number] * 2**turn * (1 + 1e-4 * (turn % 2)))
+        race.judge()
+    assert race.racing == {0, 1}
+
+
+def test_a_failed_configuration_leaves_and_newcomers_are_compared_fairly() -> None:
+    race = Race(10, 0.01)
+    race.enter(4)
+    race.withdraw(3)
+    for turn in range(12):
+        if turn == 4:
+            assert race.enter() == [4]  # twice as fast, in rounds that are ten times as slow
+        for number in tuple(race.waiting):
+            pace = (10 if turn >= 4 else 1) * (1 + 1e-4 * (turn % 3))
+            race.add(number, [1.0, 1.2, 1.4, 9.0, 0.5][number] * pace)
+        race.judge()
+    assert race.racing == {4}
+    assert 3 not in race.slower
