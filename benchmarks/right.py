@@ -19,7 +19,9 @@ from collections import Counter
 
 from gpubench.backends import open_backend
 from gpubench.engine.executor import InProcess
-from gpubench.engine.session import Watcher, run
+from gpubench.engine.pool import LocalPool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
@@ -89,14 +91,14 @@ def main() -> int:
     parser.add_argument("--ops", default=",".join(OPERATIONS))
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
-    executor = InProcess(open_backend(arguments.device))
+    pool = LocalPool(InProcess(open_backend(arguments.device)))
     failed: list[Row] = []
     for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):
         start = time.perf_counter()
         rows = [
             row
             for sweep in sweeps(op, dtype, arguments.device)
-            for row in run(sweep, executor, Watcher()).rows
+            for row in run(prepare(sweep, pool.device), pool).rows
         ]
         print(f"{op} {dtype}, {time.perf_counter() - start:.1f} s")
         report(rows)

@@ -26,8 +26,9 @@ from pathlib import Path
 
 from shared import ratio_interval, rounds
 
-from gpubench.engine.session import Watcher, run
-from gpubench.engine.worker import Worker
+from gpubench.engine.pool import local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.model import CORE_DTYPES, CudaVariant, Point, State, Status
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
@@ -120,11 +121,11 @@ def judged(asked: float, ratio: float, high: float) -> str:
 def measure(suite: Suite, path: Path) -> None:
     """Write the rows of both states."""
     rows: list[Row] = []
-    with Worker("cuda", read_sweep({}).timer) as worker:
+    with local_pool("cuda") as pool:
         for dtype, sizes in suite.problems.items():
             asked = {"dtypes": dtype, "sizes": sizes, "variants": ",".join(contenders(dtype))}
             rounds = {"rounds": str(suite.burst_rounds)}
-            burst = run(read_sweep(asked | rounds), worker, Watcher()).rows
+            burst = run(prepare(read_sweep(asked | rounds), pool.device), pool).rows
             best = {
                 key
                 for of_problem in by_problem(burst)
@@ -136,7 +137,8 @@ def measure(suite: Suite, path: Path) -> None:
                 return name in (*LIBRARIES, EMULATED) or (size, name, str(point.tile)) in best
 
             sustained = read_sweep(asked | {"state": "sustained", "rounds": str(suite.rounds)})
-            rows += [*burst, *run(sustained, worker, Watcher(), wanted=wanted).rows]
+            job = prepare(sustained, pool.device, keep=wanted)
+            rows += [*burst, *run(job, pool).rows]
             write(rows, path)
 
 

@@ -35,8 +35,9 @@ from shared import GPUBENCH, child, markdown, rounds, verdict
 
 from gpubench.commands.tune.run import groups, picks, read_settings, tune
 from gpubench.commands.tune.schedule import VISIT_S, entrants
-from gpubench.engine.session import run
-from gpubench.engine.worker import Worker
+from gpubench.engine.pool import local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.options import read_sweep
 from gpubench.plan.registry import KERNELS, choose
 from gpubench.results import row as table
@@ -57,14 +58,14 @@ def race(space: str, device: str, where: str | None, output: Path | None) -> boo
     name, size, dtype = space.split(":")
     asked = {"variants": name, "sizes": size, "dtypes": dtype, "device": device}
     settings = read_settings(asked | {"where": where})
-    with progress() as watcher, Worker(settings.sweep.device, settings.sweep.timer) as worker:
-        tune(settings, worker, watcher, output=None)  # compiles
+    with progress() as watcher, local_pool(settings.sweep.device, settings.sweep.timer) as pool:
+        tune(settings, pool, watcher, output=None)  # compiles
         sweep = read_sweep(asked | {"rounds": RECORDED_ROUNDS})
-        (variant,) = choose(sweep.op, worker.device.backend, sweep.variants, sweep.kernels)
-        spaces = {variant: settings.space(variant)}
+        (variant,) = choose(sweep.op, pool.device.backend, sweep.variants, sweep.kernels)
+        spaces = {variant: settings.racing.space(variant)}
         tiles = tuple(map(str, entrants(spaces[variant], sweep.seed)[0]))
-        everything = run(replace(sweep, tiles=tiles), worker, watcher)
-        live = [tune(settings, worker, watcher, output=None).race for _ in range(LIVE)]
+        everything = run(prepare(replace(sweep, tiles=tiles), pool.device), pool, watcher)
+        live = [tune(settings, pool, watcher, output=None).race for _ in range(LIVE)]
     rows = [row for row in everything.rows if row.median_us]
     if output:
         table.write(everything.rows, output)
@@ -90,13 +91,13 @@ def race(space: str, device: str, where: str | None, output: Path | None) -> boo
         seen_s = device_s(outcome.rows)
         good &= add(f"tune, live {number}", fastest, outcome.wall_s, seen_s, left)
     for seed in range(REPLAYS):
-        winner, spent_s, left = replayed(rows, settings.within, seed)
+        winner, spent_s, left = replayed(rows, settings.racing.within, seed)
         good &= add(f"tune, replayed {seed + 1}", winner, None, spent_s, left)
     for strategy, count, spent_s in kernel_tuners(rows, seed=0):
         name = f"Kernel Tuner, {strategy}, to within 1 %, {count} configurations"
         lines.append([name, "", "", "", f"{spent_s:.2f} s", "", ""])
     heading = ["", "winner", "slower", "wall time", "device time", "group", "holds the best"]
-    print(f"## {space}: {len(rows)} configurations on {worker.device.name}\n")
+    print(f"## {space}: {len(rows)} configurations on {pool.device.name}\n")
     print(f"{markdown(heading, lines)}\n")
     limits = f"within {MOST_SLOWER:.0%} of the best, in at most {MOST_TIME:.0%} of the time"
     return verdict(good, f"{space}: every tune {limits}")

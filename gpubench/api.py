@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gpubench.engine.session import Watcher, run
-from gpubench.engine.worker import Worker
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import Outcome, open_pool, run
 from gpubench.errors import UsageError
 from gpubench.options import read_sweep, sweep_options
-from gpubench.plan.tuned import keep_winners, with_tuned_tiles
+from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
 from gpubench.results.result_file import ResultFile
 
@@ -23,26 +23,24 @@ if TYPE_CHECKING:
 
 
 @sweep_options
-def sweep(*, config: str | Path | None = None, **options: Any) -> pd.DataFrame:
+def sweep(
+    *, config: str | Path | None = None, on: str | None = None, **options: Any
+) -> pd.DataFrame:
     """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
 
     The arguments are the command's options. Lists may be given as on the command line (`"1..32"`)
     or as Python lists. A file is written only if `output` names one. `kernels` is a directory of
-    your own variants, whose files are run. Raises UsageError for what the command would refuse,
-    and DeviceUnavailableError for a device that is not there.
+    your own variants, whose files are run. `on` names several devices that share the points. Raises
+    UsageError for what the command would refuse, and DeviceUnavailableError if the device does not
+    exist.
 
     >>> frame = gpubench.sweep(sizes=[256], tiles=[8, 16], device="cpu")
     """
     settings = read_sweep(options, Path(config) if config else None)
-    file = ResultFile(settings.output, samples=settings.samples) if settings.output else None
-    with Worker(settings.device, settings.timer) as worker:
-        settings, wanted, notes = with_tuned_tiles(settings, worker.device)
-        for note in notes:
-            warnings.warn(note, stacklevel=2)
-        outcome = run(settings, worker, Watcher(), file, wanted=wanted)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    return table.frame(outcome.rows)
+    with open_pool(settings, on) as pool:
+        file = ResultFile(settings.output, samples=settings.samples) if settings.output else None
+        outcome = run(prepare(settings, pool.device), pool, file=file)
+    return _frame(outcome)
 
 
 @partial(sweep_options, without=("tiles", "samples", "state"))
@@ -51,15 +49,16 @@ def tune(
     where: str | None = None,
     within: str | float | None = None,
     winners: str | Path | None = None,
+    on: str | None = None,
     **options: Any,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tune like `gpubench tune`; two frames of the CSV's columns, a row a point.
 
-    The first has all configurations: those with status `ok` are the group that was not shown to be
-    slower than the best. The second has the winner and the simplest of each group, confirmed in
-    fresh processes beside the library. Files are written only if `output` names one; winners are
+    The first frame has all configurations: those with status `ok` were not shown to be slower than
+    the best. The second frame has the winner and the simplest configuration of each race, confirmed
+    in fresh processes beside the library. Files are written only if `output` names one. Winners are
     kept only in a TOML that `winners` names. Raises UsageError for what the command would refuse,
-    and DeviceUnavailableError for a device that is not there.
+    and DeviceUnavailableError if the device does not exist.
 
     >>> ranking, validation = gpubench.tune(variants="cpu_tile", sizes=[256], device="cpu")
     """
@@ -67,15 +66,22 @@ def tune(
     from gpubench.commands.tune.run import tune as race_and_confirm
 
     settings = read_settings({"where": where, "within": within, **options})
-    sweep = settings.sweep
-    with Worker(sweep.device, sweep.timer) as worker:
-        tuned = race_and_confirm(settings, worker, Watcher(), output=sweep.output)
-    if tuned.race.interrupted or (tuned.confirmed and tuned.confirmed.interrupted):
-        raise KeyboardInterrupt
+    with open_pool(settings.sweep, on) as pool:
+        tuned = race_and_confirm(settings, pool, output=settings.sweep.output)
+    race = _frame(tuned.race)
+    confirmed = _frame(tuned.confirmed) if tuned.confirmed else table.frame([])
     if winners:
         keep_winners(Path(winners), tuned.winners)
-    confirmed = tuned.confirmed.rows if tuned.confirmed else []
-    return table.frame(tuned.race.rows), table.frame(confirmed)
+    return race, confirmed
+
+
+def _frame(outcome: Outcome) -> pd.DataFrame:
+    """Return an outcome's rows. Raises KeyboardInterrupt after Ctrl-C; its notes are warnings."""
+    for note in outcome.notes:
+        warnings.warn(note, stacklevel=3)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return table.frame(outcome.rows)
 
 
 def read_csv(path: str | Path) -> pd.DataFrame:

@@ -351,6 +351,31 @@ def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[s
     return {name: OPTIONS[name].text(value) for name, value in values.items()}
 
 
+def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that the sweep into `path` was started with, as text.
+
+    Raises UsageError where there is nothing to continue, or an option given now differs.
+    """
+    from gpubench.results.result_file import read_context
+
+    started: dict[str, str] = read_context(path)["options"] | {"output": str(path)}
+    if "samples" in given:  # the file of samples changes no measurement
+        started["samples"] = given["samples"]
+    for name, text in given.items():
+        if started.get(name) != text:
+            was = f"'{started[name]}'" if name in started else "not given"
+            raise UsageError(
+                f"--resume: {path} was started with --{name.replace('_', '-')} {was}; "
+                "leave it out, or start another file"
+            )
+    if "kernels" in started and "kernels" not in given:  # no file makes code run by itself
+        raise UsageError(
+            f"--resume: {path} sweeps kernels of a directory, which runs their code: "
+            f"add --kernels {shown(started['kernels'])}"
+        )
+    return started
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     values = read_toml(path, "--config")
     for name in values:
@@ -456,6 +481,10 @@ Save = Annotated[
         "'gpubench history NAME'.",
         autocompletion=completion.saved,
     ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="List the points and how long they may take; measure nothing."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
+from gpubench.engine.executor import Executor
+from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.prepare import prepare
 from gpubench.engine.probe import SIZES
+from gpubench.engine.run import Outcome, run
 from gpubench.model import (
     Cache,
     CallVariant,
@@ -29,7 +33,9 @@ from gpubench.model import (
     Timer,
     Variant,
 )
+from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
+from gpubench.results.result_file import ResultFile
 from gpubench.results.row import Row
 from gpubench.results.rows import row
 
@@ -276,3 +282,14 @@ def failed(status: Status, reason: str, of: Point | None = None) -> Row:
     """The row of a point without times."""
     taken = Measurement(point=of or point(), status=status, reason=reason)
     return row(taken, CPU, source_hash(taken.point.variant))
+
+
+def run_sweep(
+    sweep: Sweep,
+    executor: Executor,
+    watcher: Watcher | None = None,
+    file: ResultFile | None = None,
+    **job: Any,
+) -> Outcome:
+    """Prepare and run a sweep on an executor; `job` are further arguments of `prepare`."""
+    return run(prepare(sweep, executor.device, **job), LocalPool(executor), watcher, file)

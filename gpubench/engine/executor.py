@@ -10,27 +10,34 @@ from gpubench.engine.runner import Runner
 from gpubench.model import Device, Health, Measurement, Point, Timing
 
 
-class Described(Protocol):
-    """What a sweep runs on, as far as a heading says it."""
+class Parts(NamedTuple):
+    """What a device takes for fixed work on one part of it each, and its state after that."""
+
+    times_us: dict[str, float]
+    health: Health
+    configuration: dict[str, Any]
+
+
+class Executor(Protocol):
+    """Measures points on one device. `begin` comes first, once a job."""
 
     @property
     def device(self) -> Device:
-        """What measures."""
+        """The device that measures."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Lines a user should read before the results."""
-
-
-class Executor(Described, Protocol):
-    """Measures points on one device. `begin` comes first, once a sweep."""
+        """Lines that a user should read before the results."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
         """Wall time of this sweep by phase."""
 
-    def begin(self, timing: Timing, seed: int) -> None:
-        """Forget the last sweep: the next points are measured by this policy."""
+    def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
+        """Forget the last job: the next points are measured by this policy.
+
+        Points with a measurement in `verified` need not be verified again.
+        """
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Build what the points need, telling `on_built` how many are done."""
@@ -41,6 +48,9 @@ class Executor(Described, Protocol):
     def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
         """The device's highest rates, measured, as a `Backend` names them."""
 
+    def parts(self) -> Parts:
+        """Measure fixed work on one part of the device each."""
+
     def next_round(self) -> None:
         """Start afresh: where code and data lie in memory moves times, so no round shares it."""
 
@@ -49,14 +59,6 @@ class Executor(Described, Protocol):
 
         `wall_limit_s` is the wall time that a budget leaves for it.
         """
-
-
-class Parts(NamedTuple):
-    """What a device takes for fixed work on one part of it each, and its state after that."""
-
-    times_us: dict[str, float]
-    health: Health
-    configuration: dict[str, Any]
 
 
 class InProcess:
@@ -77,7 +79,7 @@ class InProcess:
         """Whether the device can go on after what the last point did."""
         return self._backend.usable()
 
-    def begin(self, timing: Timing, seed: int) -> None:
+    def begin(self, timing: Timing, seed: int, _verified: Sequence[Measurement] = ()) -> None:
         """Start a runner; the backend keeps what it compiled."""
         self._runner = Runner(self._backend, timing, seed)
 

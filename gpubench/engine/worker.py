@@ -137,13 +137,13 @@ class Worker:
         names = dict.fromkeys((*self._spent_s, *self._childs_s))
         return {n: self._spent_s.get(n, 0.0) + self._childs_s.get(n, 0.0) for n in names}
 
-    def begin(self, timing: Timing, seed: int) -> None:
+    def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
         """Give the child the policy; later children get the same."""
         self._spent_s.clear()
         self._policy = timing, seed
         self._childs_s = {}
         self._faults.clear()
-        self._measured.clear()
+        self._measured = {measurement.point: measurement for measurement in verified}
         if self._child is None:
             self._start()
         self._ask("begin", timing, seed)

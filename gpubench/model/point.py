@@ -120,6 +120,11 @@ class Point:
         )
 
     @property
+    def problem_key(self) -> PointKey:
+        """The key without variant and tile: points that agree in it may be compared."""
+        return self.key._replace(variant="", tile="")
+
+    @property
     def label(self) -> str:
         """What a person calls it: `shared_tile 16 at 1024 float32`."""
         tile = f" {self.tile}" if self.tile else ""

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from gpubench.backends import backends
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Measurement, Point, State, Status, Timing
+from gpubench.plan.sweep import Sweep
 
 VISIT_S = 0.02
 """To bind and warm up a kernel before its samples are taken."""
@@ -46,14 +47,82 @@ class Visit:
 
 
 class Schedule(Protocol):
-    """Decides what is measured next. A sweep ends when `next` gives None."""
+    """Decides what is measured next on one device. A job ends when `next` returns None."""
 
     @property
     def visits(self) -> int:
-        """How many visits there are at most, with those of a sweep that is resumed."""
+        """Maximum number of visits, including the visits before a sweep was resumed."""
+
+    @property
+    def endings(self) -> Mapping[Point, str]:
+        """Why each race ended, under its point without a tile. Empty for rounds."""
 
     def next(self, known: Known) -> Visit | None:
-        """The next visit. It is over when `next` is called again."""
+        """Return the next visit. The previous visit is over when `next` is called again."""
+
+    def close(self) -> None:
+        """Stop what the schedule does beside the measurements."""
+
+
+class Strategy(Protocol):
+    """Makes the schedule of each device. It is pickled when several devices share a job."""
+
+    @property
+    def is_race(self) -> bool:
+        """Whether the points of a unit compete with each other.
+
+        Then one device measures all of them, kernels are compiled when their turn comes, and legal
+        tiles that were not planned may join.
+        """
+
+    def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:
+        """Return the schedule of the points that one device measures."""
+
+    def unit(self, point: Point) -> Hashable:
+        """Return what the point belongs to: one device measures all points of a unit."""
+
+    def is_done(self, rounds: Sequence[Measurement], timing: Timing) -> bool:
+        """Whether a point with these measurements is not measured again."""
+
+    def common(self, points: Sequence[Point]) -> Sequence[Point]:
+        """Return the points that every device measures, so that the devices can be compared."""
+
+
+COMMON_POINTS = 3
+"""Number of points that all devices measure, where a sweep has no baseline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InRounds:
+    """Measures every point once a round. This is the strategy of a sweep."""
+
+    fresh: bool = True
+    """Whether each round after the first starts in a fresh process."""
+
+    whole_problems: bool = False
+    """Whether one device measures all points of a problem, instead of all sizes of a kernel."""
+
+    is_race = False
+
+    def schedule(self, points: Sequence[Point], sweep: Sweep, _device: Device) -> Schedule:
+        """Return rounds over the points."""
+        return Rounds(points, sweep.timing, sweep.seed, fresh=self.fresh)
+
+    def unit(self, point: Point) -> Hashable:
+        """Return the kernel, so that it is compiled once, or the problem."""
+        if self.whole_problems:
+            return point.problem_key
+        return point.variant, point.tile, point.problem.dtype
+
+    def is_done(self, rounds: Sequence[Measurement], timing: Timing) -> bool:
+        """Whether a point failed, has all its rounds, or has used up its time."""
+        return is_done(rounds, timing)
+
+    def common(self, points: Sequence[Point]) -> Sequence[Point]:
+        """Return the baselines, or a few points if there is no baseline."""
+        baselines = {point.variant.baseline for point in points} - {""}
+        common = [p for p in points if {p.variant.name, p.variant.tunes} & baselines]
+        return common or points[:: max(1, len(points) // COMMON_POINTS)][:COMMON_POINTS]
 
 
 class Rounds:
@@ -69,7 +138,11 @@ class Rounds:
         timing: Timing,
         seed: int,
         clock: Callable[[], float] = perf_counter,
+        *,
+        fresh: bool = True,
     ) -> None:
+        self.endings: dict[Point, str] = {}
+        self._fresh = fresh
         self._points = list(points)
         self._timing = timing
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
@@ -83,10 +156,13 @@ class Rounds:
         return len(self._points) * self._timing.rounds
 
     def next(self, known: Known) -> Visit | None:
-        """The next point that lacks a round."""
+        """Return the next point that lacks a round."""
         if self._visits is None:
             self._visits = self._all_visits(known)
         return next(self._visits, None)
+
+    def close(self) -> None:
+        """Do nothing: rounds start nothing."""
 
     def _share_s(self, visits_left: int) -> float | None:
         """Wall time that the next visit may take of the budget; None without a budget.
@@ -105,7 +181,7 @@ class Rounds:
         remaining = list(self._points)
         for number in range(1, rounds + 1):
             self._order.shuffle(remaining)
-            fresh = number > 1
+            fresh = self._fresh and number > 1
             for point in tuple(remaining):
                 cost_s = None
                 if len(known[point]) < number:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, get_type_hints
 
@@ -16,10 +17,14 @@ from gpubench.errors import UsageError
 from gpubench.model import Measurement, Point, PointKey, Status
 from gpubench.results.output import Output, lock, make_directory, open_regular
 from gpubench.results.row import Row, encode, read
+from gpubench.results.store import slug
 from gpubench.text import shown
 
 MAX_CONTEXT_BYTES = 2**20
 """Of a partial file's first line: a longer one was not written by us."""
+
+PointOf = Callable[[PointKey], Point | None]
+"""Returns the point of a key, or None if the sweep has no such point."""
 
 Context = Mapping[str, Any]
 """What a sweep depends on: options, device, versions, sources. JSON values."""
@@ -44,8 +49,8 @@ def encode_line(measurement: Measurement) -> bytes:
     return _line(_Line(key=measurement.point.key, measurement=values))
 
 
-def decode_line(text: bytes, points: Mapping[PointKey, Point]) -> Measurement:
-    """What `encode_line` wrote. Raises ValueError saying what is wrong with it."""
+def decode_line(text: bytes, point_of: PointOf) -> Measurement:
+    """Read what `encode_line` wrote. Raises ValueError saying what is wrong with it."""
     try:
         line = msgspec.json.decode(text, type=_Line)
         values = {
@@ -53,12 +58,12 @@ def decode_line(text: bytes, points: Mapping[PointKey, Point]) -> Measurement:
         }
     except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from error
-    if line.key not in points:
+    if (point := point_of(line.key)) is None:
         raise ValueError(
             f"{shown(str(line.key.variant))} {shown(line.key.tile)} is not a point of this sweep"
         )
     try:
-        return Measurement(point=points[line.key], **values)
+        return Measurement(point=point, **values)
     except TypeError as error:  # a field is missing, or one too many
         raise ValueError(str(error)) from error
 
@@ -93,8 +98,8 @@ class ResultFile:
         self._csv: Output
         self._samples: Output | None = None
 
-    def open(self, context: Context, points: Iterable[Point]) -> list[Measurement]:
-        """Start the file, or continue it: the measurements it has, in the order they were made.
+    def open(self, context: Context, point_of: PointOf) -> list[Measurement]:
+        """Start the file, or continue it and return its measurements in the order they were made.
 
         Raises UsageError if the file exists, cannot be written, is being written by another
         process, or was started with other settings or other points.
@@ -103,14 +108,14 @@ class ResultFile:
             self._samples = Output(self._samples_path, overwrite=self._overwrite, flag="--samples")
             make_directory(self._samples_path.parent, "--samples")
         if self.resume:
-            return self._continue(context, {point.key: point for point in points})
+            return self._continue(context, point_of)
         self._csv = Output(self.path, overwrite=self._overwrite)
         hint = f"--resume {self.path} continues it, --force starts anew"
         partial = Output(self.partial, overwrite=self._overwrite, hint=hint)
         self._file = partial.create(_line({"gpubench_sweep": context}))
         return []
 
-    def _continue(self, context: Context, points: Mapping[PointKey, Point]) -> list[Measurement]:
+    def _continue(self, context: Context, point_of: PointOf) -> list[Measurement]:
         with ExitStack() as if_refused:
             file = if_refused.enter_context(_open_partial(self.path))
             now = msgspec.json.decode(msgspec.json.encode(context))
@@ -119,7 +124,7 @@ class ResultFile:
             text = file.read()
             whole = text[: text.rfind(b"\n") + 1]
             measurements = [
-                self._read(line, number, points)
+                self._read(line, number, point_of)
                 for number, line in enumerate(whole.splitlines()[1:], start=2)
             ]
             self._csv = Output(self.path, overwrite=self._overwrite or self._is_ours(measurements))
@@ -137,9 +142,9 @@ class ResultFile:
         except UsageError:
             return False
 
-    def _read(self, text: bytes, number: int, points: Mapping[PointKey, Point]) -> Measurement:
+    def _read(self, text: bytes, number: int, point_of: PointOf) -> Measurement:
         try:
-            return decode_line(text, points)
+            return decode_line(text, point_of)
         except ValueError as error:
             raise UsageError(f"--resume: {self.partial}, line {number}: {error}") from error
 
@@ -215,22 +220,6 @@ def read_context(path: Path) -> dict[str, Any]:
         return _context_of(file, partial_of(path))
 
 
-def tiles_in(path: Path, variant: str) -> list[str]:
-    """The tiles of a variant that the sweep into `path` has measured, each once.
-
-    Raises UsageError where there is no sweep to continue.
-    """
-    with _open_partial(path) as file:
-        lines = file.read().splitlines()[1:]
-    found: dict[str, None] = {}
-    for line in lines:
-        with suppress(msgspec.MsgspecError):  # what is damaged is refused when it is continued
-            key = msgspec.json.decode(line, type=_Line).key
-            if key.variant == variant:
-                found[key.tile] = None
-    return list(found)
-
-
 def _open_partial(path: Path) -> IO[bytes]:
     """The partial file of the sweep into `path`, locked. Raises UsageError if it cannot be had."""
     partial = partial_of(path, "--resume")
@@ -284,3 +273,9 @@ def _refuse(path: Path, what: str, old: object, new: object) -> None:
         f"--resume: {path} was started with other settings: {what} was {shown(str(old))}, "
         f"and is {shown(str(new))} now"
     )
+
+
+def default_path(device: str, ending: str) -> Path:
+    """Return `results/<utc time>-<device>-<ending>`."""
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return Path("results") / f"{now}-{slug(device)}-{ending}"

@@ -79,6 +79,9 @@ class Row:
         "time", "95 % interval of the median: within a round or between rounds, the wider"
     )
     ci_high_us: float | None = _column("time", "its upper end")
+    precision_goal: float | None = _column(
+        "time", "largest half-width of that interval, over the median, that --precision asks for"
+    )
     samples: int | None = _column("time", "samples in all rounds")
     launches_per_sample: int | None = _column("time", "launches timed together as one sample")
     rounds: int | None = _column("time", "rounds in which the point was measured")
@@ -226,11 +229,8 @@ class Row:
     @property
     def missed_precision(self) -> bool:
         """Whether the interval is wider than `--precision` asked."""
-        asked = re.search(r"--precision ([\d.e-]+)(%?)", self.options or "")
-        precision = Timing().precision
-        if asked:
-            precision = float(asked[1]) / (100 if asked[2] else 1)
-        return self.half_interval is not None and self.half_interval > precision
+        goal = Timing().precision if self.precision_goal is None else self.precision_goal
+        return self.half_interval is not None and self.half_interval > goal
 
     @property
     def unstable(self) -> bool:

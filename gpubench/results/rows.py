@@ -38,14 +38,12 @@ def build_rows(
     measured: Mapping[Point, Sequence[Measurement]],
     device: Device,
     source_hashes: Mapping[Variant, str],
-    copy_gbytes_per_s: float | None = None,
 ) -> list[Row]:
-    """A row for each point that has measurements, which are given oldest first, one a round.
+    """Build a row for each point that has measurements, the oldest round first.
 
-    A round that failed decides: the row has its status, and no time. One in which the point was
-    eliminated decides too, and the times before it stay. So do rounds that subtracted
-    overheads too different for the times to be right. `copy_gbytes_per_s` is the measured copy rate
-    of the device, for `percent_of_copy`.
+    A failed round decides: the row has its status, and no time. So do rounds that subtracted
+    overheads too different for the times to be right. If the last round eliminated the point, the
+    row is `eliminated`, and keeps the times of the rounds before.
     """
     measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {
@@ -57,31 +55,25 @@ def build_rows(
     for point, columns in times.items():
         # A variant that tunes another's call counts as that one where it is faster.
         for name in {point.variant.name, point.variant.tunes}:
-            key = _problem_key(point), name
+            key = point.problem_key, name
             baselines_us[key] = min(columns["median_us"], baselines_us.get(key, np.inf))
     return [
         _row(
             point,
             rounds,
             times.get(point, {}),
-            baselines_us.get((_problem_key(point), point.variant.baseline or "none")),
+            baselines_us.get((point.problem_key, point.variant.baseline or "none")),
             device,
             source_hashes[point.variant],
-            copy_gbytes_per_s,
         )
         for point, rounds in measured.items()
     ]
 
 
-def row(
-    measurement: Measurement,
-    device: Device,
-    source_hash: str,
-    copy_gbytes_per_s: float | None = None,
-) -> Row:
-    """The row of a point that was measured once, without a baseline."""
+def row(measurement: Measurement, device: Device, source_hash: str) -> Row:
+    """Build the row of a point that was measured once, without a baseline."""
     hashes = {measurement.point.variant: source_hash}
-    return build_rows({measurement.point: [measurement]}, device, hashes, copy_gbytes_per_s)[0]
+    return build_rows({measurement.point: [measurement]}, device, hashes)[0]
 
 
 def _row(
@@ -91,7 +83,6 @@ def _row(
     baseline_us: float | None,
     device: Device,
     source_hash: str,
-    copy_gbytes_per_s: float | None,
 ) -> Row:
     end, rounds = rounds[-1], _without_end(rounds) or rounds
     failed = [measurement for measurement in rounds if measurement.status != Status.OK]
@@ -121,7 +112,7 @@ def _row(
         percent_of_peak=percent(rate, peak_gflops(device, mode)),
         percent_of_peak_at_clock=percent(rate, sm_mhz and peak_gflops(device, mode, sm_mhz)),
         percent_of_blas=percent(baseline_us, median_us),
-        percent_of_copy=percent(moved, copy_gbytes_per_s),
+        percent_of_copy=percent(moved, device.facts.get("measured_copy_gbytes_per_s")),
         algorithm=_joined(taken.algorithm for taken in rounds),
         notes=_joined((_READS if variant.reads_output else "", *(one.notes for one in rounds))),
         registers=resources.registers if resources else None,
@@ -233,11 +224,6 @@ def _outliers(times_us: np.ndarray) -> tuple[int, int]:
     deviations = np.abs(times_us - np.median(times_us))
     far = deviations > 3.5 * MAD_TO_SIGMA * np.median(deviations)
     return int(((times_us < q1 - fence) | (times_us > q3 + fence)).sum()), int(far.sum())
-
-
-def _problem_key(point: Point) -> PointKey:
-    """The key without variant and tile: points that agree in it may be compared."""
-    return point.key._replace(variant="", tile="")
 
 
 def _median(values: Iterable[float | None]) -> float | None:

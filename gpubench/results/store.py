@@ -48,18 +48,22 @@ def checked(name: str, flag: str) -> str:
 
 def save(rows: Sequence[Row], name: str, flag: str = "--save") -> Path:
     """Keep rows of one device under a name; the file. Raises UsageError if that fails."""
-    device = slug(rows[0].device or "") or "unknown"
-    of_name = directory() / device / checked(name, flag)
-    make_directory(of_name, flag)
-    path = of_name / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.csv"
-    Output(path, flag=flag).write(encode(rows))
+    return keep(rows[0].device or "", checked(name, flag), ".csv", encode(rows), flag)
+
+
+def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--save") -> Path:
+    """Write a new file of a device under a name, and return it. Raises UsageError if it fails."""
+    folder = directory() / (slug(device) or "unknown") / name
+    make_directory(folder, flag)
+    path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}{suffix}"
+    Output(path, flag=flag).write(content)
     return path
 
 
-def saved(name: str, device: str | None = None) -> list[Path]:
-    """The files of a name, oldest first: those of a device, or of all."""
+def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Path]:
+    """Return the files of a name, oldest first: those of one device, or of all devices."""
     of_device = slug(device) if device else "*"
-    return sorted(directory().glob(f"{of_device}/{name}/*.csv"), key=lambda path: path.name)
+    return sorted(directory().glob(f"{of_device}/{name}/*{suffix}"), key=lambda path: path.name)
 
 
 def names(device: str | None = None) -> list[str]:

@@ -13,9 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 from rich.text import Text
 
-from gpubench.backends import device_label
-from gpubench.engine.executor import Described
-from gpubench.engine.session import Watcher
+from gpubench.engine.pool import Pool, Watcher
+from gpubench.engine.prepare import Job
 from gpubench.model import Health, Measurement, Point, Status
 from gpubench.plan.schedule import Estimate, Visit, minutes
 from gpubench.view.tables import console, time_text
@@ -73,18 +72,18 @@ class LiveProgress(Watcher):
     ) -> None:
         self._live.stop()
 
-    def planned(self, executor: Described, points: int, visits: int, foreseen: Estimate) -> None:
-        """Name the device and start the bar."""
-        for line in (*executor.notices, heading(executor, points, visits, foreseen)):
-            self._console.print(line, markup=False)
+    def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
+        """Print what a user should read first, and start the bar."""
+        for line in _opening(job, pool, visits, foreseen):
+            self._console.print(line, markup=False, soft_wrap=True)
         self._best.clear()
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task("compiling", total=visits, left="")
 
-    def compiled(self, built: int) -> None:
-        """Say how many kernels are built."""
-        self._describe(f"compiling: {built} kernels")
+    def compiled(self, kernels: int) -> None:
+        """Show the number of compiled kernels."""
+        self._describe(f"compiling: {kernels} kernels")
 
     def measuring(self, visit: Visit) -> None:
         """Name the point and the time left."""
@@ -95,7 +94,9 @@ class LiveProgress(Watcher):
         self._describe(f"{visit.name} {visit.point.label}".strip(), left)
 
     def measured(self, measurement: Measurement) -> None:
-        """Move the bar, name the fastest so far; a failure is printed, and stays."""
+        """Move the bar and name the fastest kernel so far. A failure is printed, and stays."""
+        if measurement.status == Status.ELIMINATED:
+            return  # decided without a launch
         if self._task is not None:
             self._progress.advance(self._task)
         if measurement.series:
@@ -130,15 +131,15 @@ class PlainProgress(Watcher):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def planned(self, executor: Described, points: int, visits: int, foreseen: Estimate) -> None:
-        """Name the device."""
+    def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
+        """Print what a user should read first."""
         self._done, self._total = 0, visits
-        for line in (*executor.notices, heading(executor, points, visits, foreseen)):
+        for line in _opening(job, pool, visits, foreseen):
             self._line(line)
 
-    def compiled(self, built: int) -> None:
-        """Say how many kernels are built, now and then."""
-        self._now_and_then(f"compiling: {built} kernels")
+    def compiled(self, kernels: int) -> None:
+        """Print the number of compiled kernels, every few seconds."""
+        self._now_and_then(f"compiling: {kernels} kernels")
 
     def measuring(self, visit: Visit) -> None:
         """Remember the visit's name and the time left: `measured` prints them."""
@@ -146,7 +147,9 @@ class PlainProgress(Watcher):
         self._left_s, self._name = visit.left_s, visit.name
 
     def measured(self, measurement: Measurement) -> None:
-        """Report a failure always, a time now and then."""
+        """Print every failure, and a time every few seconds."""
+        if measurement.status == Status.ELIMINATED:
+            return  # decided without a launch
         self._done += 1
         if measurement.reason and measurement.status != Status.SKIPPED:
             self._line(_failure(measurement))
@@ -189,11 +192,15 @@ def found(best: Point, best_us: float, health: Health) -> str:
     return ", ".join(parts)
 
 
-def heading(executor: Described, points: int, visits: int, foreseen: Estimate) -> str:
-    """What runs where: `NVIDIA H200 (cuda:0): 256 points, 3 rounds; 85 kernels …, about 1:05`."""
-    device = executor.device
+def _opening(job: Job, pool: Pool, visits: int, foreseen: Estimate) -> tuple[str, ...]:
+    """Return the notes on the job and the pool, and what is measured where.
+
+    The last line is like `NVIDIA H200 (cuda:0): 256 points, 5 rounds; 85 kernels …, about 1:05`.
+    """
+    points = len(job.points)
     rounds = f", {visits // points} rounds" if points and visits > points else ""
-    return f"{device.name} ({device_label(device)}): {points} points{rounds}; {foreseen}"
+    heading = f"{pool.device.name} ({pool.label}): {points} points{rounds}; {foreseen}"
+    return (*pool.notices, *job.notes, heading)
 
 
 def _time(timed: tuple[float, Point]) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes import COPY_GBYTES_PER_S
+from fakes import COPY_GBYTES_PER_S, run_sweep
 from typer.testing import CliRunner
 
 import gpubench.backends as registry
@@ -24,7 +24,6 @@ from gpubench.backends import (
 from gpubench.cli import app
 from gpubench.commands.deviceinfo.view import device_json, with_ceilings
 from gpubench.engine.executor import InProcess
-from gpubench.engine.session import Watcher, run
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Status, Timer
 from gpubench.options import read_sweep
@@ -32,7 +31,7 @@ from gpubench.plan.registry import of_op
 from gpubench.view.tables import results
 
 TOY = """
-from fakes import FakeBackend
+from fakes import FakeBackend, run_sweep
 from gpubench.backends import BackendEntry
 from gpubench.model import Device, Timer
 
@@ -100,7 +99,7 @@ def test_declarations_load_nothing_heavy() -> None:
 def test_a_backend_from_outside_the_package_is_swept_on(kernels: Path) -> None:
     sweep = read_sweep({"device": "toy:1", "kernels": kernels, "tiles": "4,99", "sizes": "16,24"})
     executor = InProcess(open_backend(sweep.device, sweep.timer))
-    rows = run(sweep, executor, Watcher()).rows
+    rows = run_sweep(sweep, executor).rows
     assert {(row.backend, row.device, row.timer) for row in rows} == {("toy", "Toy 1", "host")}
     assert [(row.tile, row.status, row.reason) for row in rows if row.m == 16] == [
         ("4", Status.OK, None),

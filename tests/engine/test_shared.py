@@ -24,11 +24,15 @@ from gpubench.backends import find_devices
 from gpubench.engine import cluster, runner, shared
 from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
 from gpubench.engine.executor import InProcess
-from gpubench.engine.session import Watcher
-from gpubench.engine.shared import common_points, device_speeds, run_shared, shares
+from gpubench.engine.measurements import Measurements, Place
+from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import Outcome, run
+from gpubench.engine.shared import ClusterPool, deal
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.model import Measurement, Point, Timing, Variant, edges
 from gpubench.plan import sweep as plan
+from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
 from gpubench.results import row as table
 from gpubench.results.result_file import ResultFile
@@ -73,12 +77,21 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Opened], None]:
 
     def use(launch_us: Opened) -> None:
         @contextmanager
-        def opened(*_: object, **_options: object) -> Iterator[InProcess]:
-            yield InProcess(FakeBackend(launch_us(int(get_worker().name)), device=device))
+        def opened(*_: object, **_options: object) -> Iterator[LocalPool]:
+            name = get_worker().name
+            backend = FakeBackend(launch_us(int(name)), device=device)
+            yield LocalPool(InProcess(backend), slot=str(name))
 
-        monkeypatch.setattr(shared, "Worker", opened)
+        monkeypatch.setattr(shared, "local_pool", opened)
 
     return use
+
+
+def run_shared(
+    sweep: Sweep, client: Client, watcher: Watcher, file: ResultFile | None = None
+) -> Outcome:
+    pool = ClusterPool(client, sweep.device)
+    return run(prepare(sweep, pool.device), pool, watcher, file)
 
 
 class Diary(Watcher):
@@ -167,9 +180,9 @@ def test_a_sweep_of_nothing_but_baselines_is_shared_too(
 def test_a_sweep_without_baselines_has_a_few_points_in_common() -> None:
     alone = replace(TILED, baseline="")
     points = [point(alone, size=(n, n, n)) for n in range(1, 31)]
-    assert [p.problem.m for p in common_points(points)] == [1, 11, 21]
+    assert [p.problem.m for p in InRounds().common(points)] == [1, 11, 21]
     blas = point(BLAS)
-    assert common_points([point(TILED), blas]) == [blas]
+    assert InRounds().common([point(TILED), blas]) == [blas]
 
 
 def test_all_sizes_of_a_kernel_are_in_one_share_and_neighbouring_tiles_in_different_ones() -> None:
@@ -177,18 +190,18 @@ def test_all_sizes_of_a_kernel_are_in_one_share_and_neighbouring_tiles_in_differ
         return point(of, size=(n, n, n))
 
     kernels = [variant(matmul, f"v{number}") for number in range(6)]
-    dealt = shares([at(of, n) for n in (8, 16) for of in kernels], 2)
+    dealt = deal([at(of, n) for n in (8, 16) for of in kernels], 2, InRounds())
     assert [[p.variant.name for p in share[::2]] for share in dealt] == [
         ["v0", "v3", "v5"],
         ["v1", "v2", "v4"],
     ]
-    assert [len(share) for share in shares([at(kernels[0], 8)], 5)] == [1]
+    assert [len(share) for share in deal([at(kernels[0], 8)], 5, InRounds())] == [1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_shares_of_tiles_that_cost_more_and_more_cost_the_same(count: int) -> None:
     kernels = [variant(matmul, f"v{number}") for number in range(count**3)]
-    dealt = shares([point(of) for of in kernels], count)
+    dealt = deal([point(of) for of in kernels], count, InRounds())
     costs = [sum(int(p.variant.name[1:]) ** 2 for p in share) for share in dealt]
     assert costs == [costs[0]] * count
 
@@ -196,20 +209,19 @@ def test_shares_of_tiles_that_cost_more_and_more_cost_the_same(count: int) -> No
 def test_devices_differ_by_the_median_of_the_points_that_several_measured() -> None:
     points = [point(variant(matmul, name)) for name in ("a", "b", "c", "only here")]
 
-    def taken(times_us: dict[str, float]) -> dict[Point, list[Measurement]]:
-        return {
-            of: [measurement(times_us[of.variant.name], of)]
-            for of in points
-            if of.variant.name in times_us
-        }
+    known = Measurements(prepare(ASKED, find_devices("cpu")[0][0]))
 
-    first, second = ("host", "0", "GPU-a"), ("host", "1", "GPU-b")
-    known = {
-        first: taken({"a": 10, "b": 20, "c": 5}),
-        second: taken({"a": 30, "b": 20, "only here": 7}),
-    }
-    assert device_speeds(known) == pytest.approx({first: 150.0, second: (200 / 3 + 100) / 2})
-    assert device_speeds({first: known[first]}) == {}
+    def take(place: Place, times_us: dict[str, float]) -> None:
+        for of in points:
+            if of.variant.name in times_us:
+                taken = measurement(times_us[of.variant.name], of)
+                known.add(place.put_into(taken))
+
+    first, second = Place("host", "0", "GPU-a"), Place("host", "1", "GPU-b")
+    take(first, {"a": 10, "b": 20, "c": 5})
+    assert known.device_speeds() == {}
+    take(second, {"a": 30, "b": 20, "only here": 7})
+    assert known.device_speeds() == pytest.approx({first: 150.0, second: (200 / 3 + 100) / 2})
 
 
 def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Client) -> None:

@@ -24,7 +24,7 @@ class StubWorker:
     notices: tuple[str, ...] = ()
     spent_s: Mapping[str, float] = {}
 
-    def __init__(self, _device: str, _timer: Timer) -> None:
+    def __init__(self, _device: str, _timer: Timer, **_options: object) -> None:
         self._left = MAX_POINTS
 
     def __enter__(self) -> Self:
@@ -37,7 +37,7 @@ class StubWorker:
     def device(self) -> Device:
         return CPU
 
-    def begin(self, timing: Timing, seed: int) -> None:
+    def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement]) -> None:
         pass
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:

@@ -17,6 +17,7 @@ from gpubench.results.row import read
 
 CONTEXT = {"gpubench": "1", "options": {"sizes": "8"}, "sources": {"naive": "abc"}}
 POINT = point()
+POINTS = {POINT.key: POINT}.get
 
 
 def files_in(folder: Path) -> list[str]:
@@ -31,7 +32,7 @@ def kept(partial: Path) -> list[float]:
 
 def test_a_partial_file_has_each_measurement_at_once(tmp_path: Path) -> None:
     file = ResultFile(tmp_path / "new" / "a.csv")
-    assert file.open(CONTEXT, [POINT]) == []
+    assert file.open(CONTEXT, POINTS) == []
     for count in (1, 2, 3):
         file.add(measurement(float(count), POINT))
         assert kept(file.partial) == [float(number) for number in range(1, count + 1)]
@@ -44,7 +45,7 @@ def test_each_measurement_is_forced_to_the_disk(
 ) -> None:
     forced: list[int] = []
     file = ResultFile(tmp_path / "a.csv")
-    file.open(CONTEXT, [POINT])
+    file.open(CONTEXT, POINTS)
     monkeypatch.setattr(
         "os.fsync", lambda _descriptor: forced.append(len(kept(tmp_path / "a.csv.partial")))
     )
@@ -56,7 +57,7 @@ def test_each_measurement_is_forced_to_the_disk(
 
 def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path) -> None:
     file = ResultFile(tmp_path / "a.csv")
-    file.open(CONTEXT, [POINT])
+    file.open(CONTEXT, POINTS)
     file.add(measurement(1.0, POINT))
     file.finish([measured(2.0)], complete=True)
     assert files_in(tmp_path) == ["a.csv"]
@@ -66,13 +67,13 @@ def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path)
 def test_samples_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
     samples = tmp_path / "kept" / "samples.jsonl"
     file = ResultFile(tmp_path / "a.csv", samples=samples)
-    file.open(CONTEXT, [POINT])
+    file.open(CONTEXT, POINTS)
     file.add(measurement(1.0, POINT))
     file.finish([measured(1.0)], complete=True)
     assert files_in(tmp_path) == ["a.csv", "kept"]
     assert kept(samples) == [1.0]
     with pytest.raises(UsageError, match=r"--samples: .* exists"):
-        ResultFile(tmp_path / "b.csv", samples=samples).open(CONTEXT, [POINT])
+        ResultFile(tmp_path / "b.csv", samples=samples).open(CONTEXT, POINTS)
 
 
 def test_a_measurement_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
@@ -87,12 +88,12 @@ def test_a_measurement_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
     )
     failed = Measurement(point=POINT, status=Status.ERROR, reason='first\nsecond, "third"')
     file = ResultFile(tmp_path / "a.csv")
-    file.open(CONTEXT, [POINT, tiled])
+    file.open(CONTEXT, {p.key: p for p in (POINT, tiled)}.get)
     for taken in (whole, failed):
         file.add(taken)
     file.close()
     again = ResultFile(tmp_path / "a.csv", resume=True)
-    assert again.open(CONTEXT, [POINT, tiled]) == [whole, failed]
+    assert again.open(CONTEXT, {p.key: p for p in (POINT, tiled)}.get) == [whole, failed]
     again.close()
 
 
@@ -100,7 +101,7 @@ def test_a_measurement_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
 def test_an_existing_file_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("precious")
     with pytest.raises(UsageError, match=rf"{name} exists; --(force|resume)"):
-        ResultFile(tmp_path / "a.csv").open(CONTEXT, [POINT])
+        ResultFile(tmp_path / "a.csv").open(CONTEXT, POINTS)
     assert files_in(tmp_path) == [name]
     assert (tmp_path / name).read_text() == "precious"
 
@@ -108,7 +109,7 @@ def test_an_existing_file_is_refused_and_left_alone(tmp_path: Path, name: str) -
 def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("old")
     file = ResultFile(tmp_path / "a.csv", overwrite=True)
-    file.open(CONTEXT, [POINT])
+    file.open(CONTEXT, POINTS)
     file.add(measurement(1.0, POINT))
     assert (tmp_path / "a.csv").read_text() == "old"
     file.finish([measured()], complete=True)
@@ -119,32 +120,32 @@ def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Pat
 def test_a_folder_is_no_file(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "a.csv").mkdir()
     with pytest.raises(UsageError, match=r"a\.csv"):
-        ResultFile(tmp_path / "a.csv", overwrite=overwrite).open(CONTEXT, [POINT])
+        ResultFile(tmp_path / "a.csv", overwrite=overwrite).open(CONTEXT, POINTS)
     assert files_in(tmp_path) == ["a.csv"]
 
 
 @pytest.mark.parametrize("path", ["", ".", "/"])
 def test_a_path_without_a_name_is_refused(path: str) -> None:
     with pytest.raises(UsageError, match="--output"):
-        ResultFile(Path(path)).open(CONTEXT, [POINT])
+        ResultFile(Path(path)).open(CONTEXT, POINTS)
 
 
 def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--output: cannot write"):
-        ResultFile(tmp_path / "file" / "a.csv").open(CONTEXT, [POINT])
+        ResultFile(tmp_path / "file" / "a.csv").open(CONTEXT, POINTS)
 
 
 def test_a_name_too_long_for_the_disk_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--output"):
-        ResultFile(tmp_path / ("x" * 300)).open(CONTEXT, [POINT])
+        ResultFile(tmp_path / ("x" * 300)).open(CONTEXT, POINTS)
 
 
 def test_a_disk_that_is_full_at_the_end_leaves_the_partial_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = ResultFile(tmp_path / "a.csv")
-    file.open(CONTEXT, [POINT])
+    file.open(CONTEXT, POINTS)
     file.add(measurement(1.0, POINT))
 
     def full(*_: object) -> None:
@@ -171,7 +172,7 @@ def test_a_row_needs_an_open_file(tmp_path: Path) -> None:
 def started(folder: Path, *medians_us: float) -> Path:
     """A sweep's file that ended after these rows."""
     file = ResultFile(folder / "a.csv")
-    assert file.open(CONTEXT, [POINT]) == []
+    assert file.open(CONTEXT, POINTS) == []
     for median_us in medians_us:
         file.add(measurement(median_us, POINT))
     file.close()
@@ -181,7 +182,7 @@ def started(folder: Path, *medians_us: float) -> Path:
 def resumed(folder: Path, context: dict[str, object] = CONTEXT) -> list[float | None]:
     file = ResultFile(folder / "a.csv", resume=True)
     try:
-        return [taken.series.median_us for taken in file.open(context, [POINT])]
+        return [taken.series.median_us for taken in file.open(context, POINTS)]
     finally:
         file.close()
 
@@ -189,7 +190,10 @@ def resumed(folder: Path, context: dict[str, object] = CONTEXT) -> list[float | 
 def test_a_resumed_file_has_the_rows_it_had(tmp_path: Path) -> None:
     started(tmp_path, 1.0, 2.0)
     file = ResultFile(tmp_path / "a.csv", resume=True)
-    assert file.open(CONTEXT, [POINT]) == [measurement(1.0, POINT), measurement(2.0, POINT)]
+    assert file.open(CONTEXT, POINTS) == [
+        measurement(1.0, POINT),
+        measurement(2.0, POINT),
+    ]
     file.add(measurement(3.0, POINT))
     assert kept(tmp_path / "a.csv.partial") == [1.0, 2.0, 3.0]
     file.finish([measured(2.0)], complete=False)
@@ -255,13 +259,13 @@ def test_changed_settings_are_refused_by_name(
 def test_a_file_that_is_refused_is_not_held_open(tmp_path: Path) -> None:
     partial = tmp_path / "a.csv.partial"
     file = ResultFile(tmp_path / "a.csv")
-    file.open(CONTEXT, [POINT])
+    file.open(CONTEXT, POINTS)
     file.add(measurement(1.0, POINT))
     file.close()
     partial.write_bytes(partial.read_bytes() + b"not JSON\n")
     again = ResultFile(tmp_path / "a.csv", resume=True)
     with pytest.raises(UsageError, match="line"):
-        again.open(CONTEXT, [POINT])
+        again.open(CONTEXT, POINTS)
     assert again._file is None
 
 
@@ -270,5 +274,5 @@ def test_samples_that_exist_are_not_overwritten_by_a_continued_sweep(tmp_path: P
     samples = tmp_path / "samples.jsonl"
     samples.write_text("precious")
     with pytest.raises(UsageError, match=r"--samples: .* exists"):
-        ResultFile(tmp_path / "a.csv", resume=True, samples=samples).open(CONTEXT, [POINT])
+        ResultFile(tmp_path / "a.csv", resume=True, samples=samples).open(CONTEXT, POINTS)
     assert samples.read_text() == "precious"

@@ -7,13 +7,17 @@ import re
 from dataclasses import replace
 
 import pytest
-from fakes import FakeBackend, measurement, point, variant
+from fakes import CPU, FakeBackend, measurement, point, variant
 from rich.console import Console
 
+from gpubench.engine.executor import InProcess
+from gpubench.engine.pool import LocalPool
+from gpubench.engine.prepare import prepare
 from gpubench.model import Config, Device, Health, Measurement, Status
 from gpubench.plan.schedule import Estimate, Visit
+from gpubench.plan.sweep import Sweep
 from gpubench.view import progress as module
-from gpubench.view.progress import LiveProgress, PlainProgress, heading, progress, times
+from gpubench.view.progress import LiveProgress, PlainProgress, progress, times
 
 
 @pytest.fixture
@@ -36,11 +40,24 @@ REASON = "operator[] takes no [/type], and [red] is none"
 """Compilers write brackets, which must not be taken for Rich's markup."""
 
 
+def planned(
+    watcher: LiveProgress | PlainProgress,
+    points: int,
+    visits: int,
+    device: Device = CPU,
+    notices: tuple[str, ...] = (),
+) -> None:
+    """Start the progress of a sweep."""
+    backend = FakeBackend(device=device)
+    backend.notices = notices
+    sweep = Sweep(variants=("cpu_blas",), sizes=tuple((n, n, n) for n in range(1, points + 1)))
+    pool = LocalPool(InProcess(backend))
+    watcher.planned(prepare(sweep, CPU), pool, visits, FORESEEN)
+
+
 def use(watcher: LiveProgress | PlainProgress) -> None:
-    backend = FakeBackend()
-    backend.notices = ("clocks stay empty: [no] NVML",)
     with watcher:
-        watcher.planned(backend, 2, 6, FORESEEN)
+        planned(watcher, 2, 6, notices=("clocks stay empty: [no] NVML",))
         watcher.compiled(1)
         watcher.measuring(Visit(point=point(), name="round 1/3", left_s=65.0))
         watcher.measured(measurement(10.0))
@@ -69,7 +86,7 @@ def test_plain_progress_says_what_runs_and_every_failure(
 
 def test_plain_progress_is_quiet_between_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     watcher = PlainProgress()
-    watcher.planned(FakeBackend(), 100, 100, FORESEEN)
+    planned(watcher, 100, 100)
     for _ in range(50):
         watcher.measured(measurement(10.0))
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -92,17 +109,19 @@ def test_live_progress_serves_several_sweeps(screen: io.StringIO) -> None:
     watcher = LiveProgress()
     with watcher:
         for points in (2, 5):
-            watcher.planned(FakeBackend(), points, points, FORESEEN)
+            planned(watcher, points, points)
             watcher.measured(measurement(10.0))
     assert "5 points" in screen.getvalue()
 
 
-def test_a_heading_says_what_runs_where() -> None:
+def test_a_heading_says_what_runs_where(capsys: pytest.CaptureFixture[str]) -> None:
     gpu = Device(backend="cuda", name="NVIDIA H200", index=1)
-    assert heading(FakeBackend(), 7, 7, FORESEEN) == f"Fake CPU (CPU): 7 points; {FORESEEN}"
-    assert heading(FakeBackend(device=gpu), 7, 14, FORESEEN).startswith(
-        "NVIDIA H200 (cuda:1): 7 points, 2 rounds; 2 kernels to compile, about 1:05"
-    )
+    planned(PlainProgress(), 7, 7)
+    planned(PlainProgress(), 7, 14, device=gpu)
+    assert capsys.readouterr().err.splitlines() == [
+        f"Fake CPU (CPU): 7 points; {FORESEEN}",
+        f"NVIDIA H200 (cuda:1): 7 points, 2 rounds; {FORESEEN}",
+    ]
 
 
 def test_the_time_left_is_in_minutes_and_seconds() -> None:
@@ -115,7 +134,7 @@ def test_live_progress_names_the_fastest_so_far_and_the_state_of_the_device(
 ) -> None:
     watcher = LiveProgress()
     with watcher:
-        watcher.planned(FakeBackend(), 3, 3, FORESEEN)
+        planned(watcher, 3, 3)
         watcher.measured(measurement(30.0, point(variant(name="slow"))))
         watcher.measured(measurement(10.0, point(variant(name="quick"), tile=Config.parse("8"))))
         state = Health(sm_mhz=1979.6, temperature_c=44.0)
@@ -130,7 +149,7 @@ def test_live_progress_fits_into_eighty_columns(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "console", lambda **_: narrow)
     watcher = LiveProgress()
     with watcher:
-        watcher.planned(FakeBackend(), 999, 8991, FORESEEN)
+        planned(watcher, 999, 8991)
         long = variant(name="a_kernel_with_quite_a_long_name_of_its_own")
         at = point(long, tile=Config.parse("128x128x8/8x8/s3"))
         watcher.measuring(Visit(point=at, name="round 9/9", left_s=3725.0))

@@ -245,9 +245,8 @@ def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> N
 def test_precision_is_the_one_that_the_sweep_was_given() -> None:
     row = row_of(8, 100.0, 2.0)
     assert row.missed_precision
-    assert not replace(row, options="--sizes 64 --precision 2.5%").missed_precision
-    assert not replace(row, options="--precision 0.025 --sizes 64").missed_precision
-    assert replace(row, options="--precision 1.5% --sizes 64").missed_precision
+    assert not replace(row, precision_goal=0.025).missed_precision
+    assert replace(row, precision_goal=0.015).missed_precision
 
 
 def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> None:

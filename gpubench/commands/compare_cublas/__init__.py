@@ -13,7 +13,7 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 app = typer.Typer()
 
 COMPILING_S = 600.0
-"""When a point with rivals is taken for hung: their compilers time candidates at each new size."""
+"""Per-point timeout with rivals: their compilers time candidates at each new size."""
 
 WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
@@ -32,22 +32,31 @@ def compare_cublas(
     ] = False,
     resume: option.Resume = None,
     force: option.Force = False,
+    on: option.On = None,
+    dry_run: option.DryRun = False,
+    save: option.Save = None,
     **options: Any,
 ) -> None:
-    """Each variant's best tile against cuBLAS, in one sweep."""
+    """Compare each variant's best tile with cuBLAS, in one sweep."""
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
+    from gpubench.engine.prepare import prepare_dry
+    from gpubench.engine.run import measure
     from gpubench.plan.registry import choose
-    from gpubench.view.running import conclude, measure, started_with
+    from gpubench.results.store import checked
+    from gpubench.view.conclusion import conclude
+    from gpubench.view.dry_run import print_plan
+    from gpubench.view.progress import progress
     from gpubench.view.tables import comparison, console
 
-    if resume:
-        options, config = started_with(resume, option.option_texts(options, config)), None
-    # It looks for each variant's best tile: a launch over a second is never that.
+    if save:
+        checked(save, "--save")
+    if resume and not dry_run:
+        options, config = option.resumed(resume, option.option_texts(options, config)), None
+    # This command looks for each variant's best tile: a launch of over a second is never that.
     timing = replace(option.DEFAULT.timing, launch_limit_s=1.0)
     if rivals:
         timing = replace(timing, point_limit_s=COMPILING_S)
-    defaults = replace(option.DEFAULT, timing=timing)
-    sweep = option.read_sweep(options, config, defaults)
+    sweep = option.read_sweep(options, config, replace(option.DEFAULT, timing=timing))
     if sweep.device == "cpu":
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
     order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if ladder else {}
@@ -57,7 +66,13 @@ def compare_cublas(
         device=sweep.device.replace("auto", "cuda"),
     )
     try:
-        outcome = measure(sweep, resume=resume is not None, force=force)
+        if dry_run:
+            print_plan(prepare_dry(sweep), f"{sweep.op}.csv", resume=resume)
+            return
+        with progress() as watcher:
+            outcome = measure(
+                sweep, watcher, on=on, resume=resume is not None, force=force, save=save
+            )
     except DeviceUnavailableError as error:
         missing = str(error).partition(";")[0]  # the rest is about --device cpu
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from gpubench.commands.diff.compare import Comparison, Key, Verdict
-from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.sides import Side
-from gpubench.engine.session import Watcher, run
-from gpubench.engine.worker import Worker
+from gpubench.engine.pool import Watcher, local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.errors import UsageError
-from gpubench.model import Timer
-from gpubench.options import read_sweep
+from gpubench.model import Cache, Fill, Scope, State, Timer, Timing
 from gpubench.plan.registry import variants
+from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
 from gpubench.results.row import Row
 from gpubench.view.progress import progress
@@ -35,10 +36,12 @@ def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Ro
 
     Raises UsageError if this machine is not the one that the rows name.
     """
-    sweeps: dict[tuple[str, str, bool], list[Row]] = {}
+    sweeps: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:  # a sweep has one operation, one kind of operands and one timer
         sweeps.setdefault((row.op, row.operands, row.timer == Timer.CUPTI), []).append(row)
-    return [fresh for of_sweep in sweeps.values() for fresh in _sweep(of_sweep, rounds, watcher)]
+    return [
+        fresh for of_sweep in sweeps.values() for fresh in _measure_sweep(of_sweep, rounds, watcher)
+    ]
 
 
 def rerun(
@@ -106,17 +109,44 @@ def _every_other(rows: Sequence[Row], first: int) -> list[list[Row]]:
     ]
 
 
-def _sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
-    sweep = read_sweep(covering_options(rows) | {"rounds": str(rounds)}, None)
+def _measure_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
+    sweep = replace(sweep_of(rows), timing=Timing(rounds=rounds))
     keys = {row.key for row in rows}
-    with Worker(sweep.device, sweep.timer) as worker:
+    with local_pool(sweep.device, sweep.timer) as pool:
         for row in rows:
-            if row.device not in {None, worker.device.name}:
+            if row.device not in {None, pool.device.name}:
                 raise UsageError(
                     f"--rerun: {row.label} was measured on {row.device}, and this machine has "
-                    f"{worker.device.name}"
+                    f"{pool.device.name}"
                 )
-        outcome = run(sweep, worker, watcher, wanted=lambda point: point.key in keys)
+        job = prepare(sweep, pool.device, keep=lambda point: point.key in keys)
+        outcome = run(job, pool, watcher)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.rows
+
+
+def sweep_of(rows: Sequence[Row]) -> Sweep:
+    """Return the smallest sweep that has all these points.
+
+    All rows must have the same operation, backend, operands, and kind of timer.
+    """
+    first = rows[0]
+
+    def values(name: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(value for row in rows if (value := getattr(row, name))))
+
+    timer = Timer.CUPTI if first.timer == Timer.CUPTI else Timer.EVENTS
+    return Sweep(
+        op=first.op,
+        variants=values("variant"),
+        tiles=values("tile"),
+        sizes=tuple(dict.fromkeys((row.m, row.n, row.k) for row in rows)),
+        dtypes=values("compute_mode"),
+        device=first.backend,
+        operands=Fill(first.operands),
+        caches=tuple(map(Cache, values("cache"))),
+        states=tuple(map(State, values("state"))),
+        scopes=tuple(map(Scope, values("scope"))),
+        timer=timer,
+    )

@@ -16,8 +16,9 @@ from gpubench.backends.cuda.devices import cuda_device
 from gpubench.commands.explain.explanation import Explanation, launches
 from gpubench.commands.explain.sass import disassemble, inner_loop, nvdisasm
 from gpubench.commands.explain.view import NotExplained, print_json, print_text
-from gpubench.engine.session import run
-from gpubench.engine.worker import Worker
+from gpubench.engine.pool import local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.host import cpu_threads
@@ -242,8 +243,8 @@ def _explain_tiles(
 
 
 def _measure(device: Device, sweep: Sweep) -> list[Row]:
-    with progress() as watcher, Worker(f"cuda:{device.index}", sweep.timer) as worker:
-        outcome = run(sweep, worker, watcher)
+    with progress() as watcher, local_pool(f"cuda:{device.index}", sweep.timer) as pool:
+        outcome = run(prepare(sweep, pool.device), pool, watcher)
     if outcome.interrupted:
         raise KeyboardInterrupt
     return outcome.rows

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gpubench.commands.fleet.judge import Judgement, Limits, judge
-from gpubench.commands.fleet.units import Report, unit_of
+from gpubench.commands.fleet.times import UnitTime
+from gpubench.commands.fleet.units import Report
 from gpubench.model import Status
-from gpubench.results.row import Row
 from gpubench.stats.moderated import Floats
 
 COUNTERS = (
@@ -99,30 +99,25 @@ class Fleet:
         return 3 if Verdict.UNKNOWN in verdicts or not verdicts else 0
 
 
-def identity(row: Row) -> str:
-    """What a device is known by from run to run: its UUID, or where it is."""
-    return row.device_uuid or f"{row.host} {row.slot}"
-
-
 def assess(
-    reports: Sequence[Report], earlier: Iterable[Row] = (), limits: Limits | None = None
+    reports: Sequence[Report], earlier: Iterable[UnitTime] = (), limits: Limits | None = None
 ) -> Fleet:
     """The verdicts on all devices. `earlier` are rows of earlier runs, of any devices."""
-    by_device: dict[str, list[Row]] = {}
+    by_device: dict[str, list[UnitTime]] = {}
     of_device: dict[str, list[Report]] = defaultdict(list)
     for report in reports:
-        for row in report.rows:
-            by_device.setdefault(identity(row), []).append(row)
+        for row in report.times:
+            by_device.setdefault(row.identity, []).append(row)
         of_device[_name(report)].append(report)
     names = list(of_device)
     places = {
-        (row.device, unit_of(row), row.state): None for rows in by_device.values() for row in rows
+        (row.device, row.unit, row.phase): None for rows in by_device.values() for row in rows
     }
     units = list(places)
     times = _times(names, units, by_device)
-    before: dict[str, list[Row]] = {}
+    before: dict[str, list[UnitTime]] = {}
     for row in earlier:
-        before.setdefault(identity(row), []).append(row)
+        before.setdefault(row.identity, []).append(row)
     judgement = judge(times, _times(names, units, before) if before else None, limits)
     wrong = _differing_bits(of_device)
     configurations = {name: _latest(of_device[name]) for name in names}
@@ -160,16 +155,16 @@ def assess(
 
 def explain(
     slow: Sequence[UnitFinding],
-    rows: Sequence[Row],
-    others: Sequence[Row],
+    rows: Sequence[UnitTime],
+    others: Sequence[UnitTime],
     name: str,
     configurations: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
     """What may make a device slow: its state in its slow units, then what is different about it."""
     found: list[str] = []
     for unit in slow:
-        mine = [row for row in rows if (unit_of(row), row.state) == (unit.unit, unit.phase)]
-        theirs = [row for row in others if (unit_of(row), row.state) == (unit.unit, unit.phase)]
+        mine = [row for row in rows if (row.unit, row.phase) == (unit.unit, unit.phase)]
+        theirs = [row for row in others if (row.unit, row.phase) == (unit.unit, unit.phase)]
         mhz, usual_mhz = (_median(r.sm_mhz or r.nvml_sm_mhz for r in of) for of in (mine, theirs))
         if mhz and usual_mhz and mhz < (1 - SLOWER_CLOCK) * usual_mhz:
             found.append(f"clock {mhz:.0f} MHz in {unit.unit}, others {usual_mhz:.0f}")
@@ -192,17 +187,16 @@ def explain(
 def _times(
     names: Sequence[str],
     units: Sequence[tuple[str | None, str, str]],
-    by_device: Mapping[str, Sequence[Row]],
+    by_device: Mapping[str, Sequence[UnitTime]],
 ) -> Floats:
     """Logarithms of round medians: (devices, units, rounds), NaN where there is none."""
     collected: dict[tuple[int, int], list[float]] = defaultdict(list)
     place = {unit: index for index, unit in enumerate(units)}
     for number, name in enumerate(names):
         for row in by_device.get(name, ()):
-            index = place.get((row.device, unit_of(row), row.state))
-            if row.status == Status.OK and index is not None:
-                texts = (row.round_medians_us or "").split(";")
-                collected[number, index] += [math.log(float(text)) for text in texts if text]
+            index = place.get((row.device, row.unit, row.phase))
+            if row.time_us and index is not None:
+                collected[number, index].append(math.log(row.time_us))
     most = max(map(len, collected.values()), default=0)
     times = np.full((len(names), len(units), max(1, most)), np.nan)
     for (number, index), logs in collected.items():
@@ -234,7 +228,7 @@ def _finding(
 
 
 def _verdict(
-    findings: Sequence[UnitFinding], reasons: list[str], rows: Sequence[Row], wrong_bits: bool
+    findings: Sequence[UnitFinding], reasons: list[str], rows: Sequence[UnitTime], wrong_bits: bool
 ) -> Verdict:
     """The worst of its units'; a device with a unit that failed is wrong, without any unknown."""
     failed = any(row.status in {Status.WRONG, Status.ERROR} for row in rows)
@@ -250,9 +244,9 @@ def _verdict(
     return Verdict.AMBIGUOUS if Verdict.AMBIGUOUS in of_units else Verdict.FINE
 
 
-def _failures(rows: Iterable[Row], reports: Iterable[Report]) -> list[str]:
+def _failures(rows: Iterable[UnitTime], reports: Iterable[Report]) -> list[str]:
     """Why units or the whole device could not be measured."""
-    units = [f"{unit_of(row)}: {row.reason}" for row in rows if row.status != Status.OK]
+    units = [f"{row.unit}: {row.reason}" for row in rows if row.status != Status.OK]
     return [*units, *(report.error for report in reports if report.error)]
 
 

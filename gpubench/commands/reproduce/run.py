@@ -20,16 +20,16 @@ from gpubench.cache import keep, user_cache
 from gpubench.commands.reproduce import view
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, find
-from gpubench.engine.executor import Executor
-from gpubench.engine.session import Watcher, default_place, run
-from gpubench.engine.worker import Worker
+from gpubench.engine.pool import Pool, Watcher, local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.model import Device, Measurement, Point, Status, Timer
 from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.output import Output, make_directory
 from gpubench.results.provenance import source_hash
-from gpubench.results.result_file import ResultFile, partial_of
+from gpubench.results.result_file import ResultFile, default_path, partial_of
 from gpubench.results.row import Row, encode, encode_csv, read
 from gpubench.results.rows import row as row_of
 from gpubench.text import clean_lines
@@ -69,7 +69,7 @@ def run_reproduce(
     with ExitStack() as workers:
         executors, no_gpu = _executors(asked.device, workers)
         first = next(iter(executors.values())).device
-        folder = resume or asked.output or default_place(first.name, _SUMMARY)
+        folder = resume or asked.output or default_path(first.name, _SUMMARY)
         outputs = claim(folder, experiments, resume=resume is not None, force=force)
         for experiment in experiments:
             with progress() as watcher:
@@ -109,18 +109,20 @@ def run_reproduce(
     return INTERRUPTED if ran.interrupted else int(any(ran.failed for ran in done))
 
 
-def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Executor], str]:
+def _executors(device: str, workers: ExitStack) -> tuple[dict[str, Pool], str]:
     """The GPU, unless the CPU alone is asked for or there is none, and the CPU; why no GPU."""
-    cpu: Executor = workers.enter_context(Worker("cpu", Timer.EVENTS))
+    cpu: Pool = workers.enter_context(local_pool("cpu", Timer.EVENTS))
     if device == "cpu":
         return {"cpu": cpu}, "--device cpu was asked for"
     try:
-        gpu = Worker("cuda" if device == "auto" else device, Timer.EVENTS)
+        gpu = workers.enter_context(
+            local_pool("cuda" if device == "auto" else device, Timer.EVENTS)
+        )
     except DeviceUnavailableError as error:
         if device != "auto":
             raise
         return {"cpu": cpu}, str(error)
-    return {"cuda": workers.enter_context(gpu), "cpu": cpu}, ""
+    return {"cuda": gpu, "cpu": cpu}, ""
 
 
 def claim(
@@ -168,7 +170,7 @@ class _SweepFile(ResultFile):
 
 def reproduce(
     experiment: Experiment,
-    executors: Mapping[str, Executor],
+    executors: Mapping[str, Pool],
     watcher: Watcher,
     output: Output,
     tell: Callable[[str], None],
@@ -205,7 +207,7 @@ def reproduce(
             cache = cache or LoopCache()
             measured, interrupted = _run_once(wanted, executor, watcher, file, tell, cache)
         else:
-            outcome = run(sweep, executor, watcher, file)
+            outcome = run(prepare(sweep, executor.device), executor, watcher, file)
             measured, interrupted = outcome.rows, outcome.interrupted
         rows += measured
         if interrupted:
@@ -233,7 +235,7 @@ def with_pace(sweeps: list[Sweep], rounds: int | None, budget_s: float | None) -
 
 def _run_once(
     sweep: Sweep,
-    executor: Executor,
+    executor: Pool,
     watcher: Watcher,
     file: ResultFile,
     tell: Callable[[str], None],
@@ -253,13 +255,10 @@ def _run_once(
         return list(known.values()), False
     tell(f"slow loops, half a minute a launch at worst; measured once, then kept in {cache.folder}")
     timing = replace(sweep.timing, rounds=LOOP_SAMPLES, few_samples=LOOP_SAMPLES)
-    outcome = run(
-        replace(sweep, timing=timing),
-        executor,
-        watcher,
-        file,
-        wanted=lambda point: point not in known,
+    job = prepare(
+        replace(sweep, timing=timing), executor.device, keep=lambda point: point not in known
     )
+    outcome = run(job, executor, watcher, file)
     for row in outcome.rows:
         cache.remember(row, executor.device)
     return [*known.values(), *outcome.rows], outcome.interrupted

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from gpubench.engine.session import run
-from gpubench.engine.worker import Worker
+from gpubench.engine.pool import local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import run
 from gpubench.errors import DeviceUnavailableError
 from gpubench.model import Timer
 from gpubench.options import read_sweep
@@ -63,11 +64,12 @@ def run_selfcheck(device: str) -> int:
     rows: list[Row] = []
     try:
         device = read_sweep({"device": device}).device
-        with progress() as watcher, Worker(device, Timer.CUPTI) as worker:
+        with progress() as watcher, local_pool(device, Timer.CUPTI) as pool:
             for options in CHECKS:
                 sweep = read_sweep({**options, "device": device, "cache": "hot"})
                 for timer in (Timer.EVENTS, Timer.CUPTI):
-                    rows += run(replace(sweep, timer=timer), worker, watcher).rows
+                    job = prepare(replace(sweep, timer=timer), pool.device)
+                    rows += run(job, pool, watcher).rows
     except DeviceUnavailableError as error:
         raise DeviceUnavailableError(f"selfcheck compares two timers of a GPU: {error}") from error
     gaps = launch_gaps((row.label, row.timer, row.median_us) for row in rows if row.median_us)

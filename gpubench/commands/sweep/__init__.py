@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -19,36 +19,36 @@ def sweep(
     resume: option.Resume = None,
     force: option.Force = False,
     on: option.On = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="List the points and how long they may take; do nothing."),
-    ] = False,
+    dry_run: option.DryRun = False,
     save: option.Save = None,
     **options: Any,
 ) -> None:
     """Time kernels over tile and matrix sizes; save a CSV."""
-    if dry_run:
-        from gpubench.commands.sweep.dry_run import print_plan
-
-        print_plan(options, config, resume)
-        return
     from gpubench.commands.sweep.curve import curves
+    from gpubench.engine.prepare import prepare_dry
+    from gpubench.engine.run import measure
     from gpubench.results.store import checked
-    from gpubench.view.running import conclude, measure, started_with
+    from gpubench.view.conclusion import conclude
+    from gpubench.view.dry_run import print_plan
+    from gpubench.view.progress import progress
     from gpubench.view.tables import console, results
 
+    if dry_run:
+        job = prepare_dry(option.read_sweep(options, config))
+        print_plan(job, f"{job.sweep.op}.csv", resume=resume)
+        return
     if save:
         checked(save, "--save")
     if resume:
-        options, config = started_with(resume, option.option_texts(options, config)), None
-    outcome = measure(
-        option.read_sweep(options, config), resume=resume is not None, force=force, on=on
-    )
+        options, config = option.resumed(resume, option.option_texts(options, config)), None
+    sweep = option.read_sweep(options, config)
+    with progress() as watcher:
+        outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force, save=save)
     screen = console()
     screen.print(results(outcome.rows))
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
         screen.print(drawn)
-    code = conclude(outcome, save)
+    code = conclude(outcome)
     if config is None and not options.get("sizes"):
         sizes = "512,1024" if outcome.rows[0].backend == "cpu" else "1024,2048"
         console(stderr=True).print(f"for more: gpubench sweep --sizes {sizes} --tiles 1..32")

@@ -54,23 +54,37 @@ def tune(
     ] = None,
     resume: option.Resume = None,
     force: option.Force = False,
+    on: option.On = None,
+    dry_run: option.DryRun = False,
+    save: option.Save = None,
     **options: Any,
 ) -> None:
-    """Race a kernel's configurations: the best ones, with proof."""
-    from gpubench.commands.tune.run import default_path, read_settings, tune
+    """Find a kernel's fastest configurations by racing them."""
+    from gpubench.backends import find_devices
+    from gpubench.commands.tune.run import ENDING, race_job, read_settings, tune
     from gpubench.commands.tune.view import summary
-    from gpubench.engine.worker import Worker
+    from gpubench.engine.run import open_pool, save_rows
     from gpubench.plan.sweep import TUNED
     from gpubench.plan.tuned import keep_winners, read_winners
+    from gpubench.results.result_file import default_path
+    from gpubench.results.store import checked
+    from gpubench.view.conclusion import conclude
+    from gpubench.view.dry_run import print_plan
     from gpubench.view.progress import progress
-    from gpubench.view.running import conclude, started_with
     from gpubench.view.tables import console
 
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"variants": ",".join(variants)} if variants else {}
     own = {name: text for name, text in (("where", where), ("within", within)) if text is not None}
+    if save:
+        checked(save, "--save")
+    if dry_run:
+        settings = read_settings({**given, **own})
+        device = find_devices(settings.sweep.device)[0][0]
+        print_plan(race_job(settings, device), f"{settings.sweep.op}-{ENDING}", resume=resume)
+        return
     if resume:
-        given = started_with(resume, {**option.option_texts(given), **own})
+        given = option.resumed(resume, {**option.option_texts(given), **own})
         if "within" not in given:
             raise UsageError(f"--resume: {resume} is a sweep, which 'gpubench sweep' continues")
         own = {}
@@ -79,15 +93,13 @@ def tune(
         read_winners(kept_in)  # what cannot be kept is said before anything is measured
     settings = read_settings({**given, **own})
     sweep = settings.sweep
-    with progress() as watcher, Worker(sweep.device, sweep.timer) as worker:
-        output = sweep.output or default_path(sweep, worker.device.name)
-        tuned = tune(
-            settings, worker, watcher, output=output, resume=resume is not None, force=force
-        )
-    console().print(summary(tuned, settings.within))
+    with progress() as watcher, open_pool(sweep, on) as pool:
+        output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
+        tuned = tune(settings, pool, watcher, output=output, resume=resume is not None, force=force)
+    console().print(summary(tuned, settings.racing.within))
     code = conclude(tuned.race)
     if tuned.confirmed:
-        code = max(code, conclude(tuned.confirmed))
+        code = max(code, conclude(save_rows(tuned.confirmed, save)))
     if tuned.winners:
         keep_winners(kept_in, tuned.winners)
         console().print(f"{kept_in}: --tiles tuned takes these tiles from it", soft_wrap=True)

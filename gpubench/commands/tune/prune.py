@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from types import TracebackType
-from typing import Self
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.errors import CompileError
@@ -38,15 +36,8 @@ class Builds:
         self._pool = ThreadPoolExecutor(max(1, cpu_threads() - 1))  # one is left to measure
         self._futures: dict[Instance, Future[Resources]] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stop compiling; what is being compiled ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def start(self, points: Sequence[Point]) -> None:

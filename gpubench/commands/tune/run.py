@@ -9,57 +9,43 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.commands.tune.prune import Builds
-from gpubench.commands.tune.schedule import Races, entrants, visits_of
-from gpubench.commands.tune.where import Condition
-from gpubench.engine.executor import Executor
-from gpubench.engine.session import Outcome, Watcher, default_place, run
+from gpubench.commands.tune.schedule import Racing, entrants, visits_of
+from gpubench.engine.pool import Pool, Watcher
+from gpubench.engine.prepare import Job, prepare
+from gpubench.engine.run import Outcome, run
 from gpubench.errors import UsageError
-from gpubench.model import Config, Point, PointKey, Space, Status, Variant
+from gpubench.model import Config, Device, Space, Status, Variant
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import choose, variants
-from gpubench.plan.schedule import Schedule
+from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
 from gpubench.plan.tuned import Winner
-from gpubench.results.result_file import ResultFile, tiles_in
+from gpubench.results.result_file import ResultFile
 from gpubench.results.row import Row
 
 WITHIN = "1%"
 
+ENDING = "tune.csv"
+"""How the name of the default file ends."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is tuned: a sweep without tiles, and what is said about them."""
+    """What is tuned, and how."""
 
     sweep: Sweep
-    where: str | None
-    within: float
+    """A sweep without tiles."""
 
-    def space(self, variant: Variant) -> Space:
-        """The variant's space, as far as `--where` leaves it. Raises UsageError without tiles."""
-        if variant.tiles is None:
-            raise UsageError(f"{variant.name} has no tile to choose")
-        if self.where is None:
-            return variant.tiles
-        fulfils = Condition(self.where, variant.tiles.axes, variant.name)
-        own = variant.tiles.constraint
-
-        def constraint(config: Config) -> str | None:
-            return (own(config) if own else None) or (None if fulfils(config) else "not --where")
-
-        return replace(variant.tiles, constraint=constraint)
+    racing: Racing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """What came of it."""
+    """The result of tuning."""
 
     race: Outcome
-    endings: dict[PointKey, str]
-    """Why each race ended, under its points' key without a tile."""
-
     confirmed: Outcome | None
     """None: the race was interrupted, or nothing was timed."""
 
@@ -67,7 +53,7 @@ class Tuned:
 
 
 def read_settings(given: Mapping[str, Any]) -> Settings:
-    """The options of a sweep, `where` and `within`. Raises UsageError."""
+    """Read the options of a sweep, `where` and `within`. Raises UsageError."""
     options = {name: value for name, value in given.items() if value is not None}
     within = options.pop("within", WITHIN)
     where = options.pop("where", None)
@@ -77,14 +63,33 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
     fraction = parse_fraction(within, "--within", low=0.0001, high=0.5)
     own = {"within": str(within)} | ({"where": where} if where else {})
     return Settings(
-        sweep=replace(sweep, options={**sweep.options, **own}), where=where, within=fraction
+        sweep=replace(sweep, options={**sweep.options, **own}),
+        racing=Racing(where=where, within=fraction),
+    )
+
+
+def race_job(settings: Settings, device: Device) -> Job:
+    """Return the races of all variants. Raises UsageError for what cannot be tuned."""
+    sweep, racing = settings.sweep, settings.racing
+    tiles: dict[Variant, frozenset[Config]] = {}
+    for variant in choose(sweep.op, device.backend, sweep.variants, sweep.kernels):
+        with described_by(variant.path):
+            tiles[variant] = frozenset(entrants(racing.space(variant), sweep.seed)[0])
+        if not tiles[variant]:
+            raise UsageError(f"--where: no configuration of {variant.name} fulfils it")
+    texts = dict.fromkeys(str(tile) for raced in tiles.values() for tile in raced)
+    return prepare(
+        replace(sweep, tiles=tuple(texts), timing=visits_of(sweep.timing)),
+        device,
+        keep=lambda point: point.tile in tiles[point.variant],
+        strategy=racing,
     )
 
 
 def tune(
     settings: Settings,
-    executor: Executor,
-    watcher: Watcher,
+    pool: Pool,
+    watcher: Watcher | None = None,
     *,
     output: Path | None,
     resume: bool = False,
@@ -94,67 +99,24 @@ def tune(
 
     Raises UsageError for what cannot be tuned, before anything is measured.
     """
-    sweep, device = settings.sweep, executor.device
-    tuned = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
-    spaces = {variant: settings.space(variant) for variant in tuned}
-    tiles: dict[Variant, frozenset[Config]] = {}
-    for variant, space in spaces.items():
-        with described_by(variant.path):
-            raced = list(entrants(space, sweep.seed)[0])
-            if resume and output:
-                raced += map(space.read, tiles_in(output, variant.name))
-        if not raced:
-            raise UsageError(f"--where: no configuration of {variant.name} fulfils it")
-        tiles[variant] = frozenset(raced)
+    job = race_job(settings, pool.device)
     file = ResultFile(output, resume=resume, overwrite=force) if output else None
     again = ResultFile(confirmed_path(output), overwrite=force) if output else None
     if again and again.path.exists() and not force:
         raise UsageError(f"--output: {again.path} exists; --force overwrites it")
-    texts = dict.fromkeys(str(tile) for raced in tiles.values() for tile in raced)
-    schedules: list[Races] = []
-
-    def schedule(points: list[Point]) -> Schedule:
-        schedules.append(
-            Races(
-                points,
-                spaces,
-                builds,
-                within=settings.within,
-                budget_s=sweep.timing.budget_s,
-                seed=sweep.seed,
-                refuse=lambda point: point.variant.why_not(
-                    point.tile, point.problem, device.compute_capability
-                ),
-            )
-        )
-        return schedules[0]
-
-    with Builds(device) as builds:
-        race = run(
-            replace(sweep, tiles=tuple(texts), timing=visits_of(sweep.timing)),
-            executor,
-            watcher,
-            file,
-            wanted=lambda point: point.tile in tiles[point.variant],
-            schedule=schedule,
-        )
-    endings = {of.key: why for of, why in schedules[0].endings.items()}
+    race = run(job, pool, watcher, file)
     if race.interrupted or not race.timed:
-        return Tuned(race=race, endings=endings, confirmed=None, winners=[])
-    executor.next_round()
+        return Tuned(race=race, confirmed=None, winners=[])
+    pool.renew()
+    spaces = {variant: settings.racing.space(variant) for variant in job.hashes}
     chosen = [pick for group in groups(race.rows) for pick in picks(group, spaces)]
-    confirmed = _confirm(settings, tuned, chosen, executor, watcher, again)
+    confirmed = run(_confirmation(job, settings.sweep, chosen), pool, watcher, again)
     winners = [
         winner
-        for of_race in races(race.rows)
-        if (winner := _winner(of_race, confirmed.rows, settings.within, spaces))
+        for raced in races(race.rows)
+        if (winner := _winner(raced, confirmed.rows, settings.racing.within, spaces))
     ]
-    return Tuned(race=race, endings=endings, confirmed=confirmed, winners=winners)
-
-
-def default_path(sweep: Sweep, device: str) -> Path:
-    """`results/<utc time>-<device>-<op>-tune.csv`."""
-    return default_place(device, f"{sweep.op}-tune.csv")
+    return Tuned(race=race, confirmed=confirmed, winners=winners)
 
 
 def confirmed_path(path: Path) -> Path:
@@ -188,40 +150,40 @@ def picks(group: Sequence[Row], spaces: Mapping[Variant, Space]) -> list[Row]:
     return [group[0], *([simplest] if simplest is not group[0] else [])]
 
 
-def _confirm(
-    settings: Settings,
-    chosen_from: Sequence[Variant],
-    chosen: Sequence[Row],
-    executor: Executor,
-    watcher: Watcher,
-    file: ResultFile | None,
-) -> Outcome:
-    """Measure what was chosen beside its library, as `gpubench sweep` with these options would."""
-    sweep = settings.sweep
-    baselines = {variant.baseline for variant in chosen_from} - {""}
+def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
+    """Return what measures the chosen rows beside their library, as `gpubench sweep` would."""
+    baselines = {variant.baseline for variant in race.hashes} - {""}
     libraries = [
-        library.name
+        library
         for library in variants()
-        if (library.op, library.backend) == (sweep.op, executor.device.backend)
+        if (library.op, library.backend) == (sweep.op, race.device.backend)
         and baselines & {library.name, library.tunes}
         and set(library.dtypes) & set(sweep.dtypes)
     ]
+    names = [*(row.variant for row in chosen), *(library.name for library in libraries)]
+    sizes = tuple(dict.fromkeys((row.m, row.n, row.k) for row in chosen))
+    sweep = replace(
+        sweep,
+        variants=tuple(dict.fromkeys(names)),
+        tiles=tuple(dict.fromkeys(row.tile for row in chosen)),
+        sizes=sizes,
+        timing=replace(sweep.timing, budget_s=None),
+    )
     options = {name: text for name, text in sweep.options.items() if name in OPTIONS} | {
-        "variants": ",".join(dict.fromkeys((*(row.variant for row in chosen), *libraries))),
-        "tiles": ",".join(dict.fromkeys(row.tile for row in chosen)),
+        "variants": ",".join(sweep.variants),
+        "tiles": ",".join(sweep.tiles),
         "sizes": ",".join(dict.fromkeys(row.size for row in chosen)),
     }
     options.pop("budget", None)
     keys = {row.key for row in chosen}
-    return run(
-        read_sweep(options),
-        executor,
-        watcher,
-        file,
-        wanted=lambda point: (
+    return prepare(
+        replace(sweep, options=options),
+        race.device,
+        keep=lambda point: (
             point.key in keys
-            or (point.variant.name in libraries and point.problem.dtype in point.variant.dtypes)
+            or (point.variant in libraries and point.problem.dtype in point.variant.dtypes)
         ),
+        strategy=InRounds(whole_problems=True),
     )
 
 

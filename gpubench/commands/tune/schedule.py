@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from operator import itemgetter
 from time import perf_counter
 
 from gpubench.commands.tune.prune import Builds
-from gpubench.model import Config, Measurement, Point, Space, Status, Timing, Variant
-from gpubench.plan.schedule import Known, Visit
+from gpubench.commands.tune.where import Condition
+from gpubench.errors import UsageError
+from gpubench.model import Config, Device, Measurement, Point, Space, Status, Timing, Variant
+from gpubench.plan.schedule import Known, Schedule, Visit
+from gpubench.plan.sweep import Sweep
 from gpubench.stats.race import MAX_ROUNDS, Race
 from gpubench.view.tables import time_text
 
@@ -57,6 +60,59 @@ def neighbours(space: Space, tile: Config) -> Iterator[Config]:
                     yield near
 
 
+@dataclass(frozen=True, kw_only=True)
+class Racing:
+    """Races the configurations of each variant and problem. This is the strategy of `tune`."""
+
+    where: str | None
+    """The condition of `--where`."""
+
+    within: float
+    """Configurations that are slower by at most this fraction count as equal."""
+
+    is_race = True
+
+    def space(self, variant: Variant) -> Space:
+        """Return the variant's space as far as `--where` leaves it. Raises UsageError."""
+        if variant.tiles is None:
+            raise UsageError(f"{variant.name} has no tile to choose")
+        if self.where is None:
+            return variant.tiles
+        fulfils = Condition(self.where, variant.tiles.axes, variant.name)
+        own = variant.tiles.constraint
+
+        def constraint(config: Config) -> str | None:
+            return (own(config) if own else None) or (None if fulfils(config) else "not --where")
+
+        return replace(variant.tiles, constraint=constraint)
+
+    def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:
+        """Return the races of the points."""
+        return Races(
+            points,
+            {point.variant: self.space(point.variant) for point in points},
+            Builds(device),
+            within=self.within,
+            budget_s=sweep.timing.budget_s,
+            seed=sweep.seed,
+            refuse=lambda point: point.variant.why_not(
+                point.tile, point.problem, device.compute_capability
+            ),
+        )
+
+    def unit(self, point: Point) -> Hashable:
+        """Return the race of a point."""
+        return point.key._replace(tile="")
+
+    def is_done(self, rounds: Sequence[Measurement], _timing: Timing) -> bool:
+        """Whether a point left the race, or cannot run."""
+        return any(measurement.status != Status.OK for measurement in rounds)
+
+    def common(self, _points: Sequence[Point]) -> Sequence[Point]:
+        """Return nothing: each race runs on one device, so devices need not be compared."""
+        return ()
+
+
 class Races:
     """A `Schedule` of races. All that it goes by is in the measurements, so it can be resumed.
 
@@ -97,6 +153,10 @@ class Races:
         if self._visits is None:
             self._visits = self._all(known)
         return next(self._visits, None)
+
+    def close(self) -> None:
+        """Stop compiling."""
+        self._builds.close()
 
     def _all(self, known: Known) -> Iterator[Visit]:
         for number, (of, points) in enumerate(self._groups.items()):

@@ -25,7 +25,7 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
     for race in races(tuned.race.rows):
         first = race[0]
         parts.append(Text(f"\n{title(first)}", style="bold"))
-        ending = tuned.endings.get(first.key._replace(tile=""))
+        ending = tuned.race.endings.get(first.key._replace(tile=""))
         parts.append(Text(_statement(race, within) + (f" ({ending})" if ending else "")))
         parts += [Text(f"  {line}", style="dim") for line in _why_left(race)]
         for group in groups(race):

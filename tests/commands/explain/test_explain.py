@@ -6,6 +6,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from gpubench.commands.explain import run as module
 from gpubench.commands.explain.explanation import Explanation
 from gpubench.commands.explain.sass import inner_loop
 from gpubench.commands.explain.view import tile_table
-from gpubench.engine.session import Outcome
+from gpubench.engine.run import Outcome
 from gpubench.errors import CompileError, DeviceUnavailableError, GpubenchError, UsageError
 from gpubench.hardware.architectures import example
 from gpubench.model import Cache, Config, CudaVariant, Launch, Problem, Resources
@@ -353,12 +354,13 @@ def test_a_kernel_is_timed_here_if_asked(
 ) -> None:
     measured_sweeps = []
 
-    def run(sweep: Any, worker: Any, _watcher: Any) -> Outcome:
-        measured_sweeps.append((worker, sweep.variants, sweep.tiles, sweep.sizes))
+    def run(job: Any, pool: Any, _watcher: Any) -> Outcome:
+        measured_sweeps.append((pool.name, job.sweep.variants, job.sweep.tiles, job.sweep.sizes))
         return Outcome(rows=[row(16, 283.0)], path=None, interrupted=False, wall_s=1, spent_s={})
 
     monkeypatch.setattr(module, "run", run)
-    monkeypatch.setattr(module, "Worker", lambda device, _timer: nullcontext(device))
+    pool = SimpleNamespace(name="cuda:0", device=H200)
+    monkeypatch.setattr(module, "local_pool", lambda _device, _timer: nullcontext(pool))
     monkeypatch.setattr(module, "cuda_device", lambda _index: H200)
     out, _ = printed(capsys, "shared_tile", tile="16", measure=True)
     assert "0.283 ms: 11.3 %" in out

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from time import sleep
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster, get_worker
-from fakes import FakeBackend
+from distributed import Client, LocalCluster
+from fakes import FakeBackend, FakeKernel
 from rich.console import Console
 
 from gpubench.backends import find_devices
-from gpubench.commands.fleet import run, units
+from gpubench.commands.fleet import run, times, units
 from gpubench.commands.fleet.judge import Limits
-from gpubench.commands.fleet.run import earlier_rows, merged, run_fleet
+from gpubench.commands.fleet.run import run_fleet
 from gpubench.commands.fleet.units import (
     ALONE,
+    TOGETHER,
     Asked,
     Products,
     Report,
-    measure_units,
-    unit_of,
+    unit_time,
 )
 from gpubench.commands.fleet.verdicts import Fleet, Verdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
 from gpubench.engine import runner
 from gpubench.engine.cluster import Member
 from gpubench.engine.executor import InProcess
-from gpubench.errors import DeviceBusyError
-from gpubench.model import Device, Health, Status
+from gpubench.engine.measurements import Place
+from gpubench.engine.pool import LocalPool
+from gpubench.errors import DeviceBusyError, LaunchError, UsageError
+from gpubench.model import Device, Health
 from gpubench.results import store
-from gpubench.results.row import read
 
 GPU = Device(backend="cuda", name="Fake GPU")
 UNITS = ("copy", "latency", "to device", "from device")
@@ -60,10 +63,19 @@ def report(
         for _ in range(3):
             time_us = 100 * float(np.exp(own + rng.normal(0, 0.001)))
             time_us *= (factors or {}).get(unit, 1.0)
-            usual = {"sm_mhz": 1980.0, "temperature_c": 50.0, "host": "node1"}
-            row = units._part_row(unit, time_us, Health(), device, f"2026-01-0{seed + 1}")
-            where = {"state": "alone", "slot": device.facts["slot"]}
-            rows.append(replace(row, **(where | usual | facts)))
+            usual = {"sm_mhz": 1980.0, "temperature_c": 50.0}
+            place = Place("node1", device.facts["slot"], device.facts["uuid"])
+            started_utc = f"2026-01-0{seed + 1}"
+            time = unit_time(
+                unit,
+                ALONE,
+                place,
+                device,
+                time_us=time_us,
+                health=Health(),
+                started_utc=started_utc,
+            )
+            rows.append(msgspec.structs.replace(time, **(usual | facts)))
     member = Member(str(number), "node1", device, "abc")
     usual_configuration = {"driver": "580.1", "vbios": "96.00", "ecc_errors_uncorrected": 0}
     return Report(
@@ -145,8 +157,10 @@ def test_a_product_whose_bits_differ_is_wrong_on_the_device_that_is_alone_with_t
 
 def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unknown() -> None:
     broken = report(2)
-    broken.rows[0] = replace(broken.rows[0], status=Status.ERROR, reason="illegal access")
-    lost = report(4)._replace(rows=[], bits={}, configuration={}, error="its worker is gone")
+    broken.times[0] = msgspec.structs.replace(
+        broken.times[0], status="error", reason="illegal access", time_us=None
+    )
+    lost = report(4)._replace(times=[], bits={}, configuration={}, error="its worker is gone")
     found = assess(fleet(broken, lost))
     assert of(found, 2).verdict == Verdict.WRONG
     assert of(found, 2).reasons == ("copy: illegal access",)
@@ -161,7 +175,7 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     alone = assess([report(0)])
     assert alone.exit_code == 3
     assert "nothing to compare it with" in alone.devices[0].reasons[0]
-    before = [row for seed in range(4) for row in report(0, seed=0, bits=seed).rows]
+    before = [row for seed in range(4) for row in report(0, seed=0, bits=seed).times]
     assert assess([report(0)], before).exit_code == 0
     slower = assess([report(0, {"latency": 1.15})], before)
     assert slower.exit_code == 1
@@ -171,16 +185,21 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     assert "of its own before speed" in printed(slower)
 
 
-def test_what_is_kept_is_a_row_for_each_device_and_unit_and_read_again(
+def test_the_times_of_a_run_are_kept_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(store.VARIABLE, str(tmp_path))
-    reports = fleet()
-    rows = merged(row for one in reports for row in one.rows)
-    assert len(rows) == 8 * len(UNITS)
-    assert all(row.rounds == 3 for row in rows)
-    store.save(rows, run.NAME)
-    assert sorted(map(unit_of, earlier_rows(reports))) == sorted(map(unit_of, rows))
+    kept = [time for one in fleet() for time in one.times]
+    times.keep(kept)
+    times.keep(kept)
+    assert times.earlier(GPU.name, runs=1) == kept
+    assert times.earlier(GPU.name, runs=9) == [*kept, *kept]
+    assert times.earlier("Another GPU", runs=9) == []
+    assert store.names() == []  # a run of a fleet is no sweep, so 'diff --against' has no such name
+    (first, _second) = store.saved(times.NAME, GPU.name, times.SUFFIX)
+    first.write_bytes(first.read_bytes()[:-40])
+    with pytest.raises(UsageError, match=r"\.jsonl: not a run of gpubench fleet"):
+        times.earlier(GPU.name, runs=9)
 
 
 @pytest.fixture(scope="module")
@@ -213,13 +232,13 @@ def measuring(
 
     def measure(factors: dict[int, float]) -> tuple[Fleet | None, Path]:
         @contextmanager
-        def opened(*_: object) -> Iterator[InProcess]:
-            factor = factors.get(int(get_worker().name), 1.0)
+        def opened(_device: str, slot: str) -> Iterator[LocalPool]:
+            factor = factors.get(int(slot), 1.0)
             if not factor:
                 raise DeviceBusyError("it is being measured by another")
-            yield InProcess(FakeBackend(10.0 * factor, device=device))
+            yield LocalPool(InProcess(FakeBackend(10.0 * factor, device=device)), slot)
 
-        monkeypatch.setattr(units, "Worker", opened)
+        monkeypatch.setattr(units, "local_pool", opened)
         path = tmp_path / "fleet.csv"
         return run_fleet("local", "cpu", rounds=3, limits=Limits(), output=path, force=True)
 
@@ -231,9 +250,9 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
 ) -> None:
     found, path = measuring({2: 1.3})
     assert found
-    rows = read(path)
+    rows = list(csv.DictReader(path.read_text().splitlines()))
     assert len(rows) == 4 * 2 * 3 * 2  # devices, units, rounds, phases
-    assert {(row.state, row.slot) for row in rows} == {
+    assert {(row["phase"], row["slot"]) for row in rows} == {
         (phase, str(n)) for phase in ("alone", "together") for n in range(4)
     }
     assert [(d.slot, d.verdict) for d in found.devices if d.verdict != Verdict.FINE] == [
@@ -248,36 +267,63 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert verdicts["1"] == (Verdict.UNKNOWN, ("it is being measured by another",))
 
 
-def test_a_device_is_held_from_one_turn_to_the_next_in_a_process_each(
+def test_a_product_is_verified_in_the_first_turn_alone(
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    did: list[str] = []
+    seen: list[tuple[str, int]] = []
+    measure = units._measure
 
-    class Holding(InProcess):
-        def __enter__(self) -> Self:
-            did.append("take")
-            return self
+    def remember(asked: Asked, pool: LocalPool, name: str) -> Report:
+        seen.append((name, len(asked.verified)))
+        return measure(asked, pool, name)
 
-        def __exit__(self, *_: object) -> None:
-            did.append("give back")
+    monkeypatch.setattr(units, "_measure", remember)
+    measuring({})
+    assert sorted(seen) == sorted(
+        (str(worker), verified) for worker in range(4) for verified in (0, 1, 1, 1)
+    )
 
-        def next_round(self) -> None:
-            did.append("new process")
 
-    found = Report(Member("0", "node1", GPU, "abc"), [], {}, {})
-    monkeypatch.setattr("distributed.get_worker", lambda: SimpleNamespace(name=0))
-    monkeypatch.setattr(units, "Worker", lambda *_: Holding(FakeBackend(10.0)))
-    monkeypatch.setattr(units, "_measure", lambda *_: did.append("turn") or found)
-    turns = [Asked("cuda", ALONE, 1, 1, more) for more in (True, True, False)]
-    assert [measure_units(asked) for asked in turns] == [found] * 3
-    kept = ["turn", "new process"]
-    assert did == ["take", *kept, *kept, "turn", "give back"]
-    did.clear()
-    monkeypatch.setattr(units, "KEPT_S", 0.05)  # whoever asked has gone
-    measure_units(turns[0])
-    while "give back" not in did:
-        sleep(0.01)
-    assert did == ["take", *kept, "give back"]
+@pytest.mark.parametrize(("phase", "rounds"), [(ALONE, 1), (TOGETHER, 3)])
+def test_a_turn_has_each_unit_once_a_round_and_the_edges_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, phase: str, rounds: int
+) -> None:
+    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])
+    monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
+    backend = FakeBackend(10.0)
+    asked = Asked("cpu", phase, rounds, seed=1)
+    report = units._measure(asked, LocalPool(InProcess(backend), "0"), "0")
+    assert Counter(time.unit for time in report.times) == dict.fromkeys(
+        ("float32 product", "float64 product", "copy"), rounds
+    )
+    assert {time.phase for time in report.times} == {phase}
+    assert all(time.time_us == pytest.approx(10.0) for time in report.times)
+    assert len(report.verified) == 2
+    assert report.configuration == {"vbios": "1.0"}
+
+
+def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])
+    monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
+
+    class Failing(FakeBackend):
+        def run(self, kernel: FakeKernel, launches: int = 1) -> None:
+            if kernel.point.problem.dtype == "float64":
+                raise LaunchError("illegal access")
+            super().run(kernel, launches)
+
+    pool = LocalPool(InProcess(Failing(10.0)), "0")
+    report = units._measure(Asked("cpu", ALONE, 3, seed=1), pool, "0")
+    assert Counter((time.unit, time.status) for time in report.times) == {
+        ("float32 product", "ok"): 3,
+        ("float64 product", "error"): 1,
+        ("copy", "ok"): 3,
+    }
+    (failed,) = [time for time in report.times if time.status == "error"]
+    assert (failed.reason, failed.time_us) == ("illegal access", None)
 
 
 def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -> None:
@@ -300,7 +346,7 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
     )
     member = Member("0", "node1", GPU, "abc")
     reports: list[Report] = []
-    run.measure_all(client, {"tcp://a": member}, "cuda", 3, lambda one, _left: reports.append(one))
+    run.measure_all(client, {"tcp://a": member}, "cuda", 3, lambda one, *_: reports.append(one))
     assert asked == ["tcp://a"]  # of three rounds
     assert [one.error for one in reports] == ["its worker is gone"]
     assert len(cancelled) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -83,7 +84,7 @@ def test_the_authors_choice_comes_first_and_then_the_lowest_bound() -> None:
 
 def test_kernels_are_compiled_here_in_the_order_that_was_given() -> None:
     tiles = [at("shared_tile", str(edge), 256) for edge in (8, 4)]
-    with Builds(H200) as builds:
+    with closing(Builds(H200)) as builds:
         builds.start(tiles)
         assert builds.first_ready(tiles) in {0, 1}
         found = builds.resources(tiles[0])

@@ -19,8 +19,8 @@ from gpubench.commands.tune.prune import Builds
 from gpubench.commands.tune.run import Settings, Tuned, confirmed_path, groups, read_settings, tune
 from gpubench.commands.tune.view import summary
 from gpubench.engine.executor import Executor, InProcess
+from gpubench.engine.pool import LocalPool, Watcher
 from gpubench.engine.runner import Runner
-from gpubench.engine.session import Watcher
 from gpubench.errors import UsageError
 from gpubench.model import Space, edges
 from gpubench.plan import sweep as plan
@@ -112,7 +112,7 @@ def tuned(
 ) -> Tuned:
     return tune(
         settings(**options),
-        executor or InProcess(backend or Timed(by_edge)),
+        LocalPool(executor or InProcess(backend or Timed(by_edge))),
         watcher or Watcher(),
         output=output,
         resume=resume,
@@ -134,7 +134,7 @@ def test_the_group_is_what_is_as_fast_and_all_else_is_eliminated_with_its_rounds
     assert max(row.rounds or 0 for row in gone) <= (rows["8"].rounds or 0)
     assert min(row.rounds or 0 for row in gone) == 1
     assert not partial_of(tmp_path / "a.csv").exists()
-    assert list(found.endings.values()) == ["all that are left are within 1 % of each other"]
+    assert list(found.race.endings.values()) == ["all that are left are within 1 % of each other"]
 
 
 @pytest.mark.usefixtures("choose")
@@ -203,7 +203,7 @@ def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path)
     assert len({str(event.point and event.point.tile) for event in firsts}) < 16
     assert {row.tile for row in groups(found.race.rows)[0]} == {"4", "8", "12"}
     assert len(found.race.rows) == len(whole.race.rows)
-    with pytest.raises(UsageError, match="is complete"):
+    with pytest.raises(UsageError, match="exists; --force"):
         tuned(output=output, resume=True)
 
 

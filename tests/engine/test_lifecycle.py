@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import COPY_GBYTES_PER_S, CPU, FakeBackend, FakeKernel, matmul, variant
+from fakes import COPY_GBYTES_PER_S, CPU, FakeBackend, FakeKernel, matmul, run_sweep, variant
 
 from gpubench.backends import open_backend
-from gpubench.engine import session
-from gpubench.engine.executor import Executor, InProcess
-from gpubench.engine.session import default_output, run
+from gpubench.engine.executor import InProcess
+from gpubench.engine.pool import Pool
+from gpubench.engine.prepare import Job
 from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
 from gpubench.model import (
     CORE_DTYPES,
     CudaVariant,
+    Device,
     Fill,
     Launch,
     Measurement,
@@ -29,12 +31,12 @@ from gpubench.model import (
 )
 from gpubench.plan import sweep as plan
 from gpubench.plan.registry import variants
-from gpubench.plan.schedule import Known, Visit
+from gpubench.plan.schedule import InRounds, Known, Schedule, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.results import provenance
 from gpubench.results import row as table
 from gpubench.results.provenance import source_hash
-from gpubench.results.result_file import ResultFile, read_context
+from gpubench.results.result_file import ResultFile, default_path, read_context
 
 SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
 
@@ -49,8 +51,8 @@ class Diary:
         self.totals = (0, 0)
         self._file = file
 
-    def planned(self, _executor: Executor, points: int, visits: int, _foreseen: object) -> None:
-        self.totals = (points, visits)
+    def planned(self, job: Job, _pool: Pool, visits: int, _foreseen: object) -> None:
+        self.totals = (len(job.points), visits)
 
     def compiled(self, built: int) -> None:
         pass
@@ -82,7 +84,7 @@ def asked(**facts: Any) -> Sweep:
 def test_every_round_visits_every_point_once_in_an_order_of_its_own() -> None:
     diary = Diary()
     sizes = tuple((n, n, n) for n in range(1, 13))
-    run(asked(sizes=sizes), InProcess(FakeBackend()), diary, None)
+    run_sweep(asked(sizes=sizes), InProcess(FakeBackend()), diary, None)
     assert diary.totals == (12, 36)
     names = ["round 1/3", "round 2/3", "round 3/3"]
     rounds = [[label for name, label in diary.visits if name == wanted] for wanted in names]
@@ -97,7 +99,7 @@ def test_a_seed_decides_the_order() -> None:
     diaries = [Diary(), Diary(), Diary()]
     sizes = tuple((n, n, n) for n in range(1, 13))
     for diary, seed in zip(diaries, (1, 1, 2), strict=True):
-        run(asked(sizes=sizes, seed=seed), InProcess(FakeBackend()), diary, None)
+        run_sweep(asked(sizes=sizes, seed=seed), InProcess(FakeBackend()), diary, None)
     assert diaries[0].visits == diaries[1].visits != diaries[2].visits
 
 
@@ -105,7 +107,7 @@ def test_a_seed_decides_the_order() -> None:
 def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) -> None:
     file = ResultFile(tmp_path / "a.csv")
     diary = Diary(tmp_path / "a.csv.partial")
-    outcome = run(asked(), InProcess(FakeBackend()), diary, file)
+    outcome = run_sweep(asked(), InProcess(FakeBackend()), diary, file)
     assert diary.lines_before == list(range(9))
     assert outcome.path == tmp_path / "a.csv"
     assert table.read(outcome.path) == outcome.rows
@@ -114,7 +116,7 @@ def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) 
 
 @pytest.mark.usefixtures("one_variant")
 def test_a_point_has_one_row_of_all_its_rounds() -> None:
-    outcome = run(asked(), InProcess(FakeBackend(10.0)), Diary(), None)
+    outcome = run_sweep(asked(), InProcess(FakeBackend(10.0)), Diary(), None)
     assert [one.size for one in outcome.rows] == ["8", "16", "24"]
     assert {one.rounds for one in outcome.rows} == {3}
     assert {one.percent_of_blas for one in outcome.rows} == {100.0}
@@ -132,7 +134,7 @@ class FailingAt16(FakeBackend):
 @pytest.mark.usefixtures("one_variant")
 def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
     diary = Diary()
-    outcome = run(asked(), InProcess(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
+    outcome = run_sweep(asked(), InProcess(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
     assert Counter(label for _, label in diary.visits) == {
         "fake at 8 float32": 3,
         "fake at 16 float32": 1,
@@ -155,7 +157,9 @@ class InterruptedInRound2(FakeBackend):
 @pytest.mark.usefixtures("one_variant")
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     diary = Diary()
-    outcome = run(asked(), InProcess(InterruptedInRound2()), diary, ResultFile(tmp_path / "a.csv"))
+    outcome = run_sweep(
+        asked(), InProcess(InterruptedInRound2()), diary, ResultFile(tmp_path / "a.csv")
+    )
     assert outcome.interrupted
     assert len(diary.measurements) == 4
     assert sorted(one.rounds for one in outcome.rows) == [1, 1, 2]
@@ -165,8 +169,8 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_variant")
 def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
     backend = FakeBackend([10.0] * 1000)  # then the script ends
-    with pytest.raises(StopIteration):
-        run(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        run_sweep(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
     assert table.read(tmp_path / "a.csv")
     assert read_context(tmp_path / "a.csv")["options"] == {}  # to be continued
 
@@ -176,7 +180,7 @@ def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> N
     (tmp_path / "a.csv").write_text("precious")
     backend = FakeBackend()
     with pytest.raises(UsageError, match="exists"):
-        run(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+        run_sweep(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
     assert backend.events == []
     assert (tmp_path / "a.csv").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
@@ -185,7 +189,7 @@ def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> N
 def test_nothing_to_measure_leaves_no_file(tmp_path: Path) -> None:
     backend = FakeBackend()
     with pytest.raises(UsageError):
-        run(
+        run_sweep(
             asked(variants=("cpu_blas",), dtypes=("int32",)),
             InProcess(backend),
             Diary(),
@@ -196,7 +200,7 @@ def test_nothing_to_measure_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
-    outcome = run(
+    outcome = run_sweep(
         asked(variants=("cpu_blas",), dtypes=("float32", "int32"), sizes=((8, 8, 8),)),
         InProcess(FakeBackend()),
         Diary(),
@@ -213,7 +217,7 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
 @pytest.mark.usefixtures("one_variant")
 def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
     backend = FakeBackend()
-    outcome = run(asked(), InProcess(backend), Diary(), None)
+    outcome = run_sweep(asked(), InProcess(backend), Diary(), None)
     assert [event.what for event in backend.events][:4] == ["compile", "warm up", "copy", "load"]
     assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
 
@@ -221,9 +225,9 @@ def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() 
 @pytest.mark.usefixtures("one_variant")
 def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
     noisy = [10.0, 30.0, 90.0] * 30_000
-    free = run(asked(), InProcess(FakeBackend(noisy)), Diary(), None)
+    free = run_sweep(asked(), InProcess(FakeBackend(noisy)), Diary(), None)
     tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
-    outcome = run(tight, InProcess(FakeBackend(noisy)), Diary(), None)
+    outcome = run_sweep(tight, InProcess(FakeBackend(noisy)), Diary(), None)
     assert [one.samples for one in outcome.rows] == [12, 12, 12]
     assert min(one.samples for one in free.rows) > 18
 
@@ -231,7 +235,7 @@ def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
 def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lazy = variant(lambda _a, _b, _c: None, "lazy")
     monkeypatch.setattr(plan, "choose", lambda *_: (lazy,))
-    outcome = run(asked(), InProcess(FakeBackend()), Diary(), None)
+    outcome = run_sweep(asked(), InProcess(FakeBackend()), Diary(), None)
     assert {one.status for one in outcome.rows} == {Status.WRONG}
     assert {one.gflops for one in outcome.rows} == {None}
     assert outcome.failed
@@ -254,7 +258,7 @@ def test_the_cpu_has_no_cupti() -> None:
 
 
 def test_the_default_file_names_time_device_and_operation() -> None:
-    path = default_output(asked(), "NVIDIA H200 (rev. 2)/" + "x" * 100)
+    path = default_path("NVIDIA H200 (rev. 2)/" + "x" * 100, "gemm.csv")
     assert path.parent == Path("results")
     stamp, device = path.stem.split("-", 1)
     assert len(stamp) == len("20250101T000000Z")
@@ -301,7 +305,7 @@ def test_a_source_hash_changes_with_the_version_of_a_library(
 
 
 def test_every_variant_of_ours_has_a_hash_of_its_own() -> None:
-    hashes = [session.source_hash(one) for one in variants()]
+    hashes = [source_hash(one) for one in variants()]
     assert len(set(hashes)) == len(hashes)
 
 
@@ -316,7 +320,7 @@ def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
 
     monkeypatch.setattr("gpubench.engine.loaded.make_inputs", remember)
     sweep = asked(variants=("cpu_blas",), seed=77, operands=Fill.INDEX)
-    run(sweep, InProcess(FakeBackend()), Diary())
+    run_sweep(sweep, InProcess(FakeBackend()), Diary())
     assert seen == [(77, Fill.INDEX)]
 
 
@@ -344,11 +348,11 @@ class InterruptedAfter(InProcess):
 def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, first: int) -> None:
     path = tmp_path / "a.csv"
     begun = InterruptedAfter(first)
-    assert run(asked(), begun, Diary(), ResultFile(path)).interrupted
+    assert run_sweep(asked(), begun, Diary(), ResultFile(path)).interrupted
     rest = InterruptedAfter(99)
-    resumed = run(asked(), rest, Diary(), ResultFile(path, resume=True))
+    resumed = run_sweep(asked(), rest, Diary(), ResultFile(path, resume=True))
     uninterrupted = InterruptedAfter(99)
-    whole = run(asked(), uninterrupted, Diary())
+    whole = run_sweep(asked(), uninterrupted, Diary())
     assert begun.measured + rest.measured == uninterrupted.measured  # in the same order
     timeless = [replace(one, started_utc=None) for one in resumed.rows]
     assert timeless == [replace(one, started_utc=None) for one in whole.rows]
@@ -369,9 +373,9 @@ def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Pat
                 raise KeyboardInterrupt
             return result
 
-    assert run(asked(), Interrupted(FailingAt16()), Diary(), ResultFile(path)).interrupted
+    assert run_sweep(asked(), Interrupted(FailingAt16()), Diary(), ResultFile(path)).interrupted
     rest = InterruptedAfter(99)
-    outcome = run(asked(), rest, Diary(), ResultFile(path, resume=True))
+    outcome = run_sweep(asked(), rest, Diary(), ResultFile(path, resume=True))
     assert "fake at 16 float32" not in rest.measured
     assert [one.status for one in outcome.rows] == ["ok", "error", "ok"]
 
@@ -384,7 +388,7 @@ def test_a_copy_is_measured_once_where_memory_sets_the_pace(
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
     backend = FakeBackend(2.0, device=replace(CPU, compute_capability=(9, 0)))
     k = 8 if op == "gemm" else 1
-    rows = run(asked(op=op, sizes=((8, 8, k), (9, 9, k))), InProcess(backend), Diary()).rows
+    rows = run_sweep(asked(op=op, sizes=((8, 8, k), (9, 9, k))), InProcess(backend), Diary()).rows
     assert len([event for event in backend.events if event.what == "copy"]) == copies
     expected = [4 * (n * n + 2 * n) / 2.0 / 1e3 for n in (8, 9)]
     if copies:
@@ -402,7 +406,7 @@ def test_a_cpu_has_the_measured_rates_as_its_peaks(monkeypatch: pytest.MonkeyPat
         "ceilings",
         lambda _self, dtypes, **_kept: {f"measured_{dtype}_fma_gflops": 4.0 for dtype in dtypes},
     )
-    (row,) = run(asked(sizes=((8, 8, 8),)), InProcess(FakeBackend(1.0)), Diary()).rows
+    (row,) = run_sweep(asked(sizes=((8, 8, 8),)), InProcess(FakeBackend(1.0)), Diary()).rows
     assert row.gflops == pytest.approx(2 * 8**3 / 1e3)
     assert row.percent_of_peak == pytest.approx(100 * row.gflops / 4.0)
 
@@ -412,8 +416,12 @@ class Race:
 
     visits = 3
 
-    def __init__(self, points: list[Point]) -> None:
+    def __init__(self, points: Sequence[Point]) -> None:
         self._left = list(points)
+        self.endings: dict[Point, str] = {}
+
+    def close(self) -> None:
+        pass
 
     def next(self, known: Known) -> Visit | None:
         times = {
@@ -427,11 +435,18 @@ class Race:
         return Visit(point=best, name="once more") if len(known[best]) == 1 else None
 
 
+class Knockout(InRounds):
+    """The strategy of that schedule."""
+
+    def schedule(self, points: Sequence[Point], _sweep: Sweep, _device: Device) -> Schedule:
+        return Race(points)
+
+
 @pytest.mark.usefixtures("one_variant")
 def test_another_schedule_measures_what_it_wants() -> None:
     diary = Diary()
     backend = FakeBackend(10.0)
-    outcome = run(asked(), InProcess(backend), diary, schedule=Race)
+    outcome = run_sweep(asked(), InProcess(backend), diary, strategy=Knockout())
     assert [name for name, _ in diary.visits] == ["first look"] * 3 + ["once more"]
     assert diary.totals == (3, 3)
     assert sorted(row.rounds or 0 for row in outcome.rows) == [1, 1, 2]

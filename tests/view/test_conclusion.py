@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpubench.engine.session import Outcome
-from gpubench.view.running import where_time_went
+from gpubench.engine.run import Outcome
+from gpubench.view.conclusion import where_time_went
 
 
 def test_the_phases_add_up_to_the_wall_time() -> None:

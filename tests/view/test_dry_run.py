@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpubench.commands.sweep.dry_run import print_plan
+from gpubench.engine.prepare import prepare_dry
 from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.options import read_sweep
+from gpubench.view.dry_run import print_plan
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def told(
     monkeypatch.setattr("gpubench.backends.cpu.backend.CpuBackend.__init__", refuse)
 
     def tell(**options: str) -> str:
-        print_plan({"device": "cpu"} | options, None)
+        print_plan(prepare_dry(read_sweep({"device": "cpu"} | options)), "gemm.csv")
         assert list(tmp_path.iterdir()) == []
         said = capsys.readouterr()
         assert said.err == ""

@@ -1,0 +1,97 @@
+"""`UnitTime`, a row of `gpubench fleet`: its CSV, and the history of each device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from gpubench.errors import UsageError
+from gpubench.results import store
+from gpubench.results.row import encode_csv
+
+NAME = "fleet"
+"""The name under which the store keeps the times of earlier runs."""
+
+SUFFIX = ".jsonl"
+
+
+class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of one unit of one device in one round."""
+
+    host: str
+    slot: str
+    """Address of the device on the PCI bus; of a CPU the name of the Dask worker."""
+
+    device_uuid: str | None
+    device: str
+    """Name of the device."""
+
+    unit: str
+    """`float32 product`, `copy`."""
+
+    phase: str
+    """`alone`: the other devices of the host do nothing; `together`: they measure too."""
+
+    status: str
+    reason: str | None = None
+    time_us: float | None = None
+    """Median time of a launch; None if the unit failed."""
+
+    sm_mhz: float | None = None
+    """Clock of the multiprocessors while sampling."""
+
+    nvml_sm_mhz: float | None = None
+    memory_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    throttle: str | None = None
+    """What held the clock down, joined by `;`."""
+
+    driver: str | None = None
+    cuda: str | None = None
+    gpubench: str | None = None
+    started_utc: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """What a device is known by from run to run: its UUID, or where it is."""
+        return self.device_uuid or f"{self.host} {self.slot}"
+
+
+COLUMNS = UnitTime.__struct_fields__
+
+
+def encode(times: Iterable[UnitTime]) -> bytes:
+    """Return the times as a CSV."""
+    return encode_csv(COLUMNS, (msgspec.structs.astuple(time) for time in times))
+
+
+def keep(times: Iterable[UnitTime]) -> None:
+    """Keep the times in the store, a file for each name of a device."""
+    by_device: dict[str, list[UnitTime]] = {}
+    for time in times:
+        by_device.setdefault(time.device, []).append(time)
+    for device, of_device in by_device.items():
+        store.keep(device, NAME, SUFFIX, msgspec.json.Encoder().encode_lines(of_device))
+
+
+def earlier(device: str, runs: int) -> list[UnitTime]:
+    """Return the times of the newest runs that the store has of a device's name.
+
+    Raises UsageError for a file that is damaged.
+    """
+    times: list[UnitTime] = []
+    for path in store.saved(NAME, device, SUFFIX)[-runs:]:
+        times += _read(path)
+    return times
+
+
+def _read(path: Path) -> list[UnitTime]:
+    try:
+        return msgspec.json.Decoder(UnitTime).decode_lines(path.read_bytes())
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a run of gpubench fleet: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,193 @@
+"""What measures a job: a process on this machine, or the workers of a Dask cluster.
+
+`Pool` is the interface that `run` uses. `LocalPool` has one device and a child process; the pool
+of a cluster is in `shared.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Protocol
+
+from gpubench.backends import device_label
+from gpubench.engine.executor import Executor, Parts
+from gpubench.engine.measurements import Measurements, Place
+from gpubench.engine.prepare import Job
+from gpubench.engine.worker import Worker
+from gpubench.model import CORE_DTYPES, OPERATIONS, Device, Measurement, PointKey, Timer
+from gpubench.plan.schedule import Estimate, Visit
+
+
+class Watcher:
+    """Shows the progress of a job. This one shows nothing."""
+
+    def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
+        """Called before kernels are compiled, with the maximum number of visits."""
+
+    def compiled(self, kernels: int) -> None:
+        """Called with the number of kernels compiled so far."""
+
+    def measuring(self, visit: Visit) -> None:
+        """Called when a point is about to be measured."""
+
+    def measured(self, measurement: Measurement) -> None:
+        """Called when a point was measured once, or was decided without a launch."""
+
+
+class Pool(Protocol):
+    """One device, or several devices of one kind, that measure jobs one after the other."""
+
+    @property
+    def device(self) -> Device:
+        """The device; of several, the first."""
+
+    @property
+    def name(self) -> str:
+        """The name for the default file of results: the device's, or `shared`."""
+
+    @property
+    def label(self) -> str:
+        """How a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Lines that a user should read before the results."""
+
+    @property
+    def context(self) -> Mapping[str, str]:
+        """What a resumed sweep must have in common with the pool, beside the job's context."""
+
+    @property
+    def spent_s(self) -> Mapping[str, float]:
+        """Wall time of the last job by phase."""
+
+    @property
+    def endings(self) -> Mapping[PointKey, str]:
+        """Why each race of the last job ended, under its points' key without a tile."""
+
+    def measure(
+        self, job: Job, measurements: Measurements, watcher: Watcher
+    ) -> Generator[Measurement, None, None]:
+        """Yield measurements as they are made.
+
+        The caller adds each one to `measurements` before it asks for the next one. Points that are
+        finished there are not measured.
+        """
+
+    def device_at(self, place: Place) -> Device:
+        """Return the device at a place, with the rates that the last job measured there."""
+
+    def renew(self) -> None:
+        """Let the next job begin in a fresh process."""
+
+
+class LocalPool:
+    """One device of this machine, with an executor that measures one point at a time.
+
+    `slot` names the place where the device has no address of its own.
+    """
+
+    context: Mapping[str, str] = {}
+
+    def __init__(self, executor: Executor, slot: str = "") -> None:
+        self._executor = executor
+        self._device = executor.device
+        self.place = Place.here(self._device, slot)
+        self.endings: dict[PointKey, str] = {}
+
+    @property
+    def device(self) -> Device:
+        """The device that the executor opened."""
+        return self._device
+
+    @property
+    def name(self) -> str:
+        """The device's name."""
+        return self._device.name
+
+    @property
+    def label(self) -> str:
+        """`cuda:0`, `CPU`."""
+        return device_label(self._device)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The executor's notices."""
+        return self._executor.notices
+
+    @property
+    def spent_s(self) -> Mapping[str, float]:
+        """Wall time of the last job by phase."""
+        return self._executor.spent_s
+
+    def measure(
+        self, job: Job, measurements: Measurements, watcher: Watcher
+    ) -> Generator[Measurement, None, None]:
+        """Compile, warm up, and measure what the schedule says."""
+        executor, sweep, strategy = self._executor, job.sweep, job.strategy
+        executor.begin(sweep.timing, sweep.seed, job.verified)
+        unfinished = [point for point in job.points if not measurements.is_finished(point)]
+        added = [p for p in measurements.points_at(self.place) if p not in job.planned]
+        known = measurements.known_at(self.place)
+        self.endings = {}
+        with closing(strategy.schedule([*job.points, *added], sweep, job.device)) as schedule:
+            watcher.planned(job, self, schedule.visits, job.forecast(unfinished))
+            if not strategy.is_race:
+                executor.compile(unfinished, watcher.compiled)
+            executor.warm_up()
+            self._measure_ceilings(job)
+            try:
+                while visit := schedule.next(known):
+                    if visit.outcome:
+                        yield self.place.put_into(visit.outcome)
+                        continue
+                    watcher.measuring(visit)
+                    if visit.fresh:
+                        executor.next_round()
+                    measurement = executor.measure(visit.point, visit.wall_limit_s)
+                    yield self.place.put_into(measurement)
+            finally:
+                self.endings = {point.key: why for point, why in schedule.endings.items()}
+
+    def _measure_ceilings(self, job: Job) -> None:
+        """Measure the device's rates where a result is a percentage of them.
+
+        An operation that is bound by memory is compared with a copy of this sweep. A CPU has no
+        theoretical peak, so its rate of multiply-adds is measured for the dtypes of the job.
+        """
+        bound_by_memory = OPERATIONS[job.sweep.op].bandwidth_bound
+        is_cpu = self._device.compute_capability is None
+        if not (bound_by_memory or is_cpu):
+            return
+        dtypes = {point.problem.dtype for point in job.points if is_cpu}
+        in_order = [dtype for dtype in CORE_DTYPES if dtype in dtypes]
+        rates = self._executor.ceilings(in_order, not bound_by_memory)
+        self._device = replace(self._device, facts=self._device.facts | rates)
+
+    def parts(self) -> Parts:
+        """Measure fixed work on one part of the device each, between two points of a job."""
+        return self._executor.parts()
+
+    def device_at(self, _place: Place) -> Device:
+        """Return the only device."""
+        return self._device
+
+    def renew(self) -> None:
+        """End the executor's process; the next point starts another."""
+        self._executor.next_round()
+
+
+@contextmanager
+def local_pool(
+    device: str, timer: Timer = Timer.EVENTS, *, ahead: bool = False, slot: str = ""
+) -> Iterator[LocalPool]:
+    """Open a device of this machine as `--device` names it, in a child process.
+
+    `ahead` starts the next round's process while this round is measured. Raises
+    DeviceUnavailableError where the device or the timer is missing, and DeviceBusyError where
+    another sweep holds the GPU.
+    """
+    with Worker(device, timer, ahead=ahead) as worker:
+        yield LocalPool(worker, slot)

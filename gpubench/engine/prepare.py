@@ -1,0 +1,142 @@
+"""A sweep and a device become a job: what is measured, in what order, and what must stay the same.
+
+Every command that measures prepares its job here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import gpubench
+from gpubench.backends import find_devices
+from gpubench.model import Device, Measurement, Point, PointKey, Variant
+from gpubench.plan.schedule import Estimate, InRounds, Strategy, estimate
+from gpubench.plan.sweep import Sweep, plan
+from gpubench.plan.tuned import with_tuned_tiles
+from gpubench.results.provenance import package_version, source_hash
+
+NOT_RESUMED = {"output", "samples"}
+"""Options that a resumed sweep may have otherwise: they name files, and change no measurement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to measure on devices of one kind."""
+
+    sweep: Sweep
+    """Its tiles are named one by one, also where the user asked for tuned ones."""
+
+    device: Device
+    planned: Mapping[Point, str | None]
+    """Each point with the reason why it cannot run, or None."""
+
+    hashes: Mapping[Variant, str]
+    """The source hash of each variant."""
+
+    notes: tuple[str, ...] = ()
+    """Lines that a user should read before the results."""
+
+    strategy: Strategy = field(default_factory=InRounds)
+    verified: Sequence[Measurement] = ()
+    """Right measurements of another process: their points need not be verified again."""
+
+    @cached_property
+    def points(self) -> list[Point]:
+        """The points that can run."""
+        return [point for point, reason in self.planned.items() if reason is None]
+
+    @cached_property
+    def _by_key(self) -> dict[PointKey, Point]:
+        return {point.key: point for point in self.planned}
+
+    def point_of(self, key: PointKey) -> Point | None:
+        """Return the point of a key, or None for a key that this job cannot have.
+
+        A race of configurations may go on to legal tiles that were not planned.
+        """
+        if point := self._by_key.get(key):
+            return point
+        if not self.strategy.is_race:
+            return None
+        for planned in self.planned:
+            space = planned.variant.tiles
+            if space and planned.key._replace(tile=key.tile) == key:
+                try:
+                    tile = space.read(key.tile)
+                except ValueError:
+                    return None
+                return None if space.why_not(tile) else replace(planned, tile=tile)
+        return None
+
+    def forecast(self, points: Collection[Point] | None = None) -> Estimate:
+        """Foresee how long points take on one device; None means all that can run."""
+        return estimate(self.points if points is None else points, self.device, self.sweep.timing)
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What must be the same for a sweep to be continued in its file."""
+        options = self.sweep.options.items()
+        return {
+            "gpubench": gpubench.__version__,
+            "options": {name: text for name, text in options if name not in NOT_RESUMED},
+            "device": self.device.name,
+            "versions": self.device.versions,
+            "sources": {variant.name: digest for variant, digest in self.hashes.items()},
+        }
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The columns of every row that say how it can be measured again."""
+        options = self.sweep.options.items()
+        flags = (f"--{name.replace('_', '-')} {text}" for name, text in options)
+        digest, commit = package_version()
+        return {
+            "tree_hash": digest,
+            "commit": commit,
+            "options": " ".join(flags) or None,
+            "seed": self.sweep.seed,
+            "precision_goal": self.sweep.timing.precision,
+        }
+
+
+def prepare(
+    sweep: Sweep,
+    device: Device,
+    *,
+    keep: Callable[[Point], bool] = lambda _point: True,
+    strategy: Strategy | None = None,
+    verified: Sequence[Measurement] = (),
+) -> Job:
+    """Plan a sweep for a device. Nothing is compiled, measured or written.
+
+    `keep` leaves out points that the lists of a sweep cannot leave out. `strategy` decides what is
+    measured next; None measures all points in rounds, as the sweep's timing says. Raises UsageError
+    if nothing can be measured.
+    """
+    sweep, is_tuned, notes = with_tuned_tiles(sweep, device)
+    planned = {
+        point: reason
+        for point, reason in plan(sweep, device.backend, device.compute_capability).items()
+        if is_tuned(point) and keep(point)
+    }
+    variants = dict.fromkeys(point.variant for point in planned)
+    return Job(
+        sweep=sweep,
+        device=device,
+        planned=planned,
+        hashes={variant: source_hash(variant) for variant in variants},
+        notes=tuple(notes),
+        strategy=strategy or InRounds(),
+        verified=verified,
+    )
+
+
+def prepare_dry(sweep: Sweep, strategy: Strategy | None = None) -> Job:
+    """Plan a sweep for the first device that it names, without opening the device.
+
+    Raises UsageError if nothing can be measured, DeviceUnavailableError for a missing device.
+    """
+    return prepare(sweep, find_devices(sweep.device)[0][0], strategy=strategy)

@@ -1,0 +1,188 @@
+"""The lifecycle of a job: open the file, measure, keep each result, build the rows, finish.
+
+Every command that measures runs its job here. Every measurement is on disk before the next one is
+used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+
+from gpubench.engine.cluster import connected
+from gpubench.engine.measurements import Measurements, Place
+from gpubench.engine.pool import Pool, Watcher, local_pool
+from gpubench.engine.prepare import Job, prepare
+from gpubench.engine.shared import ClusterPool
+from gpubench.model import Device, Measurement, PointKey, Status
+from gpubench.plan.sweep import Sweep
+from gpubench.results import store
+from gpubench.results.result_file import ResultFile, default_path
+from gpubench.results.row import Row
+from gpubench.results.rows import build_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of a job."""
+
+    rows: list[Row]
+    path: Path | None
+    """The CSV; None if no file was asked for."""
+
+    interrupted: bool
+    wall_s: float
+    spent_s: Mapping[str, float]
+    """Wall time by phase."""
+
+    notes: tuple[str, ...] = ()
+    """Lines of the job that a user should read before the results."""
+
+    endings: Mapping[PointKey, str] = field(default_factory=dict)
+    """Why each race ended, under its points' key without a tile."""
+
+    saved: Path | None = None
+    """The file in the store; None if no name was given, or nothing was timed."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether any point has a time."""
+        return any(row.status == Status.OK for row in self.rows)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a point was wrong or ended in an error."""
+        return any(row.status in {Status.WRONG, Status.ERROR} for row in self.rows)
+
+
+def run(
+    job: Job, pool: Pool, watcher: Watcher | None = None, file: ResultFile | None = None
+) -> Outcome:
+    """Measure a job on a pool, into a file if one is given.
+
+    Ctrl-C ends it early and keeps what was measured. Raises UsageError if the file cannot be
+    written, before anything is measured, and what the pool raises if it cannot measure.
+    """
+    started = perf_counter()
+    watcher = watcher or Watcher()
+    measurements = Measurements(job)
+    if file:
+        for measurement in file.open({**job.context, **pool.context}, job.point_of):
+            measurements.add(measurement)
+
+    def keep(measurement: Measurement) -> None:
+        if file:
+            file.add(measurement)  # first: the CSV has nothing that the partial file lacks
+        measurements.add(measurement)
+
+    interrupted = complete = False
+    try:
+        for point, reason in job.planned.items():
+            if reason is not None and not measurements.is_finished(point):
+                keep(Measurement(point=point, status=Status.SKIPPED, reason=reason))
+        with closing(pool.measure(job, measurements, watcher)) as stream:
+            for measurement in stream:
+                keep(measurement)
+                watcher.measured(measurement)
+        complete = True
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:  # whatever ended it: what was measured is kept
+        rows = _rows(job, pool, measurements)
+        if file:
+            file.finish(rows, complete=complete)
+    return Outcome(
+        rows=rows,
+        path=file.path if file else None,
+        interrupted=interrupted,
+        wall_s=perf_counter() - started,
+        spent_s=dict(pool.spent_s),
+        notes=job.notes,
+        endings=dict(pool.endings),
+    )
+
+
+def measure(
+    sweep: Sweep,
+    watcher: Watcher,
+    *,
+    on: str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    save: str | None = None,
+) -> Outcome:
+    """Measure a sweep into its own file or the default one.
+
+    `on` names the devices that share it (`open_pool`). `save` is the name under which the store
+    keeps the rows of a complete sweep.
+    """
+    with open_pool(sweep, on) as pool:
+        path = sweep.output or default_path(pool.name, f"{sweep.op}.csv")
+        file = ResultFile(path, resume=resume, overwrite=force, samples=sweep.samples)
+        outcome = run(prepare(sweep, pool.device), pool, watcher, file)
+    return save_rows(outcome, save)
+
+
+def save_rows(outcome: Outcome, name: str | None) -> Outcome:
+    """Keep the rows of a complete outcome in the store; the outcome names the file."""
+    if name is None or outcome.interrupted or not outcome.timed:
+        return outcome
+    return replace(outcome, saved=store.save(outcome.rows, name))
+
+
+@contextmanager
+def open_pool(sweep: Sweep, on: str | None = None) -> Iterator[Pool]:
+    """Open what measures a sweep: this machine's device, or the devices that `--on` names.
+
+    Raises UsageError if no cluster answers, DeviceUnavailableError if a device is missing, and
+    DeviceBusyError if another sweep holds the GPU.
+    """
+    if on is None:
+        with local_pool(sweep.device, sweep.timer) as pool:
+            yield pool
+    else:
+        with connected(on, sweep.device) as client:
+            yield ClusterPool(client, sweep.device)
+
+
+def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
+    """Build one row for each point, from the place that has most of its rounds.
+
+    The rows of a race are from one place.
+    """
+    by_place, strategy = measurements.by_place, job.strategy
+    rounds_at: defaultdict[Hashable, Counter[Place]] = defaultdict(Counter)
+    homes: dict[PointKey, Counter[Place]] = {}
+    for place, by_point in by_place.items():
+        for point, rounds in by_point.items():
+            unit = strategy.unit(point) if strategy.is_race else point
+            rounds_at[unit][place] += len(rounds)
+            homes[point.key] = rounds_at[unit]
+    provenance = job.provenance
+    speeds = measurements.device_speeds()
+    rows: dict[PointKey, Row] = {}
+    for place, by_point in by_place.items():
+        note = _disturbance(place, pool.device, by_place)
+        for row in build_rows(by_point, pool.device_at(place), job.hashes):
+            if homes[row.key].most_common(1)[0][0] == place:
+                rows[row.key] = replace(
+                    row,
+                    **provenance,
+                    percent_of_devices=speeds.get(place),
+                    reason="; ".join(filter(None, (row.reason, note))) or None,
+                )
+    planned = [point.key for point in job.planned]
+    return [rows[key] for key in dict.fromkeys((*planned, *rows)) if key in rows]
+
+
+def _disturbance(place: Place, device: Device, places: Mapping[Place, object]) -> str:
+    """Return a note for workers that share one CPU; GPUs do not disturb each other."""
+    on_host = Counter(other.host for other in places if other.host)
+    others = on_host[place.host] - 1
+    if device.compute_capability is None and others > 0:
+        return f"other workers on its CPU, which disturb it: {others}"
+    return ""

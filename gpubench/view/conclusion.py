@@ -1,0 +1,42 @@
+"""The last lines of a command that measured: where the time went, and the files."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+from rich.text import Text
+
+from gpubench.engine.run import Outcome
+from gpubench.errors import INTERRUPTED
+from gpubench.view.tables import console
+
+
+def conclude(outcome: Outcome) -> int:
+    """Print the last lines of an outcome that has a file, and return the exit code."""
+    err = console(stderr=True)
+    err.print(where_time_went(outcome), soft_wrap=True)
+    if outcome.interrupted:
+        err.print(
+            f"interrupted: what was measured is kept; --resume {outcome.path} continues",
+            markup=False,
+            soft_wrap=True,
+        )
+    console().print(Text(f"\n{outcome.path}"), soft_wrap=True)
+    if outcome.interrupted:
+        return INTERRUPTED
+    if outcome.saved:
+        err.print(Text(f"saved as {outcome.saved.parent.name}: {outcome.saved}"), soft_wrap=True)
+    if not outcome.timed:
+        err.print("no point was timed: that is a failure, whatever the reason")
+    return 0 if outcome.timed and not outcome.failed else 1
+
+
+def where_time_went(outcome: Outcome) -> str:
+    """Return the wall time by phase: `56.6 s: sampling 39.6 s (70 %), compiling 3.1 s (5 %), …`."""
+    phases = {**outcome.spent_s, "other": outcome.wall_s - sum(outcome.spent_s.values())}
+    parts = [
+        f"{name} {spent_s:.1f} s ({spent_s / outcome.wall_s:.0%})".replace("%)", " %)")
+        for name, spent_s in sorted(phases.items(), key=itemgetter(1), reverse=True)
+        if round(spent_s, 1) > 0
+    ]
+    return f"{outcome.wall_s:.1f} s: {', '.join(parts)}"

@@ -1,0 +1,51 @@
+"""What a job would measure, without measuring: `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from rich.text import Text
+
+from gpubench.engine.prepare import Job
+from gpubench.errors import UsageError
+from gpubench.model import Point
+from gpubench.plan.schedule import minutes
+from gpubench.results.result_file import default_path
+from gpubench.view.tables import console, spans, table
+
+
+def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
+    """Print the points of each variant, the skips with their reasons, and the expected time.
+
+    `ending` is that of the default file. Raises UsageError for a sweep that would be resumed.
+    """
+    if resume:
+        raise UsageError("--dry-run: a sweep that is resumed has its points in its file already")
+    show = partial(console().print, soft_wrap=True)
+    rounds = job.sweep.timing.rounds
+    how = "to race" if job.strategy.is_race else f"in {rounds} rounds"
+    show(Text(f"{job.device.name}: {len(job.points)} points {how}; nothing is run"))
+    groups: dict[tuple[str, str | None], list[Point]] = {}
+    for point, reason in job.planned.items():
+        groups.setdefault((point.variant.name, reason), []).append(point)
+    listing = table("variant", "points", "tiles", left={"variant", "tiles"})
+    skips = []
+    for (name, reason), points in groups.items():
+        if reason is None:
+            listing.add_row(name, str(len(points)), _tiles(points))
+        else:
+            skips.append(f"skipped: {f'{name} {_tiles(points)}'.strip()}: {reason}")
+    console().print(listing)
+    for skip in skips:
+        show(Text(skip, style="yellow"))
+    for note in job.notes:
+        show(Text(note))
+    foreseen = job.forecast()
+    show(f"\n{foreseen}; at the least {minutes(foreseen.least_s)}")
+    show(Text(f"would write: {job.sweep.output or default_path(job.device.name, ending)}"))
+
+
+def _tiles(points: Iterable[Point]) -> str:
+    return spans(list(dict.fromkeys(str(point.tile) for point in points if point.tile)))
