@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,9 @@ from distributed import Client, LocalCluster, get_worker
 from fakes import FakeBackend, matmul, measurement, point, variant
 
 from gpubench.backends import find_devices
+from gpubench.commands.tune import run as tuning
+from gpubench.commands.tune.run import Settings, tune
+from gpubench.commands.tune.schedule import Racing
 from gpubench.engine import cluster, runner, shared
 from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
 from gpubench.engine.executor import InProcess
@@ -34,6 +37,7 @@ from gpubench.model import Measurement, Point, Timing, Variant, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
+from gpubench.plan.tuned import keep_winners, read_winners
 from gpubench.results import row as table
 from gpubench.results.result_file import ResultFile
 from gpubench.view.tables import remarks
@@ -50,7 +54,12 @@ BLAS = variant(matmul, "blas", baseline="blas")
 
 @pytest.fixture(autouse=True)
 def fake_variants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "choose", lambda *_: (TILED, BLAS))
+    def choose(_op: str, _backend: str, names: Sequence[str], *_: object) -> tuple[Variant, ...]:
+        return tuple(known for known in (TILED, BLAS) if not names or known.name in names)
+
+    for module in (plan, tuning):
+        monkeypatch.setattr(module, "choose", choose)
+    monkeypatch.setattr(tuning, "variants", lambda: (TILED, BLAS))
     monkeypatch.setattr(cluster, "devices_of", lambda name: find_devices(name)[0])
     monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])  # others are large
 
@@ -363,3 +372,56 @@ def test_a_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None
     refused: Any = pytest.raises(UsageError, match=r"--on needs Dask: pip install '.*\[fleet\]'")
     with refused, connected(LOCAL, "cpu"):
         pass
+
+
+def test_each_race_runs_on_one_device_and_the_devices_share_the_races(
+    client: Client, devices: Callable[[Opened], None], tmp_path: Path
+) -> None:
+    devices(lambda name: 10.0 + name)
+    sizes = tuple((n, n, n) for n in (8, 12, 16, 20))
+    asked = replace(ASKED, variants=("tiled",), sizes=sizes)
+    settings = Settings(sweep=asked, racing=Racing(where="edge != 5", within=0.01))
+    pool = ClusterPool(client, "cpu")
+    tuned = tune(settings, pool, output=tmp_path / "a.csv")
+    assert not tuned.race.interrupted
+    places: dict[str, set[str | None]] = {}
+    for row in tuned.race.rows:
+        places.setdefault(row.size, set()).add(row.slot)
+    assert {len(slots) for slots in places.values()} == {1}
+    assert len(set().union(*places.values())) > 1
+    assert {row.tile for row in tuned.race.rows} == set("12346")
+    assert len(tuned.race.endings) == len(sizes)
+    assert tuned.confirmed
+    assert {row.variant for row in tuned.confirmed.rows} == {"tiled", "blas"}
+    assert [winner.m for winner in tuned.winners] == [8, 12, 16, 20]
+
+
+def test_a_race_that_was_interrupted_goes_on_where_it_was_begun(
+    client: Client, devices: Callable[[Opened], None], tmp_path: Path
+) -> None:
+    devices(lambda _name: 10.0)
+    asked = replace(ASKED, variants=("tiled",), sizes=((8, 8, 8),))
+    settings = Settings(sweep=asked, racing=Racing(where=None, within=0.01))
+    pool, output = ClusterPool(client, "cpu"), tmp_path / "a.csv"
+    stopped = tune(settings, pool, Diary(stop_after=4), output=output)
+    assert stopped.race.interrupted
+    resumed = tune(settings, ClusterPool(client, "cpu"), output=output, resume=True)
+    assert len(resumed.race.rows) == 6
+    assert len({row.slot for row in resumed.race.rows}) == 1
+    assert resumed.winners
+
+
+def test_tuned_tiles_are_resolved_before_a_sweep_is_shared(
+    client: Client, devices: Callable[[Opened], None], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("gpubench.plan.tuned.choose", lambda *_: (TILED, BLAS))
+    devices(lambda _name: 10.0)
+    winners = tmp_path / "tuned.toml"
+    settings = Settings(
+        sweep=replace(ASKED, variants=("tiled",)), racing=Racing(where=None, within=0.01)
+    )
+    keep_winners(winners, tune(settings, ClusterPool(client, "cpu"), output=None).winners)
+    best = {(winner.m, winner.tile) for winner in read_winners(winners)}
+    rows = run_shared(replace(ASKED, tiles=(str(winners),)), client, Watcher()).rows
+    assert {(row.m, row.tile) for row in rows if row.tile} == best
+    assert all(row.status == "ok" for row in rows)

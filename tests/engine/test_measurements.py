@@ -1,0 +1,98 @@
+"""Measurements by the place where they were made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import CPU, FakeBackend, matmul, measurement, variant
+
+from gpubench.engine.executor import InProcess
+from gpubench.engine.measurements import Measurements, Place
+from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.prepare import Job, prepare
+from gpubench.engine.run import run
+from gpubench.model import Measurement, Timing
+from gpubench.plan import sweep as plan
+from gpubench.plan.sweep import Sweep
+from gpubench.results.result_file import ResultFile
+
+FIRST, SECOND = Place("host", "0000:01:00.0", "GPU-1"), Place("host", "0000:02:00.0", "GPU-2")
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    """Three points in two rounds, the baseline among them."""
+    blas = variant(matmul, "blas", baseline="blas")
+    monkeypatch.setattr(plan, "choose", lambda *_: (blas,))
+    sizes = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
+    return prepare(Sweep(sizes=sizes, timing=Timing(rounds=2, max_wall_s=600.0)), CPU)
+
+
+def test_a_place_is_put_into_a_measurement_and_read_from_it() -> None:
+    assert Place.of(FIRST.put_into(measurement())) == FIRST
+    facts = {"uuid": "GPU-1", "slot": "0000:01:00.0"}
+    assert Place.here(replace(CPU, facts=facts), slot="worker 3")[1:] == FIRST[1:]
+    assert Place.here(CPU, slot="worker 3")[1:] == ("worker 3", "")
+
+
+def test_rounds_of_two_places_do_not_finish_a_point_together(job: Job) -> None:
+    known = Measurements(job)
+    point = job.points[0]
+    known.add(FIRST.put_into(measurement(10.0, point)))
+    known.add(SECOND.put_into(measurement(11.0, point)))
+    assert not known.is_finished(point)
+    known.add(SECOND.put_into(replace(measurement(12.0, point), started_utc="later")))
+    assert known.is_finished(point)
+    here, there = known.known_at(FIRST), known.known_at(SECOND)
+    assert [taken.device_uuid for taken in there[point]] == ["GPU-2", "GPU-2"]
+    assert len(here[point]) == 1
+    assert here[job.points[1]] == ()
+
+
+def test_a_point_that_another_place_finished_is_known_here(job: Job) -> None:
+    known = Measurements(job)
+    point = job.points[0]
+    for started_utc in ("first", "second"):
+        known.add(FIRST.put_into(replace(measurement(10.0, point), started_utc=started_utc)))
+    assert len(known.known_at(SECOND)[point]) == 2
+
+
+def test_a_repeated_round_is_not_new(job: Job) -> None:
+    known = Measurements(job)
+    taken = FIRST.put_into(measurement(10.0, job.points[0]))
+    assert known.is_new(taken)
+    known.add(taken)
+    assert not known.is_new(taken)
+    assert known.is_new(replace(taken, started_utc="later"))
+    assert known.is_new(SECOND.put_into(taken))
+
+
+class StopAfter(Watcher):
+    """Ctrl-C after a number of measurements."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def measured(self, _measurement: Measurement) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def test_a_sweep_resumed_on_another_gpu_mixes_no_rounds(job: Job, tmp_path: Path) -> None:
+    def pool(place: Place, time_us: float) -> LocalPool:
+        facts: dict[str, Any] = {"uuid": place.device_uuid, "slot": place.slot}
+        device = replace(CPU, facts=facts)
+        return LocalPool(InProcess(FakeBackend(time_us, device=device)))
+
+    path = tmp_path / "a.csv"
+    first = run(job, pool(FIRST, 10.0), StopAfter(4), ResultFile(path))
+    assert first.interrupted
+    outcome = run(job, pool(SECOND, 20.0), file=ResultFile(path, resume=True))
+    assert not outcome.interrupted
+    assert all(row.rounds == 2 for row in outcome.rows)
+    times_us = {row.device_uuid: row.median_us for row in outcome.rows}
+    assert times_us == {"GPU-1": 10.0, "GPU-2": 20.0}
