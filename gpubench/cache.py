@@ -1,6 +1,6 @@
-"""Where compiled kernels and slow results are kept between runs: in the user's cache, or nowhere.
+"""The user's cache, which keeps compiled kernels and slow results between runs.
 
-A cache that cannot be written costs time, nothing else.
+If the cache cannot be written, gpubench takes longer, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from gpubench.errors import UsageError
 from gpubench.results.output import Output
 
 _PROBE_BYTES = 2**16
-"""A small kernel."""
+"""The size of a small kernel."""
 
 
 def user_cache(*names: str) -> Path:
-    """A path in the user's cache, which need not exist."""
+    """Return a path in the user's cache. The path may not exist."""
     return Path(platformdirs.user_cache_dir("gpubench"), *names)
 
 
 def keep(path: Path, content: bytes) -> bool:
-    """Write a file of the cache, if it can be written; whether it was."""
+    """Write a file of the cache, and return whether that succeeded."""
     try:
         _make_private(path.parent)
         Output(path, overwrite=True).write(content)
@@ -36,10 +36,10 @@ def keep(path: Path, content: bytes) -> bool:
 
 
 def environment_with_caches() -> tuple[dict[str, str], str]:
-    """The environment of child processes, which keep what they compile, and a line if they cannot.
+    """Return the environment of child processes, with the caches of their compilers.
 
-    Where the user's cache cannot be written, a private directory takes its place until this
-    process ends.
+    If the user's cache cannot be written, a private directory takes its place until this process
+    ends, and the second value is a line that says so.
     """
     directory = user_cache()
     why = _why_unusable(directory)
@@ -68,7 +68,7 @@ def _why_unusable(directory: Path) -> str | None:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and those above it, for the user alone whatever the umask."""
+    """Make a directory and its parents, accessible to the user alone whatever the umask is."""
     if not directory.is_dir():
         _make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What can go wrong, as far as a user must know. `cli.main` is the one place that catches it."""
+"""The errors that a user sees. `cli.main` is the only place that catches them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 DISTRIBUTION = "gpubench-kernels"
-"""What installers know this package as: `gpubench` is another project's name there."""
+"""The name of this package for installers. Another project is called `gpubench` there."""
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
+"""Exit code after Ctrl-C, by the convention of shells: 128 + SIGINT."""
 
 OUTPUT_LOST = 74
-"""Exit code when stdout or stderr could not be written: EX_IOERR of sysexits.h."""
-
+"""Exit code if stdout or stderr could not be written: EX_IOERR of sysexits.h."""
 
 LONGEST_MESSAGE = 2000
-"""Characters; names that a message quotes may come from files, and have any length."""
+"""Maximum number of characters. A message may quote names from files, which have any length."""
 
 
 class GpubenchError(Exception):
@@ -32,13 +31,14 @@ class GpubenchError(Exception):
 
 
 class UsageError(GpubenchError):
-    """A flag, a file or a configuration that cannot be used: what, where, what would be right."""
+    """A flag, file or configuration is invalid. The message says what, where, and what is right."""
 
 
 class DeviceUnavailableError(GpubenchError):
-    """The device asked for is not there: what is missing and how to get it.
+    """The device does not exist. The message says what is missing and how to get it.
 
-    `expected`: nothing suggests that the machine has such a device, so its absence needs no line.
+    `expected` is true if nothing suggests that the machine has such a device. Then `--device auto`
+    prints no line about it.
     """
 
     def __init__(self, message: str, *, expected: bool = False) -> None:
@@ -47,11 +47,11 @@ class DeviceUnavailableError(GpubenchError):
 
 
 class ChildLostError(DeviceUnavailableError):
-    """The process that measures crashed, hung or sent nonsense; `why` says which."""
+    """The measuring process crashed, hung or sent an invalid answer; `why` says which."""
 
     @property
     def why(self) -> str:
-        """What became of it: `crashed: Segmentation fault (signal 11)`."""
+        """What happened to the process: `crashed: Segmentation fault (signal 11)`."""
         return str(self.args[0])
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class ChildLostError(DeviceUnavailableError):
 
 
 class DeviceBusyError(GpubenchError):
-    """The device is there, and another sweep measures on it."""
+    """Another sweep measures on the device."""
 
 
 class CompileError(Exception):
@@ -67,17 +67,21 @@ class CompileError(Exception):
 
 
 class LaunchError(Exception):
-    """A kernel compiled but could not be launched or failed while running."""
+    """A compiled kernel could not be launched, or failed while it ran."""
 
 
 class DoesNotFitError(Exception):
-    """A point needs more memory than is free, or launches too short to sustain: it is skipped."""
+    """A point needs more memory than is free, or its launches are too short to sustain.
+
+    The point is skipped.
+    """
 
 
 def install_command(extra: str) -> str:
-    """What adds an extra to this copy: in a checkout `pip install '.[cuda13]'`.
+    """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
 
-    A copy from a folder names that folder (PEP 610), every other one the distribution.
+    The command names the directory that this copy was installed from (PEP 610), or else the
+    distribution.
     """
     folder = Path(__file__).parents[1]
     try:
@@ -92,12 +96,15 @@ def install_command(extra: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What a library's error says in one line; its type if it says nothing."""
+    """Return the first line of a library's error, or its type if the error has no text."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def with_place(error: Exception, path: Path | None = None) -> str:
-    """`KeyError: 'x' (mine.py, line 3)`: its type, and the innermost call, of `path` if any is."""
+    """Return an error with its type and place: `KeyError: 'x' (mine.py, line 3)`.
+
+    The place is the innermost call, in `path` if a call is there.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if path and frame.filename == str(path)]
     said, kind = first_line(error), type(error).__name__

@@ -1,7 +1,7 @@
-"""The options of a sweep, each declared once: flag, TOML key and Python argument come from it.
+"""The options of a sweep. Each is declared once, for its flag, TOML key and Python argument.
 
-`OPTIONS` is the declaration. `sweep_options` gives them to a command, `read_sweep` makes a `Sweep`
-of what flags, a TOML file or a Python call gave. Below stand the options that other commands share.
+`OPTIONS` is the declaration. `sweep_options` adds the options to a command. `read_sweep` makes a
+`Sweep` from flags, a TOML file or a Python call. The options that several commands share follow.
 """
 
 from __future__ import annotations
@@ -27,24 +27,33 @@ from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
 
+DTYPE_ALIASES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8": "float8_e4m3",
+}
+"""Other names of element types that `--dtypes` accepts."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
     """An option of a sweep."""
 
     name: str
-    """As a TOML key and a Python argument; the flag has - for _."""
+    """The TOML key and Python argument. The flag has - instead of _."""
 
     kind: Any = str
-    """The type that Typer shows, and that TOML and Python values are converted to. A list of
+    """The type that Typer shows, and to which TOML and Python values are converted. A list of
     names, sizes or tiles is text with commas."""
 
     help: str
     field: str = ""
-    """The field of `Sweep` or `Timing` that it sets; empty: the one of its name."""
+    """The field of `Sweep` or `Timing` that it sets. Empty: the field has the option's name."""
 
     read: Callable[[str, Any], Any] = lambda _flag, value: value
-    """Flag and value of `kind` give the field's value. Raises UsageError."""
+    """Takes the flag and a value of `kind`, and returns the field's value. Raises UsageError."""
 
     metavar: str | None = None
     complete: Callable[..., list[str]] | None = None
@@ -52,19 +61,19 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """As on the command line."""
+        """The flag on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def typer(self) -> Any:
-        """As Typer takes it."""
+        """The option as Typer takes it."""
         names = [self.flag, *([self.short] if self.short else [])]
         return typer.Option(
             *names, help=self.help, metavar=self.metavar, autocompletion=self.complete
         )
 
     def text(self, value: object) -> str:
-        """A value as text; lists are joined by commas. Raises UsageError for other types."""
+        """Return a value as text. Lists are joined by commas. Raises UsageError for other types."""
         if isinstance(value, list | tuple):
             return ",".join(self.text(item) for item in value)
         if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
@@ -74,7 +83,7 @@ class Option:
         return str(value)
 
     def convert(self, text: str) -> Any:
-        """The value of the field. Raises UsageError."""
+        """Return the value of the field. Raises UsageError."""
         if "\0" in text:
             raise UsageError(f"{self.flag}: '{shown(text)}' holds a NUL character")
         try:
@@ -106,7 +115,7 @@ def _one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tupl
 
 
 def _names(flag: str, text: str) -> tuple[str, ...]:
-    """Names that the registry checks later, when operation and device are known."""
+    """Read names. The registry checks them when the operation and the device are known."""
     if names := parse_names(text):
         return names
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
@@ -114,8 +123,24 @@ def _names(flag: str, text: str) -> tuple[str, ...]:
 
 def _dtypes(flag: str, text: str) -> tuple[str, ...]:
     if names := parse_names(text):
-        return tuple(_one_of(*DTYPES)(flag, name) for name in names)
+        full_names = (DTYPE_ALIASES.get(name.lower(), name) for name in names)
+        return tuple(dict.fromkeys(_one_of(*DTYPES)(flag, name) for name in full_names))
     raise UsageError(f"{flag}: the list is empty; known: {', '.join(DTYPES)}")
+
+
+def _seconds(low: float, high: float) -> Callable[[str, str], float]:
+    """Return the reader of a duration: `90`, `90s`, `2m` or `1h`."""
+
+    def read(flag: str, text: str) -> float:
+        parts = re.fullmatch(
+            r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)([smh]?)", text.strip().lower(), re.ASCII
+        )
+        if parts is None:
+            raise UsageError(f"{flag}: '{shown(text)}' is not a duration, such as 90, 90s or 2m")
+        seconds = float(parts[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[parts[2]]
+        return _within(low, high)(flag, seconds)
+
+    return read
 
 
 def _within(low: float, high: float) -> Callable[[str, float], float]:
@@ -148,7 +173,7 @@ def _choices(*known: str) -> str:
     return f"[{'|'.join(known)}]"
 
 
-_SECONDS = "SECONDS"
+_DURATION = "SECONDS"
 
 OPTIONS = {
     option.name: option
@@ -206,7 +231,7 @@ OPTIONS = {
         Option(
             name="kernels",
             kind=Path,
-            help="Sweep your own kernels too: mine.cu and mine.py in DIR, or in DIR/gemm. "
+            help="Directory of your own kernels: mine.cu and mine.py in DIR, or in DIR/gemm. "
             "This runs the code of every .py there, as you.",
             metavar="DIR",
             complete=completion.folders,
@@ -223,7 +248,7 @@ OPTIONS = {
         Option(
             name="samples",
             kind=Path,
-            help="Keep the time of every sample too: a file of JSON lines, one a point and round.",
+            help="File for the time of every sample: one JSON line for each point and round.",
             read=_file,
             metavar="FILE",
         ),
@@ -235,7 +260,7 @@ OPTIONS = {
         ),
         Option(
             name="operands",
-            help="What they hold: uniform (random) or index (0, 1, 2, …). Default: uniform.",
+            help="Values of the operands: uniform (random) or index (0, 1, …). Default: uniform.",
             read=lambda flag, text: Fill(_one_of(*Fill)(flag, text)),
             metavar=_choices(*Fill),
             complete=completion.words(*Fill),
@@ -243,7 +268,7 @@ OPTIONS = {
         Option(
             name="rounds",
             kind=int,
-            help="Number of rounds: each measures all points in a new order. Default: "
+            help="Number of rounds. Each round measures all points in a new order. Default: "
             f"{DEFAULT.timing.rounds}.",
             read=_within(1, 1000),
         ),
@@ -265,7 +290,7 @@ OPTIONS = {
         Option(
             name="state",
             field="states",
-            help="burst: short visits, at the highest clock; sustained: after a second of launches "
+            help="burst: short visits at the highest clock; sustained: after a second of launches "
             "without a pause, with watts and joules. Default: burst.",
             read=_one_or_both(State),
             metavar=_choices(*State, "both"),
@@ -274,7 +299,7 @@ OPTIONS = {
         Option(
             name="scope",
             field="scopes",
-            help="What is timed: the kernel, or copies and allocations too. Default: kernel.",
+            help="What is timed: the kernel alone, or copies and allocations too. Default: kernel.",
             read=_one_or_both(Scope),
             metavar=_choices(*Scope, "both"),
             complete=completion.words(*Scope, "both"),
@@ -288,29 +313,26 @@ OPTIONS = {
         ),
         Option(
             name="budget",
-            kind=float,
             field="budget_s",
-            help="Seconds for all points together, shared among them, such as 60.",
-            read=_within(1, 1e7),
-            metavar=_SECONDS,
+            help="Time for all points together, such as 60, 90s or 2m.",
+            read=_seconds(1, 1e7),
+            metavar=_DURATION,
         ),
         Option(
             name="launch_limit",
-            kind=float,
             field="launch_limit_s",
             help="Skip points whose launch is estimated to take longer. "
             "Default: 10; for compare-cublas 1.",
-            read=_within(0.001, 3600),
-            metavar=_SECONDS,
+            read=_seconds(0.001, 3600),
+            metavar=_DURATION,
         ),
         Option(
             name="point_limit",
-            kind=float,
             field="point_limit_s",
             help="Per-point timeout: a point that takes longer in a round is an error. "
             "Default: 60 and 6 times the launch limit.",
-            read=_within(1, 1e6),
-            metavar=_SECONDS,
+            read=_seconds(1, 1e6),
+            metavar=_DURATION,
         ),
     )
 }
@@ -321,10 +343,11 @@ _TIMING_FIELDS = {field.name for field in fields(Timing)}
 def read_sweep(
     given: Mapping[str, Any], config: Path | None = None, defaults: Sweep = DEFAULT
 ) -> Sweep:
-    """The sweep that the options describe; one that is None is taken from the configuration.
+    """Return the sweep that the options describe.
 
-    What neither gives is as in `defaults`. Values are text as on the command line; numbers and
-    lists are read as the text they print as. Raises UsageError naming the option.
+    An option that is None is taken from the configuration, and then from `defaults`. Values are
+    text as on the command line; numbers and lists are read as their printed text. Raises UsageError
+    with the name of the option.
     """
     texts = option_texts(given, config)
     sweep_fields: dict[str, Any] = {}
@@ -342,7 +365,7 @@ def read_sweep(
 
 
 def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
-    """Every option that is given, as text. Raises UsageError for one that is unknown."""
+    """Return all given options as text. Raises UsageError for an unknown option."""
     values = _read_config(config) if config else {}
     values |= {name: value for name, value in given.items() if value is not None}
     for name in values:
@@ -385,10 +408,11 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration's options with paths relative to here; UsageError for one that leads out.
+    """Return a configuration's options with paths relative to the current directory.
 
-    A configuration may come from elsewhere, and what it names is run or written. So `kernels` must
-    lie in its directory or below, and `output` and `samples` below the current one.
+    A configuration may come from elsewhere, and the files that it names are run or written. So
+    `kernels` must lie in its directory or below, and `output` and `samples` below the current
+    directory. Raises UsageError for a path that leads out.
     """
     found = dict(values)
     for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
@@ -398,7 +422,7 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _confined(config: Path, name: str, text: str, base: Path) -> str:
-    """A path of a configuration, below `base` once symbolic links are followed."""
+    """Return a path of a configuration that lies below `base` after links are followed."""
     try:
         inside = (base / text).resolve().is_relative_to(base.resolve())
     except (OSError, ValueError, RuntimeError):  # not a path, or links in a circle
@@ -415,9 +439,9 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command:
-    """Give a command the options of a sweep: its parameter `options` becomes one for each.
+    """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    The command's own options follow. A function of Python callers gets the same signature.
+    The command's own options follow. Python functions get the same signature.
     """
     of_sweep = [
         inspect.Parameter(
@@ -469,7 +493,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="WHERE",
-        help="Devices to use together: local (all of this machine), or the workers of a Dask "
+        help="Devices that share the work: local (all of this machine), or the workers of a Dask "
         "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
     ),
 ]

@@ -7,29 +7,29 @@ import re
 from collections.abc import Iterable
 
 SHOWN = 60
-"""Characters of a user's text that an error repeats."""
+"""Maximum number of characters of a user's text that a message repeats."""
 
 
 ALIKE = 0.6
-"""From here on two names are alike (`difflib`): one may be the other, misspelt."""
+"""Names with at least this `difflib` ratio are alike: one may be a misspelling of the other."""
 
 
 MAX_KNOWN = 100
-"""Of what is known, as many are listed."""
+"""Maximum number of known names that a message lists."""
 
 
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufffe\uffff]"
 )
-"""Control characters, line ends, marks that turn the direction of writing, halves of surrogates,
-and what XML does not have."""
+"""Control characters, line ends, marks that change the direction of writing, lone surrogates, and
+characters that XML does not allow."""
 
 
 def clean(text: str) -> str:
-    """The text as one line that any terminal, spreadsheet or picture may show.
+    """Return the text as one line that any terminal, spreadsheet or picture can show.
 
-    Line ends and tabs become blanks; what would move a terminal's cursor or turn the direction of
-    writing becomes a question mark.
+    Line ends and tabs become blanks. Characters that would move a terminal's cursor or change the
+    direction of writing become question marks.
     """
     if text.isprintable():
         return text
@@ -37,7 +37,7 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """As `clean`, each line by itself."""
+    """Return the text with each line cleaned."""
     return "\n".join(map(clean, text.split("\n")))
 
 

@@ -181,11 +181,28 @@ def test_a_flag_that_cannot_be_used_says_what_would_be_right() -> None:
         ({"scope": "kernels"}, "did you mean 'kernel'"),
         ({"timer": "host"}, "events, cupti"),
         ({"budget": "0"}, "out of range"),
-        ({"launch_limit": "nan"}, "out of range"),
-        ({"launch_limit": "soon"}, "not a number"),
+        ({"launch_limit": "nan"}, "is not a duration"),
+        ({"launch_limit": "soon"}, "is not a duration"),
         ({"variants": ","}, "--variants"),
     ]:
         assert hint in refusal(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2M", 120), ("1h", 3600)]
+)
+def test_a_duration_has_a_unit_of_seconds_minutes_or_hours(text: str, seconds: float) -> None:
+    assert read_sweep({"budget": text}).timing.budget_s == seconds
+
+
+def test_a_dtype_has_the_short_names_that_users_type() -> None:
+    assert read_sweep({"dtypes": "fp32,BF16,fp64,fp16,fp8"}).dtypes == (
+        "float32",
+        "bfloat16",
+        "float64",
+        "float16",
+        "float8_e4m3",
+    )
 
 
 def test_a_dtype_given_twice_is_swept_once() -> None:

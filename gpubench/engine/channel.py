@@ -8,10 +8,10 @@ from typing import Any
 
 
 class Channel:
-    """One end of a pair of sockets. A message arrives whole, or an error is raised.
+    """One end of a pair of sockets. A message arrives complete, or an error is raised.
 
-    The objects are our own: what the other end loads and runs are the user's kernels, so pickle
-    gives it no rights that it does not have.
+    Messages are pickled. The other end runs the user's kernels anyway, so pickle gives it no
+    further rights.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -19,16 +19,19 @@ class Channel:
         self._stream = end.makefile("rb")
 
     def send(self, message: object, limit_s: float | None = None) -> None:
-        """Raises OSError if the other end has gone, TimeoutError if it does not read."""
+        """Send a message. Raises OSError if the other end has gone, TimeoutError if it hangs."""
         self._socket.settimeout(limit_s)
         self._socket.sendall(pickle.dumps(message))
 
     def receive(self, limit_s: float | None = None) -> Any:
-        """The next message. Raises EOFError, OSError, TimeoutError, or anything if it is none."""
+        """Return the next message. Raises EOFError, OSError or TimeoutError.
+
+        Bytes that are not a message raise any exception.
+        """
         self._socket.settimeout(limit_s)
         return pickle.load(self._stream)  # noqa: S301 # from our own process, see above
 
     def close(self) -> None:
-        """Close this end, whatever is still to be read."""
+        """Close this end, even if messages were not read."""
         self._stream.close()
         self._socket.close()

@@ -1,4 +1,4 @@
-"""A Dask cluster whose workers have a device each: one of our own, or one that exists already."""
+"""A Dask cluster whose workers have a device each: started here, or running already."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from distributed import Client
 
 LOCAL = "local"
-"""The `--on` that starts a worker for each device of this machine."""
+"""The value of `--on` that starts a worker for each device of this machine."""
 
 LOOPBACK = "127.0.0.1"
 
 KNOWN = "GPUBENCH_DEVICE"
-"""In the environment of a worker of ours: its device. To look for it again takes seconds."""
+"""Environment variable with the device of a worker. Another search for it would take seconds."""
 
 ANSWER_S = 20
-"""For a scheduler to answer, and for its first worker to be there."""
+"""Time limit for a scheduler to answer, and for its first worker to appear."""
 
 
 class Member(NamedTuple):
@@ -53,16 +53,16 @@ class Member(NamedTuple):
     hostname: str
     device: Device
     tree_hash: str
-    """Of the package there."""
+    """The hash of the gpubench package on the worker."""
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What members must agree in for their times to be compared."""
+        """What must be equal for the times of two members to be compared."""
         return self.device.name, sorted(self.device.versions.items()), self.tree_hash
 
     @property
     def slot(self) -> str:
-        """Where the device is in its host."""
+        """The address of the device in its host, or the worker's name."""
         return str(self.device.facts.get("slot") or self.name)
 
     @property
@@ -73,26 +73,26 @@ class Member(NamedTuple):
 
 @contextmanager
 def connected(on: str, device: str) -> Iterator[Client]:
-    """A client of the cluster that `--on` names; one of our own ends with the block.
+    """Connect to the cluster that `--on` names. A local cluster ends with the block.
 
-    Raises UsageError where Dask is missing, or no scheduler with workers answers.
+    Raises UsageError if Dask is missing, or if no scheduler with workers answers.
     """
     if ":" in device:
         raise UsageError(
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES chooses"
         )
     with ThreadPoolExecutor(1) as beside:
-        found = beside.submit(devices_of, device) if on == LOCAL else None
+        search = beside.submit(devices_of, device) if on == LOCAL else None
         try:
-            from distributed import Client  # it takes a second, and to look for devices two
+            from distributed import Client  # this takes a second, and the search two
         except ImportError:
             raise UsageError(f"--on needs Dask: {install_command('fleet')}") from None
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("distributed"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters, we say
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # gpubench reports what matters
     with ExitStack() as stack:
-        if found:
-            cluster = stack.enter_context(_own_cluster(found.result()))
+        if search:
+            cluster = stack.enter_context(_own_cluster(search.result()))
             client = stack.enter_context(Client(cluster))
         else:
             where: dict[str, Any] = {"address": on} if "://" in on else {"scheduler_file": on}
@@ -104,7 +104,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
             try:
                 client = stack.enter_context(Client(**where, timeout=ANSWER_S))
                 client.wait_for_workers(1, timeout=ANSWER_S)
-            except Exception as error:  # whatever Dask makes of what it cannot use
+            except Exception as error:  # Dask raises many types for an invalid address
                 raise UsageError(
                     f"--on: no Dask scheduler with workers answers at {on}: "
                     f"{str(error).partition(chr(10))[0] or type(error).__name__}"
@@ -114,15 +114,15 @@ def connected(on: str, device: str) -> Iterator[Client]:
 
 @contextmanager
 def _own_cluster(found: Sequence[Device]) -> Iterator[Any]:
-    """A worker for each device, on the loopback, and only for who has the keys made here.
+    """Start a worker for each device, on the loopback, for holders of the new keys only.
 
-    Whoever reaches a scheduler can have it run anything: other users of this machine must not.
+    Anyone who reaches a scheduler can run code there, so other users of the machine must not.
     """
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
-    devices = [one for one in found if one.backend == found[0].backend]
+    devices = [device for device in found if device.backend == found[0].backend]
     with tempfile.TemporaryDirectory(prefix="gpubench-") as directory:
         shared: dict[str, Any] = {
             "host": LOOPBACK,
@@ -130,21 +130,21 @@ def _own_cluster(found: Sequence[Device]) -> Iterator[Any]:
             "security": Security.temporary(),
         }
         workers = {
-            one.index: {
+            device.index: {
                 "cls": Nanny,
                 "options": {
                     **shared,
-                    "name": one.index,
+                    "name": device.index,
                     "nthreads": 1,
                     "preload": [__name__],
                     "memory_limit": 0,
                     "local_directory": directory,
-                    "env": _environment(one),
+                    "env": _environment(device),
                 },
             }
-            for one in devices
+            for device in devices
         }
-        # Dask's own variables would limit the threads of BLAS and OpenMP: that is the backend's.
+        # Dask's own variables would limit the threads of BLAS and OpenMP. The backend sets these.
         environment = {"DASK_LOGGING__DISTRIBUTED": "critical"}
         private = {
             "temporary-directory": directory,  # not below /tmp, where others may put what we import
@@ -170,31 +170,31 @@ def _own_cluster(found: Sequence[Device]) -> Iterator[Any]:
 
 
 def _environment(device: Device) -> dict[str, str]:
-    """Of the worker that measures on a device: there it is the only one."""
+    """Return the environment of the worker that measures on a device, the only one it sees."""
     uuid = device.facts.get("uuid")
     visible = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
     return {KNOWN: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
 
 
 def dask_setup(_worker: Any) -> None:
-    """In each worker of ours, as `preload` has it: Ctrl-C is for the process that was started."""
+    """Ignore Ctrl-C in a worker: it is for the process that was started. Called by `preload`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def present(client: Client) -> Mapping[str, Any]:
-    """The workers that the scheduler has now, by address; none once it has gone."""
+    """Return the scheduler's workers by address; nothing if the scheduler has gone."""
     found: Mapping[str, Any] = client.scheduler_info(n_workers=-1).get("workers", {})
     return found if client.status == "running" else {}
 
 
 def cancel(client: Client, futures: Iterable[Any]) -> None:
-    """Tell the workers that nobody wants these any more, if there is a scheduler to tell it."""
+    """Cancel futures, if there is a scheduler."""
     if client.status == "running":
         client.cancel(list(futures))
 
 
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
-    """The member that runs this; `Client.run` gives `dask_worker`."""
+    """Return the member that runs this function. `Client.run` fills in `dask_worker`."""
     try:
         known = os.environ.get(KNOWN)
         first = msgspec.json.decode(known, type=Device) if known else devices_of(device)[0]
@@ -204,9 +204,10 @@ def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
 
 
 def devices_of(name: str) -> list[Device]:
-    """The devices that `--device` names, looked at by a process that ends.
+    """Return the devices that `--device` names. A process of its own looks for them.
 
-    In this one the context that looking takes would stay on the GPU, and be taken for a neighbour.
+    The search opens a context on the GPU. In this process it would stay there, and would count as
+    another user of the GPU.
     """
     program = (
         "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -224,9 +225,9 @@ def devices_of(name: str) -> list[Device]:
 
 
 def send_devices(name: str) -> None:
-    """Answer `devices_of` on stdout."""
+    """Write the answer for `devices_of` to stdout."""
     answer = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # libraries may print, too
     found: list[Device] | GpubenchError
     try:
         found = find_devices(name)[0]
@@ -237,7 +238,7 @@ def send_devices(name: str) -> None:
 
 
 def members(client: Client, device: str) -> dict[str, Member]:
-    """Every worker by its address. Raises UsageError for one that could not measure truly."""
+    """Return every worker by its address. Raises UsageError for a worker with several threads."""
     for address, facts in present(client).items():
         if facts["nthreads"] != 1:
             raise UsageError(
@@ -254,7 +255,7 @@ def members(client: Client, device: str) -> dict[str, Member]:
 
 
 def require_one_kind(found: Mapping[str, Member]) -> Member:
-    """The first member. Raises UsageError naming one that differs from it, and in what."""
+    """Return the first member. Raises UsageError if another member differs from it."""
     first, *others = found.values()
     for other in others:
         if other.kind != first.kind:

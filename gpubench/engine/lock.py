@@ -1,4 +1,4 @@
-"""One sweep at a time on a GPU: two would measure each other."""
+"""One sweep at a time on a GPU: two sweeps would disturb each other."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpubench.model import Device
 from gpubench.results.output import lock, regular
 
 LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
-"""One place for every user and session of the machine, whatever their TMPDIR."""
+"""One directory for all users and sessions of the machine, whatever their TMPDIR is."""
 
 
 class DeviceLock:
     """A lock on a GPU, by its UUID, held until it is given back or the process ends.
 
-    The kernel drops it with the process that holds it, so none is ever stale; what a killed one
-    left in the file is overwritten. CPUs are not locked.
+    The operating system drops the lock with its process, so no lock is ever stale. The text that a
+    killed process left in the file is overwritten. CPUs are not locked.
     """
 
     def __init__(self, device: Device) -> None:
@@ -29,9 +29,9 @@ class DeviceLock:
         self._descriptor: int | None = None
 
     def take(self) -> str:
-        """Lock it, or say why nothing can be locked; then another sweep would not be noticed.
+        """Lock the GPU. If no file can be locked, return a line that says why.
 
-        Raises DeviceBusyError naming the holder, and since when it holds.
+        Raises DeviceBusyError with the process that holds the lock, and since when.
         """
         if self._path is None:
             return ""
@@ -54,14 +54,14 @@ class DeviceLock:
         return ""
 
     def give_back(self) -> None:
-        """Let others measure. The file stays: removing it would race with who opens it."""
+        """Release the lock. The file stays: another process may be opening it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def _open(path: Path) -> int:
-    """A file that every user of the machine may lock."""
+    """Open a file that every user of the machine may lock."""
     try:
         return regular(path, os.O_RDWR)
     except FileNotFoundError:

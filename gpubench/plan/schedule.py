@@ -1,4 +1,4 @@
-"""What is measured next, decided from what is known: rounds over all points, and what is left."""
+"""Which point is measured next: rounds over all points, and forecasts of the time left."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpubench.model import Device, Measurement, Point, State, Status, Timing
 from gpubench.plan.sweep import Sweep
 
 VISIT_S = 0.02
-"""To bind and warm up a kernel before its samples are taken."""
+"""Time to bind and warm up a kernel before its samples are taken."""
 
 Known = Mapping[Point, Sequence[Measurement]]
-"""What came of each point so far, oldest first. It grows while a sweep runs."""
+"""The measurements of each point so far, oldest first. It grows while a job runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,22 +28,22 @@ class Visit:
 
     point: Point
     name: str = ""
-    """Which visit it is, for the progress display: `round 2/3`."""
+    """The visit's name for the progress display: `round 2/3`."""
 
     visits_left: int = 0
-    """Visits that are still to come, this one among them."""
+    """Number of visits to come, including this visit."""
 
     left_s: float = 0.0
-    """Seconds until the last visit is expected to be done; 0 while nothing is known."""
+    """Expected seconds until the last visit is done; 0 while nothing is known."""
 
     fresh: bool = False
-    """Whether to measure in a fresh process: where code and data lie in memory changes times."""
+    """Whether to measure in a fresh process. The place of code and data in memory changes times."""
 
     wall_limit_s: float | None = None
-    """Wall time that a budget leaves for it; None: as long as the policy says."""
+    """Wall time that a budget leaves for the visit. None: the policy decides."""
 
     outcome: Measurement | None = None
-    """What is known of the point without measuring it: then this is kept in the place of a time."""
+    """A result that is known without a launch. It is kept instead of a time."""
 
 
 class Schedule(Protocol):
@@ -126,10 +126,10 @@ class InRounds:
 
 
 class Rounds:
-    """Every point once a round, each round in a new random order and in a fresh process.
+    """Visits every point once a round, in a new random order and in a fresh process.
 
-    Interleaving spreads the machine's drift over all points alike. A point that `is_done` is not
-    measured again, and neither is what a resumed sweep measured before.
+    Interleaving spreads the machine's drift evenly over all points. A point that `is_done` is not
+    measured again, and neither is a round that was measured before a sweep was resumed.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Rounds:
 
     @property
     def visits(self) -> int:
-        """Points times rounds."""
+        """Number of points times rounds."""
         return len(self._points) * self._timing.rounds
 
     def next(self, known: Known) -> Visit | None:
@@ -165,10 +165,10 @@ class Rounds:
         """Do nothing: rounds start nothing."""
 
     def _share_s(self, visits_left: int) -> float | None:
-        """Wall time that the next visit may take of the budget; None without a budget.
+        """Return the wall time of the next visit; None without a budget.
 
-        What is left of it is shared equally among the visits left, so what one saves the others
-        get, and what compiling took is shared by all.
+        The rest of the budget is divided equally among the visits left. So the time that one visit
+        saves goes to the others, and all visits pay for the compilation.
         """
         budget_s = self._timing.budget_s
         if budget_s is None:
@@ -203,9 +203,10 @@ class Rounds:
 
 
 def is_done(measurements: Sequence[Measurement], timing: Timing) -> bool:
-    """Whether a point failed, has had all its rounds, or has used up its time by slow launches.
+    """Whether a point failed, has all its rounds, or has used up its time.
 
-    Those take `max_wall_s` in fewer rounds, if they have `few_samples` by then.
+    A point with slow launches is done in fewer rounds, if it has taken `max_wall_s` and has
+    `few_samples`.
     """
     if len(measurements) >= timing.rounds:
         return True
@@ -225,10 +226,10 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Forecast(Generic[Item]):
-    """Learns what each item (a point) costs as it is visited, once a round.
+    """Learns the cost of each item (a point) as it is visited, once a round.
 
-    An item not visited yet is expected to cost the mean of the first visits of its group (points of
-    a size cost alike), or of all while its group has none.
+    An item that was not visited is expected to cost the mean of the first visits in its group
+    (points of one size cost about the same), or of all first visits while its group has none.
     """
 
     def __init__(
@@ -240,21 +241,21 @@ class Forecast(Generic[Item]):
         self._visits_left = dict.fromkeys(groups, rounds)
         self._cost_s: dict[Item, float] = {}
         self._known_s = 0.0
-        """Of the visits left to points in `_cost_s`."""
+        """Expected seconds of the visits left to items in `_cost_s`."""
 
         self._unknown_visits: Counter[Hashable] = Counter()
-        """Visits left to the other points, by group."""
+        """Number of visits left to the other items, by group."""
 
         for group in groups.values():
             self._unknown_visits[group] += rounds
         self._first_s: defaultdict[Hashable, float] = defaultdict(float)
         self._firsts: Counter[Hashable] = Counter()
         self.visits_left = rounds * len(groups)
-        """Visits that are still to come."""
+        """Number of visits to come."""
 
     @property
     def left_s(self) -> float:
-        """Seconds until the last visit is done; 0 while nothing is known."""
+        """Expected seconds until the last visit is done; 0 while nothing is known."""
         if not self._cost_s:
             return 0.0
         mean_s = sum(self._first_s.values()) / self._firsts.total()
@@ -264,7 +265,10 @@ class Forecast(Generic[Item]):
         )
 
     def visited(self, item: Item, seconds: float | None, *, again: bool) -> None:
-        """Record a visit, None for one of an earlier run; without `again` it is the item's last."""
+        """Record a visit; `seconds` is None for a visit of an earlier run.
+
+        Without `again` it was the item's last visit.
+        """
         self._count(item, -1)
         if seconds is not None:
             if item not in self._cost_s:
@@ -275,7 +279,7 @@ class Forecast(Generic[Item]):
         self._count(item, 1)
 
     def _count(self, item: Item, sign: int) -> None:
-        """Take the visits left to an item out of the totals, or put them back in."""
+        """Add the visits left to an item to the totals, or subtract them."""
         visits = sign * self._visits_left[item]
         self.visits_left += visits
         if item in self._cost_s:
@@ -286,16 +290,16 @@ class Forecast(Generic[Item]):
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """How long a sweep takes, before anything of it was run."""
+    """How long a sweep takes, estimated before anything was run."""
 
     kernels: int
-    """To compile, as far as none is kept from an earlier sweep."""
+    """Number of kernels to compile, if none is in the cache."""
 
     least_s: float
-    """Each point's fewest samples, and what it takes to get there."""
+    """Time for the fewest samples of each point, with everything that comes before them."""
 
     expected_s: float
-    """With launches of a typical rate; with a budget, the budget if that can be met."""
+    """Time with launches of a typical rate; the budget, if there is one that can be met."""
 
     budget_s: float | None
 
@@ -308,13 +312,13 @@ class Estimate:
 
 
 def minutes(seconds: float) -> str:
-    """`1:05`, rounded up."""
+    """Return minutes and seconds, rounded up: `1:05`."""
     whole, rest = divmod(math.ceil(seconds), 60)
     return f"{whole}:{rest:02}"
 
 
 def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estimate:
-    """Foresee a sweep from the policy and from typical costs (`Cost`)."""
+    """Estimate the time of a sweep from the policy and from typical costs (`Cost`)."""
     cost = backends()[device.backend].cost
     kernels = len({(point.variant, point.tile, point.problem.dtype) for point in points})
     fixed_s = timing.rounds * cost.start_s + kernels * cost.compile_s
@@ -335,7 +339,7 @@ def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estim
 
 
 def sampling_s(timing: Timing, state: State, launch_s: float) -> float:
-    """Seconds that a point's samples take by the policy, at so many seconds a launch."""
+    """Return the seconds of a point's samples by the policy, for launches of a given time."""
     if state == State.SUSTAINED:
         return timing.rounds * (timing.heat_s + timing.sustained_s)
     if launch_s > timing.slow_launch_s:

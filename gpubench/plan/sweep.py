@@ -1,4 +1,4 @@
-"""What the user asked for, and the points to measure that it becomes."""
+"""A sweep, which is what the user asked for, and the points to measure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from gpubench.model import (
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.selection import matching
+from gpubench.text import shown
 
 MAX_POINTS = 100_000
 
 TUNED = Path("results", "tuned.toml")
-"""Where `gpubench tune` keeps its winners."""
+"""The default file of the winners of `gpubench tune`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +45,11 @@ class Sweep:
     """Names or patterns of variants that are left out."""
 
     sizes: tuple[tuple[int, int, int], ...] = ()
-    """(M, N, K); K is 1 for operations without it. Empty: the backend's `quick_size`."""
+    """(M, N, K). K is 1 for operations without K. Empty: the backend's `quick_size`."""
 
     tiles: tuple[str, ...] = ()
-    """As users write them; each variant's space reads them. Empty: its own default tiles. What
-    `tuned` means is known when the device is (`plan.tuned`)."""
+    """As users write them; each variant's space reads them. Empty: each variant's default tiles.
+    `plan.tuned` resolves `tuned` for a device."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
@@ -57,7 +58,7 @@ class Sweep:
 
     output: Path | None = None
     samples: Path | None = None
-    """Where the samples of every round are kept; None: nowhere."""
+    """The file for the samples of every round, or None."""
 
     seed: int = 2006
     operands: Fill = Fill.UNIFORM
@@ -67,11 +68,11 @@ class Sweep:
     timer: Timer = Timer.EVENTS
     timing: Timing = field(default_factory=Timing)
     options: Mapping[str, str] = field(default_factory=dict)
-    """The options that gave this sweep, as text: what a resumed sweep must have too."""
+    """The options of this sweep as text. A resumed sweep must have the same."""
 
 
 def tuned_file(tiles: Sequence[str]) -> Path | None:
-    """The file of winners that `tuned` or `FILE.toml` means; None: tiles are named one by one."""
+    """Return the file of winners that `tuned` or `FILE.toml` names, or None for plain tiles."""
     text = tiles[0] if len(tiles) == 1 else ""
     if text == "tuned":
         return TUNED
@@ -81,10 +82,10 @@ def tuned_file(tiles: Sequence[str]) -> Path | None:
 def plan(
     sweep: Sweep, backend: str, capability: tuple[int, int] | None = None
 ) -> dict[Point, str | None]:
-    """The points of a sweep on a backend, each with the reason why it cannot run, or None.
+    """Return the points of a sweep on a backend, each with the reason why it cannot run, or None.
 
-    `capability` is the GPU's compute capability; None leaves it open. Raises UsageError when
-    nothing at all could run.
+    `capability` is the GPU's compute capability; None leaves it open. Raises UsageError if no point
+    can run.
     """
     if not sweep.sizes:
         n = backends()[backend].quick_size
@@ -95,8 +96,12 @@ def plan(
     for name in sweep.excluded:
         out = matching("--exclude", "variant", name, [variant.name for variant in variants])
         variants = tuple(variant for variant in variants if variant.name not in out)
+        if not variants:
+            raise UsageError(
+                f"--exclude: '{shown(name)}' leaves no variant of {sweep.op} to measure"
+            )
     if not sweep.variants:
-        # Nobody asked for these by name, so what they lack needs no message.
+        # The user did not name these variants, so a dtype that they lack needs no message.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
     if tuned_file(sweep.tiles):
         raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
@@ -151,10 +156,10 @@ def _points(
 
 
 def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, State]]:
-    """What each point is measured under.
+    """Yield the conditions under which each point is measured.
 
-    Operands that were just copied in are neither cold nor hot by choice, and copies are pauses: end
-    to end there is one point, `cold` and `burst`.
+    End to end there is one condition, `cold` and `burst`: operands that were just copied are
+    neither cold nor hot by choice, and copies are pauses.
     """
     for scope in sweep.scopes:
         if scope == Scope.END_TO_END:
@@ -164,10 +169,10 @@ def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, State]]:
 
 
 def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...]:
-    """What a variant runs at: the tiles asked for, as far as they are of its kind, or its own.
+    """Return the tiles of `--tiles` that are of the variant's kind, or else its default tiles.
 
-    Edges (`16`) and block tiles (`128x128x8`) are different kinds: `--tiles 1..32` chooses among
-    edges and says nothing about block tiles.
+    Edges (`16`) and block tiles (`128x128x8`) are different kinds: `--tiles 1..32` chooses edges,
+    and variants with block tiles keep their defaults.
     """
     space = variant.tiles
     if space is None:
@@ -178,12 +183,12 @@ def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...
 
 
 def _numbers(tile: str) -> int:
-    """Numbers of its block: 1 of an edge, 3 of `128x128x8/8x8`."""
+    """Return the number of extents of a tile's block: 1 for an edge, 3 for `128x128x8/8x8`."""
     return tile.partition("/")[0].count("x") + 1
 
 
 def _require_legal_tile(asked: tuple[str, ...], variants: Sequence[Variant]) -> None:
-    """Raise UsageError for tiles that say nothing to any variant."""
+    """Raise UsageError for tiles that no variant takes."""
     spaces = {variant.name: variant.tiles for variant in variants if variant.tiles}
     if asked and not spaces:
         names = ", ".join(variant.name for variant in variants)

@@ -1,4 +1,4 @@
-"""Tiles that `gpubench tune` found: the file of winners, and what a sweep takes from it."""
+"""The file of winners of `gpubench tune`, and the tiles that a sweep takes from it."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     k: int
     tile: str
     simplest: str
-    """Of those that were not shown to be slower: the one whose parameters stand earliest."""
+    """The configuration with the earliest parameters among those not shown to be slower."""
 
     group: int
-    """Configurations that were not shown to be slower, of so many `configurations`."""
+    """Number of configurations that were not shown to be slower, out of `configurations`."""
 
     configurations: int
     within: float
-    """So much slower they may be: 0.01 is 1 %."""
+    """Configurations that are slower by at most this fraction count as equal."""
 
     median_us: float
-    """As it was confirmed, in fresh processes."""
+    """The confirmed time, measured in fresh processes."""
 
     percent_of_blas: float | None = None
     source_hash: str
@@ -53,11 +53,11 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What it is the winner of."""
+        """What this configuration is the winner of."""
         return self.device, self.op, self.variant, self.dtype, self.m, self.n, self.k
 
     def distance(self, point: Point) -> float:
-        """How far its problem is from the point's: powers of two, over M, N and K."""
+        """Return the distance to the point's problem: powers of two, summed over M, N and K."""
         of = point.problem
         pairs = ((self.m, of.m), (self.n, of.n), (self.k, of.k))
         return sum(abs(math.log2(mine / other)) for mine, other in pairs)
@@ -68,15 +68,15 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_winners(path: Path) -> list[Winner]:
-    """What a file has. Raises UsageError naming what does not fit."""
+    """Read the winners of a file. Raises UsageError for an invalid file."""
     found = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
     return [winner for winner in found if min(winner.m, winner.n, winner.k) > 0]
 
 
 def keep_winners(path: Path, new: Iterable[Winner]) -> None:
-    """Put winners into a file, in the place of older ones of the same problems.
+    """Put winners into a file, where they replace older winners of the same problems.
 
-    Raises UsageError for a file that is another's, or cannot be written.
+    Raises UsageError for a file with other contents, and if it cannot be written.
     """
     kept = {winner.key: winner for winner in (read_winners(path) if path.exists() else ())}
     first: dict[tuple[object, ...], Winner] = {}
@@ -99,10 +99,10 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
 def with_tuned_tiles(
     sweep: Sweep, device: Device
 ) -> tuple[Sweep, Callable[[Point], bool], Sequence[str]]:
-    """The sweep with the tiles that `--tiles tuned` means; which points are wanted; and notes.
+    """Return the sweep with the tiles of `--tiles tuned`, which of its points to keep, and notes.
 
-    Each variant has at each size and dtype the winner there, or the one at the nearest size. One
-    that was not tuned on this device keeps its own default tiles. Raises UsageError where none was.
+    Each variant takes the winner of each size and dtype, or of the nearest size. A variant that was
+    not tuned on this device keeps its default tiles. Raises UsageError if no variant was tuned.
     """
     path = tuned_file(sweep.tiles)
     if path is None:
@@ -110,7 +110,7 @@ def with_tuned_tiles(
     every = [winner for winner in read_winners(path) if winner.device == device.name]
     variants = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
     winners = {
-        variant.name: [one for one in every if (one.op, one.variant) == (sweep.op, variant.name)]
+        variant.name: [w for w in every if (w.op, w.variant) == (sweep.op, variant.name)]
         for variant in variants
     }
     tiled = [variant for variant in variants if variant.tiles]

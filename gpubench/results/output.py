@@ -1,4 +1,4 @@
-"""What leaves the program: clean text, files that overwrite no other, streams that may be lost."""
+"""Files that never overwrite another file, and streams that may be lost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import IO, Any
 from gpubench.errors import UsageError
 
 Content = bytes | Callable[[IO[bytes]], object]
-"""Of a file: its bytes, or what writes them."""
+"""Content of a file: its bytes, or a function that writes them."""
 
 
 def regular(path: str | Path, flags: int) -> int:
-    """An opener, as `open` takes it, of regular files: follows no link, waits for no FIFO.
+    """Open a regular file, as the `opener` of `open`. Follow no link, and wait for no FIFO.
 
     Raises OSError for anything else.
     """
@@ -32,12 +32,15 @@ def regular(path: str | Path, flags: int) -> int:
 
 
 def open_regular(path: Path, mode: str = "rb") -> IO[bytes]:
-    """Open a file that must be a regular one. Raises OSError."""
+    """Open a regular file. Raises OSError."""
     return open(path, mode, opener=regular)
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed or the process ends; False if another holds it."""
+    """Lock an open file until it is closed or the process ends.
+
+    Return False if another process holds the lock.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -48,18 +51,19 @@ def lock(descriptor: int) -> bool:
 
 
 def make_directory(directory: Path, flag: str = "--output") -> None:
-    """Make a directory where it is missing. Raises UsageError if that fails."""
+    """Make a directory if it does not exist. Raises UsageError if that fails."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{flag}: cannot make the folder {directory}: {error.strerror}") from error
+        why = f"cannot make the directory {directory}: {error.strerror}"
+        raise UsageError(f"{flag}: {why}") from error
 
 
 class Output:
-    """A file that a command writes: claimed before the work, put in its place when it is whole.
+    """A file that a command writes: claimed before the work, and put in place when it is complete.
 
-    It never takes the place of another file than the one that was there at the claim, nor of one
-    that another process holds; no link is followed.
+    It replaces only the file that was there at the claim, and no file that another process has
+    locked. No link is followed.
     """
 
     def __init__(
@@ -70,9 +74,10 @@ class Output:
         flag: str = "--output",
         hint: str = "--force overwrites it",
     ) -> None:
-        """Raises UsageError if a file must not be written there, or cannot be.
+        """Claim a path.
 
-        It exists and may not be overwritten (`hint` says what helps), or it is not a regular file.
+        Raises UsageError if the file exists and must not be overwritten (`hint` says what helps),
+        if it is not a regular file, or if it cannot be written.
         """
         self.path = path
         self._at = f"{flag}: " if flag else ""
@@ -96,14 +101,14 @@ class Output:
             raise self._refused(error) from error
 
     def write(self, content: Content) -> None:
-        """Write the whole file, or leave what was there. It is on disk when this returns.
+        """Write the complete file, or leave what was there. It is on disk when this returns.
 
-        Raises UsageError if that fails, or another file has appeared there.
+        Raises UsageError if that fails, or if another file has appeared there.
         """
         self.create(content).close()
 
     def create(self, content: Content) -> IO[bytes]:
-        """As `write`, and the file stays open, locked until it is closed."""
+        """Write the complete file, and return it open and locked."""
         temporary = self.path.with_name(f".gpubench-{os.getpid()}-{secrets.token_hex(4)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +137,7 @@ class Output:
         return file
 
     def _place(self, temporary: Path) -> None:
-        """Give the whole file its name. Raises FileExistsError if another file has it."""
+        """Give the complete file its name. Raises FileExistsError if another file has it."""
         if self._was is not None and os.path.lexists(self.path):
             with open_regular(self.path, "r+b") as there:
                 if not lock(there.fileno()) or _identity(self.path.lstat()) != self._was:
@@ -157,21 +162,21 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is 
 
 
 def _identity(facts: os.stat_result) -> _Identity:
-    """What tells a file from another of its name, or from itself after a change."""
+    """Return what differs between two files of one name, or before and after a change."""
     return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
 
 
 class Stream(io.FileIO):
-    """Standard output or error. What cannot be written is lost, and remembered, not raised.
+    """Standard output or error, whose first failure is remembered and not raised.
 
-    The reader may have gone (`| head`), the disk be full, the stream be closed from the start:
-    a sweep still finishes its file.
+    The reader may have gone (`| head`), the disk may be full, or the stream may be closed from the
+    start. A sweep finishes its file all the same.
     """
 
     lost: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Raises nothing."""
+        """Write, and raise nothing."""
         try:
             return super().write(data)
         except OSError as error:
@@ -180,7 +185,7 @@ class Stream(io.FileIO):
 
 
 def guard_streams() -> list[Stream]:
-    """Put `Stream`s in the places of stdout and stderr, unless something else is there already."""
+    """Replace stdout and stderr by `Stream`s, unless they were replaced already."""
     for number in range(3):
         try:
             os.fstat(number)

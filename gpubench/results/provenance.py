@@ -12,14 +12,14 @@ import gpubench
 from gpubench.model import Variant
 
 GIT_LIMIT_S = 10
-"""For git to answer; a repository on a slow disk must not delay a sweep."""
+"""Time limit for git: a repository on a slow disk must not delay a sweep."""
 
 
 @cache
 def package_version() -> tuple[str, str | None]:
-    """12 digits that change with any file of this package, and its git commit, where it has one.
+    """Return 12 digits that change with any file of this package, and its git commit or None.
 
-    A commit ends with `+` if files of the package differ from it.
+    The commit ends with `+` if files of the package differ from it.
     """
     folder = Path(gpubench.__file__).parent
     digest = hashlib.sha256()
@@ -34,7 +34,7 @@ def package_version() -> tuple[str, str | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints; nothing where it is missing or refuses."""
+    """Return what git prints, or nothing if git is missing or fails."""
     try:
         return subprocess.check_output(  # noqa: S603 # arguments of ours
             ["git", "-C", str(folder), *arguments],  # noqa: S607 # the user's git
@@ -47,7 +47,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def source_hash(variant: Variant) -> str:
-    """Of the variant's files and libraries: 12 digits that change whenever its code does."""
+    """Return 12 digits that change with the variant's files and the versions of its libraries."""
     digest = hashlib.sha256()
     for source in variant.sources:
         digest.update(source.read_bytes())

@@ -1,4 +1,4 @@
-"""A sweep's file: measurements as JSON lines while it runs, the CSV at its end."""
+"""The file of a sweep: JSON lines of measurements while it runs, and the CSV at its end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gpubench.results.store import slug
 from gpubench.text import shown
 
 MAX_CONTEXT_BYTES = 2**20
-"""Of a partial file's first line: a longer one was not written by us."""
+"""Maximum length of the first line of a partial file. gpubench writes no longer line."""
 
 PointOf = Callable[[PointKey], Point | None]
 """Returns the point of a key, or None if the sweep has no such point."""
 
 Context = Mapping[str, Any]
-"""What a sweep depends on: options, device, versions, sources. JSON values."""
+"""What must be the same when a sweep is continued: options, device, versions, sources (JSON)."""
 
 _TYPES = {
     name: hint
@@ -44,7 +44,7 @@ class _Line(msgspec.Struct):
 
 
 def encode_line(measurement: Measurement) -> bytes:
-    """A measurement as a line of the partial file."""
+    """Return a measurement as a line of the partial file."""
     values = {name: getattr(measurement, name) for name in _TYPES}
     return _line(_Line(key=measurement.point.key, measurement=values))
 
@@ -69,11 +69,11 @@ def decode_line(text: bytes, point_of: PointOf) -> Measurement:
 
 
 class ResultFile:
-    """Measurements are appended to `NAME.csv.partial`, a JSON line each.
+    """Appends measurements to `NAME.csv.partial`, one JSON line each, and writes `NAME.csv`.
 
-    The first line is the sweep's context. `finish` writes `NAME.csv`, one row a point, and removes
-    the partial file, or keeps it as `samples`. A sweep that ended early leaves it, and
-    `resume=True` continues it. No other process can do so while this one has it open.
+    The first line is the sweep's context. `finish` writes the CSV, one row for each point, and
+    removes the partial file or keeps it as `samples`. A sweep that ended early leaves the partial
+    file, and `resume=True` continues it. No other process can continue it while it is open.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class ResultFile:
     ) -> None:
         self.path = path
         self.partial = partial_of(path)
-        """Where the measurements are while the sweep runs."""
+        """The file of the measurements while the sweep runs."""
 
         self.continued_by = path
-        """What `--resume` takes."""
+        """The path that `--resume` takes."""
 
         self._samples_path = samples
         self._overwrite = overwrite
@@ -135,7 +135,7 @@ class ResultFile:
         return measurements
 
     def _is_ours(self, measurements: Iterable[Measurement]) -> bool:
-        """Whether the CSV that is there is what this sweep wrote when it was interrupted."""
+        """Whether this sweep wrote the existing CSV when it was interrupted."""
         ours = {(taken.point.key, taken.started_utc) for taken in measurements}
         try:
             return all((row.key, row.started_utc or "") in ours for row in read(self.path))
@@ -149,7 +149,7 @@ class ResultFile:
             raise UsageError(f"--resume: {self.partial}, line {number}: {error}") from error
 
     def add(self, measurement: Measurement) -> None:
-        """Append a measurement; it is on disk when this returns."""
+        """Append a measurement. It is on disk when this returns."""
         file = self._opened()
         try:
             file.write(encode_line(measurement))
@@ -160,12 +160,12 @@ class ResultFile:
             raise self._lost(f"cannot write {self.partial}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Leave the file as it is, to be continued later."""
+        """Leave the file as it is, so that it can be continued later."""
         if self._file is not None:
             self._file.close()
 
     def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
-        """Write the rows; only a sweep that is not complete needs the partial file further."""
+        """Write the rows. The partial file stays if the sweep is not complete."""
         file = self._opened()
         try:
             self._csv.write(encode(rows))
@@ -212,16 +212,16 @@ def partial_of(path: Path, flag: str = "--output") -> Path:
 
 
 def read_context(path: Path) -> dict[str, Any]:
-    """The context in which the sweep into `path` was started.
+    """Return the context of the sweep into `path`.
 
-    Raises UsageError where there is no sweep to continue, or one that still runs.
+    Raises UsageError if there is no sweep to continue, or if it still runs.
     """
     with _open_partial(path) as file:
         return _context_of(file, partial_of(path))
 
 
 def _open_partial(path: Path) -> IO[bytes]:
-    """The partial file of the sweep into `path`, locked. Raises UsageError if it cannot be had."""
+    """Open and lock the partial file of the sweep into `path`. Raises UsageError."""
     partial = partial_of(path, "--resume")
     try:
         file = open_regular(partial, "r+b")
@@ -237,7 +237,7 @@ def _open_partial(path: Path) -> IO[bytes]:
 
 
 def _is_at(path: Path, file: IO[bytes]) -> bool:
-    """Whether an open file is the one of that name: someone may have removed its directory."""
+    """Whether an open file still has its name: someone may have removed its directory."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except OSError:
@@ -257,7 +257,7 @@ def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
 
 
 def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raises UsageError naming the first difference."""
+    """Raise UsageError with the first difference."""
     for group in {**now, **started}:
         old, new = started.get(group), now.get(group)
         if isinstance(old, dict) and isinstance(new, dict):

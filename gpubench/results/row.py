@@ -1,4 +1,4 @@
-"""`Row`, the one owner of the CSV: columns, types, units; reading and writing."""
+"""`Row`, the only owner of the CSV: columns, types, units, reading and writing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _column(group: str, meaning: str) -> Any:
-    """A column with its group and meaning; key columns must be given, others may be missing."""
+    """Declare a column with its group and meaning. Only columns of the key are mandatory."""
     metadata = {"group": group, "meaning": meaning}
     return field(default=MISSING if group == "key" else None, metadata=metadata)
 
@@ -36,7 +36,7 @@ def _column(group: str, meaning: str) -> Any:
 class Row:
     """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
 
-    Text is one printable line (`clean`), wherever it came from: a compiler's message, a file.
+    Text is one printable line (`clean`), also if it came from a compiler or a file.
     """
 
     op: str = _column("key", "operation, such as gemm")
@@ -46,28 +46,30 @@ class Row:
     dtype: str = _column("key", "element type")
     compute_mode: str = _column(
         "key",
-        "arithmetic used, as --dtypes takes it; float32: no TF32; float8_e4m3: sums of 14 bits",
+        "arithmetic, as --dtypes takes it; float32: no TF32; float8_e4m3: sums of 14 bits",
     )
     layout: str = _column("key", "row-major, or which matrices are column-major")
     m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
     n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")
     k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
-    operands: str = _column("key", "what operands hold: uniform (random) or index (0, 1, 2, …)")
+    operands: str = _column("key", "values of the operands: uniform (random) or index (0, 1, 2, …)")
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
     state: str = _column(
         "key",
-        "burst: samples follow a short warm-up; sustained: a second of launches, no pause; of a "
-        "fleet: alone, or together",
+        "burst: samples follow a short warm-up; sustained: they follow a second of launches "
+        "without a pause",
     )
     scope: str = _column("key", "kernel: device work only; end-to-end: allocation and copies too")
     timer: str = _column("key", "events: time per launch in a stream; cupti: execution; host: CPU")
 
-    status: str | None = _column("outcome", "ok, skipped, wrong, error, or eliminated by tune")
-    reason: str | None = _column("outcome", "why it is not ok, or what went wrong before it was")
+    status: str | None = _column("outcome", "ok, skipped, wrong, error, or eliminated (by tune)")
+    reason: str | None = _column(
+        "outcome", "why the status is not ok, or what failed before it was ok"
+    )
     max_relative_error: float | None = _column(
         "outcome",
         "largest |C − reference| over ‖row of A‖·‖column of B‖ + √K·|reference|; 0 if exact; "
-        "for atax the errors that A·v may have are in the divisor too",
+        "for atax the divisor includes the errors that A·v may have",
     )
 
     median_us: float | None = _column("time", "time per launch: median of the round medians")
@@ -91,15 +93,15 @@ class Row:
     stop_reason: str | None = _column("time", "why sampling stopped in the last round")
     device_s: float | None = _column("time", "sum of all samples, in seconds")
     overhead_us: float | None = _column(
-        "time", "what was subtracted from each sample: its time beyond the launches (timer events)"
+        "time", "time of a sample beyond its launches, which was subtracted from it (timer events)"
     )
 
     gflops: float | None = _column("rates", "10⁹ operations a second; a multiply-add counts 2")
     gbytes_per_s: float | None = _column("rates", "10⁹ bytes a second, each operand moved once")
     percent_of_peak: float | None = _column(
         "rates",
-        "of the theoretical peak at nominal clock; on a CPU of the rate of multiply-adds in "
-        "registers on all its threads, the highest measured on such a CPU",
+        "of the theoretical peak at the nominal clock; on a CPU, of the highest measured rate of "
+        "multiply-adds in registers on all threads",
     )
     percent_of_peak_at_clock: float | None = _column(
         "rates", "of the theoretical peak at the clock seen while sampling, sm_mhz"
@@ -114,10 +116,11 @@ class Row:
     )
 
     algorithm: str | None = _column(
-        "why", "which of a library's algorithms ran, and whether measuring chose it; of all rounds"
+        "why", "a library's algorithms in all rounds, and whether a measurement chose them"
     )
     notes: str | None = _column(
-        "why", "what the result held if the kernel reads it; what a call does beside computing"
+        "why",
+        "what the result held if the kernel reads it; what a call does beside computing",
     )
     registers: int | None = _column("why", "registers per thread")
     local_bytes: int | None = _column("why", "stack frame per thread: spills and local arrays")
@@ -126,9 +129,9 @@ class Row:
     threads_per_block: int | None = _column("why", "threads in a block")
     blocks: int | None = _column("why", "blocks in the grid")
     occupancy: float | None = _column(
-        "why", "warps a multiprocessor can hold of this kernel over the most it can hold, 0 to 1"
+        "why", "warps of this kernel that a multiprocessor holds, over its maximum, 0 to 1"
     )
-    arithmetic_intensity: float | None = _column("why", "operations per byte that must move")
+    arithmetic_intensity: float | None = _column("why", "operations per byte that must be moved")
     cgma: float | None = _column("why", "operations per element the kernel loads or stores")
 
     sm_mhz: float | None = _column(
@@ -143,16 +146,16 @@ class Row:
     )
     pj_per_operation: float | None = _column("clocks", "that energy over the operations: 10⁻¹² J")
     throttle: str | None = _column(
-        "clocks", "what held the clock down before or after the point, joined by ;"
+        "clocks", "what limited the clock before or after the point, joined by ;"
     )
 
     cpu_threads: int | None = _column(
-        "host", "threads allowed on a CPU; of a variant that leaves it open, the fastest number"
+        "host", "threads on a CPU; the fastest number, where a variant leaves it open"
     )
     cpu_cores: int | None = _column(
         "host",
-        "physical cores for the process, as the system shows them; this and the next three are of "
-        "rows of a CPU and end-to-end rows, on Linux",
+        "physical cores for the process, as the system shows them; this column and the next three "
+        "are filled on Linux, for a CPU and end to end",
     )
     cpu_mhz: float | None = _column("host", "mean clock of the CPUs (median over rounds)")
     steal_percent: float | None = _column(
@@ -165,34 +168,38 @@ class Row:
     device: str | None = _column("context", "GPU or CPU that ran it")
     device_uuid: str | None = _column(
         "context",
-        "which GPU of its kind, as nvidia-smi -L has it; of rounds on several, joined by ;",
+        "UUID of the GPU, as nvidia-smi -L prints it",
     )
     slot: str | None = _column(
-        "context", "its address on the PCI bus; of a CPU shared through Dask the worker's name"
+        "context", "address on the PCI bus; for a CPU shared through Dask, the name of the worker"
     )
     percent_of_devices: float | None = _column(
         "context",
-        "of a sweep shared among devices: speed of the row's device relative to the median one, at "
-        "the points that several measured",
+        "in a sweep shared among devices: speed of the row's device relative to the median device, "
+        "at the points that several devices measured",
     )
     compute_capability: str | None = _column("context", "of the GPU")
     driver: str | None = _column("context", "version of the GPU driver")
     cuda: str | None = _column("context", "CUDA version the driver supports")
     cupy: str | None = _column("context", "version of CuPy")
     nvrtc: str | None = _column("context", "version of NVRTC, which compiles the kernels")
-    library: str | None = _column("context", "BLAS that percent_of_blas refers to")
+    library: str | None = _column("context", "the BLAS of percent_of_blas")
     environment: str | None = _column(
         "context",
-        "variables that change what libraries compute or how fast, as they were set before "
-        "gpubench removed them for the measuring process, joined by ;",
+        "environment variables that change what libraries compute or how fast, joined by ;; "
+        "gpubench removed them for the measuring process",
     )
-    source_hash: str | None = _column("context", "of the variant's files and libraries")
+    source_hash: str | None = _column(
+        "context", "hash of the variant's files and the versions of its libraries"
+    )
     gpubench: str | None = _column("context", "version of gpubench")
-    tree_hash: str | None = _column("context", "of all files of the package that measured")
+    tree_hash: str | None = _column(
+        "context", "hash of all files of the gpubench package that measured"
+    )
     commit: str | None = _column(
         "context", "git commit of that package, + if its files had changed; empty if not in git"
     )
-    options: str | None = _column("context", "what the sweep was started with, as flags")
+    options: str | None = _column("context", "the options of the sweep, as flags")
     seed: int | None = _column("context", "seed of the operands and of the order")
     host: str | None = _column("context", "name of the machine")
     started_utc: str | None = _column("context", "when the point's first round started")
@@ -205,22 +212,22 @@ class Row:
 
     @property
     def key(self) -> PointKey:
-        """What identifies the point, within a file and across files."""
+        """The key that identifies the point, within a file and across files."""
         return PointKey._make(_KEY_OF(self))
 
     @property
     def problem_key(self) -> tuple[str | int, ...]:
-        """The key without variant and tile: rows that agree in it may be compared."""
+        """The key without variant and tile: rows with equal values may be compared."""
         return tuple(getattr(self, name) for name in PROBLEM_KEY)
 
     @property
     def label(self) -> str:
-        """What a person calls the point: `shared_tile 16 at 1024 float32`."""
+        """The point as a person names it: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
 
     @property
     def half_interval(self) -> float | None:
-        """How far the interval of the median reaches to its farther end, as a fraction of it."""
+        """Distance from the median to the farther end of its interval, over the median."""
         if not self.median_us or self.ci_low_us is None or self.ci_high_us is None:
             return None
         half_us = max(self.ci_high_us - self.median_us, self.median_us - self.ci_low_us)
@@ -228,19 +235,19 @@ class Row:
 
     @property
     def missed_precision(self) -> bool:
-        """Whether the interval is wider than `--precision` asked."""
+        """Whether the interval is wider than `--precision` asks for."""
         goal = Timing().precision if self.precision_goal is None else self.precision_goal
         return self.half_interval is not None and self.half_interval > goal
 
     @property
     def unstable(self) -> bool:
-        """Whether rounds disagree: then no ratio, verdict or claim may rest on the time."""
+        """Whether rounds disagree. Then no ratio, verdict or claim may rest on the time."""
         medians = [float(text) for text in (self.round_medians_us or "").split(";") if text]
         return bool(medians) and max(medians) > STABLE * min(medians)
 
     @property
     def size(self) -> str:
-        """The size as `--sizes` takes it."""
+        """The size, as `--sizes` takes it."""
         return OPERATIONS.get(self.op, OPERATIONS["gemm"]).size(self.m, self.n, self.k)
 
 
@@ -250,33 +257,33 @@ KEY = PointKey._fields
 _KEY_OF = attrgetter(*KEY)
 PROBLEM_KEY = tuple(name for name in KEY if name not in {"variant", "tile"})
 REQUIRED = (*KEY, "status", "median_us", "round_medians_us")
-"""What no file can do without. Other columns came with a version of gpubench, or will."""
+"""Columns that every file must have. Versions of gpubench differ in the other columns."""
 
 STABLE = 1.1
 """Rounds agree while their largest median is at most this many times the smallest."""
 
 MAX_ROWS, MAX_BYTES = 200_000, 2**27
-"""Of a file: what `diff`, `plot` and `report` read within a gigabyte of memory."""
+"""Limits of a file that `diff`, `plot` and `report` read within a gigabyte of memory."""
 
 MAX_HEADER = 2**16
-"""Characters read as the first line, which every CSV has."""
+"""Maximum number of characters of the first line."""
 
 _FORMULA = re.compile(r"'*[=+\-@]")
-"""How a text begins that a spreadsheet would compute, or that an apostrophe already guards."""
+"""The beginning of a text that a spreadsheet would compute, or that an apostrophe guards."""
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """Write a whole file over what was there. Raises UsageError if it cannot be written."""
+    """Write a file, and replace what was there. Raises UsageError if it cannot be written."""
     Output(path, overwrite=True).write(encode(rows))
 
 
 def encode(rows: Iterable[Row]) -> bytes:
-    """The rows as the CSV's bytes."""
+    """Return the rows as the bytes of a CSV."""
     return encode_csv(NAMES, ([getattr(row, name) for name in NAMES] for row in rows))
 
 
 def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
-    """A CSV whose text no terminal obeys and no spreadsheet computes."""
+    """Return a CSV whose text is safe in terminals and spreadsheets."""
     text = io.StringIO(newline="")
     out = csv.writer(text, lineterminator="\n")
     out.writerow(names)
@@ -292,18 +299,20 @@ def _field(value: object) -> object:
 
 
 def unguarded(text: str) -> str:
-    """The text that `_field` wrote."""
+    """Return the text that `_field` guarded."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def read(path: Path, columns: Collection[str] = NAMES) -> list[Row]:
-    """The rows of a file, in any column order, also after pandas or a spreadsheet rewrote it.
+    """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
 
-    Columns that are not `REQUIRED` may be missing, as in files of other versions, and unknown ones
-    are passed over. Fields may be separated by commas, semicolons or tabs, but the decimal sign is
-    a point. `*.gz` is decompressed. `columns` are those that the caller needs beside the key: a
-    large file is read faster without the others. Raises UsageError for a file of more than
-    `MAX_ROWS` rows, and naming the line and column that does not fit.
+    Columns may stand in any order. Columns that are not `REQUIRED` may be missing, as in files of
+    other versions; unknown columns are ignored. Fields may be separated by commas, semicolons or
+    tabs, but the decimal sign is a point. `*.gz` is decompressed. `columns` are those that the
+    caller needs beside the key: a large file is read faster without the others.
+
+    Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field, with its
+    line and column.
     """
     with opened(path) as file:
         header = file.readline(MAX_HEADER)
@@ -334,10 +343,10 @@ def read(path: Path, columns: Collection[str] = NAMES) -> list[Row]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[str]]:
-    """The text of a CSV, `*.gz` decompressed.
+    """Open a CSV as text; `*.gz` is decompressed.
 
-    Raises UsageError for one of more than `MAX_BYTES` or `MAX_ROWS` lines before any is read, and
-    for what the block finds to be no CSV.
+    Raises UsageError for a file of more than `MAX_BYTES` or `MAX_ROWS` before any line is read, and
+    if the block finds that the text is not a CSV.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -355,7 +364,10 @@ def opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _row(values: dict[str, Any]) -> Row:
-    """`Row(**values)` of values that the parsers made, whose text is clean: 15 times as fast."""
+    """Make a row of values from the parsers, 15 times as fast as `Row(**values)`.
+
+    The parsers have cleaned the text already.
+    """
     row = object.__new__(Row)
     for name, put in _SLOTS.items():
         put(row, values.get(name))
@@ -369,7 +381,7 @@ def _refuse_length(place: str, line: Sequence[str], names: Sequence[str]) -> NoR
 
 
 def _misfit(place: str, texts: Mapping[str, str]) -> UsageError:
-    """What says which column does not take its text."""
+    """Return an error that names the column with an invalid text."""
     for name, text in texts.items():
         try:
             _PARSERS[name](text)
@@ -385,7 +397,7 @@ def _misfit(place: str, texts: Mapping[str, str]) -> UsageError:
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """The rows as pandas would read them from the CSV."""
+    """Return the rows as pandas would read them from the CSV."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -394,9 +406,9 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def rows(of: pd.DataFrame) -> list[Row]:
-    """The rows of a frame that has the CSV's columns, in any order; others are passed over.
+    """Return the rows of a frame with the CSV's columns, in any order.
 
-    Raises UsageError naming the one of `REQUIRED` that is missing.
+    Other columns are ignored. Raises UsageError if a column of `REQUIRED` is missing.
     """
     for name in REQUIRED:
         if name not in of.columns:
@@ -413,7 +425,10 @@ def rows(of: pd.DataFrame) -> list[Row]:
 
 
 def _text(name: str, value: Any) -> str:
-    """A value of a frame as the CSV has it: pandas has NaN, and floats where integers are few."""
+    """Return a frame's value as the text of the CSV.
+
+    A column of pandas with a missing value holds NaN, and floats instead of integers.
+    """
     if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
         return ""
     return str(_field(value) if _KINDS[name] is str else value)
@@ -426,7 +441,7 @@ _KINDS: dict[str, type] = {
 _TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)
 
 LEAST, MOST = 1e-30, 1e30
-"""Of what is measured, the magnitude of any number but 0: products of a few stay finite."""
+"""Smallest and largest magnitude of a measured number but 0. Products of a few stay finite."""
 
 _RANGES = {
     **dict.fromkeys(NAMES, (0.0, MOST)),
@@ -438,21 +453,21 @@ _RANGES = {
 
 
 def in_range(number: float, low: float = 0.0, high: float = MOST) -> float:
-    """The number. Raises ValueError for NaN, and where no figure can be."""
+    """Return the number. Raises ValueError for NaN, and outside the range."""
     if low <= number <= high and (not number or abs(number) >= LEAST):
         return number
     raise ValueError(f"{number} is not a number from {low:g} to {high:g}")
 
 
 def _tile(text: str) -> str:
-    """`16`; also `16.0`: with empty fields among them, edges are floats to pandas."""
+    """Read `16` or `16.0`: pandas makes edges floats if some fields are empty."""
     if re.fullmatch(r"\d+(\.\d*(e[+-]\d+)?)?", text):
         return str(in_range(_whole(text), *_RANGES["tile"]))
     return unguarded(text)
 
 
 def _whole(text: str) -> int:
-    """`1024`; also `1024.0` and `1.024e+03`, as pandas and spreadsheets write it."""
+    """Read `1024`, or `1024.0` and `1.024e+03` as pandas and spreadsheets write it."""
     try:
         return int(text)
     except ValueError:
@@ -463,14 +478,17 @@ def _whole(text: str) -> int:
 
 
 def _rounds(text: str) -> str:
-    """Numbers joined by `;`, as they stand."""
+    """Check numbers joined by `;`, and return them unchanged."""
     for number in text.split(";"):
         in_range(float(number), LEAST)
     return text
 
 
 def _parser(name: str) -> Callable[[str], Any]:
-    """What reads a field of the column: its value, None where it is empty; raises ValueError."""
+    """Return the function that reads a field of a column. An empty field is None.
+
+    The function raises ValueError for an invalid field.
+    """
     kind, is_key = _KINDS[name], name in KEY
     if kind is str:
         of_text = {"tile": _tile, "round_medians_us": _rounds}.get(name, unguarded)
@@ -495,7 +513,7 @@ _MISSING = {"", "nan", "NaN", "NAN"}
 """pandas may write a missing number as NaN."""
 
 _SHARED = 1000
-"""So many texts and whole numbers of a column are parsed and stored once, for all rows."""
+"""Number of distinct texts or whole numbers of a column that all rows share."""
 
 _SLOTS = {name: getattr(Row, name).__set__ for name in NAMES}
 _PARSERS = {name: _parser(name) for name in NAMES}

@@ -1,4 +1,4 @@
-"""Measurements become rows: rounds merged, every rate computed from the merged time."""
+"""Measurements become rows: rounds are merged, and rates are computed from the merged time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from gpubench.stats.intervals import MAD_TO_SIGMA, median_interval
 _READS = "the result held zeros before it ran, since it reads it"
 
 MAX_OVERHEAD_SPREAD = 0.01
-"""Of a sample: rounds whose overheads differ by more do not know the time to ±0.5 %."""
+"""Maximum difference between the overheads of rounds, as a fraction of a sample. With a larger
+difference the time is not known to ±0.5 %."""
 
 
 def build_rows(
@@ -53,7 +54,7 @@ def build_rows(
     }
     baselines_us: dict[tuple[PointKey, str], float] = {}
     for point, columns in times.items():
-        # A variant that tunes another's call counts as that one where it is faster.
+        # A variant that tunes the call of another counts as that variant where it is faster.
         for name in {point.variant.name, point.variant.tunes}:
             key = point.problem_key, name
             baselines_us[key] = min(columns["median_us"], baselines_us.get(key, np.inf))
@@ -156,12 +157,12 @@ def _row(
 
 
 def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
-    """The rounds that measured: without the elimination that ended them."""
+    """Return the rounds without the elimination that ended them."""
     return rounds[:-1] if rounds[-1].status == Status.ELIMINATED else rounds
 
 
 def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
-    """The rounds; an error in their place if their overheads are too different."""
+    """Return the rounds, or one error in their place if their overheads differ too much."""
     overheads_us = _overheads_us(rounds)
     series = [taken.series for taken in rounds if taken.series]
     if not overheads_us or len(series) < len(rounds):
@@ -178,7 +179,7 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
-    """What each round subtracted from its samples; none for timers that subtract nothing."""
+    """Return what each round subtracted from its samples, or nothing for other timers."""
     point = rounds[0].point
     if (point.timer, point.scope, point.state) != (Timer.EVENTS, Scope.KERNEL, State.BURST):
         return []
@@ -187,14 +188,14 @@ def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
 
 
 def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
-    """The time columns of rounds that all have samples."""
+    """Return the time columns of rounds that all have samples."""
     series = [measurement.series for measurement in rounds if measurement.series]
     lows, medians, highs = zip(*(median_interval(one.times_us) for one in series), strict=True)
     quartiles = [np.quantile(taken.times_us, (0.25, 0.75)) for taken in series]
     q1_us, q3_us = np.median(quartiles, axis=0).tolist()
     tukey, mad = np.sum([_outliers(np.asarray(taken.times_us)) for taken in series], axis=0)
-    # Rounds differ by more than the samples within one do (clocks, placement): the interval is the
-    # wider of the two. With few rounds, theirs is their whole range.
+    # Rounds differ by more than the samples of one round (clocks, placement), so the interval is
+    # the wider of the two. With few rounds, it is the whole range of their medians.
     between = medians if len(medians) > 1 else ()
     return {
         "median_us": statistics.median(medians),
@@ -218,7 +219,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _outliers(times_us: np.ndarray) -> tuple[int, int]:
-    """How many samples lie beyond Tukey's fences, and beyond 3.5 scaled MADs of the median."""
+    """Count the samples beyond Tukey's fences, and beyond 3.5 scaled MADs from the median."""
     q1, q3 = np.quantile(times_us, (0.25, 0.75))
     fence = 1.5 * (q3 - q1)
     deviations = np.abs(times_us - np.median(times_us))
@@ -236,5 +237,5 @@ def _highest(values: Iterable[float | None]) -> float | None:
 
 
 def _joined(texts: Iterable[str]) -> str | None:
-    """The texts that are not empty, each once."""
+    """Join the distinct texts that are not empty."""
     return ";".join(dict.fromkeys(filter(None, texts))) or None

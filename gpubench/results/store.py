@@ -1,8 +1,8 @@
-"""Results that are kept by name: a directory for each device, a file for each time they were saved.
+"""Results that are kept by name: a directory for each device, a file for each time of saving.
 
-`<store>/<device>/<name>/<utc time>.csv`. The store is `$GPUBENCH_STORE`, or a directory of the
-user's data. Nothing in it is ever overwritten: the newest file of a name is what `diff --against`
-compares with, and all of them are what `gpubench history` shows.
+A file is `<store>/<device>/<name>/<utc time>.csv`. The store is `$GPUBENCH_STORE`, or a directory
+of the user's data. No file is ever overwritten. `diff --against` compares with the newest file of a
+name, and `gpubench history` shows all of them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ VARIABLE = "GPUBENCH_STORE"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 _BUILD = ("source_hash", "tree_hash", "driver", "cuda")
-"""Columns that are equal in results of one build on one machine."""
+"""Columns that are equal in all results of one build on one machine."""
 
 
 def directory() -> Path:
-    """Where results are kept; it need not exist."""
+    """Return the directory of the store. It may not exist."""
     return Path(os.environ.get(VARIABLE) or platformdirs.user_data_path("gpubench") / "results")
 
 
 def slug(text: str, longest: int = 40) -> str:
-    """A device's name as a file's: `NVIDIA H200` is `nvidia-h200`."""
+    """Return a device's name as part of a path: `NVIDIA H200` becomes `nvidia-h200`."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest]
 
 
 def checked(name: str, flag: str) -> str:
-    """The name. Raises UsageError if it is none, for it becomes a directory's."""
+    """Return the name. Raises UsageError if a directory cannot have it."""
     if _NAME.fullmatch(name):
         return name
     raise UsageError(
@@ -47,7 +47,7 @@ def checked(name: str, flag: str) -> str:
 
 
 def save(rows: Sequence[Row], name: str, flag: str = "--save") -> Path:
-    """Keep rows of one device under a name; the file. Raises UsageError if that fails."""
+    """Keep the rows of one device under a name, and return the file. Raises UsageError."""
     return keep(rows[0].device or "", checked(name, flag), ".csv", encode(rows), flag)
 
 
@@ -67,13 +67,13 @@ def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Pa
 
 
 def names(device: str | None = None) -> list[str]:
-    """The names that results of a device, or of any, are kept under."""
+    """Return the names under which results of one device, or of all devices, are kept."""
     of_device = slug(device) if device else "*"
     return sorted({path.parent.name for path in directory().glob(f"{of_device}/*/*.csv")})
 
 
 def require(name: str, device: str | None, flag: str) -> list[Path]:
-    """As `saved`. Raises UsageError, saying what there is, if that is nothing."""
+    """Return the saved files. Raises UsageError, with the names that exist, if there is no file."""
     if found := saved(checked(name, flag), device):
         return found
     there = names(device)
@@ -86,7 +86,10 @@ def require(name: str, device: str | None, flag: str) -> list[Path]:
 
 
 def newest_build(paths: Sequence[Path]) -> list[Path]:
-    """The newest of the files and those just before it of the same build: one side of `diff`."""
+    """Return the newest file and the files just before it of the same build.
+
+    Together they are one side of `diff`.
+    """
     builds = []
     for path in reversed(paths):
         rows = read(path, _BUILD)
