@@ -106,9 +106,9 @@ def short_blocking() -> bool:
     backend.warm_up()
     problem = Problem(op="gemm", m=64, n=64, k=64, dtype="float32")
     kernel = bound(backend, point("shared_tile", "16", problem))
-    backend.run(kernel)
-    timer = ForgetfulTimer(backend.stream)
-    timer.overhead_us = backend.timer.overhead_us
+    kernel.run()
+    timer = ForgetfulTimer(backend.timers.stream)
+    timer.overhead_us = backend.timers.events.overhead_us
     timer.sample(kernel.rotation, LAUNCHES, SAMPLES)
     normal_us = statistics.median(timer.sample(kernel.rotation, LAUNCHES, SAMPLES))
     before, times = timer.void_samples, []

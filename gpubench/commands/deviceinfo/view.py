@@ -54,7 +54,7 @@ def with_ceilings(device: Device) -> Device:
     """The device with its measured ceilings among its facts."""
     entry = backends()[device.backend]
     backend = entry.open(device.index, entry.timers[0])
-    return replace(device, facts=device.facts | backend.ceilings())
+    return replace(device, facts=device.facts | backend.gauge.ceilings())
 
 
 def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:

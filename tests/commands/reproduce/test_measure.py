@@ -14,8 +14,8 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.reproduce.run import LoopCache, reproduce, with_pace
-from gpubench.engine.executor import InProcess
 from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.runner import Runner
 from gpubench.model import Device, Point
 from gpubench.results import row as table
 from gpubench.results.output import Output
@@ -79,7 +79,7 @@ def ran(
     out.mkdir(exist_ok=True)
     messages: list[str] = []
     given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
-    executors = {name: LocalPool(InProcess(backend)) for name, backend in given.items()}
+    executors = {name: LocalPool(Runner(backend)) for name, backend in given.items()}
     done = reproduce(
         *(
             read_experiment(path),
