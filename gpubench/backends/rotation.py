@@ -15,8 +15,8 @@ CACHES_TO_OUTGROW = 2
 On an H200 one cache is enough (docs/decisions/0018): all bytes of a set come from DRAM again."""
 
 MAX_LAUNCHES = 256
-"""Maximum number of launches in a sample: 100 µs of the shortest kernels, and few enough for a launch
-queue."""
+"""Maximum number of launches in a sample: 100 µs of the shortest kernels, and few enough for a
+launch queue."""
 
 FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
 """Factors of the two operands, for one set after the other.

@@ -44,22 +44,23 @@ FRACTIONS = (64, 16, 4)
 """A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
 
 HOPELESS = 4.0
-"""A prediction of more than this many times the limit is accepted. Below it, a launch on more rows is
-tried."""
+"""A prediction of more than this many times the limit is accepted. Below it, a launch on more rows
+is tried."""
 
 SETTLED = 0.9
 """A prediction of at least this fraction of the one before is accepted too."""
 
 WATCHED_LAUNCHES = 40
-"""Number of launches of a point whose outputs are compared one by one, if time allows. A kernel that
-spoils one launch in twenty then shows twice."""
+"""Number of launches of a point whose outputs are compared one by one, if time allows. A kernel
+that spoils one launch in twenty then shows twice."""
 
 WATCHING_S = 0.004
-"""Time for these comparisons before the first sample. Outputs of slower launches are compared between
-samples."""
+"""Time for these comparisons before the first sample. Outputs of slower launches are compared
+between samples."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
-"""States in which a time reveals nothing about the kernel. A power cap is normal, and only marked."""
+"""States in which a time reveals nothing about the kernel. A power cap is normal, and only
+marked."""
 
 COOLING_S = (1.0, 4.0, 10.0)
 """Pauses before a point is timed again after a slowdown. The last time is kept and marked."""

@@ -47,8 +47,8 @@ START_LIMIT_S = 120.0
 """Time limit for a child to open its device, which includes all imports from a slow disk."""
 
 COMPILE_LIMIT_S = 300.0
-"""Time limit for one more kernel to be compiled, unless --point-limit is given. The largest register
-tiles take half a minute."""
+"""Time limit for one more kernel to be compiled, unless --point-limit is given. The largest
+register tiles take half a minute."""
 
 SILENT_VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",

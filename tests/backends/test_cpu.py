@@ -310,7 +310,7 @@ def test_a_kernel_that_raises_is_a_launch_error(backend: CpuBackend) -> None:
 
     point = on_cpu(fakes.variant(raises, "raising", path=Path(__file__)))
     kernel = backend.bind(point, load(backend, point))
-    for use in (lambda: kernel.run(), lambda: kernel.sample(1, 1)):
+    for use in (kernel.run, lambda: kernel.sample(1, 1)):
         with pytest.raises(
             LaunchError,
             match=r"running: ZeroDivisionError: division by zero \(test_cpu\.py, line \d+\)",

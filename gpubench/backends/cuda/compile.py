@@ -142,7 +142,7 @@ def _first_error(log: str) -> str:
 
 
 def parse_resources(log: str, symbol: str = "") -> Resources:
-    """Read ptxas' report on one kernel (`--ptxas-options=-v`). Raises CompileError without a report.
+    """Read ptxas' report on one kernel (`--ptxas-options=-v`); without one, raise CompileError.
 
     `symbol` selects the kernel, because kernels that are not templates are always compiled too.
     """

@@ -57,6 +57,7 @@ class FakeGpu(FakeBackend):
 
     def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
         return FakeKernel(
+            backend=self,
             point=of,
             call=lambda a, b, c: np.matmul(a, b, out=c),
             operands=operands,
@@ -233,7 +234,7 @@ def test_ctrl_c_ends_the_experiment_and_keeps_what_was_measured(tmp_path: Path) 
 
 def test_a_wrong_kernel_fails_the_experiment_and_is_not_remembered(tmp_path: Path) -> None:
     class Wrong(FakeBackend):
-        def run(self, kernel: FakeKernel) -> None:
+        def run(self, kernel: FakeKernel, _launches: int = 1) -> None:
             self.events.append(Event("run", kernel.point, kernel.rows))
 
     done, _, _ = ran(tmp_path, cpu=Wrong())
