@@ -17,7 +17,14 @@ from typing import Any, NamedTuple
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
 from gpubench.engine.loaded import Loaded
-from gpubench.engine.probe import kernels_of, make_probes, probe_problems, require_exact
+from gpubench.engine.probe import (
+    AnyProbe,
+    fewer_rows,
+    make_full_probe,
+    make_probes,
+    probe_problem,
+    require_exact,
+)
 from gpubench.engine.sampling import Sample, best_threads, collect
 from gpubench.engine.verify import Check, WrongError, poison
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
@@ -99,8 +106,11 @@ class Runner:
         self._timing = timing
         self._seed = seed
         self._loaded = Loaded(self._backend, seed)
-        self._exact_kernels: dict[Instance, frozenset[str]] = {}
-        """The kernels of each instance whose results were exact."""
+        self._exact: set[tuple[Instance, Problem]] = set()
+        """The instances whose results were exact, with the sizes of the probes."""
+
+        self._largest: dict[tuple[Variant, str], Problem] = {}
+        """The largest problem of each variant and dtype that was probed itself."""
 
         self._notes: dict[Instance, str] = {}
         """What a call does beside computing."""
@@ -241,7 +251,8 @@ class Runner:
 
         A library may compile or choose a kernel for each size, so it is called at the full size.
         """
-        rows = point.problem.m if point.variant.libraries else -(-point.problem.m // FRACTIONS[0])
+        m = point.problem.m
+        rows = m if point.variant.libraries else fewer_rows(point, -(-m // FRACTIONS[0]))
         self._backend.bind(point, operands, rows=rows).sample(1, 1)
         self._expected_us[point] = series.median_us
         if earlier.threads:
@@ -253,7 +264,7 @@ class Runner:
         estimate_s = math.inf
         for fraction in FRACTIONS:
             before_s = estimate_s
-            rows = -(-m // fraction)
+            rows = fewer_rows(point, -(-m // fraction))
             kernel = self._backend.bind(point, operands, rows=rows)
             estimate_s = min(kernel.sample(1, 1)) * m / rows / 1e6
             if estimate_s > limit_s:  # a first launch may include loading, so launch again
@@ -271,29 +282,40 @@ class Runner:
         is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
         if instance in self._notes or not is_call:
             return
-        problem = probe_problems(point, self._backend.device.compute_capability)[0]
-        inputs, _ = make_probes(problem, self._seed)[0]
+        problem = probe_problem(point, self._backend.device.compute_capability)
+        inputs = make_probes(problem, self._seed)[0].inputs()
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(_at_probe(point, problem), operands)
         kernel.run()  # it may compile, or choose an algorithm
         self._notes[instance] = kernel.watch()
 
     def _probe(self, point: Point) -> None:
-        """Require exact results of the point's compiled kernels, once for all sizes."""
+        """Require exact results at a size of the point's kind, and at the largest size itself.
+
+        A kernel may round its operands from some size on, so the largest size that a variant and
+        dtype have had so far is probed too.
+        """
+        problem = probe_problem(point, self._backend.device.compute_capability)
         instance = point.variant, point.tile, point.problem.dtype
-        kernels, exact = kernels_of(point, point.problem), self._exact_kernels.get(instance)
-        if exact is not None and kernels <= exact:
-            return
-        for problem in probe_problems(point, self._backend.device.compute_capability):
-            at = _at_probe(point, problem)
-            for inputs, expected in make_probes(problem, self._seed):
-                operands = self._backend.load(problem, inputs, cold=False)
-                kernel = self._backend.bind(at, operands)
-                for _ in range(2):  # the first launch may leave data for the second
-                    poison(operands.output, reads_output=at.variant.reads_output)
-                    kernel.run()
-                    require_exact(problem, self._backend.xp, operands.output, expected)
-        self._exact_kernels[instance] = kernels | (exact or frozenset())
+        if (instance, problem) not in self._exact:
+            for probe in make_probes(problem, self._seed):
+                self._require_exact(point, probe, launches=2)  # one may leave data for the next
+            self._exact.add((instance, problem))
+        largest = self._largest.get((point.variant, point.problem.dtype))
+        if problem != point.problem and (not largest or largest.flops < point.problem.flops):
+            if 3 * point.problem.bytes < self._backend.bytes_free():
+                self._require_exact(point, make_full_probe(point.problem, self._seed), launches=1)
+            self._largest[point.variant, point.problem.dtype] = point.problem
+
+    def _require_exact(self, point: Point, probe: AnyProbe, *, launches: int) -> None:
+        """Launch on a probe's operands. Raises WrongError."""
+        at = _at_probe(point, probe.problem)
+        operands = self._backend.load(probe.problem, probe.inputs(), cold=False)
+        kernel = self._backend.bind(at, operands)
+        for _ in range(launches):
+            poison(operands.output, reads_output=at.variant.reads_output)
+            kernel.run()
+            require_exact(probe, self._backend.xp, operands.output)
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
         """Compare the outputs of the first launches: of one, then of up to a launch per set."""
