@@ -119,7 +119,8 @@ class FakeKernel:
 
     @property
     def is_probe(self) -> bool:
-        return _are_of_a_probe(self.operands.given)
+        own = any(self.operands is loaded for loaded in self.backend.loaded)
+        return not own or _are_of_a_probe(self.operands.given)
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
         return self.backend.sustain(self, heat_s, timed_s)
@@ -142,7 +143,7 @@ class Event:
     launches: int = 0
     count: int = 0
     probe: bool = False
-    """Whether it was on the operands of an exact probe."""
+    """Whether it was on the operands of an exact probe, or on copies of the point's operands."""
 
     @property
     def whole(self) -> bool:
@@ -168,6 +169,7 @@ class FakeBackend:
         self.device = device
         self.gauge = self
         self.events: list[Event] = []
+        self.loaded: list[OperandSets] = []
         self.fail: dict[str, BaseException] = {}
         """What to raise instead of `bind`, `run` or `sample`."""
 
@@ -223,13 +225,16 @@ class FakeBackend:
             factors = operand_factors(problem, index)
             arrays = [array * factor for array, factor in zip(inputs, factors, strict=True)]
             sets.append((*arrays, np.zeros(problem.output_shape, problem.precision.result)))
-        return OperandSets(
-            problem=problem,
-            given=tuple(inputs),
-            sets=tuple(sets),
-            policy=SetPolicy(count=count, flush=False),
-            rotation=Rotation(count),
+        self.loaded.append(
+            OperandSets(
+                problem=problem,
+                given=tuple(inputs),
+                sets=tuple(sets),
+                policy=SetPolicy(count=count, flush=False),
+                rotation=Rotation(count),
+            )
         )
+        return self.loaded[-1]
 
     def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
         self._maybe_fail("bind")
@@ -258,7 +263,7 @@ class FakeBackend:
         if self.at_sampling and self.events[-1].whole:
             self.at_sampling()
             self.at_sampling = None
-        if self.events[-1].whole:  # once a set: that is what is left of any number of launches
+        if kernel.rows == kernel.point.problem.m:  # once a set: all that many launches leave
             self._launch(kernel, min(launches * count, len(kernel.operands.sets)))
         share = kernel.rows / kernel.point.problem.m
         return [next(self._script) * share for _ in range(count)]

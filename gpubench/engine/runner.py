@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
+from gpubench.engine.independence import copy_of_first_set, require_independent
 from gpubench.engine.loaded import Loaded
 from gpubench.engine.probe import (
     AnyProbe,
@@ -46,6 +47,7 @@ from gpubench.model import (
     Timing,
     Variant,
 )
+from gpubench.plan.registry import KERNELS
 
 FRACTIONS = (64, 16, 4)
 """A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
@@ -64,6 +66,9 @@ that spoils one launch in twenty then shows twice."""
 WATCHING_S = 0.004
 """Time for these comparisons before the first sample. Outputs of slower launches are compared
 between samples."""
+
+LONG_LAUNCH_US = 2000.0
+"""A longer launch is made once, not several times, to see what its time depends on."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only
@@ -222,6 +227,9 @@ class Runner:
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
                 result = self._time(result, kernel, operands, check, wall_limit_s)
+            if (earlier is None or earlier.series is None) and point.scope == Scope.KERNEL:
+                with self._phase("verifying"):
+                    self._require_independent(point, operands, kernel, result)
             if kernel.thread_counts or point.scope == Scope.END_TO_END:
                 result = replace(result, host=host.read())
             self._right[point] = replace(
@@ -316,6 +324,31 @@ class Runner:
             poison(operands.output, reads_output=at.variant.reads_output)
             kernel.run()
             require_exact(probe, self._backend.xp, operands.output)
+
+    def _require_independent(
+        self, point: Point, operands: OperandSets, timed: Kernel, result: Measurement
+    ) -> None:
+        """Raise WrongError if a launch depends on what the output held, or on earlier operands.
+
+        Long launches of our own kernels are not repeated for this.
+        """
+        time_us = result.series.median_us if result.series else math.inf
+        is_long = time_us > LONG_LAUNCH_US
+        is_ours = point.variant.path.is_relative_to(KERNELS)
+        if (is_long and is_ours) or 2 * point.problem.bytes > self._backend.bytes_free():
+            return
+        own_set = copy_of_first_set(operands)
+        kernel = self._backend.bind(_at_probe(point, point.problem), own_set)
+        for count in timed.thread_counts[:1]:
+            kernel = kernel.on_threads(count)
+        kernel.run()  # it may compile
+        require_independent(
+            own_set,
+            lambda: kernel.sample(1, 1)[0],
+            self._backend.xp,
+            is_long=is_long,
+            reads_output=point.variant.reads_output,
+        )
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
         """Compare the outputs of the first launches: of one, then of up to a launch per set."""
