@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpubench.model import Launch, Resources
+from gpubench.model import Device, Gpu, Launch, Resources
 
 Capability = tuple[int, int]
 
@@ -117,6 +117,19 @@ def occupancy(
         max_warps=limits.warps,
         limited_by=tuple(name for name, count in blocks_by.items() if count == blocks),
         blocks_by=blocks_by,
+    )
+
+
+def gpu_of(device: Device) -> Gpu | None:
+    """Return what a launch may be fitted to; None for a device that is not listed or has no name.
+
+    The threads that a multiprocessor holds follow from the compute capability.
+    """
+    limits = LIMITS.get(device.compute_capability or (0, 0))
+    if limits is None or not device.multiprocessors:
+        return None
+    return Gpu(
+        multiprocessors=device.multiprocessors, threads_per_multiprocessor=limits.warps * WARP
     )
 
 

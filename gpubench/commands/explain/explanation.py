@@ -19,7 +19,7 @@ from gpubench.hardware.occupancy import (
     waves,
 )
 from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak
-from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Gpu, Launch, Problem, Resources
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Launch, Problem, Resources
 from gpubench.plan.descriptor import described_by
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that a grid's rounding up is negligible
@@ -166,19 +166,6 @@ class Explanation:
         if not peak or not peak.operations_per_clock:
             return None
         return loop.shared_bytes_per_operation * peak.operations_per_clock / SHARED_BYTES_PER_CLOCK
-
-
-def launches(
-    variant: CudaVariant, tile: Config, problem: Problem, device: Device
-) -> tuple[Launch, ...]:
-    """The launches that compute a problem, specialized for the device where it is known."""
-    limits = LIMITS.get(device.compute_capability or (0, 0))
-    with described_by(variant.path):
-        if limits is None or not device.multiprocessors:
-            return variant.launch(tile, problem).sequence
-        threads = limits.warps * WARP
-        gpu = Gpu(multiprocessors=device.multiprocessors, threads_per_multiprocessor=threads)
-        return variant.launch_on(gpu, tile, problem).sequence
 
 
 def sentences(of: Explanation) -> list[str]:

@@ -19,8 +19,8 @@ from typing import IO
 
 import numpy as np
 
-from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.errors import UsageError, first_line
+from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import CORE_DTYPES, LARGEST, Problem
 from gpubench.results.output import Output
 from gpubench.text import shown
@@ -205,7 +205,7 @@ _READ_HEADER = {
 
 
 def _require_memory(path: Path, needed: int) -> None:
-    free = CpuBackend().bytes_free()
+    free = free_memory_bytes()
     if needed > free:
         raise UsageError(f"{path}: its arrays take {needed:,} bytes, {free:,} are free")
 

@@ -12,11 +12,11 @@ import numpy as np
 from rich.text import Text
 
 from gpubench.backends import Backend, backends, open_backend
-from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.commands.operand_files import files
 from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.engine.verify import poison, relative_error, why_wrong
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
+from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import OPERATIONS, Cache, Config, Point, Problem, Scope, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import parse_sizes, parse_tiles
@@ -36,7 +36,7 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     m, n, _ = shapes[0]
     problem = Problem(op="atax", m=m, n=n, dtype="float32")
     output = Output(path, overwrite=force)
-    free = CpuBackend().bytes_free()
+    free = free_memory_bytes()
     if problem.bytes > free:
         raise UsageError(f"--shape: {problem.bytes:,} bytes of operands, {free:,} are free")
     files.write_operands(output, *make_inputs(problem, seed))
