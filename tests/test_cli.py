@@ -659,7 +659,7 @@ def test_explain_needs_no_gpu_and_prints_json_alone_on_stdout(tmp_path: Path) ->
 def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
     done = call(tmp_path, "explain", "cublas")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("gpubench: 'cublas' is a library routine")
+    assert done.err.startswith("gpubench: 'cublas' is a function that runs on cuda")
     assert len(done.err.splitlines()) == 1
 
 
