@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -259,7 +260,10 @@ def test_an_on_that_names_no_cluster_is_refused_in_a_line(
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     scheduler_file = tmp_path / "scheduler.json"
     scheduler_file.write_text("{}")
-    for on in ("nowhere", str(scheduler_file), "tcp://127.0.0.1:1", "pigeon://here"):
+    silent = socket.create_server(("127.0.0.1", 0))  # it accepts, and says nothing
+    silent_address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+    closed = "tcp://127.0.0.1:1"
+    for on in ("nowhere", str(scheduler_file), closed, silent_address, "pigeon://here"):
         with pytest.raises(UsageError, match=r"^--on: .*") as refused, connected(on, "cpu"):
             pass
         assert "\n" not in str(refused.value)
