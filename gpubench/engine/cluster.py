@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import pickle
@@ -72,6 +71,12 @@ class Member(NamedTuple):
         return f"{self.hostname} {self.slot}"
 
 
+class _Scheduler(msgspec.Struct):
+    """A file that a Dask scheduler wrote."""
+
+    address: str
+
+
 @contextmanager
 def connected(on: str, device: str) -> Iterator[Client]:
     """Connect to the cluster that `--on` names. A local cluster ends with the block.
@@ -102,7 +107,9 @@ def connected(on: str, device: str) -> Iterator[Client]:
                     "nor a scheduler file"
                 )
             try:
-                address = on if "://" in on else _address_in(Path(on))
+                address = on
+                if "://" not in on:
+                    address = msgspec.json.decode(Path(on).read_bytes(), type=_Scheduler).address
                 asyncio.run(asyncio.wait_for(_greet(address), ANSWER_S))
                 client = stack.enter_context(Client(address, timeout=ANSWER_S))
                 client.wait_for_workers(1, timeout=ANSWER_S)
@@ -112,14 +119,6 @@ def connected(on: str, device: str) -> Iterator[Client]:
                     f"{str(error).partition(chr(10))[0] or f'no answer in {ANSWER_S} s'}"
                 ) from error
         yield client
-
-
-def _address_in(scheduler_file: Path) -> str:
-    """Return the address in a file that a scheduler wrote. Raises ValueError."""
-    content = json.loads(scheduler_file.read_bytes())
-    if not isinstance(content, dict) or not isinstance(content.get("address"), str):
-        raise ValueError("not a scheduler file: it names no address")
-    return str(content["address"])
 
 
 async def _greet(address: str) -> None:

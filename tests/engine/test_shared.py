@@ -260,13 +260,13 @@ def test_an_on_that_names_no_cluster_is_refused_in_a_line(
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     scheduler_file = tmp_path / "scheduler.json"
     scheduler_file.write_text("{}")
-    silent = socket.create_server(("127.0.0.1", 0))  # it accepts, and says nothing
-    silent_address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-    closed = "tcp://127.0.0.1:1"
-    for on in ("nowhere", str(scheduler_file), closed, silent_address, "pigeon://here"):
-        with pytest.raises(UsageError, match=r"^--on: .*") as refused, connected(on, "cpu"):
-            pass
-        assert "\n" not in str(refused.value)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and says nothing
+        silent_address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        closed = "tcp://127.0.0.1:1"
+        for on in ("nowhere", str(scheduler_file), closed, silent_address, "pigeon://here"):
+            with pytest.raises(UsageError, match=r"^--on: .*") as refused, connected(on, "cpu"):
+                pass
+            assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match="not cuda:1 alone"), connected(LOCAL, "cuda:1"):
         pass
 
