@@ -61,8 +61,8 @@ def test_a_message_is_cut_whatever_the_names_that_it_quotes() -> None:
 
 
 def test_an_exception_whose_text_fails_is_named_by_its_type() -> None:
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert first_line(Mute()) == "Mute"
+    assert first_line(MuteError()) == "MuteError"

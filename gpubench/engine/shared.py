@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -142,7 +142,7 @@ class ClusterPool:
         self._first = require_one_kind(self._members)
         self._devices: dict[Place, Device] = {}
         self._wall_s = 0.0
-        self._spent_s: Counter[str] = Counter()
+        self._spent_s: defaultdict[str, float] = defaultdict(float)
         self.endings: dict[PointKey, str] = {}
 
     @property
@@ -345,7 +345,8 @@ def _result(future: Future) -> ShareResult:
         result: ShareResult = future.result()
     except Exception as error:  # of Dask: the worker died with it again and again
         raise DeviceUnavailableError(
-            f"a worker did not finish its points: {first_line(error)}; --resume continues with the others"
+            f"a worker did not finish its points: {first_line(error)}; "
+            "--resume continues with the others"
         ) from error
     return result
 
