@@ -162,7 +162,7 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _npz_shapes(path: Path) -> _Shapes:
-    """Read only the archive's directory and the headers: a small file can inflate to a large one."""
+    """Read only the directory and the headers, because a small file can inflate to a large one."""
     with zipfile.ZipFile(path) as archive:
         members = {info.filename: info for info in archive.infolist()}
         shapes, dtypes, held = [], [], []
