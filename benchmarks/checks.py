@@ -198,7 +198,7 @@ def explain() -> bool:
 
 def launches_of_all(device: Device) -> Iterator[tuple[CudaVariant, Config, str, Launch]]:
     """Variant, tile, dtype and launch."""
-    from gpubench.commands.explain.explanation import launches
+    from gpubench.engine.single import launch_on
     from gpubench.plan.registry import variants
 
     for variant in variants():
@@ -209,7 +209,7 @@ def launches_of_all(device: Device) -> Iterator[tuple[CudaVariant, Config, str, 
             problem = Problem(op=variant.op, dtype=dtype, m=1024, n=1024, k=k)
             for tile in variant.tiles:
                 if tile.get("edge", 0) <= LARGEST_EDGE and variant.refuse(tile, problem) is None:
-                    for launch in launches(variant, tile, problem, device):
+                    for launch in launch_on(variant, tile, problem, device).sequence:
                         yield variant, tile, dtype, launch
 
 

@@ -78,7 +78,7 @@ class Group(TyperGroup):
         super().__init__(**attributes)
         self.commands = Commands()
 
-    def format_commands(self, _ctx: typer.Context, formatter: Any) -> None:
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """List the commands with the first line of their help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary(name)) for name in COMMANDS])
