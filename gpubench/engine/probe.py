@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from gpubench.engine.verify import WrongError
 from gpubench.model import CudaVariant, Point, Precision, Problem
-from gpubench.plan.registry import KERNELS
+from gpubench.plan.registry import is_ours
 
 PERIOD = 256
 """A probe's extents have the same remainders as the point's modulo this and the tile's extents."""
@@ -162,7 +162,7 @@ def fewer_rows(point: Point, rows: int) -> int:
 
     Our own kernels take any number. For a user's kernel it has the remainder of the point's rows.
     """
-    if point.variant.path.is_relative_to(KERNELS):
+    if is_ours(point.variant):
         return rows
     return _near(point.problem.m, _period(point), rows)
 

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
 from gpubench.engine.independence import copy_of_first_set, require_independent
@@ -25,10 +27,17 @@ from gpubench.engine.probe import (
     make_probes,
     probe_problem,
     require_exact,
+    unusual_problem,
 )
 from gpubench.engine.sampling import Sample, best_threads, collect
 from gpubench.engine.verify import Check, WrongError, poison
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError
+from gpubench.errors import (
+    ChildLostError,
+    CompileError,
+    DoesNotFitError,
+    LaunchError,
+    first_line,
+)
 from gpubench.hardware.host import HostWatch
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
@@ -47,7 +56,7 @@ from gpubench.model import (
     Timing,
     Variant,
 )
-from gpubench.plan.registry import KERNELS
+from gpubench.plan.registry import is_ours
 
 FRACTIONS = (64, 16, 4)
 """A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
@@ -315,6 +324,46 @@ class Runner:
                 self._require_exact(point, make_full_probe(point.problem, self._seed), launches=1)
             self._largest[point.variant, point.problem.dtype] = point.problem
 
+    def probe_outputs(self, point: Point) -> list[Any]:
+        """Return the results on the operands of the point's probes, for another process to judge.
+
+        Raises ChildLostError for a result that cannot be had.
+        """
+        problem = probe_problem(point, self._backend.device.compute_capability)
+        try:
+            return [
+                np.asarray(output.get() if hasattr(output, "get") else output)  # CuPy has get
+                for output in (
+                    self._output_of(point, probe) for probe in make_probes(problem, self._seed)
+                )
+            ]
+        except (CompileError, LaunchError) as error:
+            raise ChildLostError(str(error)) from error
+
+    def at_unusual_size(self, point: Point) -> str:
+        """Launch at prime extents, and return a note; it is empty if the result is right.
+
+        The launch may end the process.
+        """
+        problem = unusual_problem(point, self._backend.device.compute_capability)
+        if problem is None:
+            return ""
+        try:
+            probe = make_full_probe(problem, self._seed)
+            require_exact(probe, self._backend.xp, self._output_of(point, probe))
+        except WrongError:
+            return f"right at this size; wrong at {problem.size}: it does not check its bounds"
+        except (CompileError, LaunchError, DoesNotFitError) as error:
+            return f"right at this size; at {problem.size}: {first_line(error)}"
+        return ""
+
+    def _output_of(self, point: Point, probe: AnyProbe) -> Any:
+        """Return the result on a probe's operands, after one launch."""
+        operands = self._backend.load(probe.problem, probe.inputs(), cold=False)
+        poison(operands.output, reads_output=point.variant.reads_output)
+        self._backend.bind(_at_probe(point, probe.problem), operands).run()
+        return operands.output
+
     def _require_exact(self, point: Point, probe: AnyProbe, *, launches: int) -> None:
         """Launch on a probe's operands. Raises WrongError."""
         at = _at_probe(point, probe.problem)
@@ -334,8 +383,9 @@ class Runner:
         """
         time_us = result.series.median_us if result.series else math.inf
         is_long = time_us > LONG_LAUNCH_US
-        is_ours = point.variant.path.is_relative_to(KERNELS)
-        if (is_long and is_ours) or 2 * point.problem.bytes > self._backend.bytes_free():
+        if is_long and is_ours(point.variant):
+            return
+        if 2 * point.problem.bytes > self._backend.bytes_free():
             return
         own_set = copy_of_first_set(operands)
         kernel = self._backend.bind(_at_probe(point, point.problem), own_set)
