@@ -50,11 +50,10 @@ def _value(node: ast.expr, names: Mapping[str, object]) -> int:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number
         case ast.Name(id=name):
-            value = names.get(name)
-            if not isinstance(value, int):
-                numbers = [known for known, number in names.items() if isinstance(number, int)]
+            numbers = {known: value for known, value in names.items() if isinstance(value, int)}
+            if name not in numbers:
                 raise ValueError(f"'{name}' is not a number here; use {', '.join(numbers)}")
-            return value
+            return numbers[name]
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
             return _OPERATORS[type(sign)](_value(left, names), _value(right, names))
         case ast.UnaryOp(op=ast.USub(), operand=operand):

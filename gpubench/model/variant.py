@@ -153,8 +153,8 @@ class Variant:
     """The lowest compute capability that it runs on."""
 
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
-    """Returns why it cannot take a problem with a legal tile, or None. A function without tiles gets
-    None as the tile."""
+    """Returns why it cannot take a problem with a legal tile, or None. Without tiles to choose, a
+    function gets None as the tile, and a kernel `Config()`."""
 
     reuse: Callable[[Config], tuple[int, int]] | None = None
     """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
