@@ -15,6 +15,8 @@
 //
 // Elements outside the matrices are loaded as 0, so any M, N, K works with any tile.
 
+#include "../element_tiles.cuh"
+
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__(BM * BN / TM)
 blocktile_1d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
@@ -31,16 +33,7 @@ blocktile_1d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
 
   Scalar sum[TM] = {};
   for (int k0 = 0; k0 < K; k0 += BK) {
-    for (int i = t; i < BM * BK; i += THREADS) {
-      const int row = row0 + i / BK;
-      const int k = k0 + i % BK;
-      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
-    }
-    for (int i = t; i < BK * BN; i += THREADS) {
-      const int k = k0 + i / BN;
-      const int col = col0 + i % BN;
-      b_tile[i / BN][i % BN] = k < K && col < N ? B[static_cast<size_t>(k) * N + col] : Scalar(0);
-    }
+    load_tiles<THREADS>(A, B, M, N, K, row0, col0, k0, a_tile, b_tile);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BK; ++k) {

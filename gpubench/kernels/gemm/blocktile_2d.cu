@@ -11,6 +11,8 @@
 // The limit is the number of instructions: 16 loads for 64 multiply-adds at 8×8, and bank
 // conflicts on top. `vectorized` reads four elements an instruction.
 
+#include "../element_tiles.cuh"
+
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 blocktile_2d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
@@ -26,16 +28,7 @@ blocktile_2d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
 
   Scalar sum[TM][TN] = {};
   for (int k0 = 0; k0 < K; k0 += BK) {
-    for (int i = t; i < BM * BK; i += THREADS) {
-      const int row = row0 + i / BK;
-      const int k = k0 + i % BK;
-      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
-    }
-    for (int i = t; i < BK * BN; i += THREADS) {
-      const int k = k0 + i / BN;
-      const int col = col0 + i % BN;
-      b_tile[i / BN][i % BN] = k < K && col < N ? B[static_cast<size_t>(k) * N + col] : Scalar(0);
-    }
+    load_tiles<THREADS>(A, B, M, N, K, row0, col0, k0, a_tile, b_tile);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
