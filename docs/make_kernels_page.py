@@ -57,7 +57,7 @@ def page() -> str:
             "\n## Not on the ladder\n\n",
             _table("kernel or routine | runs on", rest),
             HEADERS,
-            *(f"| {_link(path)} | {_first_sentence(path)} |\n" for path in _headers()),
+            *(f"| {_link(path, path.stem)} | {_first_sentence(path)} |\n" for path in _headers()),
         )
     )
 
@@ -67,7 +67,8 @@ def _table(columns: str, listed: Iterable[Variant]) -> str:
     for variant in listed:
         after = f"`{variant.after}`" if variant.after else ""
         second = after if columns.startswith("step") else variant.backend
-        lines.append(f"| {_link(variant.source)} | {second} | {variant.idea.replace('|', '∣')} |")
+        name = _link(variant.source, variant.name)
+        lines.append(f"| {name} | {second} | {variant.idea.replace('|', '∣')} |")
     return "\n".join(lines) + "\n"
 
 
@@ -75,9 +76,9 @@ def _headers() -> list[Path]:
     return sorted(KERNELS.glob("*.cuh"))
 
 
-def _link(path: Path) -> str:
+def _link(path: Path, name: str) -> str:
     folder = "" if path.parent == PAGE.parent else "../"
-    return f"[`{path.stem}`]({folder}{path.name})"
+    return f"[`{name}`]({folder}{path.name})"
 
 
 def _first_sentence(path: Path) -> str:

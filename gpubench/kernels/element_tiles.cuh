@@ -1,10 +1,11 @@
-// element_tiles: copies tiles of A and B to shared memory element by element. `blocktile_1d`
-// introduces these loops, and `blocktile_2d` has the same ones.
+// element_tiles: copies of tiles of A and B to shared memory, element by element. `blocktile_1d`
+// introduces them, and `blocktile_2d` uses them too.
 
 #pragma once
 
 // Copies the BM×BK tile of A at (row0, k0) and the BK×BN tile of B at (k0, col0), with zeros for
-// elements outside the matrices. A warp reads BK neighbours of a row of A, and 32 of a row of B.
+// elements outside the matrices. Neighbouring threads read BK
+// neighbours of a row of A, and BN neighbours of a row of B.
 template <int THREADS, typename Scalar, int BM, int BN, int BK>
 __device__ __forceinline__ void load_tiles(const Scalar* A, const Scalar* B, int M, int N, int K,
                                            int row0, int col0, int k0, Scalar (&a_tile)[BM][BK],

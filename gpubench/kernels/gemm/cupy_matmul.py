@@ -17,5 +17,4 @@ VARIANT = CallVariant(
     dtypes=("int32",),
     runs_on="cuda",
     build=build,
-    baseline="",
 )
