@@ -5,8 +5,8 @@
 
 #pragma once
 
-// BYTES is 4, 8 or 16, and both addresses are multiples of it. Before compute capability 8.0 the copy
-// passes through a register and is finished at once.
+// BYTES is 4, 8 or 16, and both addresses are multiples of it. Before compute capability 8.0 the
+// copy passes through a register and is finished at once.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from) {
 #ifndef __CUDACC__  // a host that emulates CUDA

@@ -24,7 +24,7 @@ __device__ __forceinline__ unsigned pack(float first, float second) {
   return pair;
 }
 
-// The 128-byte swizzle. Matrix instructions read or write 16 bytes (a chunk) of each of eight rows at
-// once. In rows of 128 bytes, or a multiple, these chunks would lie in the same four banks. So chunk
-// c of row r lies at place c ^ (r % 8).
+// The 128-byte swizzle. Matrix instructions read or write 16 bytes (a chunk) of each of eight rows
+// at once. In rows of 128 bytes, or a multiple, these chunks would lie in the same four banks. So
+// chunk c of row r lies at place c ^ (r % 8).
 __host__ __device__ constexpr int swizzle(int row, int chunk) { return chunk ^ row % 8; }

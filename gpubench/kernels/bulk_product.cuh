@@ -1,11 +1,12 @@
-// bulk_product: the innermost loop on a stage of shared memory that the TMA has filled, and a padded
-// copy of B. `bulk_copies` introduces them, and `packed_panels` uses them too.
+// bulk_product: the innermost loop on a stage of shared memory that the TMA has filled, and a
+// padded copy of B. `bulk_copies` introduces them, and `packed_panels` uses them too.
 //
 // As in `interleaved`, the operands of the next k are loaded into a second set of registers while
-// those of this k are multiplied, and the loop over CHUNK values of k stays a loop. Here one turn of
-// the loop ends in the middle of a k, with the loads for the next k under way. If it ended between two
-// values of k, the compiler would place the loads right before their use. So the caller of `add_chunk`
-// multiplies the first HALF columns of the first k before, and the rest of the last k afterwards.
+// those of this k are multiplied, and the loop over CHUNK values of k stays a loop. Here one turn
+// of the loop ends in the middle of a k, with the loads for the next k under way. If it ended
+// between two values of k, the compiler would place the loads right before their use. So the caller
+// of `add_chunk` multiplies the first HALF columns of the first k before, and the rest of the last
+// k afterwards.
 
 #pragma once
 
@@ -15,8 +16,8 @@
 
 constexpr int CHUNK = 4;  // values of k; even, as fragments[0] and [1] take turns
 
-// Makes the multiply-adds from the second half of this k to the first half of the k that comes STEPS
-// later. `a` and `b` point to the operands of this k in shared memory.
+// Makes the multiply-adds from the second half of this k to the first half of the k that comes
+// STEPS later. `a` and `b` point to the operands of this k in shared memory.
 template <int STEPS, int BM, int BN, typename Scalar, int TM, int TN>
 __device__ __forceinline__ void add_chunk(const Scalar* a, const Scalar* b,
                                           Fragments<Scalar, TM, TN> (&fragments)[2],

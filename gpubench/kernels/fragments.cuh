@@ -1,8 +1,9 @@
 // fragments: a thread's operands of one k in registers, and the store of its sums. `interleaved`
 // introduces the operands, and `register_banks` introduces the store.
 //
-// A warp of 4×8 threads computes a tile of 4·TM × 8·TN, as in `warptile`. A thread's rows and columns
-// come as vectors of four 4-byte elements, and neighbouring threads take neighbouring vectors.
+// A warp of 4×8 threads computes a tile of 4·TM × 8·TN, as in `warptile`. A thread's rows and
+// columns come as vectors of four 4-byte elements, and neighbouring threads take neighbouring
+// vectors.
 
 #pragma once
 
@@ -31,8 +32,8 @@ struct Fragments {
     }
   }
 
-  // Goes down one column of the tile and up the next. So each multiply-add shares an operand with the
-  // previous multiply-add, and need not read it from the register file again.
+  // Goes down one column of the tile and up the next. So each multiply-add shares an operand with
+  // the previous multiply-add, and need not read it from the register file again.
   __device__ __forceinline__ void multiply_into(Scalar (&sum)[TM][TN]) const {
     multiply_columns<0, TN>(sum);
   }

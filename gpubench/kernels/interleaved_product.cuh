@@ -1,10 +1,10 @@
 // interleaved_product: the multiplying loop that `interleaved` introduces and explains. The kernels
 // after it use the loop too.
 //
-// A stage of shared memory holds BK transposed rows of A's tile, then BK rows of B's tile. If BK does
-// not divide K, the first step is the short step, with zeros for the missing values of k. So the loop
-// need not check bounds along K. Rows past M and columns past N are not copied, and the sums that
-// belong to them are never stored.
+// A stage of shared memory holds BK transposed rows of A's tile, then BK rows of B's tile. If BK
+// does not divide K, the first step is the short step, with zeros for the missing values of k. So
+// the loop need not check bounds along K. Rows past M and columns past N are not copied, and the
+// sums that belong to them are never stored.
 
 #pragma once
 
@@ -16,8 +16,9 @@
 enum class Layout { ROWS, PANELS };
 
 // Adds the product of this thread's rows of A and columns of B to `sum`, along `depth` values of k
-// of the tile at `origin`. Rows of A are K elements apart, and rows of B are N elements apart. ALIGNED
-// says that N is a multiple of 4. All threads of the block call it. No copy is pending afterwards.
+// of the tile at `origin`. Rows of A are K elements apart, and rows of B are N elements apart.
+// ALIGNED says that N is a multiple of 4. All threads of the block call it. No copy is pending
+// afterwards.
 template <Layout A_LAYOUT, bool ALIGNED, int BM, int BN, int BK, int STAGES, typename Scalar, int TM,
           int TN>
 __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scalar* B, int M, int N,
@@ -60,8 +61,8 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   const size_t a_pass = static_cast<size_t>(A_ROWS) * K;
   const size_t b_pass = static_cast<size_t>(B_ROWS) * N;
 
-  // Requests the copies that chunk `chunk` makes of the next step's tiles. Values of k below `zeros`
-  // are filled with 0.
+  // Requests the copies that chunk `chunk` makes of the next step's tiles. Values of k below
+  // `zeros` are filled with 0.
   const auto copy = [&](int chunk, Scalar* stage, int zeros) {
     if constexpr (A_LAYOUT == Layout::PANELS) {  // contiguous, 16 bytes at a time
       constexpr int VECTORS = BM * BK / 4 / THREADS / CHUNKS;
@@ -165,8 +166,8 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   }
 }
 
-// Computes a block's tile of C, or of a matrix like it, and stores it. `shared` is the dynamic shared
-// memory. The sums are stored through it element by element: `register_banks` explains why.
+// Computes a block's tile of C, or of a matrix like it, and stores it. `shared` is the dynamic
+// shared memory. The sums are stored through it element by element: `register_banks` explains why.
 template <Layout A_LAYOUT, bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES,
           typename Scalar>
 __device__ __forceinline__ void interleaved_tile(const Scalar* A, const Scalar* B, Scalar* C, int M,

@@ -1,14 +1,15 @@
 // stream_k: which block computes which steps of which tiles of C (Osama et al., "Stream-K", 2023).
 // `packed_panels` introduces it.
 //
-// A step is BK values of k of one tile. The number of blocks is what the GPU holds at once, and each
-// block computes one tile after the other. Whole tiles alone rarely divide evenly: 12 tiles take 5
-// blocks three rounds, and in the last round three blocks are idle.
+// A step is BK values of k of one tile. The number of blocks is what the GPU holds at once, and
+// each block computes one tile after the other. Whole tiles alone rarely divide evenly: 12 tiles
+// take 5 blocks three rounds, and in the last round three blocks are idle.
 //
 // So the steps of the first `streamed` tiles (one round, and the remainder of the division) are cut
 // into equal ranges, one per block. The other tiles are taken whole, the same number by each block.
-// In this example 7 tiles of 5 steps are streamed (35 steps, 7 per block), and tiles 7 to 11 are taken
-// whole. Time goes from left to right. A digit is a step of that tile. Blocks are named by range:
+// In this example 7 tiles of 5 steps are streamed (35 steps, 7 per block), and tiles 7 to 11 are
+// taken whole. Time goes from left to right. A digit is a step of that tile. Blocks are named by
+// range:
 //
 //     range 0 | 0 0 0 0 0 1 1 | 11 11 11 11 11     waits for range 1, adds its sums to tile 1
 //     range 1 | 1 1 1 2 2 2 2 | 10 10 10 10 10     waits for range 2, adds its sums to tile 2
@@ -19,9 +20,9 @@
 //              a range that starts inside a tile first writes that tile's sums to the workspace and
 //              sets its flag, long before the previous range ends and reads them
 //
-// The block that has a tile's first step completes the tile. Ranges are longer than a tile, so at most
-// two blocks share a tile. With splits of K there are fewer tiles than blocks, and the block adds up
-// the sums of several ranges in their order. So the result is the same in every run.
+// The block that has a tile's first step completes the tile. Ranges are longer than a tile, so at
+// most two blocks share a tile. With splits of K there are fewer tiles than blocks, and the block
+// adds up the sums of several ranges in their order. So the result is the same in every run.
 
 #pragma once
 
@@ -41,8 +42,8 @@ struct StreamK {
   int streamed;  // tiles whose steps are cut into ranges
   int steps;     // of a tile
 
-  // A block waits for the ranges after its own range. Blocks start in the order of their numbers, so
-  // the last block has the first range: it waits only for blocks that started before it.
+  // A block waits for the ranges after its own range. Blocks start in the order of their numbers,
+  // so the last block has the first range: it waits only for blocks that started before it.
   __device__ __forceinline__ int range() const { return gridDim.x - 1 - blockIdx.x; }
   // The first step of a range, counted over all streamed tiles.
   __device__ __forceinline__ int begin(int range) const {

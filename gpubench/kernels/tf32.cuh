@@ -1,16 +1,17 @@
-// tf32: products by a warpgroup in TF32, with columns of B in registers. `wgmma_tf32` introduces them.
+// tf32: products by a warpgroup in TF32, with columns of B in registers. `wgmma_tf32` introduces
+// them.
 //
 // In shared memory `wgmma` takes 4-byte operands along k only, but a row-major B lies along n. So A
 // and B change places: Cᵀ = Bᵀ·Aᵀ. The operand of 64 rows is 64 columns of B. A warpgroup loads it
-// into registers, and each thread may load them from any address. The operand of N columns is N rows
-// of A, which lie along k. Nothing is transposed beforehand.
+// into registers, and each thread may load them from any address. The operand of N columns is N
+// rows of A, which lie along k. Nothing is transposed beforehand.
 //
 // The TMA rounds to TF32 (to nearest, ties to even) on the way into shared memory. The tensor cores
 // would cut off the bits instead.
 //
 // One instruction takes 8 values of k. In the 64×8 register operand, thread t (g = t % 32 / 4) has
-// rows g and g + 8 of its warp's 16 rows, at k = t % 4 and k = t % 4 + 4. Any column of B may stand for
-// any row. Rows g and g + 8 are neighbouring columns, so that one load of 8 bytes brings both.
+// rows g and g + 8 of its warp's 16 rows, at k = t % 4 and k = t % 4 + 4. Any column of B may stand
+// for any row. Rows g and g + 8 are neighbouring columns, so that one load of 8 bytes brings both.
 
 #pragma once
 
@@ -18,15 +19,16 @@
 
 constexpr int TF32_WIDTH = 32;  // elements in a row of 128 bytes: a step's values of k
 
-// The first of thread t's two columns among the 64 columns of its warpgroup. A warp has two groups of
-// 8 columns that are 16 apart, and so stores whole sectors of 32 bytes.
+// The first of thread t's two columns among the 64 columns of its warpgroup. A warp has two groups
+// of 8 columns that are 16 apart, and so stores whole sectors of 32 bytes.
 __host__ __device__ constexpr int tf32_column(int t) {
   const int warp = t / 32, g = t % 32 / 4;
   return warp / 2 * 32 + g % 2 * 16 + warp % 2 * 8 + g / 4 * 4 + g / 2 % 2 * 2;
 }
 
-// The offset in bytes, swizzled, of thread t's two columns at k = t % 4 in the warpgroup's parts of B.
-// The 16 threads that load at once use all banks. `tf32_address` goes from there to k = 4i + t % 4.
+// The offset in bytes, swizzled, of thread t's two columns at k = t % 4 in the warpgroup's parts of
+// B. The 16 threads that load at once use all banks. `tf32_address` goes from there to k = 4i + t %
+// 4.
 __host__ __device__ constexpr int tf32_offset(int t) {
   const int column = tf32_column(t), k = t % 4;
   return (column / TF32_WIDTH * TF32_WIDTH + k) * ROW_BYTES +
@@ -65,8 +67,8 @@ struct Tf32Columns {
                  "r"(static_cast<int>(add)))
 
 // Starts to multiply 64 columns of B, in registers, by N rows of A, for 8 values of k. For each j,
-// thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the next row in
-// sum[4j + 1] and sum[4j + 3].
+// thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the next
+// row in sum[4j + 1] and sum[4j + 3].
 template <int N>
 __device__ __forceinline__ void multiply_async(float (&sum)[N / 2], const unsigned (*b)[2],
                                                unsigned long long a, bool add) {

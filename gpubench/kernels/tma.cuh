@@ -1,11 +1,11 @@
 // tma: bulk copies by the TMA (tensor memory accelerator) and their mbarriers, which `bulk_copies`
-// introduces, and launches that overlap, which `packed_panels` introduces. All need compute capability
-// 9.0. NVRTC does not have CUDA's own header for them (cuda/barrier).
+// introduces, and launches that overlap, which `packed_panels` introduces. All need compute
+// capability 9.0. NVRTC does not have CUDA's own header for them (cuda/barrier).
 
 #pragma once
 
-// A tensor map describes a matrix to the TMA, and the box that one copy takes. The driver encodes it
-// on the host, and the kernel gets it by value.
+// A tensor map describes a matrix to the TMA, and the box that one copy takes. The driver encodes
+// it on the host, and the kernel gets it by value.
 struct alignas(64) CUtensorMap {
   unsigned long long opaque[16];
 };

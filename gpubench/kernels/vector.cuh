@@ -32,8 +32,8 @@ __device__ inline Vector<Scalar> load_streaming(const Vector<Scalar>* from) {
 #endif
 }
 
-// Loads the vector that starts at element `at` of a row of `length` elements, with 0 for elements past
-// the row's end. `aligned`: the row starts and ends at a multiple of 16 bytes.
+// Loads the vector that starts at element `at` of a row of `length` elements, with 0 for elements
+// past the row's end. `aligned`: the row starts and ends at a multiple of 16 bytes.
 template <typename Scalar>
 __device__ __forceinline__ Vector<Scalar> load_vector(const Scalar* row, int at, int length,
                                                       bool aligned) {

@@ -7,8 +7,9 @@
 // A thread holds VECTORS vectors of 16 bytes of a row, and as many sums of c. The block adds up b_r
 // by shuffles and one barrier a row. So that memory does not wait for that, the next rows are on
 // their way already: DEPTH of them are in registers or in flight. The blocks are as many as the GPU
-// holds at once; each takes every gridDim-th row and at the end writes its sums, a part of c, to the
-// workspace; a second launch adds up the parts. They are few: 132 on an H200, against 16384 rows.
+// holds at once; each takes every gridDim-th row and at the end writes its sums, a part of c, to
+// the workspace; a second launch adds up the parts. They are few: 132 on an H200, against 16384
+// rows.
 //
 // The limit is a row's length: THREADS·VECTORS vectors. v is read again for each row: from the
 // thread's own place in shared memory, where (DEPTH + 2)·VECTORS vectors would not fit into

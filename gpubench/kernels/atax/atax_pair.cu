@@ -1,8 +1,8 @@
 // atax_pair: gemv_block, then gemv_t_vectorized on what it left on the device.
 //
 // The best kernel of each half. b = A·v stays in the workspace; then the columns of the same A are
-// added up in slabs, and the slabs' parts. Each half reads A once from memory, so the pair can be no
-// faster than twice the time of reading A, unless much of A fits into the cache.
+// added up in slabs, and the slabs' parts. Each half reads A once from memory, so the pair can be
+// no faster than twice the time of reading A, unless much of A fits into the cache.
 
 #include "../gemv/gemv_block.cu"
 #include "../gemv_t/gemv_t_vectorized.cu"

@@ -1,14 +1,14 @@
 // blocktile_1d: a block computes a BM×BN tile of C, and each thread TM elements of one column.
 //
-// Against `shared_tile`: there each multiply-add reads two operands from shared memory, which is the
-// bottleneck. Here a thread keeps TM sums in registers. For one k it reads one element of B and TM
-// elements of A: TM + 1 reads for TM multiply-adds instead of 2·TM. The block needs only BM·BN/TM
-// threads, so its tile may have more than 1024 elements. Each element fetched from global memory
-// serves BN multiply-adds (of A) or BM multiply-adds (of B).
+// Against `shared_tile`: there each multiply-add reads two operands from shared memory, which is
+// the bottleneck. Here a thread keeps TM sums in registers. For one k it reads one element of B and
+// TM elements of A: TM + 1 reads for TM multiply-adds instead of 2·TM. The block needs only
+// BM·BN/TM threads, so its tile may have more than 1024 elements. Each element fetched from global
+// memory serves BN multiply-adds (of A) or BM multiply-adds (of B).
 //
-// Access: the threads of a warp lie side by side along a row of C. They read 32 neighbouring elements
-// of B (no bank conflict) and the same element of A (a broadcast). Tiles are loaded element by element
-// (`element_tiles.cuh`).
+// Access: the threads of a warp lie side by side along a row of C. They read 32 neighbouring
+// elements of B (no bank conflict) and the same element of A (a broadcast). Tiles are loaded
+// element by element (`element_tiles.cuh`).
 //
 // The limit is still shared memory: however large TM is, each multiply-add reads one element of A.
 // `blocktile_2d` shares that read too.

@@ -1,15 +1,15 @@
 // blocktile_2d: each thread computes a TM×TN tile of C as outer products in registers.
 //
-// Against `blocktile_1d`: for one k a thread reads TM elements of a column of A and TN elements of a row
-// of B into registers, and makes TM·TN multiply-adds with them. The number of reads from shared memory
-// per multiply-add falls from 1 + 1/TM to 1/TN + 1/TM: at 8×8 that is a quarter.
+// Against `blocktile_1d`: for one k a thread reads TM elements of a column of A and TN elements of
+// a row of B into registers, and makes TM·TN multiply-adds with them. The number of reads from
+// shared memory per multiply-add falls from 1 + 1/TM to 1/TN + 1/TM: at 8×8 that is a quarter.
 //
 // Access: a thread's TM rows and TN columns are contiguous, and neighbouring threads are TN columns
-// apart. So a warp reads B with a stride of TN: at TN = 8 a quarter of the banks serves the whole warp.
-// The column of A is strided by BK in shared memory. Both are read one element at a time.
+// apart. So a warp reads B with a stride of TN: at TN = 8 a quarter of the banks serves the whole
+// warp. The column of A is strided by BK in shared memory. Both are read one element at a time.
 //
-// The limit is the number of instructions: at 8×8, 16 loads for 64 multiply-adds, and bank conflicts
-// besides. `vectorized` reads four elements with one instruction.
+// The limit is the number of instructions: at 8×8, 16 loads for 64 multiply-adds, and bank
+// conflicts besides. `vectorized` reads four elements with one instruction.
 
 #include "../element_tiles.cuh"
 

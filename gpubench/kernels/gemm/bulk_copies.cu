@@ -1,13 +1,13 @@
 // bulk_copies: the TMA copies whole tiles, and threads only multiply.
 //
-// Against `packed_a`: there threads execute a copy for every 16 bytes, with an address for each. Here
-// one thread of the block requests a whole tile with one instruction, and the TMA (tensor memory
-// accelerator) moves it without registers. A's tile is contiguous bytes, since it is packed. B's tile is
-// a box of a matrix, described by a tensor map that the driver encodes on the host.
+// Against `packed_a`: there threads execute a copy for every 16 bytes, with an address for each.
+// Here one thread of the block requests a whole tile with one instruction, and the TMA (tensor
+// memory accelerator) moves it without registers. A's tile is contiguous bytes, since it is packed.
+// B's tile is a box of a matrix, described by a tensor map that the driver encodes on the host.
 //
 // An mbarrier in shared memory says when a stage is filled. The thread that requests the copies
-// announces their bytes. The barrier's phase ends when all bytes have arrived, and all threads wait for
-// that. __syncthreads() says that all threads have read a stage, so that it is free again.
+// announces their bytes. The barrier's phase ends when all bytes have arrived, and all threads wait
+// for that. __syncthreads() says that all threads have read a stage, so that it is free again.
 //
 //     thread 0      expect bytes, request A and B --------------------------> again, for stage 0
 //     TMA                  [ fills stage 0 ][ fills stage 1 ]        ...  [ fills stage 0 ]
@@ -16,18 +16,20 @@
 // There are no copies to spread over the loop, so steps may be long: BK is 64, with two stages, and
 // there is one barrier for 64 values of k.
 //
-// Bounds: zeros pad the panels where A ends, and the TMA writes zeros where B ends. A tensor map takes
-// rows at multiples of 16 bytes. If B's rows are not aligned, the first launch also copies B, to rows
-// that are.
+// Bounds: zeros pad the panels where A ends, and the TMA writes zeros where B ends. A tensor map
+// takes rows at multiples of 16 bytes. If B's rows are not aligned, the first launch also copies B,
+// to rows that are.
 //
-// What remains is around the loop. A block waits for its first tiles. The next block on a multiprocessor
-// starts only when this block has stored its sums. In the last wave of blocks some multiprocessors are
-// idle. `packed_panels` removes these three. The TMA needs compute capability 9.0.
+// What remains is around the loop. A block waits for its first tiles. The next block on a
+// multiprocessor starts only when this block has stored its sums. In the last wave of blocks some
+// multiprocessors are idle. `packed_panels` removes these three. The TMA needs compute capability
+// 9.0.
 
 #include "../bulk_product.cuh"
 #include "../rasterization.cuh"
 
-// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not aligned.
+// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not
+// aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {

@@ -1,24 +1,24 @@
 // dmma: float64 on tensor cores: a warp multiplies 16×16 by 16×8 with one instruction.
 //
-// As in `mma_sync`, operands are in registers. As in `wgmma_cluster`, the TMA fills stages, and pairs of
-// blocks share the tiles that they fetch. What is new is the place of each element. Loaded in the
-// instruction's numbering, elements come 8 bytes at a time, with bank conflicts. Three choices leave only
-// loads of 16 bytes without conflicts. Each load brings two elements that the instruction takes from
-// neighbouring registers, so nothing is moved between registers:
+// As in `mma_sync`, operands are in registers. As in `wgmma_cluster`, the TMA fills stages, and
+// pairs of blocks share the tiles that they fetch. What is new is the place of each element. Loaded
+// in the instruction's numbering, elements come 8 bytes at a time, with bank conflicts. Three
+// choices leave only loads of 16 bytes without conflicts. Each load brings two elements that the
+// instruction takes from neighbouring registers, so nothing is moved between registers:
 //
-//   - A and B change places, Cᵀ = Bᵀ·Aᵀ. The operand of 16 rows is 16 columns of B. Its pairs are rows g
-//     and g + 8, which become two neighbouring columns.
-//   - The order of k is free. Slots t and t + 4 of the instruction become neighbouring values of k. They
-//     are the pairs of the other operand, eight rows of A.
-//   - The order of the eight rows of A in the instruction is free too. In the order chosen, loads do not
-//     meet in a bank of shared memory.
+//   - A and B change places, Cᵀ = Bᵀ·Aᵀ. The operand of 16 rows is 16 columns of B. Its pairs are
+//     rows g and g + 8, which become two neighbouring columns.
+//   - The order of k is free. Slots t and t + 4 of the instruction become neighbouring values of k.
+//     They are the pairs of the other operand, eight rows of A.
+//   - The order of the eight rows of A in the instruction is free too. In the order chosen, loads
+//     do not meet in a bank of shared memory.
 //
-// A warp holds all its rows of A for 16 values of k, and passes over its columns of B, which are loaded
-// one multiplication ahead. During the last pass each row's registers get the next 16 values of k. As in
-// `wgmma_tf32`, all tiles of a block are one stream of steps.
+// A warp holds all its rows of A for 16 values of k, and passes over its columns of B, which are
+// loaded one multiplication ahead. During the last pass each row's registers get the next 16 values
+// of k. As in `wgmma_tf32`, all tiles of a block are one stream of steps.
 //
-// What limits it: power. The multiplications leave few cycles free, so the clock falls until the power
-// limit is met, and then the cost of an operation besides its multiplication decides.
+// What limits it: power. The multiplications leave few cycles free, so the clock falls until the
+// power limit is met, and then the cost of an operation besides its multiplication decides.
 
 #include "../cluster_tiles.cuh"
 
@@ -58,8 +58,8 @@ __device__ __forceinline__ double2 load_pair(unsigned at) {
   return pair;
 }
 
-// Adds 16 columns of B times 8 rows of A. A lane has the columns 2g and 2g + 1 of row t in sum[0] and
-// sum[2], and of row t + 4 in sum[1] and sum[3].
+// Adds 16 columns of B times 8 rows of A. A lane has the columns 2g and 2g + 1 of row t in sum[0]
+// and sum[2], and of row t + 4 in sum[1] and sum[3].
 __device__ __forceinline__ void
 multiply(double (&sum)[4], const double2 (&b)[4], const double2 (&a)[2]) {
   asm volatile(

@@ -4,9 +4,9 @@
 // scheduler, an instruction that waits for its operand usually means that nothing is issued.
 //
 // Operands: the operands of the next k are loaded into a second set of registers while this k is
-// multiplied, 128 multiply-adds ahead of their use. In a loop that is unrolled over a whole step, the
-// compiler moves these loads back to their use. A loop over CHUNK = 8 values of k that stays a loop has
-// an end that loads do not cross:
+// multiplied, 128 multiply-adds ahead of their use. In a loop that is unrolled over a whole step,
+// the compiler moves these loads back to their use. A loop over CHUNK = 8 values of k that stays a
+// loop has an end that loads do not cross:
 //
 //     for each step:                        BK values of k
 //       for each chunk:                     8 values of k, a loop in the machine code too
@@ -15,14 +15,14 @@
 //           load operands of k + 1          into one set of registers
 //           multiply operands of k          from the other
 //
-// Copies: each chunk requests a part of them. If all are requested right after the barrier, they delay
-// the loads from shared memory of all warps, which use the same unit.
+// Copies: each chunk requests a part of them. If all are requested right after the barrier, they
+// delay the loads from shared memory of all warps, which use the same unit.
 //
-// Bounds: if BK does not divide K, the first step is the short one, and rows past M are not copied. So
-// the loop checks nothing along K.
+// Bounds: if BK does not divide K, the first step is the short one, and rows past M are not copied.
+// So the loop checks nothing along K.
 //
-// What remains: the sums are stored with 128 bits at a time, as in every kernel since `vectorized`. The
-// effect on the loop is the lesson of `register_banks`.
+// What remains: the sums are stored with 128 bits at a time, as in every kernel since `vectorized`.
+// The effect on the loop is the lesson of `register_banks`.
 
 #include "../interleaved_product.cuh"
 #include "../vector_tiles.cuh"

@@ -1,18 +1,20 @@
 // mma_sync: tensor cores through registers: a warp multiplies 16×16 by 16×8 with one instruction.
 //
-// Against `pipelined`: the stages of shared memory, filled by `cp.async`, are the same. But a warp, not a
-// thread, holds a tile of C. It multiplies with `mma.sync`, 2048 multiply-adds per instruction, where a
-// warp's FFMA makes 32. Operands have 16 bits. Sums are float32, and are rounded once.
+// Against `pipelined`: the stages of shared memory, filled by `cp.async`, are the same. But a warp,
+// not a thread, holds a tile of C. It multiplies with `mma.sync`, 2048 multiply-adds per
+// instruction, where a warp's FFMA makes 32. Operands have 16 bits. Sums are float32, and are
+// rounded once.
 //
-// Access: `mma.sync` needs each operand spread over the warp's registers in pairs. `ldmatrix` does this:
-// each of 32 lanes names a row of 16 bytes in shared memory, and gets its part of four 8×8 matrices.
-// `.trans` transposes B, which lies along n, on the way. A swizzle keeps the eight rows of a matrix in
-// different banks, without padding (`bits16.cuh`).
+// Access: `mma.sync` needs each operand spread over the warp's registers in pairs. `ldmatrix` does
+// this: each of 32 lanes names a row of 16 bytes in shared memory, and gets its part of four 8×8
+// matrices. `.trans` transposes B, which lies along n, on the way. A swizzle keeps the eight rows
+// of a matrix in different banks, without padding (`bits16.cuh`).
 //
-// Rows that do not start at multiples of 16 bytes are loaded element by element, which is right but slow.
+// Rows that do not start at multiples of 16 bytes are loaded element by element, which is right but
+// slow.
 //
-// What limits it: operands pass through registers. A warp's 64×64 sums take 8 fragments of A and B for 32
-// instructions, and on Hopper `mma.sync` reaches about two thirds of the rate of `wgmma`.
+// What limits it: operands pass through registers. A warp's 64×64 sums take 8 fragments of A and B
+// for 32 instructions, and on Hopper `mma.sync` reaches about two thirds of the rate of `wgmma`.
 
 #include "../async_copy.cuh"
 #include "../bits16.cuh"

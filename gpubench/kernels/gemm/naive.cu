@@ -1,12 +1,12 @@
 // naive: one thread computes one element of C, and the threads of a warp walk along a row.
 //
-// One change against `naive_uncoalesced`: thread x selects the *column*. The 32 threads of a warp now
-// read 32 neighbouring elements of B in one transaction, share one element of A (a broadcast), and
-// write C in one transaction. All else is equal, so the gain is that of coalescing alone.
+// One change against `naive_uncoalesced`: thread x selects the *column*. The 32 threads of a warp
+// now read 32 neighbouring elements of B in one transaction, share one element of A (a broadcast),
+// and write C in one transaction. All else is equal, so the gain is that of coalescing alone.
 //
-// There are still 2·K loads for 2·K operations. Each element of A is fetched N times and each element
-// of B M times, from L1 or L2 if they hold it. The block's edge decides how many threads of a warp
-// share a row: at 32 a warp is one row, and below 32 it covers several rows.
+// There are still 2·K loads for 2·K operations. Each element of A is fetched N times and each
+// element of B M times, from L1 or L2 if they hold it. The block's edge decides how many threads of
+// a warp share a row: at 32 a warp is one row, and below 32 it covers several rows.
 
 template <typename Scalar, int EDGE>
 __global__ void __launch_bounds__(EDGE * EDGE)

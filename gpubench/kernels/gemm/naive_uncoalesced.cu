@@ -2,9 +2,9 @@
 // column.
 //
 // The lesson is what goes wrong. Thread x selects the *row*, so the 32 threads of a warp read 32
-// different rows of A. These are 32 addresses, K elements apart, and each takes a memory transaction,
-// where one transaction could serve them all. The warp writes C in the same way. Its threads share
-// only the element of B.
+// different rows of A. These are 32 addresses, K elements apart, and each takes a memory
+// transaction, where one transaction could serve them all. The warp writes C in the same way. Its
+// threads share only the element of B.
 //
 // Each element of C takes 2·K operations and 2·K loads. The program reuses no load; the caches may.
 // `naive` swaps the two indices and is several times faster.

@@ -1,9 +1,10 @@
 // packed_a: a first launch rearranges A once, so that no block has to transpose it again.
 //
-// Against `register_banks`: there every block transposes its tiles of A on the way to shared memory,
-// element by element, and all N / BN blocks of a row of tiles repeat this work. Here a first launch
-// writes A into a workspace as panels of BM rows. Each BK values of k of a panel are one contiguous tile
-// in the order of shared memory (`panels.cuh`). BLAS libraries for CPUs pack their operands like this.
+// Against `register_banks`: there every block transposes its tiles of A on the way to shared
+// memory, element by element, and all N / BN blocks of a row of tiles repeat this work. Here a
+// first launch writes A into a workspace as panels of BM rows. Each BK values of k of a panel are
+// one contiguous tile in the order of shared memory (`panels.cuh`). BLAS libraries for CPUs pack
+// their operands like this.
 //
 //     A, row-major            workspace: panels of BM rows, tiles of BK values of k
 //
@@ -11,8 +12,8 @@
 //     a10 a11 a12 a13 ...      BM rows, k = 0 |  BM rows, k = 1 |
 //     a20 a21 a22 a23 ...
 //
-// So a block copies A's tile as contiguous bytes, 16 at a time. That is a quarter of the copies. They do
-// not transpose, so rows in shared memory need no padding.
+// So a block copies A's tile as contiguous bytes, 16 at a time. That is a quarter of the copies.
+// They do not transpose, so rows in shared memory need no padding.
 //
 // The price is a launch and one pass over A, which reads and writes M·K elements. The product takes
 // 2·M·N·K operations, so the pass matters less the larger N is.

@@ -1,34 +1,38 @@
 // packed_panels: blocks stay for the whole product, and all end at the same time.
 //
-// Against `bulk_copies`: the panels, the copies and the innermost loop are the same. But there a block
-// computes one tile of C: it waits for its first stages, and multiplies nothing while it stores its
-// sums. And 4096×4096 are 512 tiles of 128×256, 3.88 for each of 132 multiprocessors: in the fourth
-// round 16 of them are idle.
+// Against `bulk_copies`: the panels, the copies and the innermost loop are the same. But there a
+// block computes one tile of C: it waits for its first stages, and multiplies nothing while it
+// stores its sums. And 4096×4096 are 512 tiles of 128×256, 3.88 for each of 132 multiprocessors: in
+// the fourth round 16 of them are idle.
 //
 // Here the number of blocks is what the GPU holds at once, and each block computes tile after tile
-// (persistent blocks). The stages go on across tiles. The stages of the next tile arrive while the sums
-// of the last tile are stored, and the last multiply-adds of a step load the first operands of the next:
+// (persistent blocks). The stages go on across tiles. The stages of the next tile arrive while the
+// sums of the last tile are stored, and the last multiply-adds of a step load the first operands of
+// the next:
 //
-//     pack,      all blocks   | writes the panels of A       |
-//     product,   thread 0     | requests B of stages 0 and 1 | requests A, then a step per free stage
-//                TMA          |    [ B, stage 0 ][ stage 1 ] | [ A, 0 ][ A, 1 ][ step 2 ][ step 3 ] ...
-//                all threads  | set up, wait                 |         | step 0 | step 1 | step 2 | ...
+//     pack     all blocks  | write the panels of A       |
+//     product  thread 0    | request B of stages 0 and 1 | request A of both, then a step
+//                          |                             | whenever a stage is free
+//              TMA         | [ B, stage 0 ][ B, stage 1 ]| [ A, 0 ][ A, 1 ][ step 2 ][ step 3 ]
+//              all threads | set up, wait                |         | step 0 | step 1 | step 2 |
 //
-//     at a tile's end:
-//                TMA          | [ next tile, step 0 ][ next tile, step 1 ]
-//                all threads  | last step |  sums to C  |  next tile, step 0  | ...
+//     and at a tile's end:
 //
-// If the tiles do not divide evenly among the blocks, the blocks first compute equal ranges of steps of
-// some tiles, so that all end together. `stream_k.cuh` has this scheduler, with a drawing. If two blocks
-// share a tile, the block with the tile's first step completes it, with the sums that the other block
-// left in the workspace. A flag per block says that these sums are complete. It is stored with release
-// semantics and loaded with acquire semantics:
+//              TMA         | [ next tile, step 0 ][ next tile, step 1 ]
+//              all threads | last step | store sums to C | next tile, step 0 | step 1 | ...
 //
-//     the block with the later steps    sums to the workspace, then release its flag, then whole tiles
-//     the block with the first step     its steps, whole tiles ... acquire the flag, add both, store C
+// If the tiles do not divide evenly among the blocks, the blocks first compute equal ranges of
+// steps of some tiles, so that all end together. `stream_k.cuh` has this scheduler, with a drawing.
+// If two blocks share a tile, the block with the tile's first step completes it, with the sums that
+// the other block left in the workspace. A flag per block says that these sums are complete. It is
+// stored with release semantics and loaded with acquire semantics:
 //
-// The first launch lets the second launch start early (programmatic dependent launch). The second sets
-// up its barriers and fetches B while A is packed. It needs compute capability 9.0, like the TMA.
+//     block with the later steps  | sums to the workspace, release its flag | whole tiles ...
+//     block with the first step   | whole tiles ... | its steps | acquire the flag, add, store C
+//
+// The first launch lets the second launch start early (programmatic dependent launch). The second
+// sets up its barriers and fetches B while A is packed. It needs compute capability 9.0, like the
+// TMA.
 
 #include "../bulk_product.cuh"
 #include "../stream_k.cuh"
@@ -36,7 +40,8 @@
 // The workspace holds a flag per block, then A's panels, B's copy, and the sums of shared tiles.
 constexpr int FLAGS = 1024;
 
-// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not aligned.
+// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not
+// aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
@@ -159,7 +164,8 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
       }
     }
 
-    // Hidden from the compiler. Otherwise values derived from them would take registers in the loops.
+    // Hidden from the compiler. Otherwise values derived from them would take registers in the
+    // loops.
     int rows = M, cols = N, depth = K;
     asm volatile("" : "+r"(rows), "+r"(cols), "+r"(depth));
     Scalar* const left = workspace + FLAGS + static_cast<size_t>(panels) * steps * BM * BK +

@@ -1,16 +1,17 @@
 // splitk: SPLITS blocks share the work along K for one tile of C, and a second launch adds up.
 //
-// Against `register_banks`: a small C has fewer tiles than the GPU has multiprocessors. 1024×1024 is 32
-// tiles of 128×256. With K in four parts there are 128 blocks, for as many multiprocessors.
+// Against `register_banks`: a small C has fewer tiles than the GPU has multiprocessors. 1024×1024
+// is 32 tiles of 128×256. With K in four parts there are 128 blocks, for as many multiprocessors.
 //
-// Each block writes its sums to its own place in a workspace of SPLITS matrices like C. The second launch
-// adds these matrices in a fixed order. So the result is the same in every run, unlike with atomic
-// additions, and C is written once.
+// Each block writes its sums to its own place in a workspace of SPLITS matrices like C. The second
+// launch adds these matrices in a fixed order. So the result is the same in every run, unlike with
+// atomic additions, and C is written once.
 //
-// The price is a launch, and writing and reading the workspace: SPLITS·M·N elements each way. It is worth
-// it if K is large enough. Usually the workspace stays in the L2 cache. Clusters of blocks could add up
-// through each other's shared memory in one launch. But with one block per multiprocessor and four per
-// cluster, multiprocessors are idle wherever their groups are not multiples of four.
+// The price is a launch, and writing and reading the workspace: SPLITS·M·N elements each way. It is
+// worth it if K is large enough. Usually the workspace stays in the L2 cache. Clusters of blocks
+// could add up through each other's shared memory in one launch. But with one block per
+// multiprocessor and four per cluster, multiprocessors are idle wherever their groups are not
+// multiples of four.
 
 #include "../interleaved_product.cuh"
 

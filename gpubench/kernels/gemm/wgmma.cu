@@ -1,17 +1,17 @@
 // wgmma: tensor cores in Hopper's way: a warpgroup multiplies tiles that lie in shared memory.
 //
-// Against `mma_sync`: there a warp loads both operands from shared memory into registers, which takes as
-// long as the multiplication. `wgmma` reads its operands in shared memory itself. A warpgroup, four
-// warps, multiplies 64 rows by 128 or 256 columns with one instruction, which runs while the threads go
-// on. Registers hold only sums. The TMA fetches the tiles: one thread requests whole boxes, with the
-// 128-byte swizzle that keeps rows in different banks (`tensor_cores.cuh` describes the layout of tiles,
-// and which thread has which sums).
+// Against `mma_sync`: there a warp loads both operands from shared memory into registers, which
+// takes as long as the multiplication. `wgmma` reads its operands in shared memory itself. A
+// warpgroup, four warps, multiplies 64 rows by 128 or 256 columns with one instruction, which runs
+// while the threads go on. Registers hold only sums. The TMA fetches the tiles: one thread requests
+// whole boxes, with the 128-byte swizzle that keeps rows in different banks (`tensor_cores.cuh`
+// describes the layout of tiles, and which thread has which sums).
 //
-// A block computes one tile of C with BM/64 warpgroups of 64 rows each. All of them wait for the tiles of
-// a step, multiply, and wait for one another before the next tiles overwrite these.
+// A block computes one tile of C with BM/64 warpgroups of 64 rows each. All of them wait for the
+// tiles of a step, multiply, and wait for one another before the next tiles overwrite these.
 //
-// What limits it: while tiles are fetched, this block multiplies nothing, and only other blocks on the
-// multiprocessor fill the gap.
+// What limits it: while tiles are fetched, this block multiplies nothing, and only other blocks on
+// the multiprocessor fill the gap.
 
 #include "../rasterization.cuh"
 #include "../tensor_cores.cuh"

@@ -1,21 +1,23 @@
 // wgmma_mixed: tiles of two widths, so that all blocks end together.
 //
-// Against `wgmma_deferred`: a pair of tiles of 256×192 takes 17 % fewer bytes per operation than a pair of
-// 128×256. Bytes cost power, and the power limit lowers the clock. But 4096×4096 are 176 such pairs for 66
-// pairs of multiprocessors: two rounds, and a third round in which 22 pairs are idle. So the last columns
-// are cut into tiles of 256×128, on the same registers: 128 wide pairs and 64 narrow pairs are two and one
-// for each of 64, and nothing is left over. The host computes the number of wide columns.
+// Against `wgmma_deferred`: a pair of tiles of 256×192 takes 17 % fewer bytes per operation than a
+// pair of 128×256. Bytes cost power, and the power limit lowers the clock. But 4096×4096 are 176
+// such pairs for 66 pairs of multiprocessors: two rounds, and a third round in which 22 pairs are
+// idle. So the last columns are cut into tiles of 256×128, on the same registers: 128 wide pairs
+// and 64 narrow pairs are two and one for each of 64, and nothing is left over. The host computes
+// the number of wide columns.
 //
-// 192 sums leave no registers for a tile's results. Instead the two pieces of 64 rows of a warpgroup take
-// turns. `-` is a step, and `=` is the store of results. Time goes from left to right:
+// 192 sums leave no registers for a tile's results. Instead the two pieces of 64 rows of a
+// warpgroup take turns. `-` is a step, and `=` is the store of results. Time goes from left to
+// right:
 //
 //     producer                wait for a free stage, request A and B, next stage, ... across tiles
 //     TMA                     [ stage 0 ][ stage 1 ][ stage 2 ][ stage 0 ] ...
 //     warpgroup 0   piece 0   - - - - - - - - =====       - - - - - -
 //                   piece 1       - - - - - - - - - =====     - - - -
-//                                                   ^ the next tile: two steps of piece 0 alone, while
-//                                                     the results of piece 1 are stored; then piece 1
-//                                                     catches up
+//                                                   ^ the next tile: two steps of piece 0 alone
+//                                                     while results of piece 1 are stored, and
+//                                                     then piece 1 catches up
 //     warpgroup 1             the same for its own two pieces of 64 rows
 //
 // A stage is free when both pieces of both warpgroups, in each block of the cluster, have used it.
@@ -142,8 +144,9 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
     raise_registers<R::CONSUMER_REGISTERS>();
     Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer(ring, shared_address(stages), c_map,
                                                       warpgroup);
-    // The first tile and the first narrow tile are outside the loops. In a loop that begins without a
-    // piece to store, or has both widths, the compiler waits for multiplications before it uses sums.
+    // The first tile and the first narrow tile are outside the loops. In a loop that begins without
+    // a piece to store, or has both widths, the compiler waits for multiplications before it uses
+    // sums.
     const int clusters = gridDim.x / BLOCKS;
     int index = blockIdx.x / BLOCKS;
     Sum<Scalar> sum[2][BN / 2];

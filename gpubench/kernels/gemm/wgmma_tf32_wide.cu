@@ -1,13 +1,14 @@
-// wgmma_tf32_wide: three warpgroups multiply, 192 columns per block, and one of their threads fetches.
+// wgmma_tf32_wide: three warpgroups multiply, 192 columns per block, and one of their threads
+// fetches.
 //
-// Against `wgmma_tf32`: a block of 256×192 fetches 22 % fewer bytes per operation than one of 256×128. A
-// third consumer of 128 sums leaves no registers for a warpgroup that only fetches: each of 512 threads
-// would have 128 registers. So thread 0 fetches, right after its warpgroup has started to multiply, when
-// its threads would only wait. It requests the step that comes STAGES - 1 later, into the stage that the
-// previous step has used.
+// Against `wgmma_tf32`: a block of 256×192 fetches 22 % fewer bytes per operation than one of
+// 256×128. A third consumer of 128 sums leaves no registers for a warpgroup that only fetches: each
+// of 512 threads would have 128 registers. So thread 0 fetches, right after its warpgroup has
+// started to multiply, when its threads would only wait. It requests the step that comes STAGES - 1
+// later, into the stage that the previous step has used.
 //
-// With 168 registers per thread there is no second set of columns either. A step is two halves: each
-// loads its columns, multiplies, and waits. The other two warpgroups fill the gap.
+// With 168 registers per thread there is no second set of columns either. A step is two halves:
+// each loads its columns, multiplies, and waits. The other two warpgroups fill the gap.
 //
 // 232 rows instead of 256 are for M and N near 4096: 18·22 such tiles are three for each of 132
 // multiprocessors, where 16·22 tiles are 2.7.

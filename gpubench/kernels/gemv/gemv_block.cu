@@ -1,13 +1,14 @@
 // gemv_block: gemv_vectorized with a whole block on one row.
 //
-// Against `gemv_vectorized`: the loads are the same, but THREADS of them side by side instead of 32,
-// and a row is done THREADS/32 times as fast. So the blocks in flight at any time read few rows, one
-// long stretch of memory, instead of thousands of rows at once, each a little further; and the last
-// rows to finish keep the GPU waiting for a shorter time. The price is one barrier a row, for the
-// warps' sums. Where rows are short, most threads have nothing to do: there a warp a row is better.
+// Against `gemv_vectorized`: the loads are the same, but THREADS of them side by side instead of
+// 32, and a row is done THREADS/32 times as fast. So the blocks in flight at any time read few
+// rows, one long stretch of memory, instead of thousands of rows at once, each a little further;
+// and the last rows to finish keep the GPU waiting for a shorter time. The price is one barrier a
+// row, for the warps' sums. Where rows are short, most threads have nothing to do: there a warp a
+// row is better.
 //
-// On an H200 (CUDA 13.0, float32, cold) this reads A faster than a copy moves the same bytes: reading
-// alone spares memory the turns between reading and writing.
+// On an H200 (CUDA 13.0, float32, cold) this reads A faster than a copy moves the same bytes:
+// reading alone spares memory the turns between reading and writing.
 
 #include "gemv_vectorized.cu"
 

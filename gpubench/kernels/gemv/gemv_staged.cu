@@ -1,9 +1,9 @@
 // gemv_staged: x passes through shared memory in parts, and a block reduces each row in a tree.
 //
 // A published kernel (see configs/titan-atax.toml), for any dimensions. A block computes an equal
-// share of consecutive rows. It loads VEC_BLOCKS·THREADS elements of x into shared memory; then, row
-// by row, each thread multiplies one element of every THREADS with its element of A (neighbours side
-// by side: coalesced), and the block adds its threads' sums in a tree: half of the threads add
+// share of consecutive rows. It loads VEC_BLOCKS·THREADS elements of x into shared memory; then,
+// row by row, each thread multiplies one element of every THREADS with its element of A (neighbours
+// side by side: coalesced), and the block adds its threads' sums in a tree: half of the threads add
 // another's, then a quarter, and so on. Then the next part of x.
 //
 // x is read from global memory once a block instead of once a row, which a cache would have done as

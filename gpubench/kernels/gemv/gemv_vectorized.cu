@@ -2,12 +2,13 @@
 //
 // A product of matrix and vector uses each element of A once, so it can be no faster than A can be
 // read. To keep memory busy, enough bytes must be on their way at any time: bandwidth × latency,
-// some 30 KB a multiprocessor on an H200. Loads of 16 bytes bring four times as much per instruction
-// as `gemv_warp`'s; unrolled, a lane has ROWS·UNROLL of them on the way before it uses the first.
+// some 30 KB a multiprocessor on an H200. Loads of 16 bytes bring four times as much per
+// instruction as `gemv_warp`'s; unrolled, a lane has ROWS·UNROLL of them on the way before it uses
+// the first.
 //
-// Rows start at 16 bytes only where N is a multiple of the vector (4 elements of float32). Elsewhere
-// each row has a head of up to three elements, then vectors, then a tail; x does not line up with
-// those vectors, and its elements are loaded singly, from the cache.
+// Rows start at 16 bytes only where N is a multiple of the vector (4 elements of float32).
+// Elsewhere each row has a head of up to three elements, then vectors, then a tail; x does not line
+// up with those vectors, and its elements are loaded singly, from the cache.
 
 #include "../sums.cuh"
 #include "../vector.cuh"

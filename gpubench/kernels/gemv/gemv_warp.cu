@@ -1,8 +1,9 @@
 // gemv_warp: one warp per ROWS rows; its lanes read neighbours and reduce by shuffles.
 //
-// Against `gemv_thread`: a warp reads 32 neighbours of a row with one load, so every byte that comes
-// is used, and there are 32 times as many threads. Against `gemv_staged`: the sum of a row stays
-// within a warp, whose lanes exchange registers; no shared memory, no barrier, no waiting for others.
+// Against `gemv_thread`: a warp reads 32 neighbours of a row with one load, so every byte that
+// comes is used, and there are 32 times as many threads. Against `gemv_staged`: the sum of a row
+// stays within a warp, whose lanes exchange registers; no shared memory, no barrier, no waiting for
+// others.
 //
 // With more ROWS an element of x, once in a register, serves as many rows, and as many independent
 // loads of A are in flight. A load still brings only 4 bytes a thread: `gemv_vectorized` brings 16.

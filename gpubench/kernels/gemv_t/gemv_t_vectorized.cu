@@ -1,9 +1,10 @@
 // gemv_t_vectorized: a thread adds 16 bytes of neighbouring columns, over ROWS rows of A.
 //
 // Against `gemv_t_thread`: a load brings 16 bytes, UNROLL of them are in flight, and the rows are
-// cut into slabs of ROWS, each with blocks of its own. So there is work for a whole GPU whether A is
-// wide or tall. A block's sums are a part of the result: the parts go to the workspace, and a second
-// launch adds them up. They are 2/ROWS of A's bytes, written and read again, mostly in the cache.
+// cut into slabs of ROWS, each with blocks of its own. So there is work for a whole GPU whether A
+// is wide or tall. A block's sums are a part of the result: the parts go to the workspace, and a
+// second launch adds them up. They are 2/ROWS of A's bytes, written and read again, mostly in the
+// cache.
 //
 // Where N is not a multiple of the vector, a thread's columns lie THREADS apart instead of side by
 // side: single loads, as coalesced as before. Where a row is so narrow that half of the threads or
