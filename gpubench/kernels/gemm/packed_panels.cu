@@ -27,8 +27,8 @@
 // the other block left in the workspace. A flag per block says that these sums are complete. It is
 // stored with release semantics and loaded with acquire semantics:
 //
-//     block with the later steps  | sums to the workspace, release its flag | whole tiles ...
-//     block with the first step   | whole tiles ... | its steps | acquire the flag, add, store C
+//     block with the later steps | its steps | store sums, release the flag | ... whole tiles
+//     block with the first step  | other tiles, its steps | acquire the flag, add, store C | ...
 //
 // The first launch lets the second launch start early (programmatic dependent launch). The second
 // sets up its barriers and fetches B while A is packed. It needs compute capability 9.0, like the
