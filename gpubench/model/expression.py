@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 Expression = int | str
 
@@ -38,11 +39,16 @@ def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
     if len(expression) > MAX_CHARACTERS:
         raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
     try:
-        return _value(ast.parse(expression.strip(), mode="eval").body, names)
+        return _value(_parsed(expression.strip()), names)
     except ZeroDivisionError:
         raise ValueError(f"'{expression}' divides by zero") from None
     except (SyntaxError, RecursionError, MemoryError):
         raise ValueError(f"'{expression}' is not an expression such as 'N/64'") from None
+
+
+@lru_cache(maxsize=1000)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def _value(node: ast.expr, names: Mapping[str, object]) -> int:

@@ -306,7 +306,7 @@ class CudaVariant(Variant):
     baseline: str = "cublas"
 
     def __post_init__(self) -> None:
-        if self.grid != ():
+        if self.grid != () and (self.launch is _no_launch or isinstance(self.launch, PlainLaunch)):
             plain = PlainLaunch(*map(_tuple, (self.grid, self.block, self.shared_bytes)))
             object.__setattr__(self, "launch", plain)
 

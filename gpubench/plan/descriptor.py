@@ -195,10 +195,9 @@ def _checked(described: object, path: Path) -> Variant:
     }
     if isinstance(described, CudaVariant):
         is_plain = isinstance(described.launch, PlainLaunch)
-        rules |= {
-            "a kernel needs grid and block, or launch": described.launch is not defaults["launch"],
-            "grid goes with block": is_plain == (described.block != ()),
-        }
+        rules["a kernel has either grid and block, or launch"] = described.launch is not defaults[
+            "launch"
+        ] and is_plain == (described.grid != ()) == (described.block != ())
     for rule, holds in rules.items():
         if not holds:
             raise UsageError(f"{path}: VARIANT: {rule}")

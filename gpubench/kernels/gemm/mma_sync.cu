@@ -54,7 +54,7 @@ multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned* b) {
   }
 }
 
-// Copies 16 bytes, or writes so many zeros.
+// Copies 16 bytes, or writes 16 bytes of zeros.
 __device__ __forceinline__ void copy_async_or_zero(Bits* to, const Bits* from, bool copied) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                    static_cast<unsigned>(__cvta_generic_to_shared(to))),
