@@ -85,8 +85,8 @@ def kernels(text: str) -> Iterator[Kernel]:
     code = _code(text)
     before, *parts = re.split(r"\b__global__\b", code)
     for rest in parts:
-        template, before = _template(before[-LONGEST:]), rest
-        at, threads = 0, ""
+        (template, threads), before = _heading(before[-LONGEST:]), rest
+        at = 0
         while attribute := _ATTRIBUTE.match(rest, at):
             at = attribute.end()
             if attribute[2]:
@@ -127,15 +127,21 @@ def _enclosed(text: str, at: int) -> tuple[str, int]:
     return text[opening + 1 : end - 1], end
 
 
-def _template(before: str) -> tuple[Parameter, ...]:
-    """Return the parameters of the template whose heading ends the text, if there is one."""
-    text = " ".join(before.split())
-    while specifier := next(filter(text.endswith, _SPECIFIERS), ""):
-        text = text.removesuffix(specifier).rstrip()
+def _heading(before: str) -> tuple[tuple[Parameter, ...], str]:
+    """Return the template's parameters and the launch bounds that stand before a kernel."""
+    text, threads = " ".join(before.split()), ""
+    while True:
+        if specifier := next(filter(text.endswith, _SPECIFIERS), ""):
+            text = text.removesuffix(specifier).rstrip()
+        elif text.endswith(")") and text[: text.rfind("(")].endswith("__launch_bounds__"):
+            text, _, bounds = text.rpartition("__launch_bounds__")
+            text, threads = text.rstrip(), split(bounds[1:-1])[0]
+        else:
+            break
     opening = len(text) - position_after(text[::-1], 0, "><")
     if not text.endswith(">") or not text[:opening].rstrip().endswith("template"):
-        return ()
-    return parameters(text[opening + 1 : -1])
+        return (), threads
+    return parameters(text[opening + 1 : -1]), threads
 
 
 def described(text: str, name: str, op: str, file: str) -> tuple[str, list[str]]:
@@ -162,7 +168,11 @@ def described(text: str, name: str, op: str, file: str) -> tuple[str, list[str]]
     arguments = [_argument(one, op, types) for one in signature]
     asked = [one.name for one in arguments if why_unknown(one, op)]
     macros = dict(_MACRO.findall(_code(text)))
-    values = {_axis_name(one.name): one.value for one in kernel.template if one.name not in types}
+    values = {
+        _axis_name(one.name): one.value
+        for one in kernel.template
+        if one.name not in types and one.type_name != "bool"
+    }
     values |= {_axis_name(macro): number for macro, number in macros.items()}
     tile, space = _space(values)
     lines = [
@@ -203,7 +213,7 @@ def _argument(parameter: Parameter, op: str, types: list[str]) -> Parameter:
 def _instance(kernel: Kernel, types: list[str], tile: Config) -> str:
     """Return the kernel's name with its template arguments: `sgemm<{BM}, {BN}>`."""
     names = ("scalar" if one.name in types else _axis_name(one.name) for one in kernel.template)
-    fixed = {_axis_name(one.name): str(_number(one.name, one.value)) for one in kernel.template}
+    fixed = {_axis_name(one.name): _constant(one) for one in kernel.template}
     arguments = [f"{{{name}}}" if name in {"scalar", *tile} else fixed[name] for name in names]
     return f"{kernel.name}<{', '.join(arguments)}>" if arguments else kernel.name
 
@@ -211,6 +221,13 @@ def _instance(kernel: Kernel, types: list[str], tile: Config) -> str:
 def _axis_name(name: str) -> str:
     """Return a parameter's name as an axis: lower case, except in the block and the thread tile."""
     return name if name in {*BLOCK, *THREAD} else name.lower()[:20]
+
+
+def _constant(parameter: Parameter) -> str:
+    """Return a template argument that the tile does not choose."""
+    if parameter.type_name == "bool":
+        return parameter.value if parameter.value != parameter.name else "false"
+    return str(_number(parameter.name, parameter.value))
 
 
 def _number(name: str, value: str) -> int:

@@ -100,6 +100,13 @@ def test_a_plain_function_has_no_tile(tmp_path: Path) -> None:
     compiles(mine)
 
 
+def test_a_template_without_a_number_for_a_block_has_no_tile(tmp_path: Path) -> None:
+    text = "template <int STAGES, bool FAST, typename T> __global__ void st(const T* A, T* C) {}"
+    mine, _ = from_text(tmp_path, "st", text)
+    assert (mine.kernel, mine.tiles.defaults) == ("st<2, false, {scalar}>", (Config(),))
+    compiles(mine)
+
+
 def test_grid_and_block_follow_the_indices_and_bounds_in_the_source(tmp_path: Path) -> None:
     head = "__global__ void {}(const float* A, const float* B, float* C, int M, int N, int K) {{"
     row, col = "{t} = blockIdx.{d} * blockDim.{d} + threadIdx.{d};".format, "if ({} >= {}) return;"
@@ -135,6 +142,8 @@ def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
     assert [kernel.name for kernel in read] == ["helper", "blocks", "plain"]
     assert read[1].threads == "(BM * BN) / (TM * TN)"
     assert [one.name for one in read[1].template] == ["T", "BM", "BN", "BK", "WM", "TM", "TN"]
+    (early,) = kernels("template <int N> static __launch_bounds__(64) __global__ void f() {}")
+    assert (early.threads, [one.name for one in early.template]) == ("64", ["N"])
     for text in (
         "__global__ void declared(int M);",
         'const char* text = "__global__ void in_a_text() {}";',
