@@ -19,22 +19,23 @@ import typer
 from gpubench import completion
 from gpubench.backends import AUTO, backends
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, State, Timer, Timing
+from gpubench.model import (
+    DTYPE_ALIASES,
+    DTYPES,
+    OPERATIONS,
+    Cache,
+    Fill,
+    Scope,
+    State,
+    Timer,
+    Timing,
+)
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import read_toml
 from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
-
-DTYPE_ALIASES = {
-    "fp64": "float64",
-    "fp32": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp8": "float8_e4m3",
-}
-"""Other names of element types that `--dtypes` accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -516,8 +517,23 @@ Results = Annotated[
     list[Path],
     typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.results),
 ]
-Only = Annotated[str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")]
-Exclude = Annotated[str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Use only these variants, dtypes, sizes and tiles: shared_tile,fp32,1024,16 or cpu_*. "
+        "A row must match a term of each kind that the list has.",
+        autocompletion=completion.variants,
+    ),
+]
+Exclude = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Leave out every row that any of these terms matches: cublas,64.",
+        autocompletion=completion.variants,
+    ),
+]
 Bandwidth = Annotated[
     float | None,
     typer.Option(
