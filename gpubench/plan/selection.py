@@ -41,8 +41,14 @@ def selection(
 
     if rows and not any(map(keep, rows)):
         flags = " and ".join(["--only"] * bool(only) + ["--exclude"] * bool(exclude))
-        raise UsageError(f"{flags}: no row is left, as no row fits all terms")
+        raise UsageError(f"{flags}: none of the {len(rows)} rows is left")
     return keep
+
+
+def with_former_options(only: str | None, **texts: str | None) -> str | None:
+    """Return `--only` with the items of options that it replaced: `size="64,128"`, `tile="16"`."""
+    terms = [f"{kind}={item}" for kind, text in texts.items() for item in parse_names(text or "")]
+    return ",".join(filter(None, [only, *terms])) or only
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -321,7 +321,7 @@ def tile_list(rows: Sequence[Row]) -> Table:
 
 
 def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
-    """Return the best tile of each variant, fastest first; speed-ups over the loop in `all_rows`."""
+    """Return the best tile of each variant, fastest first. `all_rows` has the naive loop."""
     variants = dict.fromkeys(row.variant for row in rows)
     best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
     best.sort(key=lambda row: row.median_us or 0.0)
@@ -420,7 +420,7 @@ def time_text(time_us: float | None) -> str:
 
 
 def uncertainty(row: Row) -> str:
-    """Return half the 95 % interval of the median: `0.3 %`; or the number of samples, if too few."""
+    """Return half the 95 % interval of the median: `0.3 %`; `5 samples` if these are too few."""
     if row.half_interval is None:
         return ""
     if (row.samples or 0) < MIN_SAMPLES:
@@ -501,10 +501,10 @@ def _not_measured(rows: Sequence[Row]) -> list[Text]:
     tiles: dict[tuple[str | None, str, str | None], list[str]] = {}
     for row in rows:
         if row.reason or row.status != Status.OK:
-            tiles.setdefault((row.status, row.variant, row.reason), []).append(row.tile)
+            names = tiles.setdefault((row.status, row.variant, row.reason), [])
+            names += [row.tile] if row.tile else []
     lines = []
     for (status, variant, reason), names in tiles.items():
-        names = list(filter(None, names))
         style = "yellow" if status in {Status.SKIPPED, Status.ELIMINATED} else "red"
         listed = counted(len(names), "tile") if status == Status.ELIMINATED else spans(names)
         lines.append(Text(f"{status}: {f'{variant} {listed}'.strip()}: {reason}", style=style))
