@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPE_ALIASES, OPERATIONS
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles
-from gpubench.results.row import Row
+from gpubench.results.row import Row, read
 from gpubench.text import unknown
 
 
@@ -43,6 +44,15 @@ def selection(
         flags = " and ".join(["--only"] * bool(only) + ["--exclude"] * bool(exclude))
         raise UsageError(f"{flags}: none of the {len(rows)} rows is left")
     return keep
+
+
+def read_selected(
+    files: Sequence[Path], only: str | None = None, exclude: str | None = None
+) -> list[tuple[Path, list[Row]]]:
+    """Read the rows of files that `--only` and `--exclude` keep. Raises UsageError."""
+    rows_of_files = [(path, read(path)) for path in files]
+    keep = selection([row for _, rows in rows_of_files for row in rows], only, exclude)
+    return [(path, list(filter(keep, rows))) for path, rows in rows_of_files]
 
 
 def with_former_options(only: str | None, **texts: str | None) -> str | None:

@@ -7,16 +7,13 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from gpubench.commands.history.points import Histories, Saved
+from gpubench.commands.history.points import DIGITS, Histories, Saved
 from gpubench.results.output import Output
-from gpubench.view.pictures import Theme, style
+from gpubench.view.pictures import style
 from gpubench.view.tables import milliseconds
 
 AXES_IN = 3.0
 """Height of the axes of a panel."""
-
-DIGITS = 8
-"""Number of shown digits of a commit."""
 
 MAX_NAMES = 8
 """Maximum number of times that are named below the axis."""
@@ -24,10 +21,14 @@ MAX_NAMES = 8
 
 def draw(name: str, points: Histories, output: Output) -> None:
     """Write the picture, with gaps where rounds disagree. Raises UsageError."""
-    theme = Theme.BOTH if output.path.suffix.lower() == ".svg" else Theme.LIGHT
     style.require_drawable(len(points), sum(map(len, points.values())))
     panels = [(heading, partial(_panel, group)) for heading, group in points.items()]
-    style.save(style.compose(f"Time over results saved as {name}", panels, theme), output)
+    style.save(
+        style.compose(
+            f"Time over results saved as {name}", panels, style.default_theme(output.path)
+        ),
+        output,
+    )
 
 
 def _panel(points: Mapping[str, Sequence[Saved]], axes: Axes) -> float:

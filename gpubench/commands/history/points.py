@@ -8,6 +8,9 @@ from pathlib import Path
 from gpubench.results.row import Row
 from gpubench.view.tables import best_of, title
 
+DIGITS = 8
+"""Number of shown digits of a commit or a hash."""
+
 Saved = tuple[str, Row]
 """The time at which a row was saved, and the row."""
 

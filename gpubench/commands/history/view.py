@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from gpubench.commands.history.points import Saved, histories, saved_time
+from gpubench.commands.history.points import DIGITS, Saved, histories, saved_time
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import selection
@@ -17,9 +17,6 @@ from gpubench.results.row import Row, read
 from gpubench.view.tables import Table, console, marked, remarks, table, uncertainty
 
 TO_SECONDS = len("2026-11-22 04:25:49")
-
-DIGITS = 8
-"""Number of shown digits of a commit or a hash."""
 
 
 def print_names() -> None:

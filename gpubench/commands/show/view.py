@@ -11,8 +11,8 @@ from rich.text import Text
 
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.plan.selection import selection
-from gpubench.results.row import Row, read
+from gpubench.plan.selection import read_selected
+from gpubench.results.row import Row
 from gpubench.view.tables import (
     NAMES,
     Table,
@@ -59,18 +59,15 @@ def print_files(
         raise UsageError("--csv: lists points, so leave out --markdown and --compare")
     if compare and len(files) == 1:
         raise UsageError("--compare: needs two files or more")
-    sides = [read(path) for path in files]
+    sides = [rows for _, rows in read_selected(files, only, exclude)]
     rows = list(chain(*sides))
     if not rows:
         raise UsageError(f"{files[0]}: the file has no rows")
-    keep = selection(rows, only, exclude)
-    rows = list(filter(keep, rows))
     if csv:
         print(_csv_table(rows, sort, top).csv(), end="")
         return
     if compare:
-        names = [path.stem for path in files]
-        shown = _side_by_side(names, [list(filter(keep, side)) for side in sides], sort, top)
+        shown = _side_by_side([path.stem for path in files], sides, sort, top)
     else:
         shown = tables(rows, sort, top)
     if markdown:
