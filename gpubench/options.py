@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -444,26 +444,31 @@ def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command
 
     The command's own options follow. Python functions get the same signature.
     """
-    of_sweep = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[option.kind | None, option.typer],
-        )
-        for option in OPTIONS.values()
-        if option.name not in without
-    ]
+    return with_parameters(
+        command,
+        [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[option.kind | None, option.typer],
+            )
+            for option in OPTIONS.values()
+            if option.name not in without
+        ],
+    )
+
+
+def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """Replace the parameter `options` of a function, which takes any keywords, by parameters."""
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind != inspect.Parameter.VAR_KEYWORD
     ]
-    signature = inspect.Signature(sorted([*own, *of_sweep], key=lambda parameter: parameter.kind))
-    command.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
-    command.__annotations__ = {
-        name: parameter.annotation for name, parameter in signature.parameters.items()
-    }
+    ordered = sorted([*own, *parameters], key=lambda parameter: parameter.kind)
+    command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined] # PEP 362
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
     return command
 
 

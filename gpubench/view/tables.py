@@ -90,7 +90,7 @@ class Table:
             fixed = not self._is_text(name) or name == "variant"
             grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
         for line in self.lines:
-            grid.add_row(*(cell if isinstance(cell, Text) else _plain(cell) for cell in line))
+            grid.add_row(*(cell if isinstance(cell, Text) else Text(_plain(cell)) for cell in line))
         return grid
 
     __rich__ = rich

@@ -178,9 +178,9 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> No
         (("BASE", "NEW", "--threshold", "0"), "--threshold"),
         (("BASE", "NEW", "--threshold", "150%"), "--threshold"),
         (("BASE", "NEW", "--format", "markdwn"), "did you mean 'markdown'?"),
-        (("BASE", "NEW", "--only", "oth"), "unknown variant or size 'oth'; did you mean 'other'?"),
-        (("BASE", "NEW", "--only", "512"), "no point has the size 512"),
-        (("BASE", "NEW", "--exclude", "64,128,256"), "no point in common"),
+        (("BASE", "NEW", "--only", "oth"), "unknown variant or dtype 'oth'; did you mean 'other'?"),
+        (("BASE", "NEW", "--only", "512"), "unknown size or tile '512'"),
+        (("BASE", "NEW", "--exclude", "64,128,256"), "--exclude: none of the 18 rows"),
         (("BASE", "NEW", "--output", "NEW"), "is one of the files compared"),
         (("BASE", "NEW", "--output", "."), "does not name a file"),
     ):
