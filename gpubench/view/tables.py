@@ -82,7 +82,11 @@ class Table:
         Text may be folded. Figures and names of variants never are: half a figure is a wrong one.
         """
         grid = rich_table.Table(
-            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0)
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            padding=(0, 1, 0, 0),
+            show_header=any(self.headings),
         )
         for name in self.headings:
             justify: JustifyMethod = "left" if self._is_text(name) else "right"

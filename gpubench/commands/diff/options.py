@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -76,12 +76,11 @@ class Options:
     ] = False
 
 
+_DECLARED = inspect.signature(Options, eval_str=True).parameters
+
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def diff_options(
-    command: Command, *, names: Collection[str] = tuple(field.name for field in fields(Options))
-) -> Command:
+def diff_options(command: Command, *, names: Collection[str] = tuple(_DECLARED)) -> Command:
     """Replace the parameter `options` of a function by the named options."""
-    declared = inspect.signature(Options, eval_str=True).parameters
-    return option.with_parameters(command, [declared[name] for name in names])
+    return option.with_parameters(command, [_DECLARED[name] for name in names])

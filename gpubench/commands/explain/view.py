@@ -65,7 +65,6 @@ def print_json(
 def _page(of: Explanation) -> RenderableType:
     """One launch: its figures by subject, then what they mean."""
     grid = table("", "", left=None)
-    grid.show_header = False
     for index, section in enumerate((_compiled, _occupancy, _grid, _roofline, _loop)):
         facts = list(section(of))
         if index and facts:

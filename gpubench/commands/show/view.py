@@ -118,8 +118,9 @@ def _side_by_side(
                 *(marked(side) if side else "" for side in (row, *others)),
                 *(_ratio(other, row) for other in others),
             )
-        row = first[keys[0]]
-        parts += [Text(f"\n{row.op} {row.size} {row.dtype}, {row.cache} cache", style="bold"), grid]
+        problem = first[keys[0]]
+        name = f"{problem.op} {problem.size} {problem.dtype}, {problem.cache} cache"
+        parts += [Text(f"\n{name}", style="bold"), grid]
     return Group(*parts, *remarks([row for side in times for row in side.values()]))
 
 
