@@ -112,11 +112,11 @@ def _side_by_side(
             left={"variant", "tile"},
         )
         for key in sorted(keys, key=lambda key: ORDER[sort or "time"](first[key]))[:top]:
-            row, *others = (side.get(key) for side in times)
+            rows = [side.get(key) for side in times]
             grid.add_row(
                 *map(str, key[:2]),
-                *(marked(side) if side else "" for side in (row, *others)),
-                *(_ratio(other, row) for other in others),
+                *(marked(row) if row else "" for row in rows),
+                *(_ratio(row, rows[0]) for row in rows[1:]),
             )
         problem = first[keys[0]]
         name = f"{problem.op} {problem.size} {problem.dtype}, {problem.cache} cache"
