@@ -20,7 +20,7 @@ def conclude(outcome: Outcome) -> int:
     err.print(where_time_went(outcome), soft_wrap=True)
     if outcome.interrupted:
         err.print(
-            f"interrupted: the measured points are kept; --resume {outcome.path} continues",
+            f"interrupted: what was measured is kept; --resume {outcome.path} continues",
             markup=False,
             soft_wrap=True,
         )

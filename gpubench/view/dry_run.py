@@ -15,7 +15,6 @@ from gpubench.plan.schedule import minutes
 from gpubench.results.result_file import default_path
 from gpubench.view.tables import console, spans, table
 
-
 if TYPE_CHECKING:
     from gpubench.engine.prepare import Job
 
@@ -27,7 +26,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     """
     if resume:
         raise UsageError(
-            "--dry-run: leave out --resume, as the points of that sweep are in its file"
+            "--dry-run: leave out --resume: the file has the points of its sweep"
         )
     show = partial(console().print, soft_wrap=True)
     rounds = job.sweep.timing.rounds
