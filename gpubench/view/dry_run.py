@@ -25,9 +25,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     `ending` is the end of the default file's name. Raises UsageError for a sweep to resume.
     """
     if resume:
-        raise UsageError(
-            "--dry-run: leave out --resume: the file has the points of its sweep"
-        )
+        raise UsageError("--dry-run: leave out --resume: the file has the points of its sweep")
     show = partial(console().print, soft_wrap=True)
     rounds = job.sweep.timing.rounds
     how = "to race" if job.strategy.is_race else f"in {rounds} rounds"
