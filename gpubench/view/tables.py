@@ -194,37 +194,24 @@ def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
     return grid
 
 
-def results(rows: Sequence[Row]) -> Group:
+def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Show each problem: times by tile, the best tile of each variant, and what was not measured.
 
-    Below, the legend of the marks, and remarks on the figures.
+    Below, the legend of the marks, and remarks on the figures. Without `tiles`, the times by tile
+    are left out.
     """
     parts: list[RenderableType] = []
     for problem_rows in by_problem(rows):
         measured = [row for row in problem_rows if row.status == Status.OK]
         parts.append(heading(problem_rows[0]))
-        if edges := [row for row in measured if row.tile.isdecimal()]:
+        if tiles and (edges := [row for row in measured if row.tile.isdecimal()]):
             parts += [Text(), tile_table(edges)]
-        if blocks := [row for row in measured if row.tile and not row.tile.isdecimal()]:
+        if tiles and (blocks := [r for r in measured if r.tile and not r.tile.isdecimal()]):
             parts += [Text(), tile_list(blocks)]
         if measured:
-            parts += [Text(), best_table(measured, rows)]
+            parts += [*([Text()] if tiles else []), best_table(measured, rows)]
         parts += _not_measured(problem_rows)
-    return Group(*parts, *remarks(rows, tiles=True))
-
-
-def comparison(rows: Sequence[Row]) -> Group:
-    """Show each problem: the best tile of each variant, and what was not measured.
-
-    If cuBLASLt was tuned too, 100 % is the faster of the two libraries' products.
-    """
-    parts: list[RenderableType] = []
-    for problem_rows in by_problem(rows):
-        parts.append(heading(problem_rows[0]))
-        if measured := [row for row in problem_rows if row.status == Status.OK]:
-            parts.append(best_table(measured))
-        parts += _not_measured(problem_rows)
-    return Group(*parts, *remarks(rows))
+    return Group(*parts, *remarks(rows, tiles=tiles))
 
 
 def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:

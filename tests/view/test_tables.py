@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from gpubench.view.tables import (
     PIPED_WIDTH,
     UNSTABLE_LEGEND,
     best_table,
-    comparison,
     console,
     milliseconds,
     number,
@@ -155,7 +155,7 @@ def test_nothing_measured_still_says_why() -> None:
 
 
 def test_a_comparison_has_no_tile_table() -> None:
-    shown = text_of(comparison([row_of(8, 20.0), row_of(16, 10.0)]))
+    shown = text_of(results([row_of(8, 20.0), row_of(16, 10.0)], tiles=False))
     assert "tiled, ms" not in shown
     assert "16" in shown
 
@@ -236,7 +236,7 @@ def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
 def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> None:
     stable = row_of(8, 100.0)
     unstable = replace(row_of(16, 200.0), round_medians_us="200.0;190.0;230.0")
-    for show in (results, comparison):
+    for show in (results, partial(results, tiles=False)):
         assert "200.0 µs !" in text_of(show([unstable])).replace("*", "")
         assert UNSTABLE_LEGEND in text_of(show([stable, unstable]))
         assert "!" not in text_of(show([stable]))
