@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,9 @@ def selection(
     excluded = _matches("--exclude", exclude, rows)
 
     def keep(row: Row) -> bool:
-        return all(kind.value(row) in values for kind, values in included.items()) and not any(
-            kind.value(row) in values for kind, values in excluded.items()
+        values = {kind: value(row) for kind, (value, _) in _KINDS.items()}
+        return all(values[kind] in chosen for kind, chosen in included.items()) and not any(
+            values[kind] in chosen for kind, chosen in excluded.items()
         )
 
     if rows and not any(map(keep, rows)):
@@ -61,20 +61,12 @@ def with_former_options(only: str | None, **texts: str | None) -> str | None:
     return ",".join(filter(None, [only, *terms])) or only
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Kind:
-    """A kind of term."""
-
-    name: str
-    value: Callable[[Row], Any]
-    """What the terms of this kind are compared with."""
-
-    matches: Callable[[str, set[Any]], set[Any]]
-    """Takes a term and the values of all rows, and returns the values that the term matches."""
-
-
 def _fitting(pattern: str, names: set[str]) -> set[str]:
     return {name for name in names if fnmatchcase(name, pattern)}
+
+
+def _dtypes(term: str, dtypes: set[str]) -> set[str]:
+    return _fitting(DTYPE_ALIASES.get(term.lower(), term), dtypes)
 
 
 def _sizes(term: str, sizes: set[tuple[str, int, int, int]]) -> set[tuple[str, int, int, int]]:
@@ -92,46 +84,41 @@ def _tiles(term: str, tiles: set[str]) -> set[str]:
     return _fitting(term, tiles)
 
 
-_KINDS = (
-    _Kind(name="variant", value=lambda row: row.variant, matches=_fitting),
-    _Kind(
-        name="dtype",
-        value=lambda row: row.compute_mode or row.dtype,
-        matches=lambda term, dtypes: _fitting(DTYPE_ALIASES.get(term.lower(), term), dtypes),
-    ),
-    _Kind(name="size", value=lambda row: (row.op, row.m, row.n, row.k), matches=_sizes),
-    _Kind(name="tile", value=lambda row: row.tile, matches=_tiles),
-)
-"""The kinds of terms. A term is of the first kind that some row matches, so 64 is a size if there
-is one. `tile=64` names the kind."""
+_KINDS: dict[str, tuple[Callable[[Row], Any], Callable[[str, set[Any]], set[Any]]]] = {
+    "variant": (lambda row: row.variant, _fitting),
+    "dtype": (lambda row: row.compute_mode or row.dtype, _dtypes),
+    "size": (lambda row: (row.op, row.m, row.n, row.k), _sizes),
+    "tile": (lambda row: row.tile, _tiles),
+}
+"""The kinds of terms: the value of a row, and the values of all rows that a term matches. A term is
+of the first kind that some row matches, so 64 is a size if there is one. `tile=64` names the kind.
+"""
 
 
-def _matches(flag: str, text: str | None, rows: Sequence[Row]) -> dict[_Kind, set[Any]]:
+def _matches(flag: str, text: str | None, rows: Sequence[Row]) -> dict[str, set[Any]]:
     """Return the values that the terms match, by kind."""
-    matches: dict[_Kind, set[Any]] = {}
+    matches: dict[str, set[Any]] = {}
     if text is None:
         return matches
-    values = {kind: {kind.value(row) for row in rows} for kind in _KINDS}
+    values = {kind: set(map(value, rows)) for kind, (value, _) in _KINDS.items()}
     for term in parse_names(text):
         name, _, rest = term.partition("=")
-        named = [kind for kind in _KINDS if kind.name == name]
-        pattern = rest if named else term
-        for kind in named or _KINDS:
-            if values_of_term := kind.matches(pattern, values[kind]):
+        kinds, pattern = ([name], rest) if name in _KINDS else (list(_KINDS), term)
+        for kind in kinds:
+            if values_of_term := _KINDS[kind][1](pattern, values[kind]):
                 matches.setdefault(kind, set()).update(values_of_term)
                 break
         else:
-            raise UsageError(f"{flag}: {_no_match(pattern, named, rows)}")
+            raise UsageError(f"{flag}: {_no_match(pattern, kinds, rows)}")
     if not matches:
         raise UsageError(f"{flag}: the list is empty; write such as shared_tile,float32,1024")
     return matches
 
 
-def _no_match(term: str, named: Sequence[_Kind], rows: Sequence[Row]) -> str:
-    """`unknown variant or dtype 'naif'; did you mean 'naive'?`, for a term that matches no row."""
-    kinds = [kind.name for kind in named]
-    if not kinds:
+def _no_match(term: str, kinds: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return `unknown variant or dtype 'naif'; did you mean 'naive'?`."""
+    if len(kinds) > 1:
         kinds = ["size", "tile"] if term[:1].isdecimal() else ["variant", "dtype"]
-    columns = {"dtype": "compute_mode"}
-    texts = (getattr(row, columns.get(kind, kind)) for kind in kinds for row in rows)
+    columns = ("compute_mode" if kind == "dtype" else kind for kind in kinds)
+    texts = (getattr(row, column) for column in columns for row in rows)
     return unknown(" or ".join(kinds), term, dict.fromkeys(filter(None, texts)))

@@ -30,7 +30,7 @@ BEST, TIED, UNSTABLE, IMPRECISE = "*", "=", "!", "~"
 """Marks behind a time. `LEGEND` explains them."""
 
 DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
-UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: do not use this time for a ratio or a claim"
+UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: no ratio or claim may rest on this figure"
 
 LEGEND = {
     BEST: "fastest tile of its kernel",

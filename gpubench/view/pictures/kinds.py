@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -31,26 +31,20 @@ from gpubench.view.pictures.series import (
     libraries,
     panels,
 )
+from gpubench.view.pictures.tiles import tile_panels
 from gpubench.view.tables import (
     DISAGREE,
     NAIVE_LOOP,
     best_of,
     is_bandwidth_bound,
-    milliseconds,
     number,
 )
 
 MIN_CURVE = 3
-"""Minimum number of points of a line, and of tiles for an axis that names only powers of two."""
+"""Minimum number of points of a line."""
 
 CURVE_IN, LINE_IN = 3.8, 0.23
 """Height of axes, and of a line of text beside bars."""
-
-TILES_IN, TILE_IN = 3.5, 0.21
-"""Height of axes of tile sizes, and of a line of a list of block tiles."""
-
-MAX_BLOCK_TILES = 24
-"""Maximum number of block tiles of a panel, the fastest ones."""
 
 SHADES = (1.0, 0.65, 0.4, 0.25)
 """Opacity of the bars of each source."""
@@ -58,13 +52,16 @@ SHADES = (1.0, 0.65, 0.4, 0.25)
 EXACT = 100
 """Speed-ups below this value are shown with a decimal."""
 
-RING = style.label(DISAGREE)
-"""The meaning of rings in a legend."""
 
-Looks = Mapping[str, style.Look]
-Points = Sequence[tuple[float, float]]
-Drawing = tuple[str, style.Panels]
-"""The headline and the panels of a picture."""
+class _Drawing(NamedTuple):
+    """How a kind draws rows."""
+
+    headline: str
+    panels: Callable[[Sequence[Source]], style.Panels]
+    """Returns no panel if the rows do not suffice."""
+
+    missing: str
+    """What the rows lack then."""
 
 
 def draw(
@@ -73,7 +70,13 @@ def draw(
     """Draw the rows of sources. Raises UsageError for an unknown kind or theme, or too few rows."""
     if theme not in list(Theme):
         raise UsageError(f"--theme: {unknown('theme', theme, list(Theme))}")
-    headline, drawn = KINDS[resolve(group, kind)](group)
+    kind = resolve(group, kind)
+    drawing = KINDS[kind]
+    drawn = drawing.panels(group)
+    if not drawn:
+        raise UsageError(f"--kind {kind}: {drawing.missing}")
+    library = group[0].rows[0].library or "the BLAS"
+    headline = drawing.headline.format(library=library)
     return style.compose(headline, drawn, Theme(theme), strip=strip)
 
 
@@ -120,126 +123,16 @@ def _rows(group: Sequence[Source]) -> list[Row]:
     return [row for source in group for row in source.rows]
 
 
-# ---- time against tile size: a line per variant, a large marker for its best tile
-
-
-def _tiles(group: Sequence[Source]) -> Drawing:
-    """Per problem, a panel of tiles given by an edge, and a panel of block tiles, if any."""
-    problems = panels(group, by_size=True)
-    edges = [panel for panel in problems if any(map(edge_of, panel.rows))]
-    blocks = [panel for panel in problems if any(map(_is_block, panel.rows))]
-    if not edges and not blocks:
-        raise UsageError("--kind tiles: no row has a tile; --kind blas compares without tiles")
-    looks = style.looks(
-        [line.variant for test in tests for line in _having(panel, test)]
-        for panel in problems
-        for tests in ((edge_of, _has_no_tile), (_is_block,))
-    )
-    return "Time against tile size", [
-        *((panel.title, partial(_edges, panel, looks)) for panel in edges),
-        *((f"{panel.title}: block tiles", partial(_blocks, panel, looks)) for panel in blocks),
-    ]
-
-
-def _edges(panel: Panel, looks: Looks, axes: Axes) -> float:
-    lines = [_curve(axes, line, looks[line.variant]) for line in _having(panel, edge_of)]
-    flat = _having(panel, _has_no_tile)
-    is_alone = len({line.variant for line in flat}) == 1
-    for line in flat:
-        drawn = axes.axhline(
-            _ms(line.best),
-            color=style.ink() if is_alone else looks[line.variant].colour,
-            linewidth=1,
-            linestyle=line.source.dashes,
-            label=style.label(line.name, f"{milliseconds(line.best.median_us)} ms"),
-        )
-        lines.append(drawn)
-    tiles = sorted({edge for row in panel.rows if (edge := edge_of(row))})
-    powers = [tile for tile in tiles if tile & (tile - 1) == 0]
-    named = powers if len(powers) >= MIN_CURVE else tiles
-    style.size_axis(axes, {str(tile): tile for tile in named}, f"tile size{_key(panel)}")
-    style.log_axis(axes, "y")
-    axes.set_ylabel("time per launch, ms")
-    _legend(axes, lines)
-    return TILES_IN
-
-
-def _curve(axes: Axes, line: Series, look: style.Look) -> Line2D:
-    """Draw the line, and return its entry in the legend."""
-    rows = sorted(filter(edge_of, line.rows), key=lambda row: int(row.tile))
-    tiles = [int(row.tile) for row in rows]
-    line_style: dict[str, Any] = {"color": look.colour, "linestyle": line.source.dashes}
-    axes.plot(tiles, [_ms(row) for row in rows], **line_style)
-    style.interval(axes, tiles, rows, look.colour)
-    best = line.best
-    alike = grouped(rows, lambda row: (row is best, bool(row.local_bytes)))
-    for (is_best, _), group in alike.items():
-        points = [int(row.tile) for row in group], [_ms(row) for row in group]
-        axes.plot(*points, **_marker(group[0], look, largest=is_best))
-    _ring(axes, rows, [(int(row.tile), _ms(row)) for row in rows])
-    text = style.label(line.name, f"best {best.tile}: {milliseconds(best.median_us)} ms")
-    return Line2D([tiles[-1]], [_ms(rows[-1])], **line_style, marker=look.marker, label=text)
-
-
-def _blocks(panel: Panel, looks: Looks, axes: Axes) -> float:
-    """Draw block tiles, which have no natural order, as a list with the fastest on top."""
-    pairs = [(line, row) for line in panel.series for row in line.rows if _is_block(row)]
-    pairs = sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
-    for place, (line, row) in enumerate(pairs):
-        axes.plot(_ms(row), place, **_marker(row, looks[line.variant], largest=row is line.best))
-    axes.yaxis.tick_right()
-    texts = [style.label(f"{line.name}  {row.tile}") for line, row in pairs]
-    style.name_rows(axes, texts)
-    for text, (line, _) in zip(axes.get_yticklabels(), pairs, strict=True):
-        text.set_color(looks[line.variant].colour)
-    rows = [row for _, row in pairs]
-    _ring(axes, rows, [(_ms(row), place) for place, row in enumerate(rows)])
-    ring = f"; ring: {DISAGREE}" if any(row.unstable for row in rows) else ""
-    style.log_axis(axes, "x")
-    axes.set_xlabel(f"time per launch, ms{_key(panel)}{ring}")
-    return max(1.0, TILE_IN * len(pairs) * style.line_count(texts))
-
-
-def _having(panel: Panel, test: Callable[[Row], object]) -> list[Series]:
-    """Return the lines with a row that passes the test."""
-    return [line for line in panel.series if any(map(test, line.rows))]
-
-
-def _has_no_tile(row: Row) -> bool:
-    return not row.tile
-
-
-def _is_block(row: Row) -> bool:
-    return bool(row.tile) and edge_of(row) is None
-
-
-def _key(panel: Panel) -> str:
-    """Explain the markers, after the title of an axis."""
-    spills = any(row.tile and row.local_bytes for row in panel.rows)
-    return " (large: best tile; cross: uses local memory)" if spills else " (large: best tile)"
-
-
-def _marker(row: Row, look: style.Look, *, largest: bool) -> dict[str, Any]:
-    """Return matplotlib's options for a tile: a cross if the kernel uses local memory."""
-    size = 9.0 if largest else 5.0 if row.local_bytes else 4.0
-    shape = {"marker": "x", "markeredgewidth": 1.3} if row.local_bytes else {"marker": look.marker}
-    return {"linestyle": "", "color": look.colour, "markersize": size} | shape
-
-
-def _ms(row: Row) -> float:
-    return (row.median_us or 0.0) / 1e3
-
-
 # ---- speed against size: each variant at its best tile
 
 
-def _sizes(group: Sequence[Source]) -> Drawing:
+def _sizes(group: Sequence[Source]) -> style.Panels:
     """A panel for each dtype, cache state and scope, with the peak and the BLAS."""
-    return "Speed against size, best tile", _with_looks(panels(group, by_size=False), _rates)
+    return _with_looks(panels(group, by_size=False), _rates)
 
 
 def _with_looks(
-    group: Sequence[Panel], draw_panel: Callable[[Panel, Looks, Axes], float]
+    group: Sequence[Panel], draw_panel: Callable[[Panel, style.Looks, Axes], float]
 ) -> list[tuple[str, Callable[[Axes], float]]]:
     """Give each variant a look. A single BLAS gets none: it is drawn in the colour of text."""
     lines = [line for panel in group for line in panel.series]
@@ -251,7 +144,7 @@ def _with_looks(
     return [(panel.title, partial(draw_panel, panel, looks)) for panel in group]
 
 
-def _rates(panel: Panel, looks: Looks, axes: Axes) -> float:
+def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     """Draw bytes/s below a copy's if memory bandwidth limits, else operations/s below the peak."""
     if is_bandwidth_bound(panel.rows[0]):
         rate, unit, limited_by = "gbytes_per_s", "GB/s", "copy"
@@ -274,12 +167,17 @@ def _rates(panel: Panel, looks: Looks, axes: Axes) -> float:
             )
     style.log_axis(axes, "y")
     axes.set_ylabel(unit)
-    _legend(axes, lines)
+    style.legend(axes, lines)
     return CURVE_IN
 
 
 def _line(
-    axes: Axes, line: Series, looks: Looks, rows: Sequence[Row], points: Points, figure: str
+    axes: Axes,
+    line: Series,
+    looks: style.Looks,
+    rows: Sequence[Row],
+    points: style.Points,
+    figure: str,
 ) -> Line2D:
     """Draw a variant's line, a point per row; in the colour of text if the variant has no look."""
     look = looks.get(line.variant)
@@ -290,44 +188,20 @@ def _line(
         linestyle=line.source.dashes,
         label=style.label(line.name, figure),
     )
-    _ring(axes, rows, points)
+    style.ring(axes, rows, points)
     return drawn
-
-
-def _ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
-    """Draw rings around the points whose rounds disagree."""
-    if shaky := [point for row, point in zip(rows, points, strict=True) if row.unstable]:
-        axes.plot(
-            *zip(*shaky, strict=True),
-            color=style.ink(),
-            linestyle="",
-            marker="o",
-            markersize=12,
-            markeredgewidth=1,
-            fillstyle="none",
-            zorder=3,  # over the lines
-            label=RING,
-        )
-
-
-def _legend(axes: Axes, lines: Sequence[Line2D]) -> None:
-    """Draw the legend: the lines, and the meaning of rings if there are any."""
-    rings = [line for line in axes.lines if line.get_label() == RING]
-    style.legend(axes, lines, rings[:1])
 
 
 # ---- the roofline
 
 
-def _roofline(group: Sequence[Source]) -> Drawing:
+def _roofline(group: Sequence[Source]) -> style.Panels:
     """A panel for each dtype, cache state and scope; a marker per size and variant."""
     rated = [panel for panel in panels(group, by_size=False) if any(panel.peaks_gflops.values())]
-    if not rated:
-        raise UsageError("--kind roofline: no row has percent_of_peak, so the roof is unknown")
-    return "Roofline, best tile of each size", _with_looks(rated, _roofs)
+    return _with_looks(rated, _roofs)
 
 
-def _roofs(panel: Panel, looks: Looks, axes: Axes) -> float:
+def _roofs(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     lines = []
     for line in panel.series:
         rows = line.best_by_size
@@ -363,14 +237,14 @@ def _roofs(panel: Panel, looks: Looks, axes: Axes) -> float:
     )
     style.log_axis(axes, "x")
     style.log_axis(axes, "y")
-    _legend(axes, lines)
+    style.legend(axes, lines)
     return CURVE_IN
 
 
 # ---- speed-up over the CPU
 
 
-def _speedup(group: Sequence[Source]) -> Drawing:
+def _speedup(group: Sequence[Source]) -> style.Panels:
     """A panel for each operation, dtype and scope.
 
     Speed-ups over the naive loop alone overstate a GPU. So the panel also has the CPU's BLAS, on
@@ -386,17 +260,11 @@ def _speedup(group: Sequence[Source]) -> Drawing:
             devices = " and ".join(dict.fromkeys(line.rows[0].device or "" for line in lines))
             title = f"{op} {dtype}: {devices}{'' if scope == 'kernel' else f', {scope}'}"
             compared.append(Panel(title=title, series=tuple(lines)))
-    if not compared:
-        raise UsageError(
-            f"--kind speedup: no row of '{NAIVE_LOOP}', which speed-ups are over; add the CSV of "
-            f"'gpubench sweep --device cpu --variants {NAIVE_LOOP},cpu_blas,cpu_blas_parallel'"
-        )
     looks = style.looks([line.variant for line in panel.series] for panel in compared)
-    drawn = [(panel.title, partial(_times, panel, looks)) for panel in compared]
-    return "Times faster than the naive loop on one CPU core", drawn
+    return [(panel.title, partial(_times, panel, looks)) for panel in compared]
 
 
-def _times(panel: Panel, looks: Looks, axes: Axes) -> float:
+def _times(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     baselines = [row for row in panel.rows if row.variant == NAIVE_LOOP]
     baseline_us = {row.size: row.median_us or 0.0 for row in baselines}
     sizes = {row.size: extent(row) for row in panel.rows if row.size in baseline_us}
@@ -412,14 +280,14 @@ def _times(panel: Panel, looks: Looks, axes: Axes) -> float:
             lines.append(_line(axes, line, looks, rows, points, figure))
     style.log_axis(axes, "y")
     axes.set_ylabel("speed-up")
-    _legend(axes, lines)
+    style.legend(axes, lines)
     return CURVE_IN
 
 
 # ---- percent of the BLAS
 
 
-def _blas(group: Sequence[Source]) -> Drawing:
+def _blas(group: Sequence[Source]) -> style.Panels:
     """A panel for each dtype, cache state and scope, at the largest size of each."""
     groups = grouped(_rows(group), lambda row: (row.op, row.compute_mode))
     largest = {name: max(map(extent, rows)) for name, rows in groups.items()}
@@ -429,14 +297,7 @@ def _blas(group: Sequence[Source]) -> Drawing:
 
     group = [replace(source, rows=tuple(filter(is_largest, source.rows))) for source in group]
     rated = [panel for panel in panels(group, by_size=True) if any(map(_percent, panel.series))]
-    if not rated:
-        raise UsageError(
-            "--kind blas: no row has percent_of_blas; sweep 'cublas' with the kernels, or use "
-            "'gpubench compare-cublas'"
-        )
-    return f"Speed in percent of {rated[0].rows[0].library or 'the BLAS'}, best tile", [
-        (panel.title, partial(_bars, panel)) for panel in rated
-    ]
+    return [(panel.title, partial(_bars, panel)) for panel in rated]
 
 
 def _bars(panel: Panel, axes: Axes) -> float:
@@ -495,17 +356,14 @@ def _label_bars(axes: Axes, names: Sequence[str], texts: Mapping[float, str]) ->
 # ---- percent of the peak: by size, and for each precision
 
 
-def _peak(group: Sequence[Source]) -> Drawing:
+def _peak(group: Sequence[Source]) -> style.Panels:
     """A panel for each operation, precision, device, cache and scope; a pair of lines per state."""
     rows = _rows(group)
     blas = libraries(rows)
-    drawn = [
+    return [
         (f"{op} {mode} on {device}, {cache} cache", partial(_peak_by_size, panel_rows, blas))
         for (op, mode, device, cache, _), panel_rows in _groups_by_size(rows).items()
     ]
-    if not drawn:
-        raise UsageError("--kind peak: no two sizes have percent_of_peak; sweep several --sizes")
-    return "Percent of the peak: fastest kernel and BLAS", drawn
 
 
 def _groups_by_size(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
@@ -530,7 +388,7 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
             if best:
                 share = f"{number(best[-1].percent_of_peak, 1)} % at {best[-1].size}"
                 points = [(places[row.size], row.percent_of_peak or 0.0) for row in best]
-                _ring(axes, best, points)
+                style.ring(axes, best, points)
                 lines += axes.plot(
                     *zip(*points, strict=True),
                     color=style.ink() if is_blas else style.COLOURS[0],
@@ -540,26 +398,21 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
                 )
     axes.set_ylim(0, 100)
     axes.set_ylabel("percent of the theoretical peak")
-    _legend(axes, lines)
+    style.legend(axes, lines)
     return CURVE_IN
 
 
-def _precisions(group: Sequence[Source]) -> Drawing:
+def _precisions(group: Sequence[Source]) -> style.Panels:
     """A panel for each operation, device, cache, state and scope."""
     rows = [row for row in _rows(group) if row.percent_of_peak]
     rows.sort(key=lambda row: _PLACES.get(row.compute_mode, len(_PLACES)))
     blas = libraries(rows)
     groups = grouped(rows, lambda row: (row.op, row.device, row.cache, row.state, row.scope))
-    drawn = [
+    return [
         (f"{op} on {device}, {cache} cache, {state}", partial(_peak_shares, panel_rows, blas))
         for (op, device, cache, state, _), panel_rows in groups.items()
         if _has_precisions(panel_rows)
     ]
-    if not drawn:
-        raise UsageError(
-            "--kind precisions: no two precisions have percent_of_peak; sweep several --dtypes"
-        )
-    return "Percent of each precision's peak: fastest kernel and BLAS, largest size", drawn
 
 
 _PLACES = {dtype: place for place, dtype in enumerate(DTYPES)}
@@ -590,13 +443,39 @@ def _peak_shares(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
     return 2 * LINE_IN * len(modes) * style.line_count(texts.values())
 
 
-KINDS: dict[Kind, Callable[[Sequence[Source]], Drawing]] = {
-    Kind.TILES: _tiles,
-    Kind.SIZES: _sizes,
-    Kind.BLAS: _blas,
-    Kind.PEAK: _peak,
-    Kind.PRECISIONS: _precisions,
-    Kind.ROOFLINE: _roofline,
-    Kind.SPEEDUP: _speedup,
+KINDS = {
+    Kind.TILES: _Drawing(
+        "Time against tile size",
+        tile_panels,
+        "no row has a tile; --kind blas compares without tiles",
+    ),
+    Kind.SIZES: _Drawing("Speed against size, best tile", _sizes, "no row has a time"),
+    Kind.BLAS: _Drawing(
+        "Speed in percent of {library}, best tile",
+        _blas,
+        "no row has percent_of_blas; sweep 'cublas' with the kernels, or use "
+        "'gpubench compare-cublas'",
+    ),
+    Kind.PEAK: _Drawing(
+        "Percent of the peak: fastest kernel and BLAS",
+        _peak,
+        "no two sizes have percent_of_peak; sweep several --sizes",
+    ),
+    Kind.PRECISIONS: _Drawing(
+        "Percent of each precision's peak: fastest kernel and BLAS, largest size",
+        _precisions,
+        "no two precisions have percent_of_peak; sweep several --dtypes",
+    ),
+    Kind.ROOFLINE: _Drawing(
+        "Roofline, best tile of each size",
+        _roofline,
+        "no row has percent_of_peak, so the roof is unknown",
+    ),
+    Kind.SPEEDUP: _Drawing(
+        "Times faster than the naive loop on one CPU core",
+        _speedup,
+        f"no row of '{NAIVE_LOOP}', which speed-ups are over; add the CSV of "
+        f"'gpubench sweep --device cpu --variants {NAIVE_LOOP},cpu_blas,cpu_blas_parallel'",
+    ),
 }
 """The kinds that draw rows."""

@@ -24,6 +24,7 @@ from gpubench.results.output import Output
 from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
 from gpubench.view.pictures import Theme
+from gpubench.view.tables import DISAGREE
 
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438"),
@@ -186,6 +187,10 @@ class Look(NamedTuple):
     marker: Any
 
 
+Looks = Mapping[str, Look]
+Points = Sequence[tuple[float, float]]
+
+
 def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
     """Return the look of each variant; variants that share a panel have different looks."""
     neighbours: dict[str, list[str]] = {}
@@ -211,14 +216,31 @@ def ink() -> str:
     return str(mpl.rcParams["text.color"])
 
 
-def legend(axes: Axes, lines: Sequence[Line2D], marks: Sequence[Line2D] = ()) -> None:
-    """Draw the legend right of the axes, in the order in which the lines end there; then marks."""
+def ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
+    """Draw rings around the rows' points whose rounds disagree."""
+    if shaky := [point for row, point in zip(rows, points, strict=True) if row.unstable]:
+        axes.plot(
+            *zip(*shaky, strict=True),
+            color=ink(),
+            linestyle="",
+            marker="o",
+            markersize=12,
+            markeredgewidth=1,
+            fillstyle="none",
+            zorder=3,  # over the lines
+            label=label(DISAGREE),
+        )
+
+
+def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
+    """Draw the legend right of the axes: the lines from top to bottom, and the meaning of rings."""
 
     def end(line: Line2D) -> float:
         return float(line.get_ydata()[-1])  # type: ignore[index,arg-type]
 
+    rings = [line for line in axes.lines if line.get_label() == label(DISAGREE)]
     axes.legend(
-        handles=[*sorted(lines, key=end, reverse=True), *marks],
+        handles=[*sorted(lines, key=end, reverse=True), *rings[:1]],
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
         borderaxespad=0,
