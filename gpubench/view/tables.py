@@ -79,7 +79,7 @@ class Table:
     def rich(self) -> rich_table.Table:
         """Return the table for a terminal.
 
-        Text may be folded. Figures and names of variants never are: half a figure is a wrong one.
+        Text may be folded. Figures and names of variants never are: a part of a figure would be a wrong figure.
         """
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
@@ -380,7 +380,7 @@ def _size_key(row: Row) -> tuple[object, ...]:
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the rows of each problem. Rows of one problem may be compared."""
+    """Return the rows of each problem, which may be compared with each other."""
     problem = attrgetter("problem_key")
     return [list(group) for _, group in groupby(sorted(rows, key=problem), key=problem)]
 

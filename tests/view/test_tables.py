@@ -201,6 +201,25 @@ def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_pe
     assert " copy\n" not in text_of(results([measured()]))
 
 
+def test_a_table_is_written_as_markdown_and_as_csv() -> None:
+    grid = table("kernel", "figure", left={"kernel"})
+    grid.add_row("shared_tile", 0.1 + 0.2)
+    grid.add_row(Text("=_a_|<b>"), None)
+    assert grid.markdown() == [
+        "| kernel | figure |",
+        "| --- | ---: |",
+        "| shared_tile | 0.30000000000000004 |",
+        r"| =\_a\_\|&lt;b> |  |",
+    ]
+    assert grid.csv() == "kernel,figure\nshared_tile,0.30000000000000004\n'=_a_|<b>,\n"
+
+
+def test_a_table_without_headings_has_no_line_for_them() -> None:
+    grid = table("", "", left=None)
+    grid.add_row("registers", "32")
+    assert lines_of(grid) == [["registers", "32"]]
+
+
 def test_a_time_has_four_digits_and_its_unit() -> None:
     for time_us, text in [
         (None, ""),
