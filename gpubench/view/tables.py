@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import IO
 
 from rich import box
 from rich import table as rich_table
-from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
+from rich.cells import cell_len
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    Group,
+    JustifyMethod,
+    RenderableType,
+    RenderResult,
+)
 from rich.segment import Segment
 from rich.text import Text
 
@@ -54,6 +62,9 @@ WHOLE = 1000
 POWER_OF_TWO = 512
 """From this size on, the columns of a row-major matrix of 2ⁿ columns share few cache sets."""
 
+FOLDED_WIDTH = 18
+"""Width to which the columns of text of a wide table are folded before the table is split."""
+
 PARALLEL, CONTRADICTS = "_parallel", 1.25
 """Suffix of the name of a baseline on several threads. If it takes longer than its serial variant
 by this factor, one of the two times is wrong."""
@@ -79,7 +90,7 @@ class Table:
     def rich(self) -> rich_table.Table:
         """Return the table for a terminal.
 
-        Text may be folded. Figures and names of variants never are: a part of a figure would be a wrong figure.
+        Text may be folded. Figures and names of variants are not.
         """
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
@@ -97,7 +108,40 @@ class Table:
             grid.add_row(*(cell if isinstance(cell, Text) else Text(_plain(cell)) for cell in line))
         return grid
 
-    __rich__ = rich
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the table; one that is too wide as several tables, so that no figure is cut."""
+        for number, columns in enumerate(self._split(options.max_width)):
+            if number:
+                yield Text()
+            lines = [tuple(line[index] for index in columns) for line in self.lines]
+            headings = [self.headings[index] for index in columns]
+            yield replace(self, headings=headings, lines=lines).rich()
+
+    def _split(self, width: int) -> list[list[int]]:
+        """Return the columns of each table of at most this width: all text, and some figures."""
+        widths = [
+            max(
+                cell_len(word)
+                for text in (*_BREAK.sub("\n", name, count=1).split("\n"), *map(_plain, cells))
+                for word in (text.split(" ") if self._is_text(name) else [text])
+            )
+            for name, *cells in zip(self.headings, *self.lines, strict=True)
+        ]
+        texts = [index for index, name in enumerate(self.headings) if self._is_text(name)]
+        room = width - sum(
+            2 + (widths[index] if index == 0 else min(widths[index], FOLDED_WIDTH))
+            for index in texts
+        )
+        tables: list[list[int]] = [[]]
+        used = 0
+        for index, column_width in enumerate(widths):
+            if index not in texts:
+                used += column_width + 2
+                if used - 2 > room and tables[-1]:
+                    tables.append([])
+                    used = column_width + 2
+                tables[-1].append(index)
+        return [sorted(texts + columns) for columns in tables]
 
     def markdown(self) -> list[str]:
         """Return the lines of a Markdown table."""

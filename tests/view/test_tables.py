@@ -214,6 +214,20 @@ def test_a_table_is_written_as_markdown_and_as_csv() -> None:
     assert grid.csv() == "kernel,figure\nshared_tile,0.30000000000000004\n'=_a_|<b>,\n"
 
 
+def test_a_table_too_wide_for_the_terminal_is_split_and_no_figure_is_cut() -> None:
+    grid = table("variant", "tile", *(f"figure {n}" for n in range(9)), left={"variant", "tile"})
+    grid.add_row("shared_tile", "128x128x8/8x8/s3/group=8", *(f"{n},234,567" for n in range(9)))
+    screen = Console(width=60, no_color=True)
+    with screen.capture() as capture:
+        screen.print(grid)
+    text = capture.get()
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.count("shared_tile") > 1
+    for n in range(9):
+        assert f"figure {n}" in text
+        assert f"{n},234,567" in text
+
+
 def test_a_table_without_headings_has_no_line_for_them() -> None:
     grid = table("", "", left=None)
     grid.add_row("registers", "32")
