@@ -67,7 +67,7 @@ class Side:
         )
 
     def with_rerun(self, sweeps: Sequence[Sequence[Row]], *, replacing: bool) -> Side:
-        """Return the side with new sweeps, besides the rows of the same points or instead of them."""
+        """Return the side with new sweeps, besides earlier rows of their points or instead."""
         keys = {row.key for sweep in sweeps for row in sweep} if replacing else set()
         kept = self.filtered(lambda row: row.key not in keys)
         fresh = {Path(f"--rerun {len(kept.files) + n}"): rows for n, rows in enumerate(sweeps)}
