@@ -74,7 +74,7 @@ def diff(
     ] = None,
     **options: Any,
 ) -> None:
-    """Compare two results: has it changed? The exit code is for CI."""
+    """Has it changed? Compare results; the exit code is for CI."""
     from gpubench.commands.diff.run import run_diff, saved_base
 
     rest = iter(files or [])
