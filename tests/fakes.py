@@ -190,6 +190,9 @@ class FakeBackend:
     def warm_up(self) -> None:
         self.events.append(Event("warm up"))
 
+    def reset_caches(self) -> None:
+        self.events.append(Event("reset caches"))
+
     def usable(self) -> bool:
         return True
 

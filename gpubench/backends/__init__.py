@@ -140,6 +140,9 @@ class Backend(Protocol):
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""
 
+    def reset_caches(self) -> None:
+        """Undo what an earlier kernel set for the caches, such as lines pinned in the L2 cache."""
+
     def usable(self) -> bool:
         """Return whether the device still works. After an illegal access it does not."""
 

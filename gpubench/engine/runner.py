@@ -210,6 +210,7 @@ class Runner:
             with self._phase("operands"):
                 operands = self._loaded.operands(point)
                 kernel = self._backend.bind(point, operands)
+                self._backend.reset_caches()  # an earlier kernel may have pinned its operands
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
             result = replace(
                 result, resources=kernel.resources, launch=launch, algorithm=kernel.algorithm

@@ -55,6 +55,16 @@ def test_a_point_is_verified_once_and_timed_every_round() -> None:
     assert second.series == first.series
 
 
+def test_what_an_earlier_kernel_set_for_the_caches_is_undone_before_each_visit() -> None:
+    backend = FakeBackend()
+    it = runner(backend)
+    for _ in range(2):
+        before = len(backend.events)
+        it.measure(point())
+        what = [event.what for event in backend.events[before:] if event.what != "load"]
+        assert what.index("reset caches") == 0
+
+
 def test_a_measurement_says_which_algorithm_of_a_library_ran() -> None:
     class Tuned(FakeBackend):
         def bind(self, *arguments: Any, **rows: Any) -> FakeKernel:
