@@ -123,8 +123,9 @@ class Runner:
         self._exact: set[tuple[Instance, Problem]] = set()
         """The instances whose results were exact, with the sizes of the probes."""
 
-        self._largest: dict[tuple[Variant, str], Problem] = {}
-        """The largest problem of each variant and dtype that was probed itself."""
+        self._largest: dict[Instance, Problem] = {}
+        """The largest problem of each variant and dtype that was probed itself. The tile is None
+        for our own kernels, because their tiles share their code."""
 
         self._notes: dict[Instance, str] = {}
         """What a call does beside computing."""
@@ -311,7 +312,7 @@ class Runner:
         """Require exact results at a size of the point's kind, and at the largest size itself.
 
         A kernel may round its operands from some size on, so the largest size that a variant and
-        dtype have had so far is probed too.
+        dtype have had so far is probed too. For a user's kernel, it is the largest size of a tile.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = point.variant, point.tile, point.problem.dtype
@@ -319,11 +320,12 @@ class Runner:
             for probe in make_probes(problem, self._seed):
                 self._require_exact(point, probe, launches=2)  # one may leave data for the next
             self._exact.add((instance, problem))
-        largest = self._largest.get((point.variant, point.problem.dtype))
+        tile = None if is_ours(point.variant) else point.tile
+        largest = self._largest.get((point.variant, tile, point.problem.dtype))
         if problem != point.problem and (not largest or largest.flops < point.problem.flops):
             if 3 * point.problem.bytes < self._backend.bytes_free():
                 self._require_exact(point, make_full_probe(point.problem, self._seed), launches=1)
-            self._largest[point.variant, point.problem.dtype] = point.problem
+            self._largest[point.variant, tile, point.problem.dtype] = point.problem
 
     def probe_outputs(self, point: Point) -> list[Any]:
         """Return the results on the operands of the point's probes, for another process to judge.
@@ -339,6 +341,14 @@ class Runner:
                 )
             ]
         except (CompileError, LaunchError) as error:
+            raise ChildLostError(str(error)) from error
+
+    def repeat(self, point: Point, launches: int) -> None:
+        """Launch on the point's operands, for another process to time. Raises ChildLostError."""
+        try:
+            kernel = self._backend.bind(point, self._loaded.operands(point))
+            self._on_best_threads(point, kernel).run(launches)
+        except (CompileError, LaunchError, DoesNotFitError) as error:
             raise ChildLostError(str(error)) from error
 
     def at_unusual_size(self, point: Point) -> str:

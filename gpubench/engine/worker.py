@@ -71,6 +71,10 @@ MAX_FAULTS = 3
 """Number of points of a variant in a row that may end their child, twice each. Its other points are
 skipped after that."""
 
+CLOCKED_S, CLOCKED_TIMES, CLOCKED_RATIO, MAX_CLOCKED = 0.1, 6, 4.0, 10_000
+"""A function's launches of 0.1 s, at most 10,000, are timed by the worker's clock, up to 6 times. The
+child's time is wrong if each of them takes 4 times as long."""
+
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that this process gets when its parent dies."""
 
@@ -316,6 +320,8 @@ class Worker:
                 problem = probe_problem(point, self._device.compute_capability)
                 for probe, output in zip(make_probes(problem, seed), outputs, strict=True):
                     require_exact(probe, np, output)
+                if point.timer == Timer.HOST:
+                    self._require_time(result)
         except WrongError as wrong:
             return replace(result, status=Status.WRONG, reason=str(wrong), series=None)
         except ChildLostError as lost:
@@ -330,6 +336,25 @@ class Worker:
             note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
         self._examined_notes[instance] = note
         return replace(result, notes=_joined(result.notes, note))
+
+    def _require_time(self, result: Measurement) -> None:
+        """Raise WrongError if launches take far longer by this process's clock than by the child's.
+
+        A function could change the clock in its own process.
+        """
+        reported_us = result.series.median_us if result.series else 0.0
+        launches = min(MAX_CLOCKED, max(1, round(CLOCKED_S * 1e6 / max(reported_us, 1.0))))
+        clocked_s = []
+        for _ in range(CLOCKED_TIMES):
+            started = perf_counter()
+            self._request("repeat", result.point, launches, limit_s=self._hang_s)
+            clocked_s.append(perf_counter() - started)
+            if clocked_s[-1] < CLOCKED_RATIO * max(CLOCKED_S, launches * reported_us / 1e6):
+                return
+        raise WrongError(
+            f"{reported_us:.3g} µs a launch, but {launches:,} launches take "
+            f"{min(clocked_s):.3g} s by the clock of another process"
+        )
 
     @property
     def _hang_s(self) -> float:
