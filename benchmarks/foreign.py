@@ -45,7 +45,9 @@ SWEEP_S, NCU_S = 150, 100
 
 TOOLKIT = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
 
-COMMON = "int M, int N, int K, float alpha=1, const float* A, const float* B, float beta=0, float* C"
+COMMON = (
+    "int M, int N, int K, float alpha=1, const float* A, const float* B, float beta=0, float* C"
+)
 MUTABLE = COMMON.replace("const ", "")
 """The repository's two signatures."""
 
@@ -133,18 +135,22 @@ def describe(checkout: Path, folder: Path) -> list[str]:
     sources = checkout.resolve() / "src" / "kernels"
     for number, kernel in enumerate(KERNELS, 1):
         if not (sources / kernel.file).is_file():
-            sys.exit(f"foreign.py: {checkout} is no checkout of SGEMM_CUDA: {kernel.file} is missing")
+            sys.exit(
+                f"foreign.py: {checkout} is no checkout of SGEMM_CUDA: {kernel.file} is missing"
+            )
         (folder / f"{name_of(number)}.py").write_text(kernel.text(sources), encoding="utf-8")
     return [name_of(number) for number in range(1, len(KERNELS) + 1)]
 
 
-def sweep(folder: Path, names: Sequence[str], sizes: Sequence[int], output: Path) -> list[Row]:
+def sweep(
+    folder: Path, names: Sequence[str], sizes: Sequence[int], rounds: int, output: Path
+) -> list[Row]:
     """Sweep the kernels beside cuBLAS, hot, and return the rows."""
     ended = child(
         (
             *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder),
             *("--variants", ",".join((*names, BLAS)), "--sizes", ",".join(map(str, sizes))),
-            *("--dtypes", "float32", "--cache", "hot", "--rounds", "3", "-o", output),
+            *("--dtypes", "float32", "--cache", "hot", "--rounds", str(rounds), "-o", output),
         ),
         timeout_s=SWEEP_S,
         err=subprocess.PIPE,
@@ -269,7 +275,7 @@ def report(rows: Sequence[Row], ncu: dict[tuple[str, int], float], why: str, pre
     text = [
         "# Kernels of SGEMM_CUDA, described as a user would",
         "",
-        f"Made by `benchmarks/foreign.py` on {rows[0].gpu}. float32, hot, 3 rounds.",
+        f"Made by `benchmarks/foreign.py` on {rows[0].gpu}. float32, hot.",
         "",
         *(f"- {'holds' if holds else 'FAILS'}: {what}" for holds, what in verdicts),
         *([f"- not judged: Nsight Compute: {why}"] if worst is None else []),
@@ -305,8 +311,8 @@ def main() -> int:
         folder = Path(name) / "own"
         folder.mkdir()
         names = describe(chosen.directory, folder)
-        rows = sweep(folder, names, SIZES, Path(name) / "even.csv")
-        rows += sweep(folder, names, (ODD_SIZE,), Path(name) / "odd.csv")
+        rows = sweep(folder, names, SIZES, 2, Path(name) / "even.csv")
+        rows += sweep(folder, names, (ODD_SIZE,), 1, Path(name) / "odd.csv")
         try:
             ncu, why = by_ncu(folder)
         except (OSError, GpubenchError) as error:

@@ -232,7 +232,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def test_a_kernel_that_spreads_addresses_too_far_is_run_again_without(tmp_path: Path) -> None:
-    mended = "grep -q 0040000 /proc/self/personality"
+    mended = "read it < /proc/self/personality; [ $it = 00040000 ]"
     program = script(tmp_path / "program", f"{mended} || {{ echo '{RANDOMISED}' >&2; exit 66; }}")
     on_cpu.execute([str(program)], Sanitizer.THREAD)
 

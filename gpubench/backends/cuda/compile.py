@@ -109,7 +109,9 @@ def _compile(
         _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         encoded = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
         (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode()
+        log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(
+            errors="replace"
+        )
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{expression} for {architecture}: {_first_error(log)}")
         symbol = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()

@@ -27,7 +27,6 @@ from gpubench.backends.rotation import CACHES_TO_OUTGROW
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Launch, Resources, Scope, Series, Timer
 
-
 BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
 
