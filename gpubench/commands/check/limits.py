@@ -33,7 +33,7 @@ LOAD, EQUAL, ANY_BIT, ANSWER = 0x20, 0x15, 0x45, 0x06
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
 """Answers of a filter (linux/seccomp.h). FAIL is added to an error number."""
 
-TRY_AGAIN, NOT_IMPLEMENTED = 11, 38
+NOT_PERMITTED, NOT_IMPLEMENTED = 1, 38
 NUMBER_AT, MACHINE_AT, FIRST_ARGUMENT_AT = 0, 4, 16
 CLONE_THREAD = 0x10000
 SET_NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2
@@ -86,11 +86,11 @@ def _forbid_processes() -> bool:
     steps = [(LOAD, 0, 0, MACHINE_AT), (EQUAL, 1, 0, machine), (ANSWER, 0, 0, ALLOW)]
     steps += [(LOAD, 0, 0, NUMBER_AT)]
     for fork in forks:
-        steps += [(EQUAL, 0, 1, fork), (ANSWER, 0, 0, FAIL + TRY_AGAIN)]
+        steps += [(EQUAL, 0, 1, fork), (ANSWER, 0, 0, FAIL + NOT_PERMITTED)]
     steps += [(EQUAL, 0, 1, clone3), (ANSWER, 0, 0, FAIL + NOT_IMPLEMENTED)]
     steps += [(EQUAL, 1, 0, clone), (ANSWER, 0, 0, ALLOW)]
     steps += [(LOAD, 0, 0, FIRST_ARGUMENT_AT), (ANY_BIT, 1, 0, CLONE_THREAD)]
-    steps += [(ANSWER, 0, 0, FAIL + TRY_AGAIN), (ANSWER, 0, 0, ALLOW)]
+    steps += [(ANSWER, 0, 0, FAIL + NOT_PERMITTED), (ANSWER, 0, 0, ALLOW)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
