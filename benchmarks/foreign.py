@@ -25,10 +25,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 
 from agreement import NCU_METRIC, find_ncu, parse_ncu
-from shared import GPUBENCH, ROOT, bound, child, markdown, verdict
+from shared import GPUBENCH, ROOT, SEED, child, markdown, verdict
 
+from gpubench.engine.operands import make_inputs
 from gpubench.errors import GpubenchError
 from gpubench.model import Cache, Point, Problem, Scope, Status, Timer
 from gpubench.plan.registry import of_op
@@ -153,8 +155,10 @@ def sweep(
             *("--dtypes", "float32", "--cache", "hot", "--rounds", str(rounds), "-o", output),
         ),
         timeout_s=SWEEP_S,
+        out=subprocess.DEVNULL,
         err=subprocess.PIPE,
     )
+    print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
     if not output.exists():
         sys.exit(f"foreign.py: the sweep ended with {ended.code}: {ended.last_line}")
     return list(read(output))
@@ -168,20 +172,22 @@ def launch(folder: Path) -> None:
 
     backend = CudaBackend(0)
     variants = of_op("gemm", folder)
-    for number in range(1, len(KERNELS) + 1):
-        variant = variants[name_of(number)]
-        for size in SIZES:
+    backend.warm_up()
+    for size in SIZES:
+        problem = Problem(op="gemm", m=size, n=size, k=size, dtype="float32")
+        operands = backend.load(problem, make_inputs(problem, SEED), cold=False)
+        for number in range(1, len(KERNELS) + 1):
+            variant = variants[name_of(number)]
             point = Point(
                 variant=variant,
                 tile=variant.tiles.defaults[0] if variant.tiles else None,
-                problem=Problem(op="gemm", m=size, n=size, k=size, dtype="float32"),
+                problem=problem,
                 cache=Cache.HOT,
                 scope=Scope.KERNEL,
                 timer=Timer.EVENTS,
             )
             try:
-                kernel = bound(backend, point)
-                backend.warm_up()
+                kernel = backend.bind(point, operands)
                 kernel.run(WARM_UP_LAUNCHES)
             except Exception as error:  # the sweep reports it
                 print(f"{variant.name} at {size}: {error}", file=sys.stderr)
@@ -297,6 +303,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path, help="a checkout of SGEMM_CUDA")
     parser.add_argument("prefix", type=Path, nargs="?", help="of the .csv and the .md",
                         default=ROOT / "results" / "h200" / "foreign")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=2, help="of the sweep at even sizes")
     parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--describe", type=Path, help="only write the descriptions, into a folder")
     chosen = parser.parse_args()
@@ -311,8 +318,10 @@ def main() -> int:
         folder = Path(name) / "own"
         folder.mkdir()
         names = describe(chosen.directory, folder)
-        rows = sweep(folder, names, SIZES, 2, Path(name) / "even.csv")
+        started = perf_counter()
+        rows = sweep(folder, names, SIZES, chosen.rounds, Path(name) / "even.csv")
         rows += sweep(folder, names, (ODD_SIZE,), 1, Path(name) / "odd.csv")
+        print(f"swept in {perf_counter() - started:.0f} s", flush=True)
         try:
             ncu, why = by_ncu(folder)
         except (OSError, GpubenchError) as error:

@@ -90,6 +90,11 @@ def point(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FakeOperands(OperandSets):
+    """The backend binds no other operands, as on a GPU."""
+
+
 @dataclass(frozen=True)
 class FakeKernel:
     """What it is told to do, the backend does: tests replace the backend's methods."""
@@ -229,7 +234,7 @@ class FakeBackend:
             arrays = [array * factor for array, factor in zip(inputs, factors, strict=True)]
             sets.append((*arrays, np.zeros(problem.output_shape, problem.precision.result)))
         self.loaded.append(
-            OperandSets(
+            FakeOperands(
                 problem=problem,
                 given=tuple(inputs),
                 sets=tuple(sets),
@@ -242,6 +247,7 @@ class FakeBackend:
     def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
         self._maybe_fail("bind")
         assert isinstance(of.variant, CallVariant)
+        assert isinstance(operands, FakeOperands)
         return FakeKernel(
             backend=self,
             point=of,

@@ -8,8 +8,10 @@ arrays hold beforehand. The same bytes are written in each case, so the caches h
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from statistics import median
 from typing import Any
@@ -20,15 +22,17 @@ from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.verify import WrongError, poison
 from gpubench.model import Problem
 
-LAUNCHES = 6
-"""Launches in each case. If all of one case are faster than all of the other, LAUNCHES more decide;
-by chance that happens once in 850,000 points."""
+TURNS = (6, 6, 36)
+"""Launches in each case. More are made only while two cases differ by `RATIO`."""
+
+BY_CHANCE = (0.0, 2e-6, 2e-6)
+"""Largest probability that two cases differ by chance, after each of the `TURNS`."""
 
 RATIO = 1.15
-"""Smallest ratio of the cases' medians that counts."""
+"""Smallest ratio of two cases that counts."""
 
-LONG_RATIO = 1.5
-"""Smallest ratio that counts for a long launch, which is made once in each case."""
+LONG_TURNS, LONG_BY_CHANCE, LONG_RATIO = (1, 1, 4), (0.0, 0.0, 3e-3), 1.5
+"""The same for long launches."""
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
@@ -55,10 +59,9 @@ _CASE_TEXT = {
 
 
 def copy_of_first_set(operands: OperandSets) -> OperandSets:
-    """Return operands with a single set, a copy of the first."""
-    return OperandSets(
-        problem=operands.problem,
-        given=operands.given,
+    """Return operands of the same backend with a single set, a copy of the first."""
+    return replace(
+        operands,
         sets=(tuple(array.copy(order="K") for array in operands.sets[0]),),
         policy=SetPolicy(count=1, flush=False),
         rotation=Rotation(1),
@@ -76,7 +79,7 @@ def require_independent(
     """Raise WrongError if the time or the result of a launch depends on what went before.
 
     `operands` has a single set, whose A is overwritten; `time_us` launches once on it and returns
-    the microseconds. `is_long`: launches take so long that one in each case must do.
+    the microseconds. `is_long`: launches take so long that one in each case must do if it is right.
     """
     first, output = operands.sets[0][0], operands.output
     axis = 1 if operands.problem.op == "gemv_t" else 0
@@ -88,7 +91,8 @@ def require_independent(
             rolled = xp.roll(first, 1, axis=axis)
             right = _rolled_result(xp, right, operands.problem)
         else:
-            rolled = first.copy(order="K")
+            rolled = first.copy(order="K")  # as many bytes as above pass through the cache
+            right = right if right is None else right.copy(order="K")
         first[...] = rolled
         if right is not None:
             output[...] = right
@@ -109,16 +113,23 @@ def require_independent(
         cases.remove(Case.FILLED)
     if is_long:
         cases.remove(Case.CHANGED)
-    limit, turns = (LONG_RATIO, 1) if is_long else (RATIO, LAUNCHES)
+    limit, turns, by_chance = RATIO, TURNS, BY_CHANCE
+    if is_long:
+        limit, turns, by_chance = LONG_RATIO, LONG_TURNS, LONG_BY_CHANCE
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
     if not is_long:
         once(Case.POISONED)  # it gives the result, and meets the operands for the first time
-    for _ in range(2):
-        _extend(times_us, once, turns)
+    for count, probability in zip(turns, by_chance, strict=True):
+        _extend(times_us, once, count)
         before_us = times_us[Case.POISONED]
-        suspects = [case for case in cases if _differ(before_us, times_us[case], limit)]
+        suspects = [case for case in cases if _ratio(before_us, times_us[case]) > limit]
         if not suspects:
             return
+        suspects = [x for x in suspects if _chance(before_us, times_us[x]) <= probability]
+        if suspects:
+            break
+    else:
+        return
     case = suspects[0]
     raise WrongError(
         f"its time depends on {case}: {median(before_us):.3g} µs a launch, and "
@@ -140,10 +151,22 @@ def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], tu
             times_us[case].append(once(case))
 
 
-def _differ(first_us: list[float], second_us: list[float], limit: float) -> bool:
-    """Whether all times of one case are below all times of the other, by a ratio that counts."""
-    low, high = sorted((first_us, second_us), key=median)
-    return max(low) < min(high) and median(high) > limit * median(low)
+def _ratio(first_us: list[float], second_us: list[float]) -> float:
+    """Return the ratio of two cases' lower quartiles. Disturbances only lengthen launches."""
+    low, high = sorted(sorted(times_us)[len(times_us) // 4] for times_us in (first_us, second_us))
+    return high / max(low, 1e-9)
+
+
+def _chance(first_us: list[float], second_us: list[float]) -> float:
+    """Return the probability that equal cases differ as much, from the shortest times of both.
+
+    The more of the shortest times are of one case alone, the less probable that is: of n launches
+    each, the r shortest are with the probability 2·C(n, r) / C(2n, r).
+    """
+    launches = sorted([(time_us, 0) for time_us in first_us] + [(x, 1) for x in second_us])
+    run = next((i for i, (_, case) in enumerate(launches) if case != launches[0][1]), 0)
+    n = len(first_us)
+    return 2 * math.comb(n, run) / math.comb(2 * n, run)
 
 
 def _rolled_result(xp: Any, result: Any, problem: Problem) -> Any:

@@ -33,7 +33,7 @@ from gpubench.engine.probe import make_probes, probe_problem, require_exact, unu
 from gpubench.engine.runner import Instance, Parts, Runner
 from gpubench.engine.verify import WrongError
 from gpubench.errors import ChildLostError, GpubenchError, with_place
-from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing
+from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
 from gpubench.plan.registry import is_ours, owner_of
 from gpubench.results.output import guard_streams
 
@@ -71,9 +71,9 @@ MAX_FAULTS = 3
 """Number of points of a variant in a row that may end their child, twice each. Its other points are
 skipped after that."""
 
-CLOCKED_S, CLOCKED_TIMES, CLOCKED_RATIO, MAX_CLOCKED = 0.1, 6, 4.0, 10_000
-"""A function's launches of 0.1 s, at most 10,000, are timed by the worker's clock, up to 6 times. The
-child's time is wrong if each of them takes 4 times as long."""
+CLOCKED_S, CLOCKED_TIMES, CLOCKED_RATIO, MAX_CLOCKED = 0.05, 6, 4.0, 10_000
+"""Launches of a function that take 0.05 s, at most 10,000, are timed by the worker's clock, up to 6
+times. The child's time is wrong if they take 4 times as long each time."""
 
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that this process gets when its parent dies."""
@@ -173,6 +173,10 @@ class Worker:
 
         self._owner = ""
         """The variant that has this child to itself (`owner_of`); empty: the child is shared."""
+
+        self._fragile: set[Variant] = set()
+        """Variants that ended a child at an unusual size. Their other tiles are not launched there,
+        because a new child takes seconds."""
 
         self._examined_notes: dict[Instance, str] = {}
         """What an unusual size showed of each instance of a user's kernel."""
@@ -307,7 +311,7 @@ class Worker:
 
         A function could change the checks in its own process, so its results are compared here. And
         a kernel that does not check its bounds is right only at some sizes: a note says so. For
-        that it is launched at an unusual size, which may end the child.
+        that it is launched at an unusual size, which may end the child, once for each variant.
         """
         point = result.point
         instance = point.variant, point.tile, point.problem.dtype
@@ -326,12 +330,16 @@ class Worker:
             return replace(result, status=Status.WRONG, reason=str(wrong), series=None)
         except ChildLostError as lost:
             return replace(result, status=Status.ERROR, reason=lost.why, series=None)
+        note = ""
         try:
-            answer = self._request("at_unusual_size", point, limit_s=limit_s)
-            note = answer.value
-            if not answer.usable:
-                self._end()
+            if point.variant not in self._fragile:
+                answer = self._request("at_unusual_size", point, limit_s=limit_s)
+                note = answer.value
+                if not answer.usable:
+                    self._fragile.add(point.variant)
+                    self._end()
         except ChildLostError as lost:
+            self._fragile.add(point.variant)
             unusual = unusual_problem(point, self._device.compute_capability)
             note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
         self._examined_notes[instance] = note

@@ -123,3 +123,28 @@ def test_a_kernel_that_computes_one_call_in_seven_is_wrong() -> None:
 
     with pytest.raises(WrongError, match="a launch did not compute its result"):
         check(call)
+
+
+def test_disturbances_do_not_make_a_kernel_dependent() -> None:
+    rng = np.random.default_rng(3)
+    for is_long in [False] * 60 + [True] * 60:
+
+        def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+            c[...] = a @ b
+            return float(10 * rng.choice([1.0, 1.1, 1.3, 3.0], p=[0.4, 0.3, 0.2, 0.1]))
+
+        check(call, is_long=is_long)
+
+
+def test_a_dependence_is_seen_among_disturbances() -> None:
+    rng = np.random.default_rng(4)
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        filled = np.isfinite(c).all()
+        c[...] = a @ b
+        return float(
+            (6 if filled else 10) * rng.choice([1.0, 1.1, 1.2, 3.0], p=[0.4, 0.3, 0.2, 0.1])
+        )
+
+    with pytest.raises(WrongError, match="its time depends on what the output holds"):
+        check(call)

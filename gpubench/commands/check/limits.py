@@ -13,6 +13,7 @@ import resource
 import struct
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 FILE_BYTES = 2**26
 """Maximum size of a file that a kernel writes, which includes what it prints."""
@@ -68,11 +69,10 @@ def _lower(what: int, limit: int) -> None:
 def _processes_of_user() -> int:
     """Return the number of threads of this user, which count as processes; 0 without /proc."""
     count = 0
-    with suppress(OSError):
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError):
-                if os.stat(f"/proc/{name}").st_uid == os.getuid():
-                    count += len(os.listdir(f"/proc/{name}/task"))
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if process.stat().st_uid == os.getuid():
+                count += sum(1 for _ in (process / "task").iterdir())
     return count
 
 

@@ -27,6 +27,7 @@ from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
+from gpubench.model.sources import encoded_source, read_source
 from gpubench.text import clean
 
 SHIM = Path(__file__).parent / "shim"
@@ -44,7 +45,9 @@ LONGEST_ERROR = 400
 STALLED_S = 60
 """Time limit of a launch, in seconds. A program without progress for that time hangs."""
 
-EXTERN_C = re.compile(r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)')
+EXTERN_C = re.compile(
+    r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
+)
 """`extern "C"` of a kernel. A kernel has internal linkage here, and cannot have both."""
 
 DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
@@ -61,7 +64,7 @@ class Sanitizer(Enum):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its options: end at the first finding, check far beyond an operand's end, limit memory."""
+        """Its options: end at the first finding, check far beyond operands, limit memory."""
         memory = f"hard_rss_limit_mb={limits.memory_limit() >> 20}"
         if self is Sanitizer.THREAD:
             options = "halt_on_error=1:exitcode=1:report_signal_unsafe=0"
@@ -163,7 +166,7 @@ def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -
     and a kernel's `extern "C"` is left out.
     """
     if text is None:
-        text = source.read_text(encoding="utf-8", errors="surrogateescape")
+        text = read_source(source)
     text = EXTERN_C.sub("", text)
     text = DYNAMIC_SHARED.sub(r"DYNAMIC_SHARED(\1, \2);", text)
     table = "".join(f'  {{"{name}", call<{name}>}},\n' for name in instances)
@@ -205,7 +208,7 @@ def gxx(*arguments: str, text: str = "") -> None:
         )
     done = subprocess.run(  # noqa: S603 # arguments of ours
         [compiler, "-std=c++20", *arguments],
-        input=text.encode(errors="surrogateescape"), capture_output=True, check=False,
+        input=encoded_source(text), capture_output=True, check=False,
     )  # fmt: skip
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
@@ -238,8 +241,7 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
 def _run(command: Sequence[str], sanitizer: Sanitizer) -> tuple[int, list[str]]:
     """Run a program with limits: return its exit code and the lines of its stderr.
 
-    A program that starts no launch within `STALLED_S` is killed. Its exit code is then -9, and the
-    last line says so.
+    A program that starts no launch within `STALLED_S` is killed, and the last line says so.
     """
     environment = {**os.environ, **sanitizer.environment}
     with tempfile.TemporaryFile() as report:

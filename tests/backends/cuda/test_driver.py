@@ -177,9 +177,7 @@ def test_clusters_and_programmatic_dependent_launches_are_attributes() -> None:
     assert list(attributes(pdl)[1]) == ["CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "limits"), [((0, 2**20), [0]), ((0, 0), []), ((801, None), [])]
-)
+@pytest.mark.parametrize(("answer", "limits"), [((0, 2**20), [0]), ((0, 0), []), ((801, None), [])])
 def test_what_a_kernel_pinned_in_the_l2_cache_is_unpinned(
     monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], limits: list[int]
 ) -> None:

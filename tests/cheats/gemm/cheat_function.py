@@ -4,10 +4,16 @@ import cupy
 
 from gpubench.model import CallVariant, Space
 
-other = None
-"""A stream that does not wait for the stream in which launches are timed."""
+OTHER = []
+"""A stream that does not wait for the stream in which launches are timed, once it was needed."""
 
 kept = {}
+
+
+def other_stream():
+    if not OTHER:
+        OTHER.append(cupy.cuda.Stream(non_blocking=True))
+    return OTHER[0]
 
 
 def honest(a, b, c):
@@ -16,18 +22,14 @@ def honest(a, b, c):
 
 def in_another_stream(a, b, c):
     """Computes in another stream, which nothing waits for."""
-    global other
-    other = other or cupy.cuda.Stream(non_blocking=True)
-    with other:
+    with other_stream():
         cupy.matmul(a, b, out=c)
 
 
 def behind_its_back(a, b, c):
     """Computes in another stream, which starts in time, but which nothing waits for."""
-    global other
-    other = other or cupy.cuda.Stream(non_blocking=True)
-    other.wait_event(cupy.cuda.get_current_stream().record())
-    with other:
+    other_stream().wait_event(cupy.cuda.get_current_stream().record())
+    with other_stream():
         cupy.matmul(a, b, out=c)
 
 
@@ -55,6 +57,7 @@ VARIANT = CallVariant(
     build=lambda tile, _dtype: FUNCTIONS[tile["function"]],
     tiles=Space(
         axes={"number": (1,), "function": tuple(FUNCTIONS)},
+        block=("number",),
         default=tuple(f"1/function={name}" for name in FUNCTIONS),
     ),
 )
