@@ -29,6 +29,9 @@ what disturbed it did not slow all points alike, so its effect cannot be removed
 UNEVEN_SCATTER = 0.005
 """Scatter, of logarithms, up to which a round is never left out."""
 
+MIN_KEPT = 3
+"""Minimum number of rounds of a point that must stay where a round is left out."""
+
 SCATTER_QUANTILE = 0.8
 """Quantile of the absolute residuals of a round that is its scatter. It sees a disturbance that
 hit a fifth of the points."""
@@ -74,12 +77,14 @@ def polish(logs: Floats) -> Polished:
     scatter = np.array([_quantile(column, SCATTER_QUANTILE) for column in residuals.T])
     usual = max(UNEVEN * float(np.median(scatter[shared])), UNEVEN_SCATTER)
     left_out = shared & (scatter > usual)
+    if (shared & ~left_out).sum() < MIN_KEPT:
+        left_out[:] = False
     level = robust_mean(effects[shared & ~left_out])
     effects = np.where(shared, effects - level.mean, 0.0)
     polished = logs - effects
     kept = np.where(left_out, np.nan, polished)
-    # Rounds are left out only where other rounds of the point stay.
-    polished = np.where((np.isfinite(kept).sum(axis=1) > 1)[:, None], kept, polished)
+    enough = np.isfinite(kept).sum(axis=1) >= MIN_KEPT
+    polished = np.where(enough[:, None], kept, polished)
     return Polished(polished, effects, left_out, median_scale(effects[shared & ~left_out]), level)
 
 

@@ -134,19 +134,14 @@ class PooledPoint:
         return tuple(chain.from_iterable(self.sweeps_us))
 
     @property
-    def repeats_us(self) -> dict[tuple[int, int], float]:
-        """Times that the test takes for independent, by file and round.
+    def repeats_us(self) -> Sequence[Sequence[float]]:
+        """Times that the test takes for independent, by sweep.
 
-        They are the rounds; on a CPU the median of each sweep, as its round 0.
+        They are the rounds; on a CPU the median of each sweep.
         """
-        numbered = list(zip(self.files or count(), self.sweeps_us, strict=False))
         if self.on_cpu:
-            return {(file, 0): statistics.median(times) for file, times in numbered}
-        return {
-            (file, place): time_us
-            for file, times in numbered
-            for place, time_us in enumerate(times, start=1)
-        }
+            return [(statistics.median(times),) for times in self.sweeps_us]
+        return self.sweeps_us
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -412,40 +407,67 @@ class _Repeats(NamedTuple):
 
 def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
     """Remove the rounds' effects, of points on a GPU and of points on a CPU apart."""
-    times = [point.repeats_us for point in points]
     on_cpu = np.array([point.on_cpu for point in points])
-    polished: dict[int, Floats] = {}
+    parts = []
     variance, df, number = np.zeros((3, len(points)))
     disturbances: list[Disturbance] = []
     for kind in (False, True):
         members = np.flatnonzero(on_cpu == kind)
         if not len(members):
             continue
-        columns = sorted({place for i in members for place in times[i]})
-        column = {place: number for number, place in enumerate(columns)}
-        logs = np.full((len(members), len(columns)), np.nan)
-        for line, i in enumerate(members):
-            for place, time_us in times[i].items():
-                logs[line, column[place]] = math.log(time_us)
+        logs, columns = _table([points[i] for i in members])
         result = polish(logs)
-        polished |= zip(members.tolist(), result.logs, strict=True)
         variance[members], df[members] = result.level.standard_error**2, result.level.df
         number[members] = (~result.left_out).sum()
-        disturbances += _disturbed(result, columns, side, threshold)
-    kept = [polished[i][np.isfinite(polished[i])] for i in range(len(points))]
-    rounds = summarize(np.concatenate(kept), np.fromiter(map(len, kept), np.int64))
+        disturbances += _disturbed(result, columns, side, threshold, on_cpu=kind)
+        part = np.full((len(points), len(columns)), np.nan)
+        part[members] = result.logs
+        parts.append(part)
+    logs = np.hstack(parts)
+    there = np.isfinite(logs)
+    rounds = summarize(logs[there], there.sum(axis=1))
     return _Repeats(rounds, variance, df, number, disturbances)
 
 
+def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]]:
+    """Return logarithms of times, of shape (points, rounds), and the file and round of each column.
+
+    A missing time is NaN. Rounds are counted from 0.
+    """
+    sweeps = [
+        (line, file, times)
+        for line, point in enumerate(points)
+        for file, times in zip(point.files or count(), point.repeats_us, strict=False)
+    ]
+    widths: dict[int, int] = {}
+    for _, file, times in sweeps:
+        widths[file] = max(len(times), widths.get(file, 0))
+    columns = [(file, number) for file in sorted(widths) for number in range(widths[file])]
+    starts = {file: columns.index((file, 0)) for file in widths}
+    lengths = [len(times) for _, _, times in sweeps]
+    lines = np.repeat([line for line, _, _ in sweeps], lengths)
+    firsts = np.repeat([starts[file] for _, file, _ in sweeps], lengths)
+    numbers = np.concatenate([np.arange(length) for length in lengths])
+    logs = np.full((len(points), len(columns)), np.nan)
+    flat = np.fromiter(chain.from_iterable(times for _, _, times in sweeps), float)
+    logs[lines, firsts + numbers] = np.log(flat)
+    return logs, columns
+
+
 def _disturbed(
-    polished: Polished, columns: Sequence[tuple[int, int]], side: str, threshold: float
+    polished: Polished,
+    columns: Sequence[tuple[int, int]],
+    side: str,
+    threshold: float,
+    *,
+    on_cpu: bool,
 ) -> list[Disturbance]:
     far = np.abs(polished.effects) > max(threshold, DISTURBED * polished.scatter)
     return [
         Disturbance(
             side=side,
             file=file,
-            round=number,
+            round=0 if on_cpu else number + 1,
             ratio=math.exp(polished.effects[place]),
             left_out=bool(polished.left_out[place]),
         )
