@@ -78,7 +78,7 @@ class Row:
     min_us: float | None = _column("time", "fastest sample")
     max_us: float | None = _column("time", "slowest sample")
     ci_low_us: float | None = _column(
-        "time", "95 % interval of the median: within a round or between rounds, the wider"
+        "time", "95 % interval of the time, from the scatter of the rounds; empty below 3 rounds"
     )
     ci_high_us: float | None = _column("time", "its upper end")
     precision_goal: float | None = _column(

@@ -11,6 +11,20 @@ from numpy.typing import NDArray
 
 NORMAL_95 = 1.959964
 
+STUDENT_95 = {
+    2: 4.3027,
+    3: 3.1824,
+    4: 2.7764,
+    5: 2.5706,
+    6: 2.4469,
+    7: 2.3646,
+    8: 2.3060,
+    9: 2.2622,
+}
+"""97.5 % quantile of Student's t-distribution by its degrees of freedom. SciPy loads slowly."""
+
+MIN_ROUNDS = 3
+"""Minimum number of rounds with an interval: that of two is 12.7 standard errors wide."""
 
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
@@ -73,3 +87,34 @@ def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
     count = len(ordered)
     low = max(0, math.floor((count - 1 - NORMAL_95 * math.sqrt(count)) / 2))
     return float(ordered[low]), float(np.median(ordered)), float(ordered[count - 1 - low])
+
+
+def rounds_interval(
+    medians: Sequence[float], between_sweeps: float = 0.0
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of a point's time from the medians of its rounds; None: too few.
+
+    It is the t-interval of the logarithms, which holds the value of many rounds in 95 % of sweeps
+    however few rounds there are. The range of the medians holds it in 94 % with five rounds, and
+    in 75 % with three. `between_sweeps` is the standard deviation, in the unit of the medians, that
+    all rounds of a sweep have in common.
+    """
+    count = len(medians)
+    if count < MIN_ROUNDS:
+        return None
+    logs = np.log(medians)
+    centre = float(np.exp(logs.mean()))
+    within = _student(count - 1) * float(logs.std(ddof=1)) / math.sqrt(count)
+    half = math.hypot(within, NORMAL_95 * between_sweeps / centre)
+    middle = float(np.median(medians))
+    return min(middle, centre * math.exp(-half)), max(middle, centre * math.exp(half))
+
+
+def _student(df: int) -> float:
+    """Return the 97.5 % quantile of the t-distribution, from ten degrees of freedom on by series.
+
+    Abramowitz and Stegun, 26.7.5.
+    """
+    z = NORMAL_95
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return STUDENT_95.get(df) or z + first / df + second / df**2

@@ -54,9 +54,12 @@ class Measured:
         return self.row.percent_of_peak if self.row and not self.unstable else None
 
     def _of(self, column: str, over_column: str) -> float | None:
-        """The figure of a column of times and, for a speed-up, one of the baseline."""
-        time_us: float | None = getattr(self.row, column, None)
-        over_us: float | None = getattr(self.over, over_column, None)
+        """The figure of a column of times and, for a speed-up, one of the baseline.
+
+        Rows of fewer than three rounds have no interval: their median counts.
+        """
+        time_us = getattr(self.row, column, None) or getattr(self.row, "median_us", None)
+        over_us = getattr(self.over, over_column, None) or getattr(self.over, "median_us", None)
         if self.row is None or not time_us or not self.row.median_us:
             return None
         if self.figure == Figure.SPEEDUP:
