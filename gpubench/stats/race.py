@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import math
 import random
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +32,15 @@ LEVEL = 0.005
 
 MIN_VISITS = 7
 """Minimum number of rounds that a configuration and the leader must share before their differences
-decide. Both visits of a kernel with two equally likely speeds are slow in all six of 1.6 %."""
+decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of races."""
 
 FIRST_FACTORS = (2.0, 1.5, 1.3)
 """With fewer visits a configuration leaves if it was slower than the leader by this factor in every
-round: in one round, in two, in three to five."""
+round: in one round, in two, in three to six."""
 
 DISSENT = 5
-"""From the seventh on, one difference in this number may contradict the others (a sign test at 2 %
-or less)."""
+"""Of the visits beyond `MIN_VISITS`, one in this number may contradict the others (a sign test at
+1 % or less)."""
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which each configuration's is shrunk. So few, as
@@ -87,6 +89,9 @@ class Race:
         self.apart: dict[int, tuple[float, float]] = {}
         """Bounds of how much each survivor is slower than the leader, as of the last round."""
 
+        self.behind: dict[int, float] = {}
+        """Estimate of that."""
+
     def enter(self, count: int = 1) -> list[int]:
         """Let more configurations take part, from this round on, and return their numbers."""
         new = list(range(len(self._logs), len(self._logs) + count))
@@ -113,7 +118,13 @@ class Race:
     def spent(self) -> bool:
         """Whether the race has had all its rounds, or visits."""
         limit = math.inf if self._patient else max(VISITS_EACH * len(self._logs), MIN_LIMIT)
-        return self.round > MAX_ROUNDS or self._visits >= limit
+        return self.round > MAX_ROUNDS or (self._visits >= limit and self.settled)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every survivor was visited often enough to be judged, or one has won."""
+        visits = (np.isfinite(self._logs[number]).sum() for number in self.racing)
+        return len(self.racing) < 2 or all(count >= MIN_VISITS for count in visits)  # noqa: PLR2004
 
     @property
     def decided(self) -> bool:
@@ -156,24 +167,21 @@ class Race:
         apart = {number: (low, high) for number, low, high in bounds}
         self.slower |= {number: math.expm1(apart.pop(number)[0]) for number in left}
         self.apart = apart
+        self.behind = dict(zip(numbers.tolist(), verdict.behind.tolist(), strict=True))
         return left  # type: ignore[no-any-return] # NumPy's tolist
 
 
-class Verdict:
-    """The comparison of all survivors with the leader."""
+class Verdict(NamedTuple):
+    """The comparison of all survivors with the leader: arrays with an element for each."""
 
-    __slots__ = ("high", "leader", "leader_error", "leaves", "low")
+    leader: int
+    leader_error: float
+    behind: Floats
+    """Estimate of the logarithm of the survivor's time over the leader's; NaN: no common round."""
 
-    def __init__(
-        self,
-        leader: int,
-        leader_error: float,
-        low: Floats,
-        high: Floats,
-        leaves: NDArray[np.bool_],
-    ) -> None:
-        self.leader, self.leader_error = leader, leader_error
-        self.low, self.high, self.leaves = low, high, leaves
+    low: Floats
+    high: Floats
+    leaves: NDArray[np.bool_]
 
 
 def compare(logs: Floats, margin: float) -> Verdict:
@@ -184,13 +192,14 @@ def compare(logs: Floats, margin: float) -> Verdict:
     level = logs - row_medians(logs.T)  # what slowed a whole round says nothing
     mean, error, count = _means(level)
     widths = _widths(count)
-    upper = mean + widths * error
+    upper = np.where(count > 1, mean + widths * error, np.inf if count.max() > 1 else mean)
     seen_enough = count >= min(MIN_VISITS, count.max())
     leader = int(np.argmin(np.where(seen_enough, upper, np.inf)))
     apart = logs - logs[leader]
     mean, error, count = _means(apart)
     widths = _widths(count)
     low, high = mean - widths * error, mean + widths * error
+    low[count < 2], high[count < 2] = -np.inf, np.inf  # noqa: PLR2004 # one has no scatter
     low[leader] = high[leader] = 0.0
     shared = np.isfinite(apart)
     contradicting = (shared & (apart <= margin)).sum(axis=1)
@@ -201,9 +210,10 @@ def compare(logs: Floats, margin: float) -> Verdict:
     at_once = (count > 0) & (least > tiers + margin)
     leaves = at_once | (enough & (low > margin))
     leaves[leader] = False
-    low = np.where(at_once, np.fmax(np.where(count > 1, low, -np.inf), margin), low)
-    own = _student(int(count[leader]) - 1, 0.025) * float(_means(level[leader : leader + 1])[1][0])
-    return Verdict(leader, own, low, high, leaves)
+    low = np.where(at_once, np.maximum(low, margin), low)
+    visits = int(np.isfinite(level[leader]).sum())
+    own = _student(visits - 1, 0.025) * float(_means(level)[1][leader]) if visits > 1 else math.inf
+    return Verdict(leader, own, np.where(count > 0, mean, np.nan), low, high, leaves)
 
 
 def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
@@ -233,18 +243,12 @@ def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
 
 
 def _widths(count: NDArray[np.int64]) -> Floats:
-    """Return the half-width of each bound in standard errors; infinite below two visits."""
-    by_df = np.array([_student(df, LEVEL) for df in range(int(count.max()) + 1)])
+    """Return the half-width of each bound in standard errors, for two visits or more."""
+    by_df = np.array([_student(max(1, df), LEVEL) for df in range(int(count.max()) + 1)])
     return by_df[np.maximum(count - 1, 0)]
 
 
-_QUANTILES: dict[tuple[int, float], float] = {}
-
-
+@cache
 def _student(df: int, level: float) -> float:
-    """Return the upper quantile of Student's t-distribution; infinite without a degree."""
-    if df < 1:
-        return math.inf
-    if (df, level) not in _QUANTILES:
-        _QUANTILES[df, level] = float(stdtrit(df, 1 - level))
-    return _QUANTILES[df, level]
+    """Return the upper quantile of Student's t-distribution."""
+    return float(stdtrit(df, 1 - level))

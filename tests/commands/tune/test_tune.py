@@ -192,13 +192,13 @@ def test_several_variants_and_sizes_are_races_of_their_own(choose: Callable[[Spa
 def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path) -> None:
     whole = tuned(Timed(by_edge))
     output = tmp_path / "a.csv"
-    interrupted = tuned(watcher=Interrupting(21), output=output)
+    interrupted = tuned(watcher=Interrupting(90), output=output)
     assert interrupted.race.interrupted
     assert interrupted.confirmed is None
     before = partial_of(output).read_text().count('"ok"')
     backend = Timed(by_edge)
     found = tuned(backend, output=output, resume=True)
-    assert before == 20
+    assert before == 89
     firsts = [event for event in backend.events_of("sample") if event.count <= 2]
     assert len({str(event.point and event.point.tile) for event in firsts}) < 16
     assert {row.tile for row in groups(found.race.rows)[0]} == {"4", "8", "12"}
@@ -277,7 +277,8 @@ def test_the_races_of_a_budget_share_it() -> None:
     skipped = [taken[0] for taken in known.values() if taken[0].status == "skipped"]
     assert {one.reason for one in skipped} == {"the budget ended before its turn"}
     assert len(skipped) == 16 - visits
-    assert list(races.endings.values()) == ["the time was up"]
+    (ending,) = races.endings.values()
+    assert "undecided after 1 rounds" in ending
 
 
 def text_of(found: Tuned) -> str:
