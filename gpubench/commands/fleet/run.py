@@ -44,6 +44,12 @@ def run_fleet(
         hosts = len({member.hostname for member in found.values()})
         what = (counted(len(found), "device"), counted(hosts, "host"), counted(rounds, "round"))
         err.print("{} on {}, {}".format(*what), highlight=False)
+        if len(found) == 1:
+            err.print(
+                "one device: there is nothing to compare it with but its own earlier runs",
+                highlight=False,
+                soft_wrap=True,
+            )
         path = output or default_path(times.NAME, "units.csv")
         reports: list[Report] = []
         with Output(path, overwrite=force).create(times.encode([])) as file:
