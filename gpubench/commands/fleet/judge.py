@@ -119,6 +119,7 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
             values, errors, reference, comparisons, limits
         )
         slower_half = split & (values > np.median(values))
+        limit[there[slower_half], unit] = np.inf  # nothing says which half is right
         no_majority[there, unit] = slower_half | (
             (len(there) == 2) & (effect[there, unit] > 0)  # noqa: PLR2004 # a majority needs three
         )
@@ -128,7 +129,9 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
     matters = np.log1p(limits.threshold)
     slow = effect > np.maximum(matters, limit)
     ambiguous = (effect > matters) & ~slow
-    columns = [np.maximum(limit[~np.isnan(limit[:, unit]), unit], matters) for unit in range(units)]
+    columns = [
+        np.maximum(limit[np.isfinite(limit[:, unit]), unit], matters) for unit in range(units)
+    ]
     return Judgement(
         effect=effect,
         p=p,
