@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from gpubench.stats.intervals import MAD_TO_SIGMA
 from gpubench.stats.moderated import (
@@ -49,6 +50,16 @@ TAIL = {
 others, in units of their spread, that a good device exceeds with probability p. Good devices differ
 as Student's t with 3 degrees of freedom, which has heavy tails; normal ones exceed it less often.
 `python benchmarks/fleet_power.py --calibrate` makes the table."""
+
+
+TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 500, 0.98, 2.9
+"""With at least this number of values in units of more than `SMALL_FLEET` devices the tails are
+estimated: if this quantile of the absolute values is below this number of spreads (normal: 2.3;
+Student's t: 4.0), the devices differ normally."""
+
+NORMAL_WIDER = 1.25
+"""Factor by which the limit of normal devices is wider, as the median and the spread of 16 or more
+have errors of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +120,7 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
     effect, limit, p = (np.full(shape, np.nan) for _ in range(3))
     no_majority = np.zeros(shape, bool)
     comparisons = max(1, int(np.isfinite(level).sum()))
+    tame = _has_tame_tails(level)
     for unit in range(units):  # not all units need have the same devices
         there = np.flatnonzero(np.isfinite(level[:, unit]))
         if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
@@ -116,7 +128,7 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
         values, errors = level[there, unit], own_error[there, unit]
         reference, split = _reference(values, limits)
         effect[there, unit], limit[there, unit], p[there, unit] = _against(
-            values, errors, reference, comparisons, limits
+            values, errors, reference, comparisons, limits, tame=tame
         )
         slower_half = split & (values > np.median(values))
         limit[there[slower_half], unit] = np.inf  # nothing says which half is right
@@ -195,6 +207,8 @@ def _against(
     reference: NDArray[np.bool_],
     comparisons: int,
     limits: Limits,
+    *,
+    tame: bool,
 ) -> tuple[Floats, Floats, Floats]:
     """Return each device's effect, the limit that makes it slow, and its p-value."""
     effect, limit, p = np.empty((3, len(values)))
@@ -214,10 +228,25 @@ def _against(
             continue
         spread = np.sqrt(spread_of(others) ** 2 + errors[members])
         scale, power = _tail(others.shape[1])
+        if tame and others.shape[1] > SMALL_FLEET:
+            limit[members] = NORMAL_WIDER * special.ndtri(1 - level) * spread
+            beyond = special.ndtr(-apart / np.maximum(spread, 1e-9) / NORMAL_WIDER)
+            p[members] = np.minimum(1.0, comparisons * beyond)
+            continue
         limit[members] = scale * level ** (-1 / power) * spread
         distance = np.maximum(apart / np.maximum(spread, 1e-9), 1e-9)
         p[members] = np.minimum(1.0, comparisons * (distance / scale) ** -power)
     return effect, limit, p
+
+
+def _has_tame_tails(level: Floats) -> bool:
+    """Whether the devices of a large fleet differ normally, by their levels in all units."""
+    large = level[:, np.isfinite(level).sum(axis=0) > SMALL_FLEET + 1]
+    if large.size < TAME_VALUES:
+        return False
+    apart = np.abs(large - np.nanmedian(large, axis=0))
+    z = apart / np.maximum(MAD_TO_SIGMA * np.nanmedian(apart, axis=0), 1e-9)
+    return float(np.nanquantile(z, TAME_QUANTILE)) < TAME_TAIL
 
 
 def spread_of(others: Floats) -> Floats:
