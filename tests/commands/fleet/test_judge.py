@@ -136,3 +136,28 @@ def test_simulated_fleets_meet_what_the_documentation_says(
     assert hits[0] >= 36
     assert hits[1] >= 38
     sys.modules.pop("fleet_power")
+
+
+def test_units_whose_rounds_scatter_are_measured_longer_and_no_others() -> None:
+    from gpubench.commands.fleet.run import MAX_MORE, more_steps
+    from gpubench.commands.fleet.times import UnitTime
+
+    def of_unit(unit: str, phase: str, times_us: list[float]) -> list[UnitTime]:
+        return [
+            UnitTime(
+                host="h", slot=slot, device_uuid=slot, device="d", unit=unit, phase=phase,
+                status="ok", time_us=time_us,
+            )
+            for slot in "ab"
+            for time_us in times_us
+        ]  # fmt: skip
+
+    quiet = of_unit("copy", "alone", [100.0, 100.1, 100.2])
+    assert more_steps(["1", "2"], quiet, 3) == []
+    noisy = of_unit("tf32 product", "together", [100.0, 104.0, 98.0])
+    (step,) = more_steps(["1", "2"], [*quiet, *noisy], 3)
+    assert {turn[0] for turn in step} == {"1", "2"}
+    assert all(turn[1] == "together" and turn[3] == {"tf32 product"} for turn in step)
+    assert 3 < step[0][2] <= MAX_MORE
+    alone = of_unit("latency", "alone", [100.0, 150.0, 98.0])
+    assert len(more_steps(["1", "2"], alone, 3)) == 2 * MAX_MORE
