@@ -14,6 +14,7 @@ from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
 from gpubench.commands.reproduce.view import Grid, closing, digits, grids
 from gpubench.model import CudaVariant, Device, Measurement, Point, Resources, Scope, Status
+from gpubench.plan.sweep import plan
 from gpubench.results.row import Row
 from gpubench.results.rows import row
 
@@ -62,8 +63,8 @@ def measured_row(point: Point) -> Row:
 
 def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
     """What a run would leave, without one."""
-    sweeps = experiment.sweeps_for(gpu=gpu)
-    points = replace(experiment, sweeps=tuple(sweeps)).points()
+    sweeps = [sweep for sweep, _ in experiment.sweeps_for(gpu=gpu)]
+    points = [point for sweep in sweeps for point in plan(sweep, sweep.device)]
     return Reproduction(
         experiment=experiment,
         rows=[measured_row(point) for point in points],
