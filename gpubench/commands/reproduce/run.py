@@ -126,8 +126,9 @@ def claim(
     names = [_SUMMARY, *(experiment.name for experiment in experiments)]
     earlier = [path for name in names for path in sorted(folder.glob(f"{glob.escape(name)}.*"))]
     if earlier and not (resume or force):
-        hint = f"--resume {folder} continues it, " if _partials(folder, experiments) else ""
-        raise UsageError(f"--output: {earlier[0]} exists; {hint}--force overwrites it")
+        partials = _partials(folder, experiments)
+        hint = f"--resume {folder} continues it, --force starts anew" if partials else "--force overwrites it"
+        raise UsageError(f"--output: {earlier[0]} exists; {hint}")
 
 
 def _partials(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
