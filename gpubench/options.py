@@ -562,6 +562,16 @@ On = Annotated[
         "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
     ),
 ]
+
+
+def _store_name(name: str | None) -> str | None:
+    if name is not None:
+        from gpubench.results.store import checked
+
+        checked(name, "--save")
+    return name
+
+
 Save = Annotated[
     str | None,
     typer.Option(
@@ -569,6 +579,7 @@ Save = Annotated[
         help="Keep the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
         "'gpubench history NAME'.",
         autocompletion=completion.saved,
+        callback=_store_name,
     ),
 ]
 DryRun = Annotated[

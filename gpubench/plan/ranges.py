@@ -80,7 +80,7 @@ def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 
     except ValueError:
         number = math.nan
     if not (isinstance(value, str) and value.endswith("%")) and not math.isnan(number):
-        raise UsageError(f"{flag}: '{shown(str(value))}' has no percent sign: write {right}")
+        raise UsageError(f"{flag}: '{shown(str(value))}' needs a percent sign, as in 0.5%")
     if not low <= number <= high:
         raise UsageError(f"{flag}: '{shown(str(value))}' is not {right}")
     return number

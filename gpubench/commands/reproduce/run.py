@@ -127,7 +127,9 @@ def claim(
     earlier = [path for name in names for path in sorted(folder.glob(f"{glob.escape(name)}.*"))]
     if earlier and not (resume or force):
         partials = _partials(folder, experiments)
-        hint = f"--resume {folder} continues it, --force starts anew" if partials else "--force overwrites it"
+        hint = "--force overwrites it"
+        if partials:
+            hint = f"--resume {folder} continues it, --force starts anew"
         raise UsageError(f"--output: {earlier[0]} exists; {hint}")
 
 

@@ -20,7 +20,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         (f"[[expect.point]]\n{POINT}{'k' * 50_000} = 1\n", "unknown key 'kkk"),
         (f"[[expect.point]]\n{POINT}".replace("value = 1", "value = 0x" + "f" * 5000), "64 bits"),
         (f"[[expect.point]]\n{POINT}".replace('"10%"', '"100%"', 1), "lower: '100%' is not"),
-        (f"[[expect.point]]\n{POINT}".replace('"10%"', "0.1", 1), "lower: '0.1' has no"),
+        (f"[[expect.point]]\n{POINT}".replace('"10%"', "0.1", 1), "lower: '0.1' needs a percent"),
         (f"[[expect.point]]\n{POINT}".replace('"10%"', '"inf%"'), "lower: 'inf%' is"),
         (f"[[expect.point]]\n{POINT}".replace('"10%"', '"-10%"'), "lower: '-10%' is"),
         (f"[[expect.point]]\n{POINT}".replace('upper = "10%"', "upper = true"), "upper: expected"),
