@@ -25,7 +25,7 @@ from gpubench.results.row import Row
 class Entry:
     """A measured figure of a label, and the published figure in the first of a label's entries.
 
-    A line of `reproduce.csv` has these fields, and `ROW` of the row.
+    A line of `reproduce.csv` has these fields, `ROW` of the row, and the judgements.
     """
 
     experiment: str
@@ -42,13 +42,12 @@ class Entry:
     ratio: float | None = None  # how many times as fast as published
     published_percent_of_peak: float | None = None
     percent_of_peak: float | None
-    shape: str = ""  # the judgements of the series
     cell: Cell
     row: Row | None  # None: no sweep that ran has the point
 
 
 ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
-_OWN = [field.name for field in fields(Entry) if field.name not in {"cell", "row", "shape"}]
+_OWN = [field.name for field in fields(Entry) if field.name not in {"cell", "row"}]
 CSV_COLUMNS = (*_OWN, *ROW, "shape")
 
 
@@ -97,9 +96,10 @@ class Reproduction:
         for name, labels in self.entries.items():
             shape = "; ".join(judgement.sentence for judgement in self.judgements[name])
             for entries in labels:
-                for entry in (replace(entries[0], shape=shape), *entries[1:]):
+                for entry in entries:
                     row = (getattr(entry.row, column, None) for column in ROW)
-                    lines.append([*(getattr(entry, own) for own in _OWN), *row, entry.shape])
+                    last = shape if entry is entries[0] else ""
+                    lines.append([*(getattr(entry, own) for own in _OWN), *row, last])
         return lines
 
 

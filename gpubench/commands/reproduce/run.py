@@ -68,6 +68,8 @@ def run_reproduce(
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)
         folder = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
+        if asked.samples and _is_result(asked.samples, folder, experiments):
+            raise UsageError(f"--samples: {asked.samples} is a file of the results; name another")
         claim(folder, experiments, resume=bool(resume), force=force)
         samples = asked.samples and Output(asked.samples, overwrite=force, flag="--samples")
         for experiment in experiments:
@@ -139,6 +141,12 @@ def _partials(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
     return sorted(
         path for name in names for path in folder.glob(partial_of(Path(f"{name}.sweep-*.csv")).name)
     )
+
+
+def _is_result(path: Path, folder: Path, experiments: Sequence[Experiment]) -> bool:
+    names = (_SUMMARY, *(experiment.name for experiment in experiments))
+    ours = path.name.startswith(tuple(f"{name}." for name in names))
+    return ours and path.resolve().parent == folder.resolve()
 
 
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
