@@ -62,14 +62,18 @@ def run_reproduce(
     asked = read_sweep(options)
     if resume and output is not None:
         raise UsageError("--resume names the folder to continue: leave --output out")
-    named = output and replace(OPTIONS["output"], read=lambda _flag, path: path).convert(output)
+    named = None
+    if output is not None:
+        named = replace(OPTIONS["output"], read=lambda _flag, path: path).convert(output)
     experiments = find(names)
     out, done = console(), []
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)
         folder = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
-        if asked.samples and _is_result(asked.samples, folder, experiments):
-            raise UsageError(f"--samples: {asked.samples} is a file of the results; name another")
+        if file := asked.samples:
+            in_folder = file.resolve().parent == folder.resolve()
+            if in_folder and any(map(file.match, _patterns(experiments))):
+                raise UsageError(f"--samples: {file} is a file of the results; name another")
         claim(folder, experiments, resume=bool(resume), force=force)
         samples = asked.samples and Output(asked.samples, overwrite=force, flag="--samples")
         for experiment in experiments:
@@ -122,17 +126,22 @@ def claim(
     Raises UsageError if that fails, if the folder holds files of an earlier run that would be
     overwritten, or if there is nothing to continue.
     """
-    if resume and not _partials(folder, experiments):
+    partials = _partials(folder, experiments)
+    if resume and not partials:
         raise UsageError(f"--resume: nothing to continue: {folder} holds no sweep of these")
     make_directory(folder)
-    names = [_SUMMARY, *(experiment.name for experiment in experiments)]
-    earlier = [path for name in names for path in sorted(folder.glob(f"{glob.escape(name)}.*"))]
-    if earlier and not (resume or force):
-        partials = _partials(folder, experiments)
-        hint = "--force overwrites it"
-        if partials:
-            hint = f"--resume {folder} continues it, --force starts anew"
-        raise UsageError(f"--output: {earlier[0]} exists; {hint}")
+    continues = f"--resume {folder} continues it, --force starts anew"
+    for pattern in _patterns(experiments):
+        for path in sorted(folder.glob(pattern)):
+            hint = continues if partials else "--force overwrites it"
+            Output(path, overwrite=resume or force, hint=hint)
+
+
+def _patterns(experiments: Sequence[Experiment]) -> list[str]:
+    """Return the patterns of the names of all files that are written to the folder."""
+    names = [glob.escape(experiment.name) for experiment in experiments]
+    endings = ("csv*", "sweep-*")
+    return [f"{_SUMMARY}.[cm]*", *(f"{name}.{ending}" for name in names for ending in endings)]
 
 
 def _partials(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
@@ -141,12 +150,6 @@ def _partials(folder: Path, experiments: Sequence[Experiment]) -> list[Path]:
     return sorted(
         path for name in names for path in folder.glob(partial_of(Path(f"{name}.sweep-*.csv")).name)
     )
-
-
-def _is_result(path: Path, folder: Path, experiments: Sequence[Experiment]) -> bool:
-    names = (_SUMMARY, *(experiment.name for experiment in experiments))
-    ours = path.name.startswith(tuple(f"{name}." for name in names))
-    return ours and path.resolve().parent == folder.resolve()
 
 
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:

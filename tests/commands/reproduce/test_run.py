@@ -110,3 +110,13 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError, match=r"cannot write .*reproduce.md: No space left on device"):
         write_comparison([done("p100-tiles")], tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_users_experiment_in_the_folder_is_no_earlier_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(shipped()["p100-tiles"].read_bytes())
+    claim(tmp_path, [read_experiment(path)])
+    (tmp_path / "mine.csv").symlink_to("nowhere")
+    for force in (False, True):
+        with pytest.raises(UsageError, match=r"mine.csv is a symbolic link"):
+            claim(tmp_path, [read_experiment(path)], force=force)
