@@ -13,7 +13,7 @@ import pandas as pd
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, open_pool, run
 from gpubench.errors import UsageError
-from gpubench.options import read_sweep, sweep_arguments
+from gpubench.options import read_sweep, sweep_options
 from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
 from gpubench.results.result_file import ResultFile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@sweep_arguments
+@partial(sweep_options, for_python=True)
 def sweep(
     *, config: str | Path | None = None, on: str | None = None, **options: Any
 ) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def sweep(
     return _frame(outcome)
 
 
-@partial(sweep_arguments, without=("tiles", "samples", "state"))
+@partial(sweep_options, for_python=True, without=("tiles", "samples", "state"))
 def tune(
     *,
     where: str | None = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -475,60 +475,35 @@ def _lies_below(text: str, base: Path = Path()) -> bool:
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command:
+def sweep_options(
+    command: Command, *, without: Collection[str] = (), for_python: bool = False
+) -> Command:
     """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    The command's own options follow.
+    The command's own options follow. With `for_python`, the signature has the defaults that `help`
+    prints, and nothing of Typer.
     """
-    return _with_parameters(
-        command,
-        [
-            (option.name, None, Annotated[option.kind | None, option.typer])
-            for option in OPTIONS.values()
-            if option.name not in without
-        ],
-    )
-
-
-def sweep_arguments(function: Command, *, without: Collection[str] = ()) -> Command:
-    """Replace the parameter `options` of a Python function like `sweep_options`.
-
-    `help` prints the signature with the defaults.
-    """
-    return _with_parameters(
-        function,
-        [
-            (option.name, option.default, None)
-            for option in OPTIONS.values()
-            if option.name not in without
-        ],
-    )
-
-
-def _with_parameters(function: Command, options: Iterable[tuple[str, Any, Any]]) -> Command:
-    """Give a function keyword parameters of these names, defaults and annotations."""
+    empty = inspect.Parameter.empty
     of_sweep = [
         inspect.Parameter(
-            name,
+            option.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=annotation or inspect.Parameter.empty,
+            default=option.default if for_python else None,
+            annotation=empty if for_python else Annotated[option.kind | None, option.typer],
         )
-        for name, default, annotation in options
+        for option in OPTIONS.values()
+        if option.name not in without
     ]
     own = [
         parameter
-        for parameter in inspect.signature(function, eval_str=True).parameters.values()
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind != inspect.Parameter.VAR_KEYWORD
     ]
     signature = inspect.Signature(sorted([*own, *of_sweep], key=lambda parameter: parameter.kind))
-    function.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
-    function.__annotations__ = {
-        name: parameter.annotation
-        for name, parameter in signature.parameters.items()
-        if parameter.annotation is not inspect.Parameter.empty
-    }
-    return function
+    command.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
+    annotations = {name: known.annotation for name, known in signature.parameters.items()}
+    command.__annotations__ = {n: kind for n, kind in annotations.items() if kind is not empty}
+    return command
 
 
 # ---- options that several commands share
