@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +20,17 @@ import typer
 from gpubench import completion
 from gpubench.backends import AUTO, backends
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, State, Timer, Timing
+from gpubench.model import (
+    DTYPE_ALIASES,
+    DTYPES,
+    OPERATIONS,
+    Cache,
+    Fill,
+    Scope,
+    State,
+    Timer,
+    Timing,
+)
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import read_toml
@@ -29,15 +39,6 @@ from gpubench.text import shown, unknown
 DEFAULT = Sweep()
 
 _TIMING_FIELDS = {field.name for field in fields(Timing)}
-
-DTYPE_ALIASES = {
-    "fp64": "float64",
-    "fp32": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp8": "float8_e4m3",
-}
-"""Other names of element types that `--dtypes` accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +77,7 @@ class Option:
         )
 
     def text(self, value: object) -> str:
-        """Return a value as text. Raises UsageError for other types.
-
-        Items of a list are joined by commas. A tuple of sizes or tiles is a single item, such as
-        (M, N, K).
-        """
+        """Return a value or a list as text; a tuple is one size or tile. Raises UsageError."""
         if isinstance(value, list | tuple):
             is_shape = isinstance(value, tuple) and self.name in {"sizes", "tiles"}
             return ("x" if is_shape else ",").join(map(self.text, value))
@@ -484,25 +481,32 @@ def sweep_options(
     prints, and nothing of Typer.
     """
     empty = inspect.Parameter.empty
-    of_sweep = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=option.default if for_python else None,
-            annotation=empty if for_python else Annotated[option.kind | None, option.typer],
-        )
-        for option in OPTIONS.values()
-        if option.name not in without
-    ]
+    return with_parameters(
+        command,
+        [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=option.default if for_python else None,
+                annotation=empty if for_python else Annotated[option.kind | None, option.typer],
+            )
+            for option in OPTIONS.values()
+            if option.name not in without
+        ],
+    )
+
+
+def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """Replace the parameter `options` of a function, which takes any keywords, by parameters."""
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind != inspect.Parameter.VAR_KEYWORD
     ]
-    signature = inspect.Signature(sorted([*own, *of_sweep], key=lambda parameter: parameter.kind))
-    command.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
-    annotations = {name: known.annotation for name, known in signature.parameters.items()}
-    command.__annotations__ = {n: kind for n, kind in annotations.items() if kind is not empty}
+    ordered = sorted([*own, *parameters], key=lambda parameter: parameter.kind)
+    command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined] # PEP 362
+    annotated = [parameter for parameter in ordered if parameter.annotation is not parameter.empty]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
     return command
 
 
@@ -567,8 +571,23 @@ Results = Annotated[
     list[Path],
     typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.results),
 ]
-Only = Annotated[str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")]
-Exclude = Annotated[str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Use only these variants, dtypes, sizes and tiles: shared_tile,fp32,1024,16 or cpu_*. "
+        "A row must match a term of each kind that the list has.",
+        autocompletion=completion.variants,
+    ),
+]
+Exclude = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Leave out every row that any of these terms matches: cublas,64.",
+        autocompletion=completion.variants,
+    ),
+]
 Bandwidth = Annotated[
     float | None,
     typer.Option(

@@ -84,7 +84,7 @@ def run_reproduce(
             done.append(replace(result, no_gpu=no_gpu))
             own = folder / f"{experiment.name}.csv"
             Output(own, overwrite=True).write(encode(result.rows))
-            out.print(Group(*view.shown(done[-1], out.width)))
+            out.print(Group(*view.shown(done[-1])))
             write_comparison(done, folder)
             if result.interrupted:
                 break

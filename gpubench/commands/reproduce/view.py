@@ -13,66 +13,48 @@ from gpubench.commands.reproduce.experiment import Series
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
-from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, number, pipe_table, table
+from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, Table, number
+from gpubench.view.tables import Cell as TableCell
 
 _UNITS = {" bytes": ", bytes", " mib": ", MiB", " tflops": ", TFLOP/s"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table for the terminal or Markdown."""
+    """A table with a title, and lines below it: the verdicts."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    below: tuple[str, ...] = ()  # lines below the table: the verdicts
+    table: Table
+    below: tuple[str, ...] = ()
 
-    @property
-    def is_numeric(self) -> bool:
-        """Whether the columns after the first are figures, which are right-aligned."""
-        cells = [cell for row in self.rows for cell in row[1:] if cell]
-        return sum(cell[0].isdecimal() for cell in cells) * 2 >= len(cells)
-
-    def renderable(self, available: int) -> RenderableType:
-        """Return the table for a terminal of a width; cells that do not fit break at blanks."""
-        listing = table(*self.columns, left=self.columns[:1] if self.is_numeric else None)
-        listing.collapse_padding = True
-        for column, width in zip(listing.columns, self._widths(available), strict=True):
-            column.no_wrap, column.width = False, width
-        for row in self.rows:
-            listing.add_row(*map(Text, row))
+    def renderable(self) -> RenderableType:
+        """Return what a terminal shows."""
         styles = {"shape holds": "green", "shape differs": "yellow"}
         below = (Text(line, styles.get(line.partition(":")[0], "dim")) for line in self.below)
-        return Group(Text(f"\n{self.title}", style="bold"), listing, *below)
-
-    def _widths(self, available: int) -> list[int]:
-        texts = list(zip(self.columns, *self.rows, strict=True))
-        widths = [max(map(len, column)) for column in texts]
-        words = [max(map(len, " ".join(column).split()), default=0) for column in texts]
-        while sum(widths) + 2 * (len(widths) - 1) > available and widths != words:
-            slack = [width - word for width, word in zip(widths, words, strict=True)]
-            widths[slack.index(max(slack))] -= 1
-        return widths
+        return Group(Text(f"\n{self.title}", style="bold"), self.table, *below)
 
     @property
     def markdown(self) -> str:
         """The table with its title and the lines below it."""
-        left = [True, *(not self.is_numeric for _ in self.columns[1:])]
         below = ["", *(f"- {line}" for line in self.below)] if self.below else []
-        lines = pipe_table([self.columns, *self.rows], left)
-        return "\n".join([f"**{self.title}**", "", *lines, *below])
+        return "\n".join([f"**{self.title}**", "", *self.table.markdown(), *below])
 
 
 def _filled(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()
 ) -> Grid:
-    """Return a grid without empty columns; the first column always stays."""
+    """Return a grid without empty columns. The first column stays, and is text.
+
+    The other columns are text too if most of their cells do not start with a digit.
+    """
     shown = [i for i in range(len(columns)) if i == 0 or any(row[i] for row in rows)]
+    cells = [row[i] for row in rows for i in shown[1:] if row[i]]
+    is_numeric = sum(cell[0].isdecimal() for cell in cells) * 2 >= len(cells)
+    lines: list[tuple[TableCell, ...]] = [tuple(row[i] for i in shown) for row in rows]
+    headings = tuple(columns[i] for i in shown)
+    left = headings[:1] if is_numeric else None
     return Grid(
-        title=title,
-        columns=tuple(columns[i] for i in shown),
-        rows=tuple(tuple(row[i] for i in shown) for row in rows),
-        below=tuple(below),
+        title=title, table=Table(headings=headings, left=left, lines=lines), below=tuple(below)
     )
 
 
@@ -215,10 +197,10 @@ def summary(done: Reproduction) -> str:
     return f"{done.experiment.name}: {shapes}{', some points failed' if done.failed else ''}"
 
 
-def shown(done: Reproduction, width: int) -> list[RenderableType]:
+def shown(done: Reproduction) -> list[RenderableType]:
     """Return what the terminal shows of an experiment."""
     title = Text(f"\n{done.experiment.name}: {done.experiment.file.title}", "bold underline")
-    tables = (grid.renderable(width) for grid in grids(done, whole=False))
+    tables = (grid.renderable() for grid in grids(done, whole=False))
     notes = (Text(f"\n{line}") for line in closing(done))
     return [title, *map(Text, opening(done)), *tables, *notes]
 
