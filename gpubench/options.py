@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -33,7 +34,7 @@ from gpubench.model import (
 )
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
 from gpubench.plan.sweep import Sweep, tuned_file
-from gpubench.plan.toml_file import read_toml
+from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
@@ -98,19 +99,20 @@ class Option:
             return f"{100 * value:g}%"
         return str(value) if isinstance(value, StrEnum) else value
 
-    def convert(self, text: str) -> Any:
-        """Return the value of the field. Raises UsageError."""
+    def convert(self, text: str, flag: str = "") -> Any:
+        """Return the value of the field. Raises UsageError with `flag`, by default the option's."""
+        flag = flag or self.flag
         if "\0" in text:
-            raise UsageError(f"{self.flag}: '{shown(text)}' holds a NUL character")
+            raise UsageError(f"{flag}: '{shown(text)}' holds a NUL character")
         try:
             if self.kind is Path:
                 if not text:
-                    raise UsageError(f"{self.flag}: the path is empty")
-                return self.read(self.flag, Path(text))
+                    raise UsageError(f"{flag}: the path is empty")
+                return self.read(flag, Path(text))
             value = msgspec.convert(text, self.kind, strict=False)
         except (msgspec.ValidationError, UnicodeEncodeError):  # bytes that are not UTF-8
-            raise UsageError(f"{self.flag}: '{shown(text)}' is not {_KINDS[self.kind]}") from None
-        return self.read(self.flag, value)
+            raise UsageError(f"{flag}: '{shown(text)}' is not {_KINDS[self.kind]}") from None
+        return self.read(flag, value)
 
 
 _KINDS = {int: "a whole number", float: "a number"}
@@ -366,13 +368,16 @@ OPTIONS = {
 
 
 def read_sweep(
-    given: Mapping[str, Any], config: Path | None = None, defaults: Sweep = DEFAULT
+    given: Mapping[str, Any],
+    config: Path | None = None,
+    defaults: Sweep = DEFAULT,
+    flags: Mapping[str, str] = MappingProxyType({}),
 ) -> Sweep:
     """Return the sweep that the options describe.
 
     An option that is None is taken from the configuration, and then from `defaults`. Values are
     text as on the command line; numbers and lists are read as their printed text. Raises UsageError
-    with the name of the option.
+    with the flag of the option. `flags` has the flags of a command that names them differently.
     """
     texts = option_texts(given, config)
     sweep_fields: dict[str, Any] = {}
@@ -380,10 +385,13 @@ def read_sweep(
     for name, text in texts.items():
         option = OPTIONS[name]
         field = option.field or name
-        (timing if field in _TIMING_FIELDS else sweep_fields)[field] = option.convert(text)
+        value = option.convert(text, flags.get(name, ""))
+        (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
-        sweep_fields["sizes"] = parse_sizes(sweep_fields["sizes"], op)
+        sweep_fields["sizes"] = parse_sizes(
+            sweep_fields["sizes"], op, flags.get("sizes", "--sizes")
+        )
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )
@@ -421,7 +429,7 @@ def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
             f"--resume: {path} sweeps kernels of a directory, which runs their code: "
             f"add --kernels {shown(started['kernels'])}"
         )
-    if "samples" in started and "samples" not in given and not _lies_below(started["samples"]):
+    if "samples" in started and "samples" not in given and not lies_below(started["samples"]):
         raise UsageError(
             f"--resume: {path} writes samples outside the current directory: "
             f"add --samples {shown(started['samples'])}"
@@ -435,38 +443,6 @@ def _read_config(path: Path) -> dict[str, Any]:
         if name not in OPTIONS:
             raise UsageError(f"--config: {path}: {unknown('key', name, OPTIONS)}")
     return confined(path, values)
-
-
-def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration's options with paths relative to the current directory.
-
-    A configuration may come from elsewhere, and the files that it names are run or written. So
-    `kernels` must lie in its directory or below, and `output` and `samples` below the current
-    directory. Raises UsageError for a path that leads out.
-    """
-    found = dict(values)
-    for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
-        if isinstance(found.get(name), str):
-            found[name] = _confined(path, name, found[name], base)
-    return found
-
-
-def _confined(config: Path, name: str, text: str, base: Path) -> str:
-    """Return a path of a configuration that lies below `base` after links are followed."""
-    if not _lies_below(text, base) and "\0" not in text:  # NUL is refused as in every option
-        raise UsageError(
-            f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
-            f"give such a path on the command line: --{name}"
-        )
-    return str(base / text) if text else text
-
-
-def _lies_below(text: str, base: Path = Path()) -> bool:
-    """Whether a path lies below a directory after links are followed."""
-    try:
-        return (base / text).resolve().is_relative_to(base.resolve())
-    except (OSError, ValueError, RuntimeError):  # not a path, or links in a circle
-        return False
 
 
 Command = TypeVar("Command", bound=Callable[..., object])

@@ -17,9 +17,9 @@ from msgspec import Meta
 from gpubench.commands.reproduce.rules import Figure, Figures, Label, Labels, Rule, texts
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PointKey
-from gpubench.options import confined, read_sweep
+from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.plan.toml_file import NOT_BLANK, decode, read_toml
+from gpubench.plan.toml_file import NOT_BLANK, confined, decode, read_toml
 from gpubench.results.row import NAMES
 from gpubench.text import unknown
 
