@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from gpubench.commands.diff.options import Options, diff_options
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, open_pool, run
 from gpubench.errors import UsageError
 from gpubench.options import read_sweep, sweep_options
+from gpubench.plan.selection import selection
 from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
 from gpubench.results.result_file import ResultFile
@@ -85,7 +87,7 @@ def _frame(outcome: Outcome) -> pd.DataFrame:
 
 
 def read_csv(path: str | Path) -> pd.DataFrame:
-    """The frame of a results file. Raises UsageError naming what does not fit.
+    """Return the frame of a results file. Raises UsageError if a column or a value is invalid.
 
     >>> frame = gpubench.read_csv("results/h200/sweep.csv")
     """
@@ -98,28 +100,39 @@ def plot(
     *,
     theme: str = "light",
     bandwidth_gbytes_per_s: float | None = None,
+    only: str | None = None,
+    exclude: str | None = None,
 ) -> Figure:
     """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas, roofline, speedup; `theme` light, dark or both (grey on no
-    page). Frames of several GPUs or versions, concatenated, overlay. `bandwidth_gbytes_per_s` is
-    the measured copy bandwidth for the roofline, where the frame does not have it. Raises
-    UsageError for a frame without the CSV's columns, or without what the kind needs.
+    `kind` is auto, tiles, sizes, blas, peak, precisions, roofline or speedup; `theme` light, dark
+    or both (grey without a background). Frames of several GPUs or versions, concatenated, are
+    overlaid. `bandwidth_gbytes_per_s` is the measured copy bandwidth for the roofline, if the frame
+    does not have it. `only` and `exclude` choose rows as on the command line. Raises UsageError for
+    a frame without the CSV's columns, or without the rows that the kind needs.
 
-    >>> figure = gpubench.plot(frame[frame.n == 2048], "tiles")
+    >>> figure = gpubench.plot(frame, "tiles", only="2048")
     """
     from gpubench.view.pictures.kinds import draw
     from gpubench.view.pictures.series import sources
 
-    rows = table.rows(frame)
+    rows = _selected(frame, only, exclude)
     return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind, theme=theme)
 
 
-def show(frame: pd.DataFrame, *, sort: str | None = None, top: int | None = None) -> None:
+def show(
+    frame: pd.DataFrame,
+    *,
+    sort: str | None = None,
+    top: int | None = None,
+    only: str | None = None,
+    exclude: str | None = None,
+) -> None:
     """Print a frame's tables like `gpubench show`.
 
-    `sort` is time, rate, blas or name, `top` the most points of a problem; without both the tables
-    are those after a sweep. Raises UsageError for a frame without the CSV's columns.
+    `sort` is time, rate, blas or name; `top` is the maximum number of points per problem. Without
+    both, the tables are those after a sweep. `only` and `exclude` choose rows as on the command
+    line. Raises UsageError for a frame without the CSV's columns.
 
     >>> gpubench.show(frame, sort="rate", top=3)
     """
@@ -129,57 +142,45 @@ def show(frame: pd.DataFrame, *, sort: str | None = None, top: int | None = None
 
     if sort is not None and sort not in ORDER:
         raise UsageError(f"sort: {unknown('order', sort, ORDER)}")
-    console().print(tables(table.rows(frame), sort, top))
+    console().print(tables(_selected(frame, only, exclude), sort, top))
 
 
+def _selected(frame: pd.DataFrame, only: str | None, exclude: str | None) -> list[table.Row]:
+    rows = table.rows(frame)
+    return list(filter(selection(rows, only, exclude), rows))
+
+
+@partial(diff_options, names=("threshold", "only", "exclude", "ignore_device"))
 def diff(
-    base: str | Path | Sequence[str | Path],
-    new: str | Path | Sequence[str | Path],
-    *,
-    threshold: float = 0.02,
-    only: str | None = None,
-    exclude: str | None = None,
-    ignore_device: bool = False,
+    base: str | Path | Sequence[str | Path], new: str | Path | Sequence[str | Path], **options: Any
 ) -> pd.DataFrame:
-    """Compare result files like `gpubench diff`: a frame with a row a point.
+    """Compare result files like `gpubench diff`: a frame with a row per point.
 
-    Either side is a file or several, pooled. The columns are the point's key, `verdict`, `ratio`
-    with its 95 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and
-    `reason`.
-    Raises UsageError for files that cannot be compared.
+    A side is a file or several files, which are pooled. The options are those of the command. The
+    columns are the point's key, `verdict`, `ratio` with its 99 % interval `ratio_low` and
+    `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Raises UsageError for files that
+    cannot be compared.
 
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
     """
-    from gpubench.commands.diff.options import Format, Options
     from gpubench.commands.diff.run import compared
 
-    sides = [[side] if isinstance(side, str | Path) else side for side in (base, new)]
-    report = compared(
-        Options(
-            base=list(map(Path, sides[0])),
-            against=None,
-            new=list(map(Path, sides[1])),
-            threshold=threshold,
-            strict=False,
-            ignore_device=ignore_device,
-            only=only,
-            exclude=exclude,
-            format=Format.TEXT,
-            output=None,
-            rerun=False,
-            full=True,
-        )
+    base, new = (
+        [Path(side)] if isinstance(side, str | Path) else list(map(Path, side))
+        for side in (base, new)
     )
-    columns = ("ratio", "ratio_low", "ratio_high", "base_median_us", "new_median_us", "reason")
+    columns = (
+        *("verdict", "ratio", "ratio_low", "ratio_high"),
+        *("base_median_us", "new_median_us", "reason"),
+    )
+    findings = compared(base, new, Options(**options)).comparison.findings
     return pd.DataFrame(
         [
-            key._asdict()
-            | {"verdict": str(found.verdict)}
-            | {name: getattr(found, name) for name in columns}
-            for key, found in report.comparison.findings.items()
+            key._asdict() | {name: getattr(finding, name) for name in columns}
+            for key, finding in findings.items()
         ],
-        columns=[*table.KEY, "verdict", *columns],
-    )
+        columns=[*table.KEY, *columns],
+    ).astype({"verdict": str})
 
 
 def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str, Any]]:

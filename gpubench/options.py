@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -19,22 +19,23 @@ import typer
 from gpubench import completion
 from gpubench.backends import AUTO, backends
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, Cache, Fill, Scope, State, Timer, Timing
+from gpubench.model import (
+    DTYPE_ALIASES,
+    DTYPES,
+    OPERATIONS,
+    Cache,
+    Fill,
+    Scope,
+    State,
+    Timer,
+    Timing,
+)
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import read_toml
 from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
-
-DTYPE_ALIASES = {
-    "fp64": "float64",
-    "fp32": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "fp8": "float8_e4m3",
-}
-"""Other names of element types that `--dtypes` accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,26 +457,31 @@ def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command
 
     The command's own options follow. Python functions get the same signature.
     """
-    of_sweep = [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[option.kind | None, option.typer],
-        )
-        for option in OPTIONS.values()
-        if option.name not in without
-    ]
+    return with_parameters(
+        command,
+        [
+            inspect.Parameter(
+                option.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[option.kind | None, option.typer],
+            )
+            for option in OPTIONS.values()
+            if option.name not in without
+        ],
+    )
+
+
+def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """Replace the parameter `options` of a function, which takes any keywords, by parameters."""
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind != inspect.Parameter.VAR_KEYWORD
     ]
-    signature = inspect.Signature(sorted([*own, *of_sweep], key=lambda parameter: parameter.kind))
-    command.__signature__ = signature  # type: ignore[attr-defined] # read by inspect, PEP 362
-    command.__annotations__ = {
-        name: parameter.annotation for name, parameter in signature.parameters.items()
-    }
+    ordered = sorted([*own, *parameters], key=lambda parameter: parameter.kind)
+    command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined] # PEP 362
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
     return command
 
 
@@ -529,8 +535,23 @@ Results = Annotated[
     list[Path],
     typer.Argument(metavar="CSV...", help="Results to show.", autocompletion=completion.results),
 ]
-Only = Annotated[str | None, typer.Option(help="Only these variants and sizes: shared_tile,1024.")]
-Exclude = Annotated[str | None, typer.Option(help="Leave out these variants and sizes: cublas,64.")]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Use only these variants, dtypes, sizes and tiles: shared_tile,fp32,1024,16 or cpu_*. "
+        "A row must match a term of each kind that the list has.",
+        autocompletion=completion.variants,
+    ),
+]
+Exclude = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Leave out every row that any of these terms matches: cublas,64.",
+        autocompletion=completion.variants,
+    ),
+]
 Bandwidth = Annotated[
     float | None,
     typer.Option(

@@ -195,6 +195,15 @@ PRECISIONS = {
 DTYPES = tuple(PRECISIONS)
 """What `--dtypes` takes."""
 
+DTYPE_ALIASES = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8": "float8_e4m3",
+}
+"""Other names of element types that users may write."""
+
 CORE_DTYPES = tuple(name for name, precision in PRECISIONS.items() if CORES in precision.units)
 """What a template kernel without tensor instructions computes in."""
 

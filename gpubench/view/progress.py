@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Group
 from rich.live import Live
@@ -13,11 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 from rich.text import Text
 
-from gpubench.engine.pool import Pool, Watcher
-from gpubench.engine.prepare import Job
+from gpubench.engine.pool import Watcher
 from gpubench.model import Health, Measurement, Point, Status
 from gpubench.plan.schedule import Estimate, Visit, minutes
 from gpubench.view.tables import console, time_text
+
+if TYPE_CHECKING:
+    from gpubench.engine.pool import Pool
+    from gpubench.engine.prepare import Job
 
 PLAIN_EVERY_S = 5.0
 """Between plain lines, so that a log stays readable."""

@@ -46,7 +46,7 @@ def compare_cublas(
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.progress import progress
-    from gpubench.view.tables import comparison, console
+    from gpubench.view.tables import console, results
 
     if save:
         checked(save, "--save")
@@ -77,5 +77,6 @@ def compare_cublas(
         missing = str(error).partition(";")[0]  # the rest is about --device cpu
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"
         raise DeviceUnavailableError(message) from error
-    console().print(ladder_tables(outcome.rows, order) if ladder else comparison(outcome.rows))
+    rows = outcome.rows
+    console().print(ladder_tables(rows, order) if ladder else results(rows, tiles=False))
     raise typer.Exit(conclude(outcome))

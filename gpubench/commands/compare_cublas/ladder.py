@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gpubench.model import Status, Variant
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
-from gpubench.view.tables import best_of, by_problem, marked, number, remarks, table, title
+from gpubench.view.tables import Table, best_of, by_problem, marked, number, remarks, table, title
 
 
 def with_libraries(sweep: Sweep, asked: Sequence[str], *, rivals: bool = False) -> tuple[str, ...]:

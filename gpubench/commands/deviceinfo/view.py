@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gpubench.backends import backends, device_label, find_devices
@@ -16,7 +15,7 @@ from gpubench.errors import DeviceUnavailableError
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
-from gpubench.view.tables import console, number, table
+from gpubench.view.tables import Table, console, number, table
 
 UNITS = {
     "gbytes_per_s": "GB/s",

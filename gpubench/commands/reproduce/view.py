@@ -43,12 +43,13 @@ class Grid:
 
     def renderable(self, available: int) -> RenderableType:
         """For a terminal of so many columns."""
-        listing = table(*self.columns, left=self.columns[:1] if self.numeric else None)
+        grid = table(*self.columns, left=self.columns[:1] if self.numeric else None)
+        for row in self.rows:
+            grid.add_row(*row)
+        listing = grid.rich()
         listing.collapse_padding = True
         for column, width in zip(listing.columns, self._widths(available), strict=True):
             column.width = width
-        for row in self.rows:
-            listing.add_row(*map(Text, row))  # not as markup: C[i] is not a style
         styles = {"shape holds": "green", "shape differs": "yellow"}
         return Group(
             Text(f"\n{self.title}", style="bold"),

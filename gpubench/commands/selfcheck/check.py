@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from rich.table import Table
 from rich.text import Text
 
 from gpubench.engine.pool import local_pool
@@ -23,7 +22,7 @@ from gpubench.model import Timer
 from gpubench.options import read_sweep
 from gpubench.results.row import Row
 from gpubench.view.progress import progress
-from gpubench.view.tables import console, number, table
+from gpubench.view.tables import Table, console, number, table
 
 CHECKS = (
     {"variants": "shared_tile", "tiles": "16", "sizes": "64,128,256,512,1024,2048"},

@@ -95,7 +95,7 @@ def test_a_point_of_other_kernels_is_left_and_said_to_be() -> None:
     base, new, notes = machine.rerun(base, new)
     assert not machine.calls
     assert judged(base, new) == before
-    assert "leaves 1 ambiguous point" in notes[0]
+    assert "1 ambiguous point" in notes[0]
 
 
 def on_gpu(*rounds: float) -> Row:
