@@ -297,6 +297,7 @@ TABLES = {
     "diff_power": ("h200/diff_power.md",),
     "exports": ("h200/exports.md",),
     "fleet_power": ("h200/fleet_power.md",),
+    "ladder_steps": ("h200/ladder.md", "step", "tile", "ms", "GFLOP/s", "% of cuBLAS", "gain"),
     "precisions": ("h200/precisions.md", *TENSOR_COLUMNS),
     "sixteen_bits": ("h200/tensor.md", *TENSOR_COLUMNS),
     "tune_simulated": ("cpu/tune_simulated.md",),
