@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -36,6 +37,8 @@ from gpubench.plan.toml_file import read_toml
 from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
+
+_TIMING_FIELDS = {field.name for field in fields(Timing)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +77,26 @@ class Option:
         )
 
     def text(self, value: object) -> str:
-        """Return a value as text. Lists are joined by commas. Raises UsageError for other types."""
+        """Return a value or a list as text; a tuple is one size or tile. Raises UsageError."""
         if isinstance(value, list | tuple):
-            return ",".join(self.text(item) for item in value)
+            is_shape = isinstance(value, tuple) and self.name in {"sizes", "tiles"}
+            return ("x" if is_shape else ",").join(map(self.text, value))
         if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
             raise UsageError(
                 f"{self.flag}: takes text, a number or a list, not {shown(str(value))}"
             )
         return str(value)
+
+    @property
+    def default(self) -> Any:
+        """The default as a Python argument; None where it depends on the device or the kernel."""
+        field = self.field or self.name
+        value = getattr(DEFAULT.timing if field in _TIMING_FIELDS else DEFAULT, field)
+        if isinstance(value, tuple):
+            return ",".join(map(str, value)) or None
+        if self.name == "precision":
+            return f"{100 * value:g}%"
+        return str(value) if isinstance(value, StrEnum) else value
 
     def convert(self, text: str) -> Any:
         """Return the value of the field. Raises UsageError."""
@@ -170,6 +185,16 @@ def _file(flag: str, path: Path) -> Path:
     return path
 
 
+def _csv_file(flag: str, path: Path) -> Path:
+    if not _file(flag, path).name.endswith((".csv", ".csv.gz")):
+        name = shown(str(path))
+        raise UsageError(
+            f"{flag}: '{name}' does not end in .csv or .csv.gz: results are a CSV, such as "
+            f"{shown(str(path.with_name(path.stem)))}.csv"
+        )
+    return path
+
+
 def _choices(*known: str) -> str:
     return f"[{'|'.join(known)}]"
 
@@ -240,8 +265,9 @@ OPTIONS = {
         Option(
             name="output",
             kind=Path,
-            help="CSV to write, such as a.csv. Default: results/<time>-<device>-<op>.csv.",
-            read=_file,
+            help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
+            "Default: results/<time>-<device>-<op>.csv.",
+            read=_csv_file,
             metavar="FILE",
             complete=completion.results,
             short="-o",
@@ -337,8 +363,6 @@ OPTIONS = {
         ),
     )
 }
-
-_TIMING_FIELDS = {field.name for field in fields(Timing)}
 
 
 def read_sweep(
@@ -441,30 +465,32 @@ def _lies_below(text: str, base: Path = Path()) -> bool:
     """Return whether a path lies below a directory after links are followed."""
     try:
         path = (base / text).resolve()
+        loops = any(part.is_symlink() for part in (path, *path.parents))  # no error in Python 3.13
+        return not loops and path.is_relative_to(base.resolve())
     except (OSError, ValueError, RuntimeError):  # not a path, or a loop of links before Python 3.13
         return False
-    # Only a loop of links leaves a link in the path. Python 3.13 does not raise then.
-    if any(part.is_symlink() for part in (path, *path.parents)):
-        return False
-    return path.is_relative_to(base.resolve())
 
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command:
+def sweep_options(
+    command: Command, *, without: Collection[str] = (), for_python: bool = False
+) -> Command:
     """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    The command's own options follow. Python functions get the same signature.
+    The command's own options follow. With `for_python`, the signature has the defaults that `help`
+    prints, and nothing of Typer.
     """
+    empty = inspect.Parameter.empty
     return with_parameters(
         command,
         [
             inspect.Parameter(
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[option.kind | None, option.typer],
+                default=option.default if for_python else None,
+                annotation=empty if for_python else Annotated[option.kind | None, option.typer],
             )
             for option in OPTIONS.values()
             if option.name not in without
@@ -481,7 +507,8 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
     ]
     ordered = sorted([*own, *parameters], key=lambda parameter: parameter.kind)
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined] # PEP 362
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    annotated = [parameter for parameter in ordered if parameter.annotation is not parameter.empty]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
     return command
 
 
@@ -516,6 +543,16 @@ On = Annotated[
         "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
     ),
 ]
+
+
+def _store_name(name: str | None) -> str | None:
+    if name is not None:
+        from gpubench.results.store import checked
+
+        checked(name, "--save")
+    return name
+
+
 Save = Annotated[
     str | None,
     typer.Option(
@@ -523,6 +560,7 @@ Save = Annotated[
         help="Keep the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
         "'gpubench history NAME'.",
         autocompletion=completion.saved,
+        callback=_store_name,
     ),
 ]
 DryRun = Annotated[

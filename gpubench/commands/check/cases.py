@@ -128,7 +128,7 @@ def problems(variant: CudaVariant, tile: Config, dtype: str) -> list[Problem]:
     has_k = problem(1, 1, 1).operation.has_k
     m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))
     n_tile = covered(variant, tile, lambda n: problem(1, n, 1))
-    k_tile = tile["BK"] if "BK" in tile else min(next(iter(tile.values())), 32)
+    k_tile = tile["BK"] if "BK" in tile else min(next(iter(tile.values()), 32), 32)
     sizes = [
         (1, 1, 1),
         (m_tile + 1, n_tile + 1, k_tile + 1),
