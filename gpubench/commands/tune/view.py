@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gpubench.commands.tune.run import Tuned, groups, is_undecided, races
@@ -14,7 +13,17 @@ from gpubench.commands.tune.schedule import BUDGET_ENDED
 from gpubench.model import Status
 from gpubench.results.row import Row
 from gpubench.stats.race import MIN_VISITS
-from gpubench.view.tables import counted, figures, remarks, rows_table, table, time_text, title
+from gpubench.view.tables import (
+    NAMES,
+    Table,
+    counted,
+    figures,
+    remarks,
+    rows_table,
+    table,
+    time_text,
+    title,
+)
 
 SHOWN = 12
 """Maximum number of configurations of a group that are listed; the CSV has all."""
@@ -36,10 +45,9 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
                 parts.append(Text(f"and {len(group) - SHOWN} more, status ok in the CSV"))
         if again := [row for row in confirmed if _of_race(row, first) and row.median_us]:
             again.sort(key=lambda row: row.median_us or 0.0)
-            columns = [("variant", lambda row: row.variant), ("tile", lambda row: row.tile)]
             parts += [
                 Text("\nconfirmed in fresh processes"),
-                rows_table(again, [*columns, *figures(again[0], again)]),
+                rows_table(again, [*NAMES, *figures(again[0], again)]),
             ]
     return Group(*parts, *remarks(confirmed))
 
