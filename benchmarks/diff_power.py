@@ -160,7 +160,7 @@ def power_line(sweeps: list[Points], rounds: int, points: int, repeats: int) -> 
     """Return a line of the table."""
     rng = random.Random(f"{rounds} {points}")  # noqa: S311 # a division, not a secret
     some_key = next(iter(sweeps[0]))
-    pairs = (
+    pairs: tuple[Callable[[], tuple[Points, Points, Limits]], ...] = (
         lambda: (*sides(sweeps, rounds, points, rng), Limits()),
         lambda: (*sides(sweeps, rounds, points, rng), Limits(threshold=0.01)),
         lambda: (*simulated(some_key, rounds, points, rng), Limits()),
@@ -397,8 +397,8 @@ def main() -> int:
             )
             heading = ["case", "rounds", "exit 1", "slowed points found", "others slower", "same"]
             places = [(case, rounds) for rounds in (5, 3) for case in range(len(CASES))]
-            jobs = [(sweeps, memory, *place, asked.repeats) for place in places]
-            print(markdown(heading, pool.starmap(_disturbed_job, jobs, chunksize=1)))
+            lines = [(sweeps, memory, *place, asked.repeats) for place in places]
+            print(markdown(heading, pool.starmap(_disturbed_job, lines, chunksize=1)))
     return 0
 
 

@@ -85,7 +85,7 @@ def fleet(noise: np.ndarray, devices: int, rounds: int, spread: Draw, rng: Rando
     chosen = rng.random((devices, UNITS, recorded_rounds)).argsort(axis=2)[:, :, :rounds]
     # A device differs alone as it does together.
     own = np.tile(spread(rng, (devices, UNITS // len(PHASES), 1)), (1, len(PHASES), 1))
-    return noise[point, sweep, chosen] + own
+    return np.asarray(noise[point, sweep, chosen] + own)
 
 
 def false_alarm(judgement: Judgement) -> bool:

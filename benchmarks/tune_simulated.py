@@ -45,7 +45,7 @@ class Visits(NamedTuple):
     round: int
     """From 0."""
 
-    count: int
+    size: int
     """Number of configurations in the landscape."""
 
     memory: dict[str, Floats]
@@ -99,7 +99,7 @@ def drift(visits: Visits) -> Floats:
 
 def unlike(visits: Visits) -> Floats:
     """Configurations differ in their noise, by up to ten times."""
-    widths = visits.memory.setdefault("widths", visits.rng.random(visits.count))
+    widths = visits.memory.setdefault("widths", visits.rng.random(visits.size))
     return visits.normal(0.002 * 10 ** widths[visits.numbers])
 
 
@@ -129,7 +129,7 @@ def lasting(deviation: float, processes: int = MAX_ROUNDS) -> Noise:
 
     def noise(visits: Visits) -> Floats:
         name = f"{min(visits.round, processes)}"
-        offsets = visits.memory.setdefault(name, visits.rng.normal(0, deviation, visits.count))
+        offsets = visits.memory.setdefault(name, visits.rng.normal(0, deviation, visits.size))
         return visits.normal(0.003) + offsets[visits.numbers]
 
     return noise
@@ -148,14 +148,14 @@ def busy_neighbour(visits: Visits) -> Floats:
 
 def throttled(visits: Visits) -> Floats:
     """In half of the rounds heat slows each configuration, by a factor of its own up to 6 %."""
-    heat = visits.memory.setdefault("heat", visits.rng.uniform(0, 0.06, visits.count))
+    heat = visits.memory.setdefault("heat", visits.rng.uniform(0, 0.06, visits.size))
     hot = visits.rng.random() < 0.5  # noqa: PLR2004 # a half
     return visits.normal(0.004) + hot * heat[visits.numbers]
 
 
 def skewed(visits: Visits) -> Floats:
     """Scatter is log-normal and one-sided, and each configuration's differs: 0.1 to 5 %."""
-    widths = visits.memory.setdefault("widths", 0.001 * 50 ** visits.rng.random(visits.count))
+    widths = visits.memory.setdefault("widths", 0.001 * 50 ** visits.rng.random(visits.size))
     return widths[visits.numbers] * (visits.rng.lognormal(0, 1, len(visits.numbers)) - 1)
 
 

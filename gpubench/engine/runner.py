@@ -185,7 +185,7 @@ class Runner:
         try:
             with self._phase("operands"):
                 operands = self._loaded.operands(point)
-            with self.phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
+            with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
                 kernel = self._backend.bind(point, operands)
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
             result = replace(

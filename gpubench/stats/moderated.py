@@ -69,7 +69,10 @@ class Variance(NamedTuple):
 
 
 def moderate(
-    base: Rounds, new: Rounds, level_variance: float = 0.0, level_df: float = np.inf
+    base: Rounds,
+    new: Rounds,
+    level_variance: Floats | float = 0.0,
+    level_df: Floats | float = np.inf,
 ) -> Variance:
     """Return the standard error of `new.mean - base.mean`, from each point's rounds and the prior.
 

@@ -415,7 +415,7 @@ def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Rep
         members = np.flatnonzero(on_cpu == kind)
         if not len(members):
             continue
-        logs, columns = _table([points[i] for i in members])
+        logs, columns = _table([points[i] for i in members.tolist()])
         result = polish(logs)
         variance[members], df[members] = result.level.standard_error**2, result.level.df
         number[members] = (~result.left_out).sum()

@@ -180,7 +180,7 @@ def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
         np.median(own[there[:, unit], unit]) if there[:, unit].any() else 0.0
         for unit in range(shape[1])
     ]
-    return np.maximum(own - np.array(typical), 0.0)
+    return np.asarray(np.maximum(own - np.array(typical), 0.0))
 
 
 def _reference(values: Floats, limits: Limits) -> tuple[NDArray[np.bool_], bool]:
