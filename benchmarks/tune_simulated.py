@@ -115,7 +115,7 @@ def noisy_best(factor: float, deviation: float) -> Noise:
 def bimodal_best(visits: Visits) -> Floats:
     """Half of the best's visits are 8 % slower."""
     slow = visits.chance(0.5) & (visits.numbers == visits.best)
-    return visits.normal(0.005) + 0.08 * slow
+    return np.asarray(visits.normal(0.005) + 0.08 * slow)
 
 
 def loud_ten(visits: Visits) -> Floats:
