@@ -116,9 +116,9 @@ class Race:
 
     @property
     def spent(self) -> bool:
-        """Whether the race has had all its rounds, or visits."""
+        """Whether the race has had all its rounds, or visits, and every survivor is judged."""
         limit = math.inf if self._patient else max(VISITS_EACH * len(self._logs), MIN_LIMIT)
-        return self.round > MAX_ROUNDS or (self._visits >= limit and self.settled)
+        return (self.round > MAX_ROUNDS or self._visits >= limit) and self.settled
 
     @property
     def settled(self) -> bool:
@@ -132,7 +132,7 @@ class Race:
         if len(self.racing) < 2:  # noqa: PLR2004 # one has won
             return self.round > 1
         near = all(high <= self.margin for _, high in self.apart.values())
-        return near and self.apart.keys() == self.racing
+        return near and self.apart.keys() == self.racing and self.settled
 
     @property
     def over(self) -> bool:

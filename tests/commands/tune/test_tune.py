@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, variant
+from fakes import CPU, FakeBackend, FakeKernel, matmul, measured, measurement, point, variant
 
 from gpubench.cli import app
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune import schedule
 from gpubench.commands.tune.prune import Builds
-from gpubench.commands.tune.run import Settings, Tuned, confirmed_path, groups, read_settings, tune
+from gpubench.commands.tune.run import (
+    Settings,
+    Tuned,
+    check_files,
+    confirmed_path,
+    groups,
+    read_settings,
+    tune,
+)
 from gpubench.commands.tune.view import summary
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.runner import Runner
@@ -329,3 +337,42 @@ def test_a_kernel_of_ones_own_is_tuned_by_the_command_and_a_sweep_takes_its_winn
         standalone_mode=False,
     )
     assert re.search(rf"strips\s+1\s+{tile}\s", capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("choose")
+def test_a_race_that_the_budget_ended_is_undecided_and_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = iter(range(10**6))
+    defaults = schedule.Races.__init__.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "clock", lambda: float(next(ticks)))
+    found = tuned(budget="30")
+    assert found.undecided
+    assert found.winners == []
+    text = " ".join(text_of(found).split())
+    assert "undecided." in text
+    assert "No winner is kept" in text
+    assert "not shown to be" not in text
+
+
+def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measured() -> None:
+    from gpubench.commands.tune.run import is_undecided
+
+    def of(rounds: int, status: str = "ok", reason: str = "") -> Any:
+        return replace(ROW, rounds=rounds, status=status, reason=reason)
+
+    assert not is_undecided([of(7), of(9), of(1, "eliminated")])
+    assert is_undecided([of(7), of(6)])
+    assert not is_undecided([of(2), of(1, "eliminated")])
+    assert is_undecided([of(2), of(0, "skipped", schedule.BUDGET_ENDED)])
+
+
+ROW = measured(100.0, POINT)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial", "a.confirmed.csv", "./a.csv"])
+def test_winners_may_not_be_a_file_of_the_race(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"--winners: .* is the file of"):
+        check_files(tmp_path / name, tmp_path / "a.csv")
+    check_files(tmp_path / "b.toml", tmp_path / "a.csv")
