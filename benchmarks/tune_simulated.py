@@ -220,8 +220,8 @@ def run(name: str, seed: int) -> Counted:
         leader = left[result.leader]
         high, left = result.high[~result.leaves], left[~result.leaves]
         settled = place + 1 >= MIN_VISITS
-        spent = visits >= max(VISITS_EACH * count, MIN_LIMIT) and settled
-        if len(left) == 1 or spent or (high <= margin).all():
+        spent = visits >= max(VISITS_EACH * count, MIN_LIMIT) or (high <= margin).all()
+        if len(left) == 1 or (spent and settled):
             break
     holds = np.isin(np.flatnonzero(times <= 1 + WITHIN), left)
     bests = np.isin(np.flatnonzero(times == times.min()), left)
