@@ -38,20 +38,20 @@ COPY_GBYTES_PER_S = round(DEVICE["facts"]["measured_copy_gbytes_per_s"])
 
 COMMANDS = (
     (
-        "gpubench plot results/h200/sweep.csv --sizes 2048 "
-        "--variants naive_uncoalesced,naive,register_tile,shared_tile,cublas "
+        "gpubench plot results/h200/sweep.csv --only "
+        "2048,naive_uncoalesced,naive,register_tile,shared_tile,cublas "
         "-o docs/images/tile-sizes.svg"
     ),
-    "gpubench plot results/h200/compare.csv --dtypes float32 -o docs/images/sizes.svg",
+    "gpubench plot results/h200/compare.csv --only float32 -o docs/images/sizes.svg",
     (
         "gpubench plot results/h200/reproduce/reproduce.csv --experiments p100-tiles "
         "-o docs/images/p100-tiles.svg"
     ),
     "gpubench plot results/h200/ladder.csv --kind blas -o docs/images/ladder.svg",
-    "gpubench plot results/h200/tensor.csv --kind peak --dtypes bfloat16 -o docs/images/tensor.svg",
+    "gpubench plot results/h200/tensor.csv --kind peak --only bfloat16 -o docs/images/tensor.svg",
     "gpubench plot results/h200/precisions.csv --kind precisions -o docs/images/precisions.svg",
     (
-        "gpubench plot results/h200/compare.csv --dtypes float32 --kind roofline "
+        "gpubench plot results/h200/compare.csv --only float32 --kind roofline "
         f"--bandwidth {COPY_GBYTES_PER_S} -o docs/images/roofline.svg"
     ),
 )

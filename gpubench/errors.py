@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import traceback
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 DISTRIBUTION = "gpubench-kernels"
@@ -83,6 +82,8 @@ def install_command(extra: str) -> str:
     The command names the directory that this copy was installed from (PEP 610), or else the
     distribution.
     """
+    from importlib.metadata import PackageNotFoundError, distribution
+
     folder = Path(__file__).parents[1]
     try:
         origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
@@ -96,8 +97,12 @@ def install_command(extra: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of a library's error, or its type if the error has no text."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Return the first line of an error of foreign code, or its type if it has no text."""
+    try:
+        text = str(error)
+    except Exception:  # a kernel's own exception, whose __str__ fails
+        text = ""
+    return next(iter(text.strip().splitlines()), type(error).__name__)
 
 
 def with_place(error: Exception, path: Path | None = None) -> str:

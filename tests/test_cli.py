@@ -30,6 +30,7 @@ from commandline import (
 )
 
 import gpubench
+from gpubench.cli import summary
 from gpubench.results.row import NAMES, read
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch")
@@ -56,6 +57,29 @@ def test_help_loads_nothing_heavy() -> None:
     )
     assert done.stderr.strip() == "[]"
     assert done.stdout.count("Usage: ") == 1 + len(COMMANDS)
+
+
+def test_the_list_of_commands_imports_no_command_and_no_options() -> None:
+    code = (
+        "import sys\n"
+        "from gpubench.cli import main\n"
+        "sys.argv[1:] = ['--help']\n"
+        "try:\n    main()\n"
+        "finally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
+    imported = {name for name in done.stderr.split() if name.startswith("gpubench.")}
+    assert imported == {
+        f"gpubench.{name}" for name in ("cli", "errors", "results", "results.output", "text")
+    }
+    assert "msgspec" not in done.stderr.split()
+
+
+def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
+    for name, command in COMMANDS.items():
+        assert summary(name) == command.help.partition("\n")[0] != ""
 
 
 def test_no_arguments_print_the_help(tmp_path: Path) -> None:
@@ -466,7 +490,7 @@ FEW = ("sweep", "--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_blas
 
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv") as process:
+    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv", "--samples", "b.jsonl") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)
         process.kill()
         process.communicate(timeout=TIMEOUT_S)
@@ -474,7 +498,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(kept) >= 2
     with (tmp_path / "a.csv.partial").open("a") as file:
         file.write('{"key":["gemm","cpu_')  # a line that was being written
-    done = call(tmp_path, "sweep", "--resume", "a.csv", "--samples", "b.jsonl")
+    done = call(tmp_path, "sweep", "--resume", "a.csv")  # the samples belong to what is resumed
     assert (done.code, done.files) == (0, ["a.csv", "b.jsonl"])
     assert [row.size for row in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 8)]
     lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()[1:]]
@@ -635,7 +659,7 @@ def test_explain_needs_no_gpu_and_prints_json_alone_on_stdout(tmp_path: Path) ->
 def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
     done = call(tmp_path, "explain", "cublas")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("gpubench: 'cublas' is a library routine")
+    assert done.err.startswith("gpubench: 'cublas' is a function that runs on cuda")
     assert len(done.err.splitlines()) == 1
 
 
