@@ -6,7 +6,7 @@ of a cluster is in `shared.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -14,18 +14,18 @@ from typing import Protocol
 from gpubench.backends import device_label
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
-from gpubench.engine.runner import Parts
+from gpubench.engine.runner import Parts, Runner
 from gpubench.engine.worker import Worker
 from gpubench.model import (
     CORE_DTYPES,
     OPERATIONS,
     Device,
     Measurement,
+    PairedTimes,
     Point,
     PointKey,
     Status,
     Timer,
-    Timing,
 )
 from gpubench.plan.schedule import Estimate, Visit
 
@@ -93,47 +93,8 @@ class Pool(Protocol):
         """Let the next job begin in a fresh process."""
 
 
-class Executor(Protocol):
-    """Measures points on one device: a `Worker`, or a `Runner`. Each job starts with `begin`."""
-
-    @property
-    def device(self) -> Device:
-        """The device that measures."""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Lines that a user should read before the results."""
-
-    @property
-    def spent_s(self) -> Mapping[str, float]:
-        """Wall time of this job by phase."""
-
-    def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
-        """Forget the previous job, and measure by this policy from now on.
-
-        Points with a measurement in `verified` need not be verified again.
-        """
-
-    def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile what the points need; `on_built` gets the number of kernels compiled so far."""
-
-    def warm_up(self) -> None:
-        """Bring the device to the clock that it keeps under load."""
-
-    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
-        """Measure the device's highest rates, named as in `Gauge.ceilings`."""
-
-    def parts(self) -> Parts:
-        """Measure fixed work on one part of the device each."""
-
-    def next_round(self) -> None:
-        """Start a fresh process: the placement of code and data in memory changes times."""
-
-    def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
-        """Measure a point once. A failure becomes the measurement's status and reason.
-
-        `wall_limit_s` is the wall time that a budget leaves for the point.
-        """
+Executor = Worker | Runner
+"""What measures the points of a `LocalPool`, one at a time: a child process, or this process."""
 
 
 CEILING_REPEATS = 3
@@ -252,6 +213,10 @@ class LocalPool:
             "not all was computed, or the time is wrong"
         )
         return replace(measurement, status=Status.WRONG, reason=reason, series=None)
+
+    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+        """Measure a kernel and a library in turns; the reason if that fails (`engine.pairs`)."""
+        return self._executor.measure_pairs(point, library)
 
     def parts(self) -> Parts:
         """Measure fixed work on one part of the device each, between two points of a job."""

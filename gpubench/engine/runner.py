@@ -20,6 +20,7 @@ from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
 from gpubench.engine.independence import copy_of_first_set, require_independent
 from gpubench.engine.loaded import Loaded
+from gpubench.engine.pairs import paired
 from gpubench.engine.probe import (
     AnyProbe,
     fewer_rows,
@@ -47,6 +48,7 @@ from gpubench.model import (
     Device,
     Health,
     Measurement,
+    PairedTimes,
     Point,
     Problem,
     Scope,
@@ -203,6 +205,35 @@ class Runner:
                 self._loaded.forget()  # this kernel may have overwritten other operands, too
         return result
 
+    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+        """Measure a kernel and a library in turns at the power limit (`engine.pairs`).
+
+        Both have the same problem. Returns the reason if that fails.
+        """
+        try:
+            operands = self._loaded.operands(point)
+            if operands.policy.flush:
+                return "flushing the cache would let the device cool: use --cache hot"
+            kernel, other = (self._checked(each, operands) for each in (point, library))
+            with self._phase("sampling"):
+                return paired(point, library, kernel, other)
+        except (WrongError, CompileError, LaunchError, DoesNotFitError) as error:
+            return first_line(error)
+
+    def _checked(self, point: Point, operands: OperandSets) -> Kernel:
+        """Return the point's kernel after a launch whose result was right. Raises WrongError."""
+        kernel = self._backend.bind(point, operands)
+        check = Check(
+            self._backend.xp,
+            operands,
+            lambda: self._loaded.reference(point),
+            reads_output=point.variant.reads_output,
+        )
+        check.start()
+        kernel.run()
+        check.look()
+        return kernel
+
     def _measure(
         self, result: Measurement, wall_limit_s: float | None, earlier: Measurement | None
     ) -> Measurement:
@@ -210,6 +241,7 @@ class Runner:
         try:
             with self._phase("operands"):
                 operands = self._loaded.operands(point)
+            with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
                 kernel = self._backend.bind(point, operands)
                 self._backend.reset_caches()  # an earlier kernel may have pinned its operands
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())

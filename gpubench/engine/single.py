@@ -42,14 +42,9 @@ def find_kernel(name: str, op: str | None, kernels: Path | None, command: str) -
     """Return the CUDA source with a name. Raises UsageError for any other variant."""
     variant = find_variant(name, op, kernels)
     if not isinstance(variant, CudaVariant):
-        sources = [
-            other
-            for other, found in of_op(variant.op, kernels).items()
-            if isinstance(found, CudaVariant)
-        ]
         raise UsageError(
             f"'{name}' is a function that runs on {variant.backend}, and {command} needs a CUDA "
-            f"source, such as {', '.join(sources)}"
+            "source, such as shared_tile"
         )
     return variant
 

@@ -24,16 +24,25 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from gpubench.backends import backends, open_backend, passed_over
 from gpubench.cache import environment_with_caches
 from gpubench.engine.lock import DeviceLock
-from gpubench.engine.probe import make_probes, probe_problem, require_exact, unusual_problem
+from gpubench.engine.outside import require_exact_outputs, require_time
+from gpubench.engine.probe import probe_problem, unusual_problem
 from gpubench.engine.runner import Instance, Parts, Runner
 from gpubench.engine.verify import WrongError
 from gpubench.errors import ChildLostError, GpubenchError, with_place
-from gpubench.model import CallVariant, Device, Measurement, Point, Status, Timer, Timing, Variant
+from gpubench.model import (
+    CallVariant,
+    Device,
+    Measurement,
+    PairedTimes,
+    Point,
+    Status,
+    Timer,
+    Timing,
+    Variant,
+)
 from gpubench.plan.registry import is_ours, owner_of
 from gpubench.results.output import guard_streams
 
@@ -62,7 +71,7 @@ SILENT_VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
     "CUPY_TF32",
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS"),
-    "NUMBA_NUM_THREADS",
+    *("NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT"),
 )
 """Variables that change what libraries compute, or how fast, without a trace in the results. The
 child does not get them, and rows record them. The backend sets the number of threads itself."""
@@ -70,10 +79,6 @@ child does not get them, and rows record them. The backend sets the number of th
 MAX_FAULTS = 3
 """Number of points of a variant in a row that may end their child, twice each. Its other points are
 skipped after that."""
-
-CLOCKED_S, CLOCKED_TIMES, CLOCKED_RATIO, MAX_CLOCKED = 0.05, 6, 4.0, 10_000
-"""Launches of a function that take 0.05 s, at most 10,000, are timed by the worker's clock, up to 6
-times. The child's time is wrong if they take 4 times as long each time."""
 
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that this process gets when its parent dies."""
@@ -322,10 +327,11 @@ class Worker:
             if isinstance(point.variant, CallVariant):
                 outputs = self._request("probe_outputs", point, limit_s=limit_s).value
                 problem = probe_problem(point, self._device.compute_capability)
-                for probe, output in zip(make_probes(problem, seed), outputs, strict=True):
-                    require_exact(probe, np, output)
+                require_exact_outputs(outputs, problem, seed)
                 if point.timer == Timer.HOST:
-                    self._require_time(result)
+                    require_time(
+                        result, lambda count: self._request("repeat", point, count, limit_s=limit_s)
+                    )
         except WrongError as wrong:
             return replace(result, status=Status.WRONG, reason=str(wrong), series=None)
         except ChildLostError as lost:
@@ -345,28 +351,20 @@ class Worker:
         self._examined_notes[instance] = note
         return replace(result, notes=_joined(result.notes, note))
 
-    def _require_time(self, result: Measurement) -> None:
-        """Raise WrongError if launches take far longer by this process's clock than by the child's.
-
-        A function could change the clock in its own process.
-        """
-        reported_us = result.series.median_us if result.series else 0.0
-        launches = min(MAX_CLOCKED, max(1, round(CLOCKED_S * 1e6 / max(reported_us, 1.0))))
-        clocked_s = []
-        for _ in range(CLOCKED_TIMES):
-            started = perf_counter()
-            self._request("repeat", result.point, launches, limit_s=self._hang_s)
-            clocked_s.append(perf_counter() - started)
-            if clocked_s[-1] < CLOCKED_RATIO * max(CLOCKED_S, launches * reported_us / 1e6):
-                return
-        raise WrongError(
-            f"{reported_us:.3g} µs a launch, but {launches:,} launches take "
-            f"{min(clocked_s):.3g} s by the clock of another process"
-        )
-
     @property
     def _hang_s(self) -> float:
         return self._policy[0].hang_s if self._policy else START_LIMIT_S
+
+    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+        """Measure a kernel and a library in turns in the child; a fault is the reason."""
+        self._make_ready()
+        try:
+            result = self._request("measure_pairs", point, library, limit_s=self._hang_s).value
+        except ChildLostError as lost:
+            return lost.why
+        if isinstance(result, PairedTimes):
+            return replace(result, point=point, library=library)
+        return str(result)
 
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
         """Measure in this child, or a new one: the result, and whether the child was lost."""

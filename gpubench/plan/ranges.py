@@ -70,20 +70,20 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 1.0) -> float:
-    """Read a fraction, written as a percentage (`"3%"`) or a number (`0.03`).
+    """Return a percentage such as `"3%"` as a fraction.
 
-    Raises UsageError for another text, and for a fraction outside `low` to `high`.
+    Raises UsageError for text without a percent sign, for numbers, as 0.5 may mean 0.5% or 50%,
+    and for a percentage that is not between `low` and `high`.
     """
+    right = f"a percentage from {100 * low:g}% to {100 * high:g}%, such as 3%"
     try:
-        is_percent = isinstance(value, str) and value.endswith("%")
-        number = float(str(value).removesuffix("%")) / (100 if is_percent else 1)
+        number = float(str(value).removesuffix("%")) / 100
     except ValueError:
         number = math.nan
-    if isinstance(value, bool) or not low <= number <= high:
-        raise UsageError(
-            f"{flag}: '{shown(str(value))}' is not a percentage from {100 * low:g}% to "
-            f"{100 * high:g}%, such as 3% or 0.03"
-        )
+    if not (isinstance(value, str) and value.endswith("%")) and not math.isnan(number):
+        raise UsageError(f"{flag}: '{shown(str(value))}' needs a percent sign, as in 0.5%")
+    if not low <= number <= high:
+        raise UsageError(f"{flag}: '{shown(str(value))}' is not {right}")
     return number
 
 

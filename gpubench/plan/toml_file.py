@@ -1,9 +1,10 @@
-"""Reads a TOML file of any origin, and decodes its tables into typed objects."""
+"""Reads a TOML file of any origin, decodes its tables, and keeps its paths from leading out."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from gpubench.errors import UsageError
-from gpubench.text import unknown
+from gpubench.text import shown, unknown
 
 MAX_BYTES = 2**20  # a configuration is a page or two
 _MAX_DOTS = 200  # in a key: the time that `tomllib` takes grows with their square
@@ -69,6 +70,40 @@ def _require_usable(value: object, where: str, depth: int) -> None:
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             _require_usable(inner, where, depth - 1)
+
+
+def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration's options with paths relative to the current directory.
+
+    A configuration may come from elsewhere, and the files that it names are run or written. So
+    `kernels` must lie in its directory or below, and `output` and `samples` below the current
+    directory. Raises UsageError for a path that leads out.
+    """
+    found = dict(values)
+    for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
+        if isinstance(found.get(name), str):
+            found[name] = _confined(path, name, found[name], base)
+    return found
+
+
+def _confined(config: Path, name: str, text: str, base: Path) -> str:
+    """Return a path of a configuration that lies below `base` after links are followed."""
+    if not lies_below(text, base) and "\0" not in text:  # NUL is refused as in every option
+        raise UsageError(
+            f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
+            f"give such a path on the command line: --{name}"
+        )
+    return str(base / text) if text else text
+
+
+def lies_below(text: str, base: Path = Path()) -> bool:
+    """Return whether a path lies below a directory after links are followed."""
+    try:
+        path = (base / text).resolve()
+        loops = any(part.is_symlink() for part in (path, *path.parents))  # no error in Python 3.13
+        return not loops and path.is_relative_to(base.resolve())
+    except (OSError, ValueError, RuntimeError):  # not a path, or a loop of links before Python 3.13
+        return False
 
 
 def decode(values: object, kind: type[Kind], where: str) -> Kind:

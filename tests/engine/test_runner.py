@@ -338,7 +338,7 @@ def test_earlier_operands_make_room_for_the_next_ones() -> None:
 def test_every_phase_of_the_work_is_accounted_for() -> None:
     it = runner(FakeBackend())
     it.measure(point())
-    assert set(it.spent_s) == {"operands", "verifying", "sampling"}
+    assert set(it.spent_s) == {"operands", "compiling", "verifying", "sampling"}
 
 
 class Threaded(FakeBackend):

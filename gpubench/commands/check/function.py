@@ -194,7 +194,7 @@ def serve(descriptor: int) -> None:
                 b"".join(array.tobytes() for array in arrays)
             )
             answer(number)
-    except BaseException as error:  # a function may raise anything, SystemExit too
+    except BaseException as error:  # a function may raise anything
         answer(f"raised {with_place(error, path)}")  # type: ignore[arg-type]
 
 

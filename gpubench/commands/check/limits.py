@@ -98,7 +98,7 @@ def _forbid_processes() -> bool:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if prctl(SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         return False
-    return prctl(SET_SECCOMP, FILTER, ctypes.byref(program)) == 0
+    return bool(prctl(SET_SECCOMP, FILTER, ctypes.byref(program)) == 0)
 
 
 if __name__ == "__main__":

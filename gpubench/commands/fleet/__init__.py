@@ -16,12 +16,14 @@ app = typer.Typer()
 def _threshold(value: object) -> float:
     from gpubench.plan.ranges import parse_fraction
 
+    if isinstance(value, float):  # the default
+        return value
     return parse_fraction(value, "--threshold", low=1e-6)
 
 
 @app.command(
     epilog="Example: gpubench fleet --on local. Exit codes: 0 all devices are fine; 1 one is slow "
-    "or wrong; 2 usage; 3 one cannot be judged."
+    "or wrong; 2 usage; 3 one cannot be judged; 4 one is ambiguous, or half of them are slow."
 )
 def fleet(
     on: option.On = None,

@@ -98,6 +98,18 @@ def test_a_kernels_own_options_and_architecture_are_used(
         assert "(sm_90a)" in printed(capsys, "mine", kernels=tmp_path, arch=arch)[0]
 
 
+def test_a_kernel_without_tiles_is_explained_and_has_none_to_choose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(SCALE.replace("Scalar, int TILE", "Scalar"))
+    (tmp_path / "mine.py").write_text(
+        MINE.replace('    tiles=edges(32, 32, because="of a test"),\n', "")
+    )
+    for every in (False, True):
+        assert "mine" in printed(capsys, "mine", kernels=tmp_path, arch="sm_90", every=every)[0]
+    assert refusal("mine", kernels=tmp_path, tile="4") == "--tile: mine has no tile to choose"
+
+
 def refusal(variant: str, **asked: Any) -> str:
     with pytest.raises(GpubenchError) as caught:
         explain(variant, **asked)
@@ -372,8 +384,8 @@ def test_a_kernel_is_timed_here_if_asked(
 
 def test_what_cannot_be_explained_is_one_line() -> None:
     cases: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
-        ("cublas", {}, ("'cublas' is a function that runs on cuda", "shared_tile")),
-        ("cpu_naive", {}, ("'cpu_naive' is a function that runs on cpu", "naive")),
+        ("cublas", {}, ("'cublas' is a function that runs on cuda",)),
+        ("cpu_naive", {}, ("'cpu_naive' is a function that runs on cpu",)),
         ("shard_tile", {}, ("did you mean 'shared_tile'",)),
         ("naive", {"op": "gem"}, ("--op: unknown operation 'gem'",)),
         ("naive", {"op": "gemv"}, ("unknown variant 'naive'",)),
