@@ -375,7 +375,7 @@ def read_sweep(
 ) -> Sweep:
     """Return the sweep that the options describe.
 
-    An option that is None is taken from the configuration, and then from `defaults`. Values are
+    An option without a value is taken from the configuration, then from `defaults`. Values are
     text as on the command line; numbers and lists are read as their printed text. Raises UsageError
     with the flag of the option. `flags` has the flags of a command that names them differently.
     """
