@@ -28,15 +28,23 @@ struct BlockTile {
   int columns;
 };
 
-// This block's place in its cluster.
-template <int CM, int CN>
+// This block's place in its cluster: in PARTS groups of CM×CN blocks, each of which shares what it
+// fetches.
+template <int CM, int CN, int PARTS = 1>
 struct Rank {
+  int part = 0;
+  int first = 0;  // number in the cluster of the first block of this part
   int row;
   int col;
 
   __device__ __forceinline__ Rank() {
     unsigned rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    if constexpr (PARTS > 1) {
+      part = rank / (CM * CN);
+      first = part * (CM * CN);
+      rank -= first;
+    }
     row = rank / CN;
     col = rank % CN;
   }
@@ -58,9 +66,9 @@ __device__ __forceinline__ Place snake(int index, int down, int across) {
 }
 
 // All tiles, for this block. A cluster takes every gridDim.x / (CM · CN)-th of them.
-template <int BM, int BN, int CM, int CN, int GROUP>
+template <int BM, int BN, int CM, int CN, int GROUP, int PARTS = 1>
 struct ClusterTiles {
-  Rank<CM, CN> rank;
+  Rank<CM, CN, PARTS> rank;
   int down;
   int across;
 
@@ -124,10 +132,11 @@ __device__ __forceinline__ void multicast_box(Mbarrier& filled, void* to, const 
 // here are expected, whoever sends them. In shared memory A and then B lie in parts whose rows are
 // 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, BK rows of B for each WIDTH
 // columns. Or B lies along k, as A: then so many of its columns come at once as divide a part.
-template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false>
+template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false, int PARTS>
 __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stage,
-                                           const Rank<CM, CN>& rank, const BlockTile& tile, int k,
-                                           const CUtensorMap* a_map, const CUtensorMap* b_map) {
+                                           const Rank<CM, CN, PARTS>& rank, const BlockTile& tile,
+                                           int k, const CUtensorMap* a_map,
+                                           const CUtensorMap* b_map) {
   constexpr int A_PARTS = BK / WIDTH;
   constexpr int A_ROWS = BM / CN;                                       // that this block sends
   constexpr int B_WIDTH = !B_ALONG_K ? WIDTH : BN / 64 % CM ? 32 : 64;  // columns
@@ -148,7 +157,7 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
     } else {
       const int row = rank.col * A_ROWS;
       multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k + i * WIDTH,
-                    ROW << rank.row * CN);
+                    ROW << (rank.first + rank.row * CN));
     }
   }
 #pragma unroll
@@ -162,7 +171,7 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
     if constexpr (CM == 1) {
       filled.copy_box(to, b_map, map_row, map_col);
     } else {
-      multicast_box(filled, to, b_map, map_row, map_col, COLUMN << rank.col);
+      multicast_box(filled, to, b_map, map_row, map_col, COLUMN << (rank.first + rank.col));
     }
   }
 }
@@ -203,12 +212,14 @@ __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES>
   }
 }
 
-// The producer's work, by one thread: every step of every tile of this block.
+// The producer's work, by one thread: every step of every tile of this block. Other blocks may still
+// arrive at this block's barriers.
 template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false,
           int STAGES, typename Tiles>
-__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
-                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
-                                        const CUtensorMap* b_map) {
+__device__ __forceinline__ Slot<STAGES> produce_tiles(Ring<STAGES>& ring, unsigned char* stages,
+                                                      const Tiles& tiles, int steps,
+                                                      const CUtensorMap* a_map,
+                                                      const CUtensorMap* b_map) {
   const Rank<CM, CN> rank;
   const int clusters = gridDim.x / (CM * CN);
   Slot<STAGES> slot;
@@ -224,5 +235,15 @@ __device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stage
     }
     backwards = !backwards;
   }
-  await_all_freed(ring, slot);
+  return slot;
+}
+
+// The same, until this block may end.
+template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false,
+          int STAGES, typename Tiles>
+__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
+                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
+                                        const CUtensorMap* b_map) {
+  await_all_freed(ring, produce_tiles<BM, BN, CM, CN, BK, WIDTH, B_ALONG_K>(
+                            ring, stages, tiles, steps, a_map, b_map));
 }

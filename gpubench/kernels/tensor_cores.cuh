@@ -71,6 +71,7 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 
 #define TEN(t) \
   "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
+#define NAMES_32 TEN() "," TEN(1) "," TEN(2) ",%30,%31"
 #define NAMES_64 TEN() "," TEN(1) "," TEN(2) "," TEN(3) "," TEN(4) "," TEN(5) ",%60,%61,%62,%63"
 #define NAMES_96 NAMES_64 ",%64,%65,%66,%67,%68,%69," TEN(7) "," TEN(8) ",%90,%91,%92,%93,%94,%95"
 #define NAMES_128 \
@@ -90,6 +91,8 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
                ";\n}"                                                                              \
                : __VA_ARGS__                                                                       \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+#define WGMMA_64(TYPES, FLAGS, C) \
+  WGMMA("64", TYPES, FLAGS, NAMES_32, "%32", "%33", "%34", OPERANDS_32(C, 0))
 #define WGMMA_128(TYPES, FLAGS, C) \
   WGMMA("128", TYPES, FLAGS, NAMES_64, "%64", "%65", "%66", OPERANDS_32(C, 0), OPERANDS_32(C, 32))
 #define WGMMA_192(TYPES, FLAGS, C)                                                                 \
@@ -100,6 +103,7 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
         OPERANDS_32(C, 32), OPERANDS_32(C, 64), OPERANDS_32(C, 96))
 #define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                 \
   do {                                                  \
+    if constexpr (N == 64) WGMMA_64(TYPES, FLAGS, C);   \
     if constexpr (N == 128) WGMMA_128(TYPES, FLAGS, C); \
     if constexpr (N == 192) WGMMA_192(TYPES, FLAGS, C); \
     if constexpr (N == 256) WGMMA_256(TYPES, FLAGS, C); \
@@ -111,7 +115,7 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 template <typename Scalar, int N, int SUMS>
 __device__ __forceinline__ void
 multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
-  static_assert(N == 128 || N == 192 || N == 256, "add a line for further widths");
+  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "add a line for further widths");
   static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
   // The flags of floats: neither operand negated. Of 16 bits also: A as it lies (along k), B transposed
   // (along n).
@@ -219,13 +223,13 @@ struct Slot {
   }
 };
 
-// Says that this warpgroup, or so many other THREADS, are through with a stage: an arrival in each
-// block of the cluster, by as many of its threads. The multiplications that read the stage have been
-// waited for, and that is all the order it takes. With release semantics in the cluster, an arrival
-// would also wait for all of the thread's memory accesses, which took 9 to 23 % of the time on an
-// H200.
+// Says that this warpgroup, or so many other THREADS, are through with a stage: an arrival in each of
+// BLOCKS blocks of the cluster, from number `first` on, by as many of its threads. The
+// multiplications that read the stage have been waited for, and that is all the order it takes. With
+// release semantics in the cluster, an arrival would also wait for all of the thread's memory
+// accesses, which took 9 to 23 % of the time on an H200.
 template <int BLOCKS = 1, int THREADS = 128>
-__device__ __forceinline__ void free_stage(Mbarrier& barrier) {
+__device__ __forceinline__ void free_stage(Mbarrier& barrier, int first = 0) {
   const int block = threadIdx.x % THREADS;
   if (block < BLOCKS) {
     if constexpr (BLOCKS == 1) {
@@ -235,7 +239,7 @@ __device__ __forceinline__ void free_stage(Mbarrier& barrier) {
       asm volatile(
           "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
           "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
-          "r"(block)
+          "r"(first + block)
           : "memory");
     }
   }
@@ -255,12 +259,11 @@ __device__ __forceinline__ void request_step(Mbarrier& filled, unsigned char* st
 }
 
 // A consumer's part of a tile: its rows of A times BN columns of B, all steps of the ring. Two steps
-// are under way at a time, so a stage is freed one step late.
-template <typename Scalar, int BM, int BN, int BLOCKS, int STAGES>
-__device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN / 2],
-                                              Ring<STAGES>& ring, Slot<STAGES>& slot,
-                                              unsigned stages, int warpgroup, int steps) {
-  constexpr int PIECES = Roles<BM>::PIECES;
+// are under way at a time, so a stage is freed one step late, in BLOCKS blocks from `first` on.
+template <typename Scalar, int BM, int BN, int BLOCKS, int PIECES, int STAGES>
+__device__ __forceinline__ void
+multiply_tile(Sum<Scalar> (&sum)[PIECES][BN / 2], Ring<STAGES>& ring, Slot<STAGES>& slot,
+              unsigned stages, int warpgroup, int steps, int first = 0) {
   int before = 0;
 #pragma unroll 1
   for (int step = 0; step < steps; ++step, slot.advance()) {
@@ -274,11 +277,11 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN
     }
     commit_multiplications();
     await_multiplications<1>();
-    if (step > 0) free_stage<BLOCKS>(ring.freed[before]);
+    if (step > 0) free_stage<BLOCKS>(ring.freed[before], first);
     before = slot.stage;
   }
   await_multiplications<0>();
-  free_stage<BLOCKS>(ring.freed[before]);
+  free_stage<BLOCKS>(ring.freed[before], first);
 }
 
 // ---- results
@@ -415,7 +418,7 @@ struct ResultBoxes {
     if (threadIdx.x % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   }
 
- private:
+  // A box into shared memory at `to`, swizzled as the TMA reads it.
   __device__ __forceinline__ static void store_pairs(unsigned to, const unsigned* pairs) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -426,6 +429,8 @@ struct ResultBoxes {
                    : "memory");
     }
   }
+
+ private:
   __device__ __forceinline__ static void store_ints(unsigned to, const unsigned* ints) {
     const int t = threadIdx.x % 128;
 #pragma unroll

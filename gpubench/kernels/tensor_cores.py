@@ -54,8 +54,8 @@ A, B, C = range(3)
 
 
 def consumers(tile: Config) -> int:
-    """Warpgroups that multiply; one more fetches."""
-    return 1 if tile["BM"] == PIECE_ROWS else 2
+    """Warpgroups that multiply; one more fetches, or one warp (`single_tile`)."""
+    return {64: 1, 192: 3}.get(tile["BM"], 2)
 
 
 def threads(tile: Config) -> int:
@@ -235,11 +235,17 @@ def tiles(
     default: tuple[str, ...],
     shared_bytes: Callable[[Config], int],
     step: int = STEP,
+    constraint: Callable[[Config], str | None] = lambda _tile: None,
     **further: Sequence[int | str],
 ) -> Space:
-    """Tiles of BM×BN×`step` such as `128x256x64/s4/cluster=2x1`, with further axes in order."""
+    """Tiles of BM×BN×`step` such as `128x256x64/s4/cluster=2x1`, with further axes in order.
+
+    `constraint` returns a further reason why a tile is illegal, or None.
+    """
 
     def together(tile: Config) -> str | None:
+        if reason := constraint(tile):
+            return reason
         bm, bn = tile.numbers("BM", "BN")
         if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
             return f"{tile}: {sums} sums a thread, over {MAX_SUMS}"

@@ -1,0 +1,26 @@
+"""`wgmma_cluster` with tiles of any size, a block each, for shapes that have few tiles."""
+
+from gpubench.kernels.single_tile import EDGES, launches, shared_bytes, why_not
+from gpubench.kernels.tensor_cores import tiles, variant
+
+VARIANT = variant(
+    idea="tiles from 64×64 on, a block each; results leave through the ring, launches overlap",
+    after="wgmma_cluster",
+    tiles=tiles(
+        rows=EDGES,
+        columns=EDGES,
+        stages=(2, 3, 4, 5, 6, 7, 8),
+        cluster=("1x1", "1x2", "2x1"),
+        group=(4, 8, 16),
+        pdl=(0, 1),
+        default=(
+            "64x64x64/s8/cluster=1x1/group=8/pdl=1",
+            "64x128x64/s8/cluster=1x1/group=8/pdl=1",
+            "128x128x64/s7/cluster=1x1/group=8/pdl=1",
+            "192x192x64/s4/cluster=1x1/group=8/pdl=1",
+        ),
+        shared_bytes=shared_bytes,
+        constraint=why_not,
+    ),
+    launches=launches,
+)
