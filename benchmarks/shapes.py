@@ -33,7 +33,7 @@ import numpy as np
 from gpubench.backends import open_backend
 from gpubench.errors import CompileError, LaunchError
 from gpubench.kernels.tile_costs import CANDIDATES, candidates
-from gpubench.model import Cache, Config, CudaVariant, Point, Problem, Timer, Variant
+from gpubench.model import Cache, Config, CudaVariant, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import of_op
 
 LIBRARIES = ("cublas", "cublaslt")
@@ -153,7 +153,14 @@ class Bench:
         return self.backend.load(problem, inputs, cold=False)
 
     def point(self, variant: Variant, tile: Config | None, problem: Problem) -> Point:
-        return Point(variant=variant, tile=tile, problem=problem, cache=Cache.HOT)
+        return Point(
+            variant=variant,
+            tile=tile,
+            problem=problem,
+            cache=Cache.HOT,
+            scope=Scope.KERNEL,
+            timer=Timer.EVENTS,
+        )
 
     def measure(self, shape: tuple[int, int, int], *, every: bool) -> list[Result]:
         """Time all contenders of a shape."""

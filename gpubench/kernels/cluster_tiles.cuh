@@ -132,11 +132,10 @@ __device__ __forceinline__ void multicast_box(Mbarrier& filled, void* to, const 
 // here are expected, whoever sends them. In shared memory A and then B lie in parts whose rows are
 // 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, BK rows of B for each WIDTH
 // columns. Or B lies along k, as A: then so many of its columns come at once as divide a part.
-template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false, int PARTS>
+template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false>
 __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stage,
-                                           const Rank<CM, CN, PARTS>& rank, const BlockTile& tile,
-                                           int k, const CUtensorMap* a_map,
-                                           const CUtensorMap* b_map) {
+                                           const Rank<CM, CN>& rank, const BlockTile& tile, int k,
+                                           const CUtensorMap* a_map, const CUtensorMap* b_map) {
   constexpr int A_PARTS = BK / WIDTH;
   constexpr int A_ROWS = BM / CN;                                       // that this block sends
   constexpr int B_WIDTH = !B_ALONG_K ? WIDTH : BN / 64 % CM ? 32 : 64;  // columns
@@ -157,7 +156,7 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
     } else {
       const int row = rank.col * A_ROWS;
       multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k + i * WIDTH,
-                    ROW << (rank.first + rank.row * CN));
+                    ROW << rank.row * CN);
     }
   }
 #pragma unroll
@@ -171,7 +170,7 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
     if constexpr (CM == 1) {
       filled.copy_box(to, b_map, map_row, map_col);
     } else {
-      multicast_box(filled, to, b_map, map_row, map_col, COLUMN << (rank.first + rank.col));
+      multicast_box(filled, to, b_map, map_row, map_col, COLUMN << rank.col);
     }
   }
 }

@@ -1,8 +1,8 @@
 // split_sums: the sums of blocks of one cluster that share a tile of C, each with a part of K, meet
 // through distributed shared memory.
 //
-// A unit is 16 columns of the 64 rows of a piece: eight sums of a thread. Each block completes as many
-// of the units as any other: it adds the other blocks' sums to its own, in the order of the parts, so
+// A unit is eight sums of a thread: 16 rows and 64 columns of C (`fitted_tile.cuh`). Each block completes
+// as many of the units as any other: it adds the other blocks' sums to its own, in the order of the parts, so
 // the result is the same in every run. The others' sums it reads from their shared memory, where each
 // thread has left those of units that are not its block's own:
 //
@@ -15,10 +15,8 @@
 
 #pragma once
 
-#include "single_tile.cuh"
+#include "fitted_tile.cuh"
 
-constexpr int UNIT_SUMS = 8;  // of a thread
-constexpr int UNIT_COLUMNS = 16;
 constexpr int UNIT_BYTES = 128 * UNIT_SUMS * 4;  // of a warpgroup
 
 // The first unit that a part completes, of so many.
@@ -48,19 +46,13 @@ __device__ __forceinline__ unsigned remote_address(unsigned address, int rank) {
   return remote;
 }
 
-// Stores a warp's 16 rows of a unit at (row, col) of C: through 512 bytes of its own, so that each
-// thread stores 16 bytes of a row. N is a multiple of 8.
+// Stores a warp's 16 rows and 16 columns of a unit at (row, col) of C: through 512 bytes of its own, so
+// that each thread stores 16 bytes of a row. N is a multiple of 8.
 template <typename Scalar>
 __device__ __forceinline__ void store_unit(const float* sums, unsigned scratch, Scalar* C, int row,
                                            int col, int rows, int cols) {
   const int lane = threadIdx.x % 32;
-  unsigned words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   scratch + lane % 16 * 32 + lane / 16 * 16),
-               "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-               : "memory");
+  put_unit<Scalar>(scratch + unit_row(lane) * 32 + unit_half(lane) * 16, sums);
   __syncwarp();
   uint4 whole;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -80,8 +72,8 @@ struct Meeting {
   unsigned memory;  // this warpgroup's units, in the free ring
   int peer;         // number in the cluster of the block with part 0
   Scalar* C;
-  int row;  // the warpgroup's first
-  int col;
+  int row;  // the tile's first
+  int col;  // the warpgroup's first
   int rows;
   int cols;
 };
@@ -91,9 +83,9 @@ struct Meeting {
 template <int PART, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
                                                const Meeting<Scalar>& meeting) {
-  constexpr int ACROSS = SUMS / UNIT_SUMS;
-  constexpr int FIRST = first_unit(PIECES * ACROSS, PART, PARTS);
-  constexpr int COUNT = first_unit(PIECES * ACROSS, PART + 1, PARTS) - FIRST;
+  constexpr int DOWN = SUMS / UNIT_SUMS;
+  constexpr int FIRST = first_unit(PIECES * DOWN, PART, PARTS);
+  constexpr int COUNT = first_unit(PIECES * DOWN, PART + 1, PARTS) - FIRST;
   const int t = threadIdx.x % 128;
 #pragma unroll
   for (int other = 0; other < PARTS; ++other) {
@@ -107,7 +99,7 @@ __device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
 #pragma unroll
     for (int i = 0; i < 2 * COUNT; ++i) {
       const int unit = FIRST + i / 2;
-      float* const to = sum[unit / ACROSS] + unit % ACROSS * UNIT_SUMS + i % 2 * 4;
+      float* const to = sum[unit / DOWN] + unit % DOWN * UNIT_SUMS + i % 2 * 4;
       to[0] += halves[i].x;
       to[1] += halves[i].y;
       to[2] += halves[i].z;
@@ -118,10 +110,10 @@ __device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
 #pragma unroll
   for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
     // Nobody reads where this block's own units would lie: through there they are stored.
-    store_unit(sum[unit / ACROSS] + unit % ACROSS * UNIT_SUMS,
+    store_unit(sum[unit / DOWN] + unit % DOWN * UNIT_SUMS,
                meeting.memory + unit * UNIT_BYTES + t / 32 * 512, meeting.C,
-               meeting.row + unit / ACROSS * 64 + t / 32 * 16,
-               meeting.col + unit % ACROSS * UNIT_COLUMNS, meeting.rows, meeting.cols);
+               meeting.row + unit % DOWN * UNIT_ROWS,
+               meeting.col + unit / DOWN * 64 + t / 32 * 16, meeting.rows, meeting.cols);
   }
 }
 
@@ -143,8 +135,8 @@ template <typename Scalar, int CONSUMERS, int PARTS, int BLOCKS, int PIECES, int
 __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned memory, int part,
                                           int peer, int warpgroup, Scalar* C, int row, int col,
                                           int rows, int cols) {
-  constexpr int ACROSS = SUMS / UNIT_SUMS;
-  constexpr int UNITS = PIECES * ACROSS;
+  constexpr int DOWN = SUMS / UNIT_SUMS;
+  constexpr int UNITS = PIECES * DOWN;
   const unsigned own = memory + warpgroup * UNITS * UNIT_BYTES;
   const int low = first_unit(UNITS, part, PARTS);
   const int high = first_unit(UNITS, part + 1, PARTS);
@@ -153,7 +145,7 @@ __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned m
 #pragma unroll
   for (int unit = 0; unit < UNITS; ++unit) {
     if (unit >= low && unit < high) continue;
-    const float* const from = sum[unit / ACROSS] + unit % ACROSS * UNIT_SUMS;
+    const float* const from = sum[unit / DOWN] + unit % DOWN * UNIT_SUMS;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
@@ -165,7 +157,7 @@ __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned m
   }
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-  const Meeting<Scalar> meeting{own, peer, C, row + warpgroup * PIECES * 64, col, rows, cols};
+  const Meeting<Scalar> meeting{own, peer, C, row, col + warpgroup * PIECES * 64, rows, cols};
   complete_part<0, PARTS, BLOCKS>(sum, meeting, part);
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }

@@ -54,8 +54,8 @@ A, B, C = range(3)
 
 
 def consumers(tile: Config) -> int:
-    """Warpgroups that multiply; one more fetches, or one warp (`single_tile`)."""
-    return {64: 1, 192: 3}.get(tile["BM"], 2)
+    """Warpgroups that multiply; one more fetches."""
+    return 1 if tile["BM"] == PIECE_ROWS else 2
 
 
 def threads(tile: Config) -> int:
@@ -88,19 +88,20 @@ def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
-    a = _map(A, (m, k), (tile["BM"] // columns, width))
+    a = row_major_map(A, (m, k), (tile["BM"] // columns, width))
     if "B" in problem.column_major:
-        return a, _map(B, (n, k), (32 if tile["BN"] // 64 % rows else 64, width))
-    return a, _map(B, (k, n), (tile["BK"], width))
+        return a, row_major_map(B, (n, k), (32 if tile["BN"] // 64 % rows else 64, width))
+    return a, row_major_map(B, (k, n), (tile["BK"], width))
 
 
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     """Of the operands and of C, which leaves by boxes of 64 rows and 128 bytes."""
     box = (PIECE_ROWS, ROW_BYTES // problem.precision.result_bytes)
-    return (*operand_maps(tile, problem), _map(C, (problem.m, problem.n), box))
+    return (*operand_maps(tile, problem), row_major_map(C, (problem.m, problem.n), box))
 
 
-def _map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
+def row_major_map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
+    """Return the map of a matrix whose boxes have rows of 128 bytes, swizzled."""
     return TensorMap(
         array=array, shape=shape, box=box, swizzle_bytes=ROW_BYTES, l2_promotion_bytes=0
     )
@@ -228,6 +229,14 @@ def split(
     return wide, next(n for n in range(1, at_most + 1) if longest(wide, n) == best)
 
 
+def sums_that_fit(tile: Config) -> str | None:
+    """Return why a thread cannot have its sums of a tile, or None."""
+    bm, bn = tile.numbers("BM", "BN")
+    if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
+        return f"{tile}: {sums} sums a thread, over {MAX_SUMS}"
+    return None
+
+
 def tiles(
     *,
     rows: Sequence[int],
@@ -235,20 +244,17 @@ def tiles(
     default: tuple[str, ...],
     shared_bytes: Callable[[Config], int],
     step: int = STEP,
-    constraint: Callable[[Config], str | None] = lambda _tile: None,
+    constraint: Callable[[Config], str | None] = sums_that_fit,
     **further: Sequence[int | str],
 ) -> Space:
     """Tiles of BM×BN×`step` such as `128x256x64/s4/cluster=2x1`, with further axes in order.
 
-    `constraint` returns a further reason why a tile is illegal, or None.
+    `constraint` returns why a block cannot have a tile of this size, or None.
     """
 
     def together(tile: Config) -> str | None:
         if reason := constraint(tile):
             return reason
-        bm, bn = tile.numbers("BM", "BN")
-        if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
-            return f"{tile}: {sums} sums a thread, over {MAX_SUMS}"
         if (needed := shared_bytes(tile)) > MAX_DYNAMIC_BYTES:
             return f"{tile}: {needed} bytes of shared memory, over {MAX_DYNAMIC_BYTES}"
         if tile.get("prefetch", 0) and not tile["pdl"]:

@@ -55,7 +55,7 @@ struct Tf32Columns {
 };
 
 #define NAMES_116 \
-  NAMES_96 ",%96,%97,%98,%99," TEN(10) ",%110,%111,%112,%113,%114,%115"
+  NAMES_112 ",%112,%113,%114,%115"
 #define WGMMA_TF32(N, NAMES, B, A, ADD, ...)                                                \
   asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                  \
                ", 0;\n"                                                                     \

@@ -1,9 +1,9 @@
 // wgmma_split_cluster: the blocks of a cluster share a tile, each with a part of K.
 //
-// Against `wgmma_small_tiles`: 1088×936×5456 are 30 tiles of 192×192, whatever the order, and each
-// has 86 steps. With four blocks a tile, 120 multiprocessors have 21 or 22 steps each. `splitk` in
-// float32 does the same through device memory and a second launch; here the parts are blocks of one
-// cluster, whose sums meet in each other's shared memory (`split_sums.cuh`).
+// Against `wgmma_fitted`: 1088×936×5456 are 30 tiles of 192×192, whatever the order, and each has 86
+// steps. With four blocks a tile, 120 multiprocessors have 21 or 22 steps each. `splitk` in float32 does
+// the same through device memory and a second launch; here the parts are blocks of one cluster, whose
+// sums meet in each other's shared memory (`split_sums.cuh`).
 //
 // A cluster has SPLITS groups of CM×CN blocks. Blocks of a group have the same part of K and share
 // what they fetch, as in `wgmma_cluster`; blocks at the same place of all groups share a tile.
@@ -15,19 +15,20 @@
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
           int GROUP, int PDL>
-__global__ void __launch_bounds__(SingleTile<BM, BN>::THREADS, 1)
+__global__ void __launch_bounds__(FittedTile<BM, BN>::THREADS, 1)
 wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                     const __grid_constant__ CUtensorMap a_map,
                     const __grid_constant__ CUtensorMap b_map) {
-  using T = SingleTile<BM, BN>;
+  using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
   extern __shared__ __align__(1024) unsigned char stages[];
   __shared__ Ring<STAGES> ring;
 
   const int warpgroup = warpgroup_index();
   const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
+  const Rank<CM, CN, SPLITS>& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
-  const StepsOfPart steps((K + BK - 1) / BK, tiles.rank.part, SPLITS);
+  const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
   init_cluster(ring, T::CONSUMERS * BLOCKS);
   if constexpr (PDL) start_next_launch();
 
@@ -35,15 +36,13 @@ wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 != 0) return;
     if constexpr (PDL) wait_for_previous_launch();
-    produce_steps<BM, BN>(ring, stages, tiles.rank, tile, steps, &a_map, &b_map);
+    produce_steps<BM, BN>(ring, stages, rank, tile, steps, &a_map, &b_map);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
-    Slot<STAGES> slot;
-    float sum[T::PIECES][BN / 2];
-    multiply_tile<Scalar, BM, BN, BLOCKS>(sum, ring, slot, shared_address(stages), warpgroup,
-                                          steps.count, tiles.rank.first);
-    add_parts<Scalar, T::CONSUMERS, SPLITS, BLOCKS>(
-        sum, shared_address(stages), tiles.rank.part, tiles.rank.row * CN + tiles.rank.col,
-        warpgroup, C, tile.row, tile.col, M, N);
+    const unsigned base = shared_address(stages);
+    float sum[T::PIECES][T::SUMS];
+    multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
+    add_parts<Scalar, T::CONSUMERS, SPLITS, BLOCKS>(sum, base, rank.part, rank.row * CN + rank.col,
+                                                    warpgroup, C, tile.row, tile.col, M, N);
   }
 }
