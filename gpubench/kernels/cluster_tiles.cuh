@@ -211,14 +211,12 @@ __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES>
   }
 }
 
-// The producer's work, by one thread: every step of every tile of this block. Other blocks may still
-// arrive at this block's barriers.
+// The producer's work, by one thread: every step of every tile of this block.
 template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false,
           int STAGES, typename Tiles>
-__device__ __forceinline__ Slot<STAGES> produce_tiles(Ring<STAGES>& ring, unsigned char* stages,
-                                                      const Tiles& tiles, int steps,
-                                                      const CUtensorMap* a_map,
-                                                      const CUtensorMap* b_map) {
+__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
+                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
+                                        const CUtensorMap* b_map) {
   const Rank<CM, CN> rank;
   const int clusters = gridDim.x / (CM * CN);
   Slot<STAGES> slot;
@@ -234,15 +232,5 @@ __device__ __forceinline__ Slot<STAGES> produce_tiles(Ring<STAGES>& ring, unsign
     }
     backwards = !backwards;
   }
-  return slot;
-}
-
-// The same, until this block may end.
-template <int BM, int BN, int CM, int CN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false,
-          int STAGES, typename Tiles>
-__device__ __forceinline__ void produce(Ring<STAGES>& ring, unsigned char* stages,
-                                        const Tiles& tiles, int steps, const CUtensorMap* a_map,
-                                        const CUtensorMap* b_map) {
-  await_all_freed(ring, produce_tiles<BM, BN, CM, CN, BK, WIDTH, B_ALONG_K>(
-                            ring, stages, tiles, steps, a_map, b_map));
+  await_all_freed(ring, slot);
 }

@@ -1,10 +1,10 @@
-// fitted_tile: tiles whose rows are multiples of 16, so that there is one for nearly every shape, and
-// a block for every tile.
+// fitted_tile: tiles whose rows or columns are multiples of 16, so that there is one for nearly every
+// shape, and a block for every tile.
 //
-// An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one. The
-// other kernels give it A and B, so rows of a tile come by 64, and columns too, as B's boxes have 64.
-// Here it gets the transposed problem, Cᵀ = Bᵀ·Aᵀ: 64 columns of C at a time, and any multiple of 8 rows
-// (16 here). In shared memory A and B lie as before, and results are transposed on their way back.
+// An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one. Given A
+// and B, it computes tiles of 64, 128, … rows and any multiple of 8 columns (16 here). Given Bᵀ and Aᵀ,
+// the transposed problem, it computes 64, 128, … columns of C and any multiple of 16 rows. In shared
+// memory A and B lie as before in both forms. Transposed results are turned on their way back.
 //
 // One warp requests tiles, one to three warpgroups multiply. Where sums leave enough registers, they
 // are not moved between roles, and the block does without the three idle warps that a warpgroup of its
@@ -14,18 +14,23 @@
 
 #include "cluster_tiles.cuh"
 
-// How the BN columns of a block are divided: each warpgroup that multiplies has PIECES of 64.
+// How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where the
+// problem is transposed, as it is where columns come by 64.
 template <int BM, int BN>
 struct FittedTile {
-  static constexpr int CONSUMERS = BN == 64 ? 1 : BN % 192 == 0 ? 3 : 2;
-  static constexpr int PIECES = BN / 64 / CONSUMERS;
-  static constexpr int SUMS = BM / 2;  // of a thread in a piece
+  static constexpr bool TRANSPOSED = BN % 64 == 0;
+  static_assert(BN % 64 == 0 || BM % 64 == 0, "rows or columns come by 64");
+  static constexpr int BY_64 = TRANSPOSED ? BN : BM;
+  static constexpr int CONSUMERS = BY_64 == 64 ? 1 : BY_64 % 192 == 0 ? 3 : 2;
+  static constexpr int PIECES = BY_64 / 64 / CONSUMERS;
+  static constexpr int SUMS = (TRANSPOSED ? BM : BN) / 2;  // of a thread in a piece
   static constexpr bool MOVES_REGISTERS = PIECES * SUMS > (CONSUMERS == 3 ? 64 : 128);
   static constexpr int THREADS = 128 * CONSUMERS + (MOVES_REGISTERS ? 128 : 32);
   // Of 65,536 registers; the sum over the block is at most what it starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 240;
-  static constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
+  // The last of B's parts of 64 columns may be narrower, and takes as much room as the others.
+  static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
 };
 
 // Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter, the
@@ -45,12 +50,14 @@ struct StepsOfPart {
 };
 
 // Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which the
-// CM blocks of a column fetch some values of k each.
+// CM blocks of a column fetch some values of k each. `rest_map` is that of B's last columns, where they
+// are no multiple of 64.
 template <int BM, int BN, int CM, int CN, int PARTS>
 __device__ __forceinline__ void fetch_fitted(Mbarrier& filled, unsigned char* stage,
                                              const Rank<CM, CN, PARTS>& rank, const BlockTile& tile,
                                              int k, const CUtensorMap* a_map,
-                                             const CUtensorMap* b_map) {
+                                             const CUtensorMap* b_map,
+                                             const CUtensorMap* rest_map) {
   constexpr unsigned short ROW = (1 << CN) - 1;
   constexpr unsigned short COLUMN = CM == 1 ? 1 : 1 | 1 << CN;
   static_assert(CM <= 2, "COLUMN has two bits");
@@ -63,13 +70,14 @@ __device__ __forceinline__ void fetch_fitted(Mbarrier& filled, unsigned char* st
                   ROW << (rank.first + rank.row * CN));
   }
 #pragma unroll
-  for (int i = 0; i < BN / 64; ++i) {
+  for (int i = 0; i < (BN + 63) / 64; ++i) {
+    const CUtensorMap* const map = i < BN / 64 ? b_map : rest_map;
     unsigned char* const to = stage + (BM + i * STEP) * ROW_BYTES;
     if constexpr (CM == 1) {
-      filled.copy_box(to, b_map, k, tile.col + i * 64);
+      filled.copy_box(to, map, k, tile.col + i * 64);
     } else {
       const int first = rank.row * (STEP / CM);
-      multicast_box(filled, to + first * ROW_BYTES, b_map, k + first, tile.col + i * 64,
+      multicast_box(filled, to + first * ROW_BYTES, map, k + first, tile.col + i * 64,
                     COLUMN << (rank.first + rank.col));
     }
   }
@@ -80,14 +88,15 @@ template <int BM, int BN, int CM, int CN, int PARTS, int STAGES>
 __device__ __forceinline__ void produce_steps(Ring<STAGES>& ring, unsigned char* stages,
                                               const Rank<CM, CN, PARTS>& rank,
                                               const BlockTile& tile, const StepsOfPart& steps,
-                                              const CUtensorMap* a_map, const CUtensorMap* b_map) {
+                                              const CUtensorMap* a_map, const CUtensorMap* b_map,
+                                              const CUtensorMap* rest_map) {
   Slot<STAGES> slot;
 #pragma unroll 1
   for (int step = 0; step < steps.count; ++step, slot.advance()) {
     ring.freed[slot.stage].wait(slot.parity ^ 1);
     fetch_fitted<BM, BN>(ring.filled[slot.stage],
                          stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES, rank, tile,
-                         (steps.first + step) * STEP, a_map, b_map);
+                         (steps.first + step) * STEP, a_map, b_map, rest_map);
   }
   if constexpr (CM * CN > 1) await_all_freed(ring, slot);
 }
@@ -99,11 +108,18 @@ __device__ __forceinline__ void start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], u
   wgmma_fence();
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
-    const unsigned b = stage + (BM + (warpgroup * PIECES + p) * STEP) * ROW_BYTES;
+    const int piece = warpgroup * PIECES + p;
 #pragma unroll
     for (int k = 0; k < ROW_BYTES / 32; ++k) {
-      multiply_async<Scalar, BM, true>(sum[p], b_descriptor(b) + k * B_NEXT,
-                                       a_descriptor(stage) + k * A_NEXT, add || k > 0);
+      if constexpr (FittedTile<BM, BN>::TRANSPOSED) {
+        multiply_async<Scalar, BM, true>(
+            sum[p], b_descriptor(stage + (BM + piece * STEP) * ROW_BYTES) + k * B_NEXT,
+            a_descriptor(stage) + k * A_NEXT, add || k > 0);
+      } else {
+        multiply_async<Scalar, BN>(
+            sum[p], a_descriptor(stage + piece * 64 * ROW_BYTES) + k * A_NEXT,
+            b_descriptor(stage + BM * ROW_BYTES) + k * B_NEXT, add || k > 0);
+      }
     }
   }
   commit_multiplications();
@@ -138,58 +154,119 @@ __device__ __forceinline__ void synchronize_consumers() {
 
 // ---- results
 
-// A unit is 16 rows of C and a warpgroup's 64 columns: eight sums of a thread. Of these, thread t has
-// rows 2(t%4), 2(t%4) + 1 in columns 16(t/32) + (t%32)/4 and 8 further, then the same 8 rows below.
+// A unit is eight sums of a thread: 16 columns of a piece's 64 rows, or transposed 16 rows of its 64
+// columns. A warp has 16×16 of it, the w-th 16 rows, or columns.
 constexpr int UNIT_SUMS = 8;
-constexpr int UNIT_ROWS = 16;
+constexpr int UNIT = 16;
 
-// Where thread t has a transposing `stmatrix` put 16 bytes of its warp's 16 rows of 16 columns: the row,
-// and which half of the columns.
-__host__ __device__ constexpr int unit_row(int t) { return t % 32 / 16 * 8 + t % 8; }
-__host__ __device__ constexpr int unit_half(int t) { return t % 16 / 8; }
+// Where lane t has `stmatrix` put 16 bytes of its warp's 16 rows of 16 columns: the row, and which half
+// of the columns.
+template <bool TRANSPOSED>
+__host__ __device__ constexpr int unit_row(int lane) {
+  return TRANSPOSED ? lane / 16 * 8 + lane % 8 : lane % 16;
+}
+template <bool TRANSPOSED>
+__host__ __device__ constexpr int unit_half(int lane) {
+  return TRANSPOSED ? lane % 16 / 8 : lane / 16;
+}
 
-// Where thread t puts 16 bytes of a unit in a box of rows of 64 columns, swizzled as the TMA reads it.
+// Where thread t puts 16 bytes of a transposed unit in a box of rows of 64 columns, swizzled as the TMA
+// reads it.
 __host__ __device__ constexpr int unit_offset(int t, int unit) {
-  const int row = unit * UNIT_ROWS + unit_row(t);
-  return row * ROW_BYTES + swizzle(row, t / 32 * 2 + unit_half(t)) * 16;
+  const int row = unit * UNIT + unit_row<true>(t % 32);
+  return row * ROW_BYTES + swizzle(row, t / 32 * 2 + unit_half<true>(t % 32)) * 16;
 }
 
+// A unit's sums, rounded to four words.
 template <typename Scalar>
-__device__ __forceinline__ void put_unit(unsigned address, const float* sums) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   address),
-               "r"(pack<Scalar>(sums[0], sums[1])), "r"(pack<Scalar>(sums[2], sums[3])),
-               "r"(pack<Scalar>(sums[4], sums[5])), "r"(pack<Scalar>(sums[6], sums[7]))
-               : "memory");
+__device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* sums) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
 }
 
-// All sums of a block through the free ring: a warpgroup puts down its pieces, and one of its threads
-// has the TMA store them.
-template <typename Scalar, int BM, int CONSUMERS, int PIECES, int SUMS>
-__device__ __forceinline__ void store_through_ring(const float (&sum)[PIECES][SUMS], unsigned ring,
-                                                   const CUtensorMap* c_map, int warpgroup, int row,
-                                                   int col) {
+template <bool TRANSPOSED>
+__device__ __forceinline__ void put_unit(unsigned address, const unsigned (&words)[4]) {
+  if constexpr (TRANSPOSED) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     address),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  }
+}
+
+// C, and where a block's tile begins.
+template <typename Scalar>
+struct Results {
+  Scalar* C;
+  int rows;
+  int cols;
+  int row;
+  int col;
+};
+
+// Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each thread
+// stores 16 bytes of a row. N is a multiple of 8.
+template <bool TRANSPOSED, typename Scalar>
+__device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
+                                           const Results<Scalar>& to, int piece, int unit) {
+  const int lane = threadIdx.x % 32;
+  put_unit<TRANSPOSED>(
+      scratch + unit_row<TRANSPOSED>(lane) * 32 + unit_half<TRANSPOSED>(lane) * 16, words);
+  __syncwarp();
+  uint4 whole;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(whole.x), "=r"(whole.y), "=r"(whole.z), "=r"(whole.w)
+               : "r"(scratch + lane * 16)
+               : "memory");
+  const int of_warp = piece * 64 + threadIdx.x % 128 / 32 * 16;
+  const int row = to.row + (TRANSPOSED ? unit * UNIT : of_warp) + lane / 2;
+  const int col = to.col + (TRANSPOSED ? of_warp : unit * UNIT) + lane % 2 * 8;
+  if (row < to.rows && col < to.cols) {
+    reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.cols + col) / 8] = whole;
+  }
+}
+
+// All sums of a block through the free ring. Transposed ones lie there in boxes, a piece each, which the
+// TMA stores; others, whose last columns would be a narrower box, are stored by the threads.
+template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
+__device__ __forceinline__ void
+store_through_ring(const float (&sum)[PIECES][SUMS], unsigned ring, const CUtensorMap* c_map,
+                   int warpgroup, const Results<Scalar>& to) {
+  using T = FittedTile<BM, BN>;
   const int t = threadIdx.x % 128;
-  const unsigned boxes = ring + warpgroup * PIECES * BM * ROW_BYTES;
-  synchronize_consumers<CONSUMERS>();  // nobody reads the ring any more
+  const unsigned own = ring + warpgroup * PIECES * SUMS * 2 * ROW_BYTES;
+  synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
 #pragma unroll
     for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
-      put_unit<Scalar>(boxes + p * BM * ROW_BYTES + unit_offset(t, unit),
-                       sum[p] + unit * UNIT_SUMS);
+      unsigned words[4];
+      round_unit<Scalar>(words, sum[p] + unit * UNIT_SUMS);
+      if constexpr (T::TRANSPOSED) {
+        put_unit<true>(own + p * BM * ROW_BYTES + unit_offset(t, unit), words);
+      } else {
+        store_unit<false>(words, own + ((p * SUMS / UNIT_SUMS + unit) * 4 + t / 32) * 512, to,
+                          warpgroup * PIECES + p, unit);
+      }
     }
   }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
-  if (t != 0) return;
+  if constexpr (T::TRANSPOSED) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+    if (t != 0) return;
 #pragma unroll
-  for (int p = 0; p < PIECES; ++p) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
-                     c_map),
-                 "r"(col + (warpgroup * PIECES + p) * 64), "r"(row), "r"(boxes + p * BM * ROW_BYTES)
-                 : "memory");
+    for (int p = 0; p < PIECES; ++p) {
+      asm volatile(
+          "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
+              c_map),
+          "r"(to.col + (warpgroup * PIECES + p) * 64), "r"(to.row), "r"(own + p * BM * ROW_BYTES)
+          : "memory");
+    }
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   }
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }

@@ -1,4 +1,4 @@
-"""What the descriptors share whose tiles have any multiple of 16 rows: threads, memory, launches.
+"""What the descriptors share whose tiles come by 16 rows or columns: threads, memory, launches.
 
 The numbers are those of `fitted_tile.cuh` and `split_sums.cuh`.
 """
@@ -16,11 +16,11 @@ from gpubench.kernels.tensor_cores import (
 )
 from gpubench.model import Config, Launch, Problem, TensorMap
 
-ROWS = range(64, 257, 16)
-"""Rows of a tile: columns of an instruction, which multiplies the transposed problem."""
+EXTENTS = range(64, 257, 16)
+"""Rows and columns of a tile. One of them is a multiple of 64, the rows of an instruction; the other
+one is the instruction's columns."""
 
-COLUMNS = (64, 128, 192, 256)
-"""Columns of a tile: 64 for each piece of a warpgroup."""
+BY_64 = 64
 
 MAX_CLUSTER = 8
 """Blocks of a cluster that every GPU with clusters can hold (CUDA C++ Programming Guide)."""
@@ -35,9 +35,15 @@ FREE_SUMS = {1: 128, 2: 128, 3: 64}
 SUM_BYTES = 4
 
 
+def is_transposed(tile: Config) -> bool:
+    """Return whether a block multiplies the transposed problem, with any multiple of 16 rows."""
+    return bool(tile["BN"] % BY_64 == 0)
+
+
 def consumers(tile: Config) -> int:
     """Return the number of warpgroups that multiply."""
-    return 1 if tile["BN"] == 64 else 3 if tile["BN"] % 192 == 0 else 2  # noqa: PLR2004
+    by_64 = tile["BN"] if is_transposed(tile) else tile["BM"]
+    return 1 if by_64 == BY_64 else 3 if by_64 % (3 * BY_64) == 0 else 2
 
 
 def sums(tile: Config) -> int:
@@ -55,7 +61,7 @@ def threads(tile: Config) -> int:
 def stages_bytes(tile: Config) -> int:
     """Return the shared memory of the stages."""
     rows, columns, stages = tile.numbers("BM", "BN", "stages")
-    return int(stages * (rows + columns) * ROW_BYTES)
+    return int(stages * (rows + -(-columns // BY_64) * BY_64) * ROW_BYTES)
 
 
 def shared_bytes(tile: Config) -> int:
@@ -66,6 +72,8 @@ def shared_bytes(tile: Config) -> int:
 
 def why_not(tile: Config) -> str | None:
     """Return why a block cannot have a tile of this size, or a cluster this shape, or None."""
+    if tile["BM"] % BY_64 and tile["BN"] % BY_64:
+        return f"{tile}: neither rows nor columns are a multiple of {BY_64}"
     if (needed := sums(tile)) > (most := MAX_SUMS[consumers(tile)]):
         return f"{tile}: {needed} sums a thread, over {most}"
     rows, columns = cluster(tile)
@@ -75,13 +83,17 @@ def why_not(tile: Config) -> str | None:
 
 
 def maps(tile: Config, problem: Problem, result_rows: int) -> tuple[TensorMap, ...]:
-    """Return the maps of A, B and C: what a block sends of a step, and a box of results."""
+    """Return the maps of A, of B and its last columns, and of C.
+
+    A box is what a block sends of a step, or `result_rows` of 128 bytes.
+    """
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
     return (
         row_major_map(A, (m, k), (tile["BM"] // columns, width)),
         row_major_map(B, (k, n), (tile["BK"] // rows, width)),
+        row_major_map(B, (k, n), (tile["BK"] // rows, tile["BN"] % width or width)),
         row_major_map(C, (m, n), (result_rows, ROW_BYTES // problem.precision.result_bytes)),
     )
 
@@ -91,12 +103,12 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
     rows, columns = cluster(tile)
     splits = tile.get("splits", 1)
     blocks = rows * columns * splits
-    every = maps(tile, problem, tile["BM"])
+    every = maps(tile, problem, tile["BM"] if is_transposed(tile) else BY_64)
     return Launch(
         grid=(blocks * clusters(tile, problem),),
         block=(threads(tile),),
         shared_bytes=shared_bytes(tile),
-        tensor_maps=every if splits == 1 else every[:C],
+        tensor_maps=every if splits == 1 else every[:-1],
         cluster=(blocks, 1, 1),
         pdl=bool(tile["pdl"]),
     )

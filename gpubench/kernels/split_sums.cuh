@@ -1,8 +1,8 @@
 // split_sums: the sums of blocks of one cluster that share a tile of C, each with a part of K, meet
 // through distributed shared memory.
 //
-// A unit is eight sums of a thread: 16 rows and 64 columns of C (`fitted_tile.cuh`). Each block completes
-// as many of the units as any other: it adds the other blocks' sums to its own, in the order of the parts, so
+// A unit is eight sums of a thread (`fitted_tile.cuh`). Each block completes as many of the units as any
+// other: it adds the other blocks' sums to its own, in the order of the parts, so
 // the result is the same in every run. The others' sums it reads from their shared memory, where each
 // thread has left those of units that are not its block's own:
 //
@@ -46,46 +46,23 @@ __device__ __forceinline__ unsigned remote_address(unsigned address, int rank) {
   return remote;
 }
 
-// Stores a warp's 16 rows and 16 columns of a unit at (row, col) of C: through 512 bytes of its own, so
-// that each thread stores 16 bytes of a row. N is a multiple of 8.
-template <typename Scalar>
-__device__ __forceinline__ void store_unit(const float* sums, unsigned scratch, Scalar* C, int row,
-                                           int col, int rows, int cols) {
-  const int lane = threadIdx.x % 32;
-  put_unit<Scalar>(scratch + unit_row(lane) * 32 + unit_half(lane) * 16, sums);
-  __syncwarp();
-  uint4 whole;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(whole.x), "=r"(whole.y), "=r"(whole.z), "=r"(whole.w)
-               : "r"(scratch + lane * 16)
-               : "memory");
-  row += lane / 2;
-  col += lane % 2 * 8;
-  if (row < rows && col < cols) {
-    reinterpret_cast<uint4*>(C)[(static_cast<size_t>(row) * cols + col) / 8] = whole;
-  }
-}
-
 // Where a thread's sums meet those of its peers, and where they go.
 template <typename Scalar>
 struct Meeting {
   unsigned memory;  // this warpgroup's units, in the free ring
   int peer;         // number in the cluster of the block with part 0
-  Scalar* C;
-  int row;  // the tile's first
-  int col;  // the warpgroup's first
-  int rows;
-  int cols;
+  int warpgroup;
+  Results<Scalar> to;
 };
 
 // Completes and stores the units of part PART, one of PARTS: sums are in registers, so their numbers
 // must be constants.
-template <int PART, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
+template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
                                                const Meeting<Scalar>& meeting) {
-  constexpr int DOWN = SUMS / UNIT_SUMS;
-  constexpr int FIRST = first_unit(PIECES * DOWN, PART, PARTS);
-  constexpr int COUNT = first_unit(PIECES * DOWN, PART + 1, PARTS) - FIRST;
+  constexpr int EACH = SUMS / UNIT_SUMS;
+  constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
+  constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
   const int t = threadIdx.x % 128;
 #pragma unroll
   for (int other = 0; other < PARTS; ++other) {
@@ -99,7 +76,7 @@ __device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
 #pragma unroll
     for (int i = 0; i < 2 * COUNT; ++i) {
       const int unit = FIRST + i / 2;
-      float* const to = sum[unit / DOWN] + unit % DOWN * UNIT_SUMS + i % 2 * 4;
+      float* const to = sum[unit / EACH] + unit % EACH * UNIT_SUMS + i % 2 * 4;
       to[0] += halves[i].x;
       to[1] += halves[i].y;
       to[2] += halves[i].z;
@@ -110,42 +87,42 @@ __device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
 #pragma unroll
   for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
     // Nobody reads where this block's own units would lie: through there they are stored.
-    store_unit(sum[unit / DOWN] + unit % DOWN * UNIT_SUMS,
-               meeting.memory + unit * UNIT_BYTES + t / 32 * 512, meeting.C,
-               meeting.row + unit % DOWN * UNIT_ROWS,
-               meeting.col + unit / DOWN * 64 + t / 32 * 16, meeting.rows, meeting.cols);
+    unsigned words[4];
+    round_unit<Scalar>(words, sum[unit / EACH] + unit % EACH * UNIT_SUMS);
+    store_unit<TRANSPOSED>(words, meeting.memory + unit * UNIT_BYTES + t / 32 * 512,
+                           meeting.to, meeting.warpgroup * PIECES + unit / EACH, unit % EACH);
   }
 }
 
-template <int PART, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
+template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void complete_part(float (&sum)[PIECES][SUMS],
                                               const Meeting<Scalar>& meeting, int part) {
   if (part == PART) {
-    complete_units<PART, PARTS, BLOCKS>(sum, meeting);
+    complete_units<PART, PARTS, BLOCKS, TRANSPOSED>(sum, meeting);
   } else if constexpr (PART + 1 < PARTS) {
-    complete_part<PART + 1, PARTS, BLOCKS>(sum, meeting, part);
+    complete_part<PART + 1, PARTS, BLOCKS, TRANSPOSED>(sum, meeting, part);
   }
 }
 
-// Adds up the sums of the PARTS blocks that share a tile, and stores it at (row, col). `part` is this
-// block's; its peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at
+// Adds up the sums of the PARTS blocks that share a tile, and stores it. `part` is this block's; its
+// peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at
 // least BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
 // them.
-template <typename Scalar, int CONSUMERS, int PARTS, int BLOCKS, int PIECES, int SUMS>
+template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned memory, int part,
-                                          int peer, int warpgroup, Scalar* C, int row, int col,
-                                          int rows, int cols) {
-  constexpr int DOWN = SUMS / UNIT_SUMS;
-  constexpr int UNITS = PIECES * DOWN;
+                                          int peer, int warpgroup, const Results<Scalar>& to) {
+  using T = FittedTile<BM, BN>;
+  constexpr int EACH = SUMS / UNIT_SUMS;
+  constexpr int UNITS = PIECES * EACH;
   const unsigned own = memory + warpgroup * UNITS * UNIT_BYTES;
   const int low = first_unit(UNITS, part, PARTS);
   const int high = first_unit(UNITS, part + 1, PARTS);
 
-  synchronize_consumers<CONSUMERS>();  // nobody reads the ring any more
+  synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
 #pragma unroll
   for (int unit = 0; unit < UNITS; ++unit) {
     if (unit >= low && unit < high) continue;
-    const float* const from = sum[unit / DOWN] + unit % DOWN * UNIT_SUMS;
+    const float* const from = sum[unit / EACH] + unit % EACH * UNIT_SUMS;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
@@ -157,7 +134,7 @@ __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned m
   }
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-  const Meeting<Scalar> meeting{own, peer, C, row, col + warpgroup * PIECES * 64, rows, cols};
-  complete_part<0, PARTS, BLOCKS>(sum, meeting, part);
+  const Meeting<Scalar> meeting{own, peer, warpgroup, to};
+  complete_part<0, PARTS, BLOCKS, T::TRANSPOSED>(sum, meeting, part);
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }

@@ -15,6 +15,7 @@ template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, i
 __global__ void __launch_bounds__(FittedTile<BM, BN>::THREADS, 1)
 wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
              const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+             const __grid_constant__ CUtensorMap rest_map,
              const __grid_constant__ CUtensorMap c_map) {
   using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;
@@ -33,12 +34,13 @@ wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 != 0) return;
     if constexpr (PDL) wait_for_previous_launch();
-    produce_steps<BM, BN>(ring, stages, tiles.rank, tile, steps, &a_map, &b_map);
+    produce_steps<BM, BN>(ring, stages, tiles.rank, tile, steps, &a_map, &b_map, &rest_map);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     const unsigned base = shared_address(stages);
     float sum[T::PIECES][T::SUMS];
     multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, 0);
-    store_through_ring<Scalar, BM, T::CONSUMERS>(sum, base, &c_map, warpgroup, tile.row, tile.col);
+    const Results<Scalar> to{C, M, N, tile.row, tile.col};
+    store_through_ring<Scalar, BM, BN>(sum, base, &c_map, warpgroup, to);
   }
 }

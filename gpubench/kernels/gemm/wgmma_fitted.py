@@ -1,14 +1,14 @@
-"""`wgmma_cluster` with tiles of any multiple of 16 rows, a block each."""
+"""`wgmma_cluster` with tiles of any multiple of 16 rows or columns, a block each."""
 
-from gpubench.kernels.fitted_tile import COLUMNS, ROWS, launches, shared_bytes, why_not
+from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
 from gpubench.kernels.tensor_cores import tiles, variant
 
 VARIANT = variant(
-    idea="rows of a tile by 16, so that tiles come out even; a block each, and launches overlap",
+    idea="rows or columns by 16, so that tiles come out even; a block each, and launches overlap",
     after="wgmma_cluster",
     tiles=tiles(
-        rows=ROWS,
-        columns=COLUMNS,
+        rows=EXTENTS,
+        columns=EXTENTS,
         stages=(2, 3, 4, 5, 6, 7, 8),
         cluster=("1x1", "1x2", "2x1"),
         group=(4, 8, 16),

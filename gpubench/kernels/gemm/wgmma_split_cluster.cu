@@ -18,7 +18,8 @@ template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int C
 __global__ void __launch_bounds__(FittedTile<BM, BN>::THREADS, 1)
 wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                     const __grid_constant__ CUtensorMap a_map,
-                    const __grid_constant__ CUtensorMap b_map) {
+                    const __grid_constant__ CUtensorMap b_map,
+                    const __grid_constant__ CUtensorMap rest_map) {
   using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
   extern __shared__ __align__(1024) unsigned char stages[];
@@ -36,13 +37,13 @@ wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 != 0) return;
     if constexpr (PDL) wait_for_previous_launch();
-    produce_steps<BM, BN>(ring, stages, rank, tile, steps, &a_map, &b_map);
+    produce_steps<BM, BN>(ring, stages, rank, tile, steps, &a_map, &b_map, &rest_map);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     const unsigned base = shared_address(stages);
     float sum[T::PIECES][T::SUMS];
     multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
-    add_parts<Scalar, T::CONSUMERS, SPLITS, BLOCKS>(sum, base, rank.part, rank.row * CN + rank.col,
-                                                    warpgroup, C, tile.row, tile.col, M, N);
+    const Results<Scalar> to{C, M, N, tile.row, tile.col};
+    add_parts<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, rank.row * CN + rank.col, warpgroup, to);
   }
 }

@@ -1,14 +1,14 @@
 """`wgmma_fitted` with K in parts, one for each block of a cluster."""
 
-from gpubench.kernels.fitted_tile import COLUMNS, ROWS, launches, shared_bytes, why_not
+from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
 from gpubench.kernels.tensor_cores import tiles, variant
 
 VARIANT = variant(
     idea="K in parts by the blocks of a cluster, whose sums meet in each other's shared memory",
     after="wgmma_fitted",
     tiles=tiles(
-        rows=ROWS,
-        columns=COLUMNS,
+        rows=EXTENTS,
+        columns=EXTENTS,
         stages=(2, 3, 4, 5, 6, 7, 8),
         splits=(2, 3, 4, 5, 6, 7, 8),
         cluster=("1x1", "1x2", "2x1"),

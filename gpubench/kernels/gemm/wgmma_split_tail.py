@@ -1,65 +1,73 @@
-"""`wgmma_deferred` with the last tiles taken by two blocks each."""
+"""`wgmma_fitted` by blocks that stay, with the last tiles taken by two blocks each."""
 
-from dataclasses import replace
-
-from gpubench.kernels.tensor_cores import (
-    cluster,
-    clusters,
-    even_grid,
-    persistent,
-    stages_and_results_bytes,
-    tiles,
-    variant,
+from gpubench.kernels.fitted_tile import (
+    BY_64,
+    EXTENTS,
+    SUM_BYTES,
+    consumers,
+    maps,
+    stages_bytes,
+    why_not,
 )
+from gpubench.kernels.tensor_cores import cluster, clusters, even_grid, tiles, variant
 from gpubench.model import Config, Launch, Problem
 
+BUFFER_BYTES = 4 * 2 * 512
+"""Two buffers for results of each warp, of a warpgroup."""
 
-def whole_pairs(pairs: int, at_most: int) -> tuple[int, int]:
-    """Pairs of tiles that are taken whole by `at_most` pairs of blocks, and pairs to launch.
 
-    The others, which are a last round that is less than half full, leave a tile for each pair of
-    blocks.
+def whole_tiles(of_clusters: int, at_most: int, blocks: int) -> tuple[int, int]:
+    """Return how many clusters' worth of tiles are taken whole, and the number of clusters.
+
+    Where the last round of at most `at_most` clusters is less than half full, each of its tiles is
+    shared by the two blocks of a cluster.
     """
-    last = pairs % at_most
-    if not last or 2 * last > at_most:
-        return pairs, even_grid(pairs, at_most)
-    rounds = pairs // at_most
-    workers = -(-2 * pairs // (2 * rounds + 1))
+    last = of_clusters % at_most
+    if blocks == 1 or not last or 2 * last > at_most:
+        return of_clusters, even_grid(of_clusters, at_most)
+    rounds = of_clusters // at_most
+    workers = -(-2 * of_clusters // (2 * rounds + 1))
     return rounds * workers, workers
 
 
+def shared_bytes(tile: Config) -> int:
+    """Return the shared memory of the stages, where sums for another block fit, and of results."""
+    sums = SUM_BYTES * tile["BM"] * tile["BN"]
+    return max(stages_bytes(tile), sums) + consumers(tile) * BUFFER_BYTES
+
+
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """At most one block a multiprocessor, in pairs."""
-    whole, workers = whole_pairs(clusters(tile, problem), multiprocessors // 2)
-    return replace(
-        persistent(tile, problem, multiprocessors), grid=(2 * workers,), int_arguments=(whole,)
+    """Return a launch of at most one block a multiprocessor, in whole clusters."""
+    rows, columns = cluster(tile)
+    blocks = rows * columns
+    whole, workers = whole_tiles(clusters(tile, problem), multiprocessors // blocks, blocks)
+    return Launch(
+        grid=(blocks * workers,),
+        block=(128 * (consumers(tile) + 1),),
+        shared_bytes=shared_bytes(tile),
+        tensor_maps=maps(tile, problem, BY_64)[:-1],
+        int_arguments=(whole,),
+        cluster=(blocks, 1, 1),
+        pdl=bool(tile["pdl"]),
     )
-
-
-def why_not(tile: Config) -> str | None:
-    """Two blocks, one above the other, each fetch half of the 64-column boxes of B."""
-    rows, _ = cluster(tile)
-    if tile["BN"] // 64 % rows:
-        return f"{tile}: {rows} blocks cannot each fetch the same number of 64 columns"
-    return None
 
 
 VARIANT = variant(
     idea="blocks stay, and in the last round a pair shares each tile, with half of K each",
-    after="wgmma_deferred",
+    after="wgmma_split_cluster",
     tiles=tiles(
-        rows=(128, 256),
-        columns=(128, 192, 256),
-        stages=(3, 4, 5, 6),
-        cluster=("1x2", "2x1"),
+        rows=EXTENTS,
+        columns=EXTENTS,
+        stages=(2, 3, 4, 5, 6),
+        cluster=("1x1", "1x2", "2x1"),
         group=(4, 8, 16),
         pdl=(0, 1),
         default=(
             "128x256x64/s4/cluster=2x1/group=8/pdl=1",
-            "128x192x64/s4/cluster=1x2/group=8/pdl=1",
-            "128x128x64/s6/cluster=2x1/group=8/pdl=1",
+            "192x256x64/s3/cluster=2x1/group=8/pdl=1",
+            "192x128x64/s5/cluster=1x2/group=8/pdl=1",
         ),
-        shared_bytes=stages_and_results_bytes,
+        shared_bytes=shared_bytes,
         constraint=why_not,
     ),
     launches=launches,
