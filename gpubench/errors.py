@@ -96,8 +96,12 @@ def install_command(extra: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of a library's error, or its type if the error has no text."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Return the first line of an error of foreign code, or its type if it has no text."""
+    try:
+        text = str(error)
+    except Exception:  # a kernel's own exception, whose __str__ fails
+        text = ""
+    return next(iter(text.strip().splitlines()), type(error).__name__)
 
 
 def with_place(error: Exception, path: Path | None = None) -> str:

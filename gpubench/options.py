@@ -396,6 +396,11 @@ def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
             f"--resume: {path} sweeps kernels of a directory, which runs their code: "
             f"add --kernels {shown(started['kernels'])}"
         )
+    if "samples" in started and "samples" not in given and not _lies_below(started["samples"]):
+        raise UsageError(
+            f"--resume: {path} writes samples outside the current directory: "
+            f"add --samples {shown(started['samples'])}"
+        )
     return started
 
 
@@ -423,16 +428,20 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _confined(config: Path, name: str, text: str, base: Path) -> str:
     """Return a path of a configuration that lies below `base` after links are followed."""
-    try:
-        inside = (base / text).resolve().is_relative_to(base.resolve())
-    except (OSError, ValueError, RuntimeError):  # not a path, or links in a circle
-        inside = "\0" in text  # refused as in every option
-    if not inside:
+    if not _lies_below(text, base) and "\0" not in text:  # NUL is refused as in every option
         raise UsageError(
             f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
             f"give such a path on the command line: --{name}"
         )
     return str(base / text) if text else text
+
+
+def _lies_below(text: str, base: Path = Path()) -> bool:
+    """Whether a path lies below a directory after links are followed."""
+    try:
+        return (base / text).resolve().is_relative_to(base.resolve())
+    except (OSError, ValueError, RuntimeError):  # not a path, or links in a circle
+        return False
 
 
 Command = TypeVar("Command", bound=Callable[..., object])

@@ -466,7 +466,7 @@ FEW = ("sweep", "--device", "cpu", "--sizes", "8..64:8", "--variants", "cpu_blas
 
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv") as process:
+    with start(tmp_path, *FEW, "--cache", "hot", "-o", "a.csv", "--samples", "b.jsonl") as process:
         wait_for_lines(tmp_path / "a.csv.partial", 4, process)
         process.kill()
         process.communicate(timeout=TIMEOUT_S)
@@ -474,7 +474,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(kept) >= 2
     with (tmp_path / "a.csv.partial").open("a") as file:
         file.write('{"key":["gemm","cpu_')  # a line that was being written
-    done = call(tmp_path, "sweep", "--resume", "a.csv", "--samples", "b.jsonl")
+    done = call(tmp_path, "sweep", "--resume", "a.csv")  # the samples belong to what is resumed
     assert (done.code, done.files) == (0, ["a.csv", "b.jsonl"])
     assert [row.size for row in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 8)]
     lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()[1:]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpubench import errors
-from gpubench.errors import LONGEST_MESSAGE, UsageError
+from gpubench.errors import LONGEST_MESSAGE, UsageError, first_line
 
 
 def found(direct_url: dict[str, Any] | None) -> Any:
@@ -58,3 +58,11 @@ def test_a_message_is_cut_whatever_the_names_that_it_quotes() -> None:
     assert str(UsageError("x" * LONGEST_MESSAGE)) == "x" * LONGEST_MESSAGE
     cut = str(UsageError("x" * 10_000))
     assert (len(cut), cut[-1]) == (LONGEST_MESSAGE, "…")
+
+
+def test_an_exception_whose_text_fails_is_named_by_its_type() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert first_line(MuteError()) == "MuteError"

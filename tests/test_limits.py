@@ -21,7 +21,7 @@ from samples import curve, sample
 
 from gpubench.errors import UsageError
 from gpubench.results import row as table
-from gpubench.results.row import LEAST, MAX_ROWS, MOST, NAMES, Row, read, write
+from gpubench.results.row import MAX_ROWS, MAX_VALUE, MIN_VALUE, NAMES, Row, read, write
 from gpubench.view.pictures.style import MAX_LINES, MAX_PANELS
 
 
@@ -124,7 +124,7 @@ def test_every_command_refuses_such_a_number_in_one_line(tmp_path: Path) -> None
 
 
 def test_numbers_at_the_limits_are_read_and_drawn(tmp_path: Path) -> None:
-    for value in (1e12 * LEAST, MOST / 1e12):
+    for value in (1e12 * MIN_VALUE, MAX_VALUE / 1e12):
         rows = [sample(n=n, median_us=value, gflops=value, percent_of_peak=value) for n in (8, 9)]
         write(rows, tmp_path / "a.csv")
         for kind in ("sizes", "roofline"):

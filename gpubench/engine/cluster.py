@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -71,6 +72,12 @@ class Member(NamedTuple):
         return f"{self.hostname} {self.slot}"
 
 
+class _Scheduler(msgspec.Struct):
+    """A file that a Dask scheduler wrote."""
+
+    address: str
+
+
 @contextmanager
 def connected(on: str, device: str) -> Iterator[Client]:
     """Connect to the cluster that `--on` names. A local cluster ends with the block.
@@ -95,21 +102,33 @@ def connected(on: str, device: str) -> Iterator[Client]:
             cluster = stack.enter_context(_own_cluster(search.result()))
             client = stack.enter_context(Client(cluster))
         else:
-            where: dict[str, Any] = {"address": on} if "://" in on else {"scheduler_file": on}
             if "://" not in on and not Path(on).is_file():
                 raise UsageError(
                     f"--on: '{on}' is neither {LOCAL}, nor an address such as tcp://host:8786, "
                     "nor a scheduler file"
                 )
             try:
-                client = stack.enter_context(Client(**where, timeout=ANSWER_S))
+                address = on
+                if "://" not in on:
+                    address = msgspec.json.decode(Path(on).read_bytes(), type=_Scheduler).address
+                asyncio.run(asyncio.wait_for(_greet(address), ANSWER_S))
+                client = stack.enter_context(Client(address, timeout=ANSWER_S))
                 client.wait_for_workers(1, timeout=ANSWER_S)
             except Exception as error:  # Dask raises many types for an invalid address
                 raise UsageError(
                     f"--on: no Dask scheduler with workers answers at {on}: "
-                    f"{str(error).partition(chr(10))[0] or type(error).__name__}"
+                    f"{str(error).partition(chr(10))[0] or f'no answer in {ANSWER_S} s'}"
                 ) from error
         yield client
+
+
+async def _greet(address: str) -> None:
+    """Exchange Dask's greeting: `Client` waits without end for a port that stays silent."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    comm = await connect(address, timeout=ANSWER_S, **Security().get_connection_args("client"))
+    comm.abort()
 
 
 @contextmanager

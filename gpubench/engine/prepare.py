@@ -18,8 +18,8 @@ from gpubench.plan.sweep import Sweep, plan
 from gpubench.plan.tuned import with_tuned_tiles
 from gpubench.results.provenance import package_version, source_hash
 
-NOT_RESUMED = {"output", "samples"}
-"""Options that a resumed sweep may have otherwise: they name files, and change no measurement."""
+NOT_RESUMED = {"output"}
+"""Options that the file of a sweep does not keep: the file is named when it is resumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,8 @@ class Job:
                     tile = space.read(key.tile)
                 except ValueError:
                     return None
-                return None if space.why_not(tile) else replace(planned, tile=tile)
+                legal = str(tile) == key.tile and not space.why_not(tile)
+                return replace(planned, tile=tile) if legal else None
         return None
 
     def forecast(self, points: Collection[Point] | None = None) -> Estimate:

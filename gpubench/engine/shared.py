@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections import defaultdict
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +22,7 @@ from gpubench.engine.cluster import Member, cancel, members, present, require_on
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
-from gpubench.errors import DeviceUnavailableError, GpubenchError, UsageError
+from gpubench.errors import DeviceUnavailableError, GpubenchError, UsageError, first_line
 from gpubench.model import Device, Measurement, Point, PointKey
 from gpubench.plan.schedule import Strategy, Visit
 from gpubench.plan.sweep import Sweep
@@ -141,6 +142,7 @@ class ClusterPool:
         self._first = require_one_kind(self._members)
         self._devices: dict[Place, Device] = {}
         self._wall_s = 0.0
+        self._spent_s: defaultdict[str, float] = defaultdict(float)
         self.endings: dict[PointKey, str] = {}
 
     @property
@@ -162,8 +164,13 @@ class ClusterPool:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of the last job."""
-        return {f"measuring on {self.label}": self._wall_s}
+        """Mean over the devices of the wall time that the shares of the last job spent, by phase.
+
+        The rest of a device's time is `waiting`: to start, for a share, or for the last devices.
+        """
+        workers = len(self._members)
+        phases = {name: total_s / workers for name, total_s in self._spent_s.items()}
+        return {**phases, "waiting": max(0.0, self._wall_s - sum(phases.values()))}
 
     def device_at(self, place: Place) -> Device:
         """Return the device that a share opened at a place."""
@@ -181,6 +188,7 @@ class ClusterPool:
         """
         started = perf_counter()
         self._wall_s = 0.0
+        self._spent_s.clear()
         unfinished = [point for point in job.points if not measurements.is_finished(point)]
         rounds, workers = job.sweep.timing.rounds, len(self._members)
         foreseen = job.forecast(unfinished[::workers])
@@ -221,7 +229,7 @@ class ClusterPool:
             measurement = decode_line(line, job.point_of)
             if not measurements.is_new(measurement):
                 return
-            left = max(0, visits - received)
+            left = max(1, visits - received)  # a share that starts again adds visits
             left_s = (perf_counter() - started) / received * left if received else 0.0
             watcher.measuring(Visit(point=measurement.point, visits_left=left, left_s=left_s))
             received += 1
@@ -254,8 +262,10 @@ class ClusterPool:
             cancel(client, running)
 
     def _remember(self, result: ShareResult, job: Job) -> None:
-        """Keep the device of a share, the rates measured there, and how its races ended."""
+        """Keep a share's device, the rates measured there, its phases and how its races ended."""
         self.endings |= result.endings
+        for name, seconds in result.spent_s.items():
+            self._spent_s[name] += seconds
         if result.lines and result.device:
             place = Place.of(decode_line(result.lines[-1], job.point_of))
             self._devices[place] = result.device
@@ -334,9 +344,9 @@ def _result(future: Future) -> ShareResult:
     try:
         result: ShareResult = future.result()
     except Exception as error:  # of Dask: the worker died with it again and again
-        what = str(error).partition("\n")[0] or type(error).__name__
         raise DeviceUnavailableError(
-            f"a worker did not finish its points: {what}; --resume continues with the others"
+            f"a worker did not finish its points: {first_line(error)}; "
+            "--resume continues with the others"
         ) from error
     return result
 

@@ -16,7 +16,7 @@ import msgspec
 from gpubench.errors import UsageError
 from gpubench.model import Measurement, Point, PointKey, Status
 from gpubench.results.output import Output, lock, make_directory, open_regular
-from gpubench.results.row import Row, encode, read
+from gpubench.results.row import MIN_VALUE, Row, encode, in_range, read
 from gpubench.results.store import slug
 from gpubench.text import shown
 
@@ -63,9 +63,26 @@ def decode_line(text: bytes, point_of: PointOf) -> Measurement:
             f"{shown(str(line.key.variant))} {shown(line.key.tile)} is not a point of this sweep"
         )
     try:
-        return Measurement(point=point, **values)
+        measurement = Measurement(point=point, **values)
     except TypeError as error:  # a field is missing, or one too many
         raise ValueError(str(error)) from error
+    _require_times(measurement)
+    return measurement
+
+
+def _require_times(measurement: Measurement) -> None:
+    """Raise ValueError for a measurement that no kernel can have."""
+    series = measurement.series
+    if series is None:
+        if measurement.status == Status.OK:
+            raise ValueError("the point is ok and has no times")
+        return
+    if not series.times_us:
+        raise ValueError("times_us is empty")
+    for time_us in series.times_us:
+        in_range(time_us, MIN_VALUE)
+    if series.launches_per_sample < 1:
+        raise ValueError(f"launches_per_sample is {series.launches_per_sample}, and not at least 1")
 
 
 class ResultFile:
@@ -105,6 +122,11 @@ class ResultFile:
         process, or was started with other settings or other points.
         """
         if self._samples_path:
+            for path in (self.path, self.partial):
+                if _same_file(path, self._samples_path):
+                    raise UsageError(
+                        f"--samples: {self._samples_path} is {path}, which the sweep writes itself"
+                    )
             self._samples = Output(self._samples_path, overwrite=self._overwrite, flag="--samples")
             make_directory(self._samples_path.parent, "--samples")
         if self.resume:
@@ -123,10 +145,15 @@ class ResultFile:
             file.seek(0)
             text = file.read()
             whole = text[: text.rfind(b"\n") + 1]
-            measurements = [
-                self._read(line, number, point_of)
-                for number, line in enumerate(whole.splitlines()[1:], start=2)
-            ]
+            measurements: list[Measurement] = []
+            lines: dict[bytes, int] = {}
+            for number, line in enumerate(whole.split(b"\n")[1:-1], start=2):
+                if (first := lines.setdefault(line, number)) != number:
+                    raise self._refused(number, f"repeats line {first}")
+                try:
+                    measurements.append(decode_line(line, point_of))
+                except ValueError as error:
+                    raise self._refused(number, str(error)) from error
             self._csv = Output(self.path, overwrite=self._overwrite or self._is_ours(measurements))
             file.truncate(len(whole))  # a line that was being written is measured again
             file.seek(len(whole))
@@ -142,11 +169,8 @@ class ResultFile:
         except UsageError:
             return False
 
-    def _read(self, text: bytes, number: int, point_of: PointOf) -> Measurement:
-        try:
-            return decode_line(text, point_of)
-        except ValueError as error:
-            raise UsageError(f"--resume: {self.partial}, line {number}: {error}") from error
+    def _refused(self, number: int, why: str) -> UsageError:
+        return UsageError(f"--resume: {self.partial}, line {number}: {why}")
 
     def add(self, measurement: Measurement) -> None:
         """Append a measurement. It is on disk when this returns."""
@@ -244,6 +268,14 @@ def _is_at(path: Path, file: IO[bytes]) -> bool:
         return False
 
 
+def _same_file(path: Path, other: Path) -> bool:
+    """Whether two paths name one file, which need not exist, after links are followed."""
+    with suppress(OSError):
+        if path.samefile(other):
+            return True
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
 def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
     try:
         first = file.readline(MAX_CONTEXT_BYTES)
@@ -257,12 +289,12 @@ def _context_of(file: IO[bytes], partial: Path) -> dict[str, Any]:
 
 
 def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise UsageError with the first difference."""
+    """Raise UsageError with the first difference. The file of samples changes no measurement."""
     for group in {**now, **started}:
         old, new = started.get(group), now.get(group)
         if isinstance(old, dict) and isinstance(new, dict):
             for name in {**new, **old}:
-                if old.get(name) != new.get(name):
+                if old.get(name) != new.get(name) and (group, name) != ("options", "samples"):
                     _refuse(path, f"{group}: {name}", old.get(name), new.get(name))
         elif old != new:
             _refuse(path, group, old, new)

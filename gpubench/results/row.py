@@ -440,21 +440,21 @@ _KINDS: dict[str, type] = {
 }
 _TEXT_COLUMNS = tuple(name for name, kind in _KINDS.items() if kind is str)
 
-LEAST, MOST = 1e-30, 1e30
+MIN_VALUE, MAX_VALUE = 1e-30, 1e30
 """Smallest and largest magnitude of a measured number but 0. Products of a few stay finite."""
 
 _RANGES = {
-    **dict.fromkeys(NAMES, (0.0, MOST)),
+    **dict.fromkeys(NAMES, (0.0, MAX_VALUE)),
     **dict.fromkeys(("m", "n", "k", "tile"), (1, LARGEST)),
-    **dict.fromkeys(("ci_low_us", "overhead_us", "temperature_c"), (-MOST, MOST)),
+    **dict.fromkeys(("ci_low_us", "overhead_us", "temperature_c"), (-MAX_VALUE, MAX_VALUE)),
     "max_relative_error": (0.0, math.inf),  # of a result that is infinite
 }
 """Lowest and highest number of a column."""
 
 
-def in_range(number: float, low: float = 0.0, high: float = MOST) -> float:
+def in_range(number: float, low: float = 0.0, high: float = MAX_VALUE) -> float:
     """Return the number. Raises ValueError for NaN, and outside the range."""
-    if low <= number <= high and (not number or abs(number) >= LEAST):
+    if low <= number <= high and (not number or abs(number) >= MIN_VALUE):
         return number
     raise ValueError(f"{number} is not a number from {low:g} to {high:g}")
 
@@ -471,7 +471,7 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        number = in_range(float(text), -MOST)
+        number = in_range(float(text), -MAX_VALUE)
         if not number.is_integer():
             raise
         return int(number)
@@ -480,7 +480,7 @@ def _whole(text: str) -> int:
 def _rounds(text: str) -> str:
     """Check numbers joined by `;`, and return them unchanged."""
     for number in text.split(";"):
-        in_range(float(number), LEAST)
+        in_range(float(number), MIN_VALUE)
     return text
 
 

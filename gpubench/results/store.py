@@ -23,6 +23,9 @@ VARIABLE = "GPUBENCH_STORE"
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
+MAX_SWEEPS = 20
+"""Maximum number of saved sweeps that are pooled as one side of `diff`."""
+
 _BUILD = ("source_hash", "tree_hash", "driver", "cuda")
 """Columns that are equal in all results of one build on one machine."""
 
@@ -63,7 +66,8 @@ def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--sav
 def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Path]:
     """Return the files of a name, oldest first: those of one device, or of all devices."""
     of_device = slug(device) if device else "*"
-    return sorted(directory().glob(f"{of_device}/{name}/*{suffix}"), key=lambda path: path.name)
+    paths = directory().glob(f"{of_device}/{name}/*{suffix}")
+    return sorted(filter(Path.is_file, paths), key=lambda path: path.name)
 
 
 def names(device: str | None = None) -> list[str]:
@@ -74,28 +78,39 @@ def names(device: str | None = None) -> list[str]:
 
 def require(name: str, device: str | None, flag: str) -> list[Path]:
     """Return the saved files. Raises UsageError, with the names that exist, if there is no file."""
-    if found := saved(checked(name, flag), device):
-        return found
-    there = names(device)
+    if paths := saved(checked(name, flag), device):
+        return paths
     where = f"for {device}" if device else f"in {directory()}"
-    held = f"there is {', '.join(there)}" if there else "no name has anything"
+    others = f"; saved names: {', '.join(names(device))}" if names(device) else ""
     raise UsageError(
-        f"{flag}: nothing is saved as '{name}' {where} ({held}); "
+        f"{flag}: nothing is saved as '{name}' {where}{others}; "
         f"'gpubench sweep --save {name}' saves"
     )
 
 
-def newest_build(paths: Sequence[Path]) -> list[Path]:
-    """Return the newest file and the files just before it of the same build.
+def newest_build(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Return the newest files of one build, oldest first, and why others were passed over.
 
-    Together they are one side of `diff`.
+    The files are one side of `diff`: the newest file, and the files before it of the same build,
+    at most `MAX_SWEEPS`. A file that cannot be read is passed over. Raises UsageError if no file
+    can be read.
     """
-    builds = []
+    newest: list[Path] = []
+    unreadable: list[str] = []
+    build: set[tuple[object, ...]] = set()
     for path in reversed(paths):
-        rows = read(path, _BUILD)
-        builds.append({(row.variant, *(getattr(row, column) for column in _BUILD)) for row in rows})
-        if builds[-1] != builds[0]:
+        try:
+            rows = read(path, _BUILD)
+        except UsageError as error:
+            unreadable.append(str(error))
+            continue
+        of_file = {(row.variant, *(getattr(row, column) for column in _BUILD)) for row in rows}
+        if newest and of_file != build:
             break
-    else:
-        return list(paths)
-    return list(paths[len(paths) - len(builds) + 1 :])
+        newest.append(path)
+        build = of_file
+        if len(newest) == MAX_SWEEPS:
+            break
+    if not newest:
+        raise UsageError(unreadable[-1])
+    return newest[::-1], unreadable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -35,7 +36,7 @@ from gpubench.engine.shared import ClusterPool, deal
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.model import Measurement, Point, Timing, Variant, edges
 from gpubench.plan import sweep as plan
-from gpubench.plan.schedule import InRounds
+from gpubench.plan.schedule import InRounds, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.plan.tuned import keep_winners, read_winners
 from gpubench.results import row as table
@@ -106,7 +107,11 @@ def run_shared(
 class Diary(Watcher):
     def __init__(self, stop_after: int = 10**9) -> None:
         self.seen: list[Measurement] = []
+        self.visits_left: list[int] = []
         self._stop_after = stop_after
+
+    def measuring(self, visit: Visit) -> None:
+        self.visits_left.append(visit.visits_left)
 
     def measured(self, measurement: Measurement) -> None:
         self.seen.append(measurement)
@@ -129,6 +134,9 @@ def test_points_are_shared_and_all_rounds_of_a_point_are_of_one_device(
     assert {row.percent_of_blas for row in rows} == {100.0}
     of_blas = Counter(taken.slot for taken in diary.seen if taken.point.variant.name == "blas")
     assert of_blas == {"0": 4, "1": 4, "2": 4}
+    assert {"sampling", "waiting"} <= outcome.spent_s.keys()
+    assert sum(outcome.spent_s.values()) <= outcome.wall_s
+    assert diary.visits_left[-1] >= 1
     speeds = {row.slot: row.percent_of_devices for row in rows}
     assert speeds == pytest.approx({"0": 110.0, "1": 100.0, "2": 1100 / 12})
     assert all("other workers on its CPU, which disturb it: 2" in (r.reason or "") for r in rows)
@@ -259,10 +267,13 @@ def test_an_on_that_names_no_cluster_is_refused_in_a_line(
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     scheduler_file = tmp_path / "scheduler.json"
     scheduler_file.write_text("{}")
-    for on in ("nowhere", str(scheduler_file), "tcp://127.0.0.1:1", "pigeon://here"):
-        with pytest.raises(UsageError, match=r"^--on: .*") as refused, connected(on, "cpu"):
-            pass
-        assert "\n" not in str(refused.value)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and says nothing
+        silent_address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        closed = "tcp://127.0.0.1:1"
+        for on in ("nowhere", str(scheduler_file), closed, silent_address, "pigeon://here"):
+            with pytest.raises(UsageError, match=r"^--on: .*") as refused, connected(on, "cpu"):
+                pass
+            assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match="not cuda:1 alone"), connected(LOCAL, "cuda:1"):
         pass
 

@@ -276,3 +276,50 @@ def test_samples_that_exist_are_not_overwritten_by_a_continued_sweep(tmp_path: P
     with pytest.raises(UsageError, match=r"--samples: .* exists"):
         ResultFile(tmp_path / "a.csv", resume=True, samples=samples).open(CONTEXT, POINTS)
     assert samples.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"times_us": [1e308, 1e308]}, "1e\\+308"),
+        ({"times_us": []}, "empty"),
+        ({"times_us": [-1.0]}, "-1.0"),
+        ({"times_us": [0.0]}, "0.0"),
+        ({"launches_per_sample": 0}, "launches_per_sample is 0"),
+        (None, "has no times"),
+    ],
+)
+def test_times_that_no_kernel_has_are_refused(
+    tmp_path: Path, change: dict[str, object] | None, why: str
+) -> None:
+    started(tmp_path, 1.0)
+    partial = tmp_path / "a.csv.partial"
+    head, line = partial.read_bytes().splitlines()
+    record = msgspec.json.decode(line)
+    series = record["measurement"]["series"]
+    record["measurement"]["series"] = None if change is None else series | change
+    partial.write_bytes(head + b"\n" + msgspec.json.encode(record) + b"\n")
+    before = partial.read_bytes()
+    with pytest.raises(UsageError, match=f"a.csv.partial, line 2: .*{why}"):
+        resumed(tmp_path, CONTEXT)
+    assert partial.read_bytes() == before
+
+
+def test_a_line_that_stands_twice_is_refused_and_counts_as_no_round(tmp_path: Path) -> None:
+    started(tmp_path, 1.0)
+    partial = tmp_path / "a.csv.partial"
+    partial.write_bytes(partial.read_bytes() + partial.read_bytes().splitlines()[1] + b"\n")
+    with pytest.raises(UsageError, match="line 3: repeats line 2"):
+        resumed(tmp_path, CONTEXT)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial", "link", "hard"])
+def test_samples_are_not_written_into_the_files_of_the_sweep(tmp_path: Path, name: str) -> None:
+    started(tmp_path, 1.0)
+    (tmp_path / "link").symlink_to("a.csv.partial")
+    (tmp_path / "hard").hardlink_to(tmp_path / "a.csv.partial")
+    before = (tmp_path / "a.csv.partial").read_bytes()
+    file = ResultFile(tmp_path / "a.csv", resume=True, samples=tmp_path / name)
+    with pytest.raises(UsageError, match=r"--samples: .* the sweep writes itself"):
+        file.open(CONTEXT, POINTS)
+    assert (tmp_path / "a.csv.partial").read_bytes() == before

@@ -21,14 +21,14 @@ from gpubench.model import (
     Status,
 )
 from gpubench.results import row as table
-from gpubench.results.row import KEY, LEAST, MOST, NAMES, REQUIRED, Row, read, write
+from gpubench.results.row import KEY, MAX_VALUE, MIN_VALUE, NAMES, REQUIRED, Row, read, write
 
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 
 # A row is a printable line; the rest of what text may hold is tested below. What spreadsheets
 # compute is as likely as anything else.
 texts = st.text(st.sampled_from("='+-@") | st.characters(exclude_categories=["C", "Z"]))
-times = st.floats(LEAST, MOST).map(str)
+times = st.floats(MIN_VALUE, MAX_VALUE).map(str)
 
 
 def column(name: str) -> st.SearchStrategy[Any]:
@@ -46,7 +46,8 @@ def column(name: str) -> st.SearchStrategy[Any]:
     if kind is int:
         numbers = st.integers(int(low), int(high))
     else:
-        numbers = st.floats(max(low, -MOST), min(high, MOST)).map(lambda x: x * (abs(x) >= LEAST))
+        bounded = st.floats(max(low, -MAX_VALUE), min(high, MAX_VALUE))
+        numbers = bounded.map(lambda x: x * (abs(x) >= MIN_VALUE))
     return numbers if name in KEY else st.none() | numbers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,11 +77,29 @@ def test_against_a_name_is_against_the_newest_build_on_this_device(call: Call) -
     store.save(built("old", own=3.0), "main")
     newest = [store.save(built("new"), "main"), store.save(built("new"), "main")]
     store.save([replace(row, device="Other GPU") for row in built("other", own=9.0)], "main")
-    assert store.newest_build(store.saved("main", "NVIDIA H200")) == newest
+    assert store.newest_build(store.saved("main", "NVIDIA H200")) == (newest, [])
     write(built("mine", own=1.2), Path("mine.csv"))
     code, out, _ = call("diff", "--against", "main", "mine.csv")
     assert code == 1
     assert "slower: 3 of 9 points, by up to 20.0 %" in out
+
+
+def test_a_saved_file_that_cannot_be_read_does_not_block_the_others(call: Call) -> None:
+    kept = store.save(built("new"), "main")
+    (kept.parent / "29990101T000000.000000Z.csv").write_text("corrupt")
+    os.mkfifo(kept.parent / "29990102T000000.000000Z.csv")
+    write(built("mine"), Path("mine.csv"))
+    code, _, err = call("diff", "--against", "main", "mine.csv")
+    assert code == 0
+    assert "passes over" in err
+    assert "29990101" in err
+    kept.unlink()
+    assert call("diff", "--against", "main", "mine.csv")[0] == 2
+
+
+def test_of_many_saved_sweeps_only_the_newest_are_pooled() -> None:
+    kept = [store.save(built("new"), "main") for _ in range(store.MAX_SWEEPS + 5)]
+    assert store.newest_build(kept) == (kept[5:], [])
 
 
 def test_what_is_not_saved_is_said_in_one_line_with_what_is(call: Call) -> None:
@@ -89,7 +108,7 @@ def test_what_is_not_saved_is_said_in_one_line_with_what_is(call: Call) -> None:
     assert (code, err.count("\n")) == (2, 1)
     assert "nothing is saved as 'main' for NVIDIA H200" in err
     store.save(rows(), "nightly")
-    assert "there is nightly" in call("diff", "--against", "main", "new.csv")[2]
+    assert "saved names: nightly" in call("diff", "--against", "main", "new.csv")[2]
     assert "nothing is saved as 'main' in" in call("history", "main")[2]
     both = call("diff", "--against", "nightly", "--base", "new.csv", "--new", "new.csv")
     assert (both[0], "the base side is given already" in both[2]) == (2, True)

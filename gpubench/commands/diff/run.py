@@ -58,7 +58,10 @@ def _with_saved_base(options: Options, name: str) -> Options:
     of_new = read(options.new[0], ("device",)) if options.new else []
     device = of_new[0].device if of_new and not options.ignore_device else None
     kept = store.require(name, device, "--against")
-    return replace(options, base=store.newest_build(kept))
+    base, unreadable = store.newest_build(kept)
+    for message in unreadable:
+        console(stderr=True).print(f"--against passes over {message}", markup=False, soft_wrap=True)
+    return replace(options, base=base)
 
 
 def _check(options: Options, *, expects: bool) -> None:
