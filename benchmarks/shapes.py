@@ -32,7 +32,6 @@ import numpy as np
 
 from gpubench.backends import open_backend
 from gpubench.errors import CompileError, LaunchError
-from gpubench.kernels.tile_costs import CANDIDATES, candidates
 from gpubench.model import Cache, Config, CudaVariant, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import of_op
 
@@ -52,7 +51,11 @@ QUICK_SAMPLES = 3
 SLOW = 1.6
 """A candidate that takes this many times the library's time is left out after its first sample."""
 
+CANDIDATES = 18
+"""Of each kernel, with `--every`: those that the model ranks first."""
+
 FINALISTS = 4
+"""Candidates that take part in the rounds."""
 
 MODEL_SHAPES = (
     *((tokens, n, k) for tokens in (512, 2048) for n, k in ((6144, 4096), (4096, 4096))),
@@ -126,6 +129,7 @@ class Contender:
 
     @property
     def median_us(self) -> float:
+        """Median of the samples."""
         return statistics.median(self.times_us)
 
 
@@ -153,6 +157,7 @@ class Bench:
         return self.backend.load(problem, inputs, cold=False)
 
     def point(self, variant: Variant, tile: Config | None, problem: Problem) -> Point:
+        """Return the point with hot operands."""
         return Point(
             variant=variant,
             tile=tile,
@@ -168,8 +173,7 @@ class Bench:
         problem = Problem(op="gemm", m=m, n=n, k=k, dtype=self.dtype)
         operands = self.operands(problem)
         libraries = [
-            self.bind(self.variants[name], None, "library", problem, operands)
-            for name in LIBRARIES
+            self.bind(self.variants[name], None, "library", problem, operands) for name in LIBRARIES
         ]
         contenders = [one for one in libraries if one]
         expected = contenders[0].kernel
@@ -207,21 +211,24 @@ class Bench:
         return [self.result(one, problem) for one in (*contenders, *dropped)]
 
     def candidates(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
-        for name in CANDIDATES:
+        """Yield the configurations of each kernel that the model ranks first."""
+        units = self.backend.device.multiprocessors
+        for name in KERNELS:
             variant = self.variants[name]
-            if isinstance(variant, CudaVariant) and self.dtype in variant.dtypes:
-                units = self.backend.device.multiprocessors
-                for tile in candidates(name, variant.tiles, problem, units):
+            if variant.tiles and self.dtype in variant.dtypes:
+                for choice in ranked(name, problem, units)[:CANDIDATES]:
+                    tile = variant.tiles.read(str(choice))
                     if variant.why_not(tile, problem, (9, 0)) is None:
                         yield variant, tile
 
     def picks(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
         """Yield what `--tiles auto` measures."""
-        for name in CANDIDATES:
+        for name in KERNELS:
             variant = self.variants[name]
-            if self.dtype in variant.dtypes and hasattr(variant, "auto_tiles"):
-                for tile in variant.auto_tiles(problem, self.backend.device):
-                    yield variant, tile
+            if isinstance(variant, CudaVariant) and self.dtype in variant.dtypes:
+                for tile in variant.tiles_for(problem, self.backend.device.multiprocessors):
+                    if variant.why_not(tile, problem, (9, 0)) is None:
+                        yield variant, tile
 
     def defaults(self, problem: Problem) -> Iterator[tuple[Variant, Config]]:
         """Yield the other kernels on tensor cores with their default tiles."""
@@ -269,6 +276,7 @@ class Bench:
         return True
 
     def result(self, one: Contender, problem: Problem) -> Result:
+        """Return a contender's row."""
         ordered = sorted(one.times_us)
         return Result(
             dtype=self.dtype,
@@ -359,7 +367,8 @@ def table(path: Path) -> Iterator[str]:
         lines.append(
             f"| {dtype} | {m}×{n}×{k} | {name} | {library.variant} | {library.median_us:.2f} | "
             f"{best.variant} {best.tile} | {best.median_us:.2f} | {ratio:.3f} | "
-            f"{everything.variant} {everything.tile} | {best.median_us / everything.median_us:.3f} |"
+            f"{everything.variant} {everything.tile} | "
+            f"{best.median_us / everything.median_us:.3f} |"
         )
     yield "| precision | class | shapes | geometric mean | won | tenth percentile | worst |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"

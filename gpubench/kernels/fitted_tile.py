@@ -6,10 +6,10 @@ The numbers are those of `fitted_tile.cuh` and `split_sums.cuh`.
 from __future__ import annotations
 
 from gpubench.kernels.tensor_cores import (
+    ROW_BYTES,
     A,
     B,
     C,
-    ROW_BYTES,
     cluster,
     clusters,
     row_major_map,
@@ -17,8 +17,8 @@ from gpubench.kernels.tensor_cores import (
 from gpubench.model import Config, Launch, Problem, TensorMap
 
 EXTENTS = range(64, 257, 16)
-"""Rows and columns of a tile. One of them is a multiple of 64, the rows of an instruction; the other
-one is the instruction's columns."""
+"""Rows and columns of a tile. One of them is a multiple of 64, the rows of an instruction. The other
+one is the columns of an instruction."""
 
 BY_64 = 64
 

@@ -277,6 +277,7 @@ def variant(
     launches: Callable[[Config, Problem, int], Launch] = persistent,
     dtypes: tuple[str, ...] = DTYPES,
     refuse: Callable[[Config, Problem], str | None] = refuse,
+    auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None,
 ) -> CudaVariant:
     """A kernel for Hopper. `launches` takes the number of multiprocessors last."""
 
@@ -296,5 +297,6 @@ def variant(
         launch=launch,
         specialize=specialize,
         refuse=refuse,
+        auto_tiles=auto_tiles,
         reuse=rows_and_columns,
     )

@@ -1,51 +1,283 @@
-"""Which configuration suits a shape: the candidates of the wgmma kernels, and what each would take."""
+"""Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
+
+A block's step multiplies BM×BN elements by 64 values of k. Five things bound its time: the tensor
+cores, the accesses to shared memory, what all blocks together fetch from the L2 cache and what a block
+fetches itself, and a latency. The model takes their p-norm, which is their maximum with a soft edge. It multiplies by the steps of
+the block that has the most. It adds the cost of a launch, of a tile's end, of parts of K, and of
+operands beyond the L2 cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
 
-from gpubench.kernels.fitted_tile import EXTENTS, is_transposed, why_not
-from gpubench.kernels.tensor_cores import MAX_DYNAMIC_BYTES, STEP, cluster, clusters
-from gpubench.model import Config, Problem, Space
+from gpubench.kernels.fitted_tile import BY_64, EXTENTS, MAX_CLUSTER, MAX_SUMS
+from gpubench.kernels.tensor_cores import MAX_DYNAMIC_BYTES, ROW_BYTES, STEP
+from gpubench.model import Problem
 
-MAX_STAGES = 8
+PICKS = 2
+"""Number of configurations that a kernel's model picks at most."""
 
-CLUSTERS = ("1x1", "1x2", "2x1")
+MAX_STAGES, MAX_STAGES_OF_ROUNDS = 8, 6
 
-RESIDENT = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
-"""Clusters of so many blocks that an H200 of 132 multiprocessors holds, a block each
+MAX_SPLITS, MAX_SPLITS_OF_PAIRS = 8, 4
+
+RESULT_BUFFERS = 3 * 4096
+"""Shared memory that `wgmma_split_tail` sets aside for results, with three warpgroups."""
+
+RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
+"""Clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, a block each
 (cudaOccupancyMaxActiveClusters)."""
 
-MAX_CANDIDATES = 36
-"""Number of candidates of a kernel, those that the model expects to be fastest."""
+LINE_BYTES, SECTOR_BYTES = 128, 32
+"""Of the L2 cache."""
+
+CLOCK_MHZ = 1755.0
+"""Clock at which clock counts become times; the constants are fitted to it."""
 
 
-def resident(blocks: int, multiprocessors: int) -> int:
-    """Return the number of clusters of so many blocks that the GPU holds at once."""
-    return RESIDENT[blocks] * multiprocessors // RESIDENT[1]
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Constants of the model for one architecture, in microseconds unless it says otherwise."""
+
+    launch: float
+    """From one launch to the next, without any steps."""
+
+    launch_of_rounds: float
+    """The same of `wgmma_split_tail`, whose blocks fill the GPU."""
+
+    end: float
+    """Of a tile, for 10,000 elements: its first steps and its results, which nothing overlaps."""
+
+    end_of_rounds: float
+    """The same of `wgmma_split_tail`."""
+
+    tensor: float
+    """Factor on the tensor cores' datasheet rate of 32 elements a clock and step."""
+
+    not_transposed: float
+    """Factor where an instruction's columns are C's columns."""
+
+    one_consumer: float
+    """Factor where one warpgroup multiplies."""
+
+    three_consumers: float
+    """Factor where three multiply."""
+
+    shared: float
+    """Factor on shared memory's rate of 128 bytes a clock."""
+
+    l2: float
+    """For 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate."""
+
+    fetch: float
+    """For 1,000 rows of 128 bytes that a block fetches: its own rate."""
+
+    row_of_a: float
+    """What a row of A counts, in rows of B that lie in one line of the cache."""
+
+    a_sector: float
+    """Share by which it counts more where it lies in five sectors of 32 bytes, not four."""
+
+    b_line: float
+    """Share by which a row of B counts more where it lies in two lines."""
+
+    b_sector: float
+    """The same where it lies in five sectors."""
+
+    latency: float
+    """Of a step."""
+
+    norm: float
+    """Exponent p of the norm."""
+
+    memory: float
+    """Share of the time in which operands beyond the L2 cache come from memory at 4 TB/s."""
+
+    add_elements: float
+    """For 10,000 elements of a tile whose sums meet."""
+
+    add_parts: float
+    """For each part of K."""
+
+    full: float
+    """Where every multiprocessor has a block, so that overlapping launches wait for each other."""
 
 
-def full_stages(rows: int, columns: int, besides: int = 0) -> int:
-    """Return the number of stages that fill shared memory, at most `MAX_STAGES`."""
-    stage = (rows + -(-columns // 64) * 64) * STEP * 2
-    return min(MAX_STAGES, (MAX_DYNAMIC_BYTES - besides) // stage)
+COSTS = {
+    (9, 0): Costs(
+        launch=1.13,
+        launch_of_rounds=2.5,
+        end=1.03,
+        end_of_rounds=0.774,
+        tensor=0.7,
+        not_transposed=1.17,
+        one_consumer=1.33,
+        three_consumers=0.967,
+        shared=0.667,
+        l2=0.475,
+        fetch=0.425,
+        row_of_a=2.15,
+        a_sector=0.5,
+        b_line=0.95,
+        b_sector=1.3,
+        latency=0.179,
+        norm=2.48,
+        memory=0.095,
+        add_elements=0.373,
+        add_parts=0.379,
+        full=0.146,
+    )
+}
+"""By compute capability. Fitted to the files in results/h200/shapes by benchmarks/fit_tiles.py."""
 
 
-def sizes(problem: Problem) -> Iterator[tuple[int, int, str]]:
-    """Yield rows, columns and cluster of tiles.
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A configuration, as far as the model tells configurations apart."""
+
+    rows: int
+    columns: int
+    down: int = 1
+    """Blocks of a cluster that share columns."""
+
+    across: int = 1
+    """Blocks of a cluster that share rows."""
+
+    splits: int = 1
+    in_rounds: bool = False
+    """Whether blocks stay for several tiles: `wgmma_split_tail`."""
+
+    @property
+    def by_64(self) -> int:
+        """The extent that comes by 64: 64 for each piece of a warpgroup."""
+        return self.rows if self.columns % BY_64 else self.columns
+
+    @property
+    def consumers(self) -> int:
+        """Number of warpgroups that multiply."""
+        return 1 if self.by_64 == BY_64 else 3 if self.by_64 % (3 * BY_64) == 0 else 2
+
+    @property
+    def stages(self) -> int:
+        """Number of stages that fill shared memory."""
+        stage = (self.rows + -(-self.columns // BY_64) * BY_64) * ROW_BYTES
+        if self.in_rounds:
+            return min(MAX_STAGES_OF_ROUNDS, (MAX_DYNAMIC_BYTES - RESULT_BUFFERS) // stage)
+        return min(MAX_STAGES, MAX_DYNAMIC_BYTES // stage)
+
+    def __str__(self) -> str:
+        parts = f"/k{self.splits}" if self.splits > 1 else ""
+        return (
+            f"{self.rows}x{self.columns}x{STEP}/s{self.stages}{parts}"
+            f"/cluster={self.down}x{self.across}/group=8/pdl=1"
+        )
+
+
+def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: Costs) -> float:
+    """Return the time of a product in short bursts with operands in the cache, in microseconds."""
+    rows, columns, parts = choice.rows, choice.columns, choice.splits
+    area, pair = rows * columns, choice.down * choice.across
+    clusters = -(-problem.m // (rows * choice.down)) * -(-problem.n // (columns * choice.across))
+    at_once = RESIDENT[pair * parts - 1] * multiprocessors // RESIDENT[0]
+    rounds, rest = divmod(clusters, at_once)
+    shares_last = choice.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004
+    steps = max(-(-problem.k // STEP // parts), 1)
+    time = 0.0
+    if whole := rounds + (rest > 0 and not shares_last):
+        blocks = min(clusters, at_once) * pair * parts
+        fetched = _rows_fetched(problem, costs, rows / choice.across, columns / choice.down)
+        time += whole * steps * _step_us(choice, fetched, blocks / multiprocessors, costs)
+    if shares_last:
+        blocks = 2 * pair * rest if not whole else multiprocessors
+        fetched = _rows_fetched(problem, costs, rows, columns)
+        step_us = _step_us(choice, fetched, blocks / multiprocessors, costs)
+        time += steps / 2 * step_us
+    adds = whole if parts > 1 else shares_last
+    time += adds * (costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2))
+    ends = whole + shares_last / 2
+    if choice.in_rounds:
+        time += costs.launch_of_rounds + ends * costs.end_of_rounds * area * 1e-4
+    else:
+        time += costs.launch + ends * costs.end * area * 1e-4
+        time += costs.full * (min(clusters, at_once) == at_once)
+    return time + costs.memory * _memory_us(problem)
+
+
+def _rows_fetched(problem: Problem, costs: Costs, of_a: float, of_b: float) -> float:
+    """Return what a block fetches of a step, in rows of B of 128 bytes in one cache line.
+
+    A matrix whose rows are no multiple of 128 bytes has most of these in two lines.
+    """
+    a_pitch = problem.k * problem.precision.item_bytes
+    b_pitch = problem.n * problem.precision.item_bytes
+    in_two_lines = 1 - math.gcd(b_pitch, LINE_BYTES) / LINE_BYTES
+    row_of_a = costs.row_of_a * (1 + costs.a_sector * (a_pitch % SECTOR_BYTES != 0))
+    row_of_b = 1 + costs.b_line * in_two_lines + costs.b_sector * (b_pitch % SECTOR_BYTES != 0)
+    return of_a * row_of_a + of_b * row_of_b
+
+
+def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
+    """Return the time of a step where `share` of the multiprocessors fetch so many rows each."""
+    rows, columns = choice.rows, choice.columns
+    instruction_columns = rows * columns // choice.by_64
+    tensor = costs.tensor * rows * columns / 32
+    if choice.consumers == 1:
+        tensor *= costs.one_consumer
+    elif choice.consumers == 3:  # noqa: PLR2004
+        tensor *= costs.three_consumers
+    if choice.columns % BY_64:
+        tensor *= costs.not_transposed
+    # Each piece of 64 reads its 64 rows and all of the other operand; the TMA writes both once.
+    shared = choice.by_64 // BY_64 * (BY_64 + instruction_columns) + rows + columns
+    l2 = costs.l2 * fetched * 1e-3 * share
+    p = costs.norm
+    fetch = costs.fetch * fetched * 1e-3
+    bounds = (tensor / CLOCK_MHZ, costs.shared * shared / CLOCK_MHZ, l2, fetch, costs.latency)
+    return float(sum(bound**p for bound in bounds) ** (1 / p))
+
+
+def _memory_us(problem: Problem) -> float:
+    """Return the time in which operands come from memory, where the cache does not hold all."""
+    megabytes = problem.bytes / 1e6
+    beyond = min(max((megabytes - 25) / 40, 0.0), 1.0)
+    operands = problem.precision.item_bytes * problem.k * (problem.m + problem.n)
+    return beyond * operands / 4e6
+
+
+def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
+    """Yield the configurations that the model compares.
 
     Of extents that need equally many tiles, only the smallest.
     """
-    for pair in CLUSTERS:
-        down, across = int(pair[0]), int(pair[2])
-        all_rows = _fewest(problem.m, down)
-        all_columns = _fewest(problem.n, across)
-        for rows in EXTENTS:
-            for columns in EXTENTS:
-                if columns % 64 == 0 and rows in all_rows:
-                    yield rows, columns, pair
-                elif rows % 64 == 0 and columns % 64 and columns in all_columns:
-                    yield rows, columns, pair
+    steps = -(-problem.k // STEP)
+    for down, across in ((1, 1), (1, 2), (2, 1)):
+        all_rows, all_columns = _fewest(problem.m, down), _fewest(problem.n, across)
+        most = MAX_SPLITS if down * across == 1 else MAX_SPLITS_OF_PAIRS
+        splits = range(2, min(most, steps // 2, MAX_CLUSTER) + 1)
+        for rows, columns in product(EXTENTS, EXTENTS):
+            if not (
+                (columns % BY_64 == 0 and rows in all_rows)
+                or (rows % BY_64 == 0 and columns in all_columns)
+            ):
+                continue
+            choice = Choice(rows=rows, columns=columns, down=down, across=across)
+            if rows * columns // (128 * choice.consumers) > MAX_SUMS[choice.consumers]:
+                continue
+            if kernel == "wgmma_fitted":
+                yield choice
+            elif kernel == "wgmma_split_tail":
+                if min(rows, columns) > BY_64:
+                    yield Choice(
+                        rows=rows, columns=columns, down=down, across=across, in_rounds=True
+                    )
+            else:
+                for parts in splits:
+                    yield Choice(rows=rows, columns=columns, down=down, across=across, splits=parts)
 
 
 def _fewest(extent: int, together: int) -> set[int]:
@@ -56,62 +288,25 @@ def _fewest(extent: int, together: int) -> set[int]:
     return set(smallest.values())
 
 
-def predicted_us(name: str, tile: Config, problem: Problem, multiprocessors: int) -> float:
-    """Return what a product takes."""
-    down, across = cluster(tile)
-    splits = tile.get("splits", 1)
-    rows, columns = tile.numbers("BM", "BN")
-    at_once = resident(down * across * splits, multiprocessors)
-    rounds: float = -(-clusters(tile, problem) // at_once)
-    if name == "wgmma_split_tail" and down * across == 2:
-        last = clusters(tile, problem) % at_once
-        rounds -= 0.45 * (0 < 2 * last <= at_once)
-    steps = -(-problem.k // STEP // splits) + 1
-    clocks = max(rows * columns / 32, (rows / across + columns / down) * 128 / 55)
-    clocks += 0 if is_transposed(tile) else 1
-    adding = 1.5 + rows * columns * 4e-5 if splits > 1 else 0.0
-    return rounds * (steps * clocks * 1.1 / 1750 + 1.2 + adding) + 2
+@cache
+def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice, ...]:
+    """Return a kernel's configurations for a problem, the fastest by the model first."""
+    costs = COSTS[9, 0]
+    times = {
+        choice: predicted_us(choice, problem, multiprocessors, costs)
+        for choice in choices(kernel, problem)
+    }
+    return tuple(sorted(times, key=times.__getitem__))
 
 
-def fitted_tiles(space: Space, problem: Problem, _multiprocessors: int) -> Iterator[Config]:
-    """Yield each size of tile, alone and in pairs."""
-    for rows, columns, pair in sizes(problem):
-        stages = full_stages(rows, columns)
-        yield space.read(f"{rows}x{columns}x64/s{stages}/cluster={pair}/group=8/pdl=1")
+def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
+    """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`."""
+
+    def of_problem(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+        return tuple(map(str, ranked(kernel, problem, multiprocessors)[:PICKS]))
+
+    return of_problem
 
 
-def split_tiles(space: Space, problem: Problem, _multiprocessors: int) -> Iterator[Config]:
-    """Yield each size of tile with each number of parts."""
-    for rows, columns, pair in sizes(problem):
-        stages = full_stages(rows, columns)
-        for splits in range(2, 9 if pair == "1x1" else 5):
-            text = f"{rows}x{columns}x64/s{stages}/k{splits}/cluster={pair}/group=8/pdl=1"
-            if -(-problem.k // STEP) >= 2 * splits:
-                yield space.read(text)
-
-
-def tail_tiles(space: Space, problem: Problem, _multiprocessors: int) -> Iterator[Config]:
-    """Yield each size of tile but the smallest, alone and in pairs."""
-    for rows, columns, pair in sizes(problem):
-        if rows * columns >= 96 * 128 and min(rows, columns) > 64:
-            stages = min(6, full_stages(rows, columns, besides=3 * 4096))
-            yield space.read(f"{rows}x{columns}x64/s{stages}/cluster={pair}/group=8/pdl=1")
-
-
-CANDIDATES: Mapping[str, Callable[[Space, Problem, int], Iterator[Config]]] = {
-    "wgmma_fitted": fitted_tiles,
-    "wgmma_split_cluster": split_tiles,
-    "wgmma_split_tail": tail_tiles,
-}
-"""The configurations of a kernel that the model compares, by the kernel's name."""
-
-
-def candidates(name: str, space: Space, problem: Problem, multiprocessors: int) -> list[Config]:
-    """Return the legal configurations that the model compares for a problem."""
-    choices = [
-        tile
-        for tile in CANDIDATES[name](space, problem, multiprocessors)
-        if not why_not(tile) and space.why_not(tile) is None
-    ]
-    times = {tile: predicted_us(name, tile, problem, multiprocessors) for tile in choices}
-    return sorted(choices, key=times.__getitem__)[:MAX_CANDIDATES]
+KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail")
+"""The kernels that the model knows."""

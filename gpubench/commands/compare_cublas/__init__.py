@@ -42,6 +42,7 @@ def compare_cublas(
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
     from gpubench.plan.registry import choose
+    from gpubench.plan.sweep import AUTO_TILES
     from gpubench.results.store import checked
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
@@ -56,7 +57,8 @@ def compare_cublas(
     timing = replace(option.DEFAULT.timing, launch_limit_s=1.0)
     if rivals:
         timing = replace(timing, point_limit_s=COMPILING_S)
-    sweep = option.read_sweep(options, config, replace(option.DEFAULT, timing=timing))
+    default = replace(option.DEFAULT, timing=timing, tiles=(AUTO_TILES,))
+    sweep = option.read_sweep(options, config, default)
     if sweep.device == "cpu":
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
     order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if ladder else {}

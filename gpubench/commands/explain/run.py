@@ -25,7 +25,7 @@ from gpubench.hardware.host import cpu_threads
 from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Problem, Scope, Status
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op, variants
-from gpubench.plan.sweep import Sweep, plan, tuned_file
+from gpubench.plan.sweep import AUTO_TILES, Sweep, plan, tuned_file
 from gpubench.results.row import Row, read
 from gpubench.text import shown, unknown
 from gpubench.view.progress import progress
@@ -141,8 +141,11 @@ def _read_options(kernel: CudaVariant, options: dict[str, Any], *, every: bool) 
         if sweep.tiles:
             raise UsageError("--all and --tile: name tiles, or ask for all of them")
         return replace(sweep, tiles=tuple(map(str, kernel.tiles)))
-    if tuned_file(sweep.tiles):
-        raise UsageError("--tile: names tiles, such as 16; 'tuned' is for sweep and compare-cublas")
+    if sweep.tiles == (AUTO_TILES,) or tuned_file(sweep.tiles):
+        name = sweep.tiles[0]
+        raise UsageError(
+            f"--tile: names tiles, such as 16; '{shown(name)}' is for sweep and compare-cublas"
+        )
     refusals = [kernel.tiles.why_not(kernel.tiles.read(tile)) for tile in sweep.tiles]
     if refusals and all(refusals):
         raise UsageError(f"--tile: {kernel.name} {refusals[0]}")

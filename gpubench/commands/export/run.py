@@ -10,6 +10,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -37,7 +38,7 @@ from gpubench.model.sources import flattened, include_folders
 from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import of_op, variants
-from gpubench.plan.sweep import Sweep, plan
+from gpubench.plan.sweep import AUTO_TILES, Sweep, plan
 from gpubench.results.output import Output
 from gpubench.text import unknown
 from gpubench.view.tables import console
@@ -173,14 +174,31 @@ def _chosen(
     options = options | {"op": variant.op, "variants": name, "device": "cuda"}
     options["sizes"] = options["sizes"] or "4096"
     options["dtypes"] = options["dtypes"] or variant.dtypes[0]
-    options["tiles"] = options["tiles"] or variant.tiles.default[0]
-    planned = plan(read_sweep(options), "cuda", device.compute_capability)
+    options["tiles"] = options["tiles"] or AUTO_TILES
+    asked = read_sweep(options)
+    if asked.tiles == (AUTO_TILES,):
+        asked = replace(asked, tiles=_first_picks(variant, asked, device))
+    planned = plan(asked, "cuda", device.compute_capability)
     if len(planned) > 1:
         raise UsageError("export writes one tile, size and dtype; name one of each")
     ((point, reason),) = planned.items()
     if reason or point.tile is None:
         raise UsageError(f"{name} {reason}")
     return variant, point.tile, point.problem
+
+
+def _first_picks(variant: CudaVariant, sweep: Sweep, device: Device) -> tuple[str, ...]:
+    """Return the tile that suits each problem of a sweep best, or the first default tile."""
+    if not device.multiprocessors:
+        return variant.tiles.default[:1]
+    problems = [
+        Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
+        for m, n, k in sweep.sizes
+        for dtype in sweep.dtypes
+    ]
+    with described_by(variant.path):
+        best = [variant.tiles_for(problem, device.multiprocessors)[0] for problem in problems]
+    return tuple(dict.fromkeys(map(str, best)))
 
 
 def _launch(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:

@@ -2,6 +2,7 @@
 
 from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
 from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tile_costs import picks
 
 VARIANT = variant(
     idea="rows or columns by 16, so that tiles come out even; a block each, and launches overlap",
@@ -23,4 +24,5 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
+    auto_tiles=picks("wgmma_fitted"),
 )

@@ -2,6 +2,7 @@
 
 from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
 from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tile_costs import picks
 
 VARIANT = variant(
     idea="K in parts by the blocks of a cluster, whose sums meet in each other's shared memory",
@@ -24,4 +25,5 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
+    auto_tiles=picks("wgmma_split_cluster"),
 )

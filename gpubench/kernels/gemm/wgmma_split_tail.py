@@ -10,6 +10,7 @@ from gpubench.kernels.fitted_tile import (
     why_not,
 )
 from gpubench.kernels.tensor_cores import cluster, clusters, even_grid, tiles, variant
+from gpubench.kernels.tile_costs import picks
 from gpubench.model import Config, Launch, Problem
 
 BUFFER_BYTES = 4 * 2 * 512
@@ -71,4 +72,5 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
+    auto_tiles=picks("wgmma_split_tail"),
 )
