@@ -1,11 +1,11 @@
 """Fits the constants of `gpubench/kernels/tile_costs.py` on measured sweeps, and shows their error.
 
-    python benchmarks/fit_tiles.py results/h200/shapes/fit_*.csv --judge results/h200/shapes/judge.csv
+    python benchmarks/fit_tiles.py results/h200/shapes/fit_*.csv --judge judged.csv
 
-The files are those of `benchmarks/shapes.py --every`. A configuration counts the more the closer it
-is to the fastest of its shape. Prints the constants, and for each file how far the picks of the model
+The files are those of `benchmarks/shapes.py --every`. A configuration counts the more the closer it is
+to the fastest of its shape. Prints the constants. For each file it prints how far the picks of the model
 are from the fastest configuration that was measured: the first pick, the better of the first two, and
-the best of two of each kernel, as `--tiles auto` measures them.
+the best of two of each kernel, which `--tiles auto` measures.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "one_consumer": (0.8, 2.0),
     "three_consumers": (0.8, 1.5),
     "shared": (0.3, 1.5),
+    "clock": (0.0, 1.0),
+    "narrow": (0.0, 1.0),
+    "pair": (0.0, 0.3),
     "latency": (0.02, 0.6),
     "norm": (1.5, 12.0),
-    "memory": (0.0, 2.0),
 }
 """Of constants; others lie between 0 and 6."""
 
@@ -96,9 +98,7 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
     def errors(values: np.ndarray) -> np.ndarray:
         costs = Costs(**dict(zip(names, values, strict=True)))
         logs = [
-            math.log(
-                predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs) / row.median_us
-            )
+            math.log(predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs) / row.median_us)
             for row in rows
         ]
         return weights * np.array(logs)

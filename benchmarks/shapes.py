@@ -32,6 +32,7 @@ import numpy as np
 
 from gpubench.backends import open_backend
 from gpubench.errors import CompileError, LaunchError
+from gpubench.kernels.tile_costs import KERNELS, ranked
 from gpubench.model import Cache, Config, CudaVariant, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import of_op
 

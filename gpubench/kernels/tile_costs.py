@@ -1,10 +1,10 @@
 """Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
 
-A block's step multiplies BM×BN elements by 64 values of k. Five things bound its time: the tensor
-cores, the accesses to shared memory, what all blocks together fetch from the L2 cache and what a block
-fetches itself, and a latency. The model takes their p-norm, which is their maximum with a soft edge. It multiplies by the steps of
-the block that has the most. It adds the cost of a launch, of a tile's end, of parts of K, and of
-operands beyond the L2 cache.
+A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor cores,
+the accesses to shared memory, what all blocks together fetch from the L2 cache, what the block itself
+fetches, and a latency. The model takes their p-norm, which is their maximum with a soft edge. It
+multiplies by the steps of the block that has the most, and adds the cost of a launch, of a tile's end,
+and of parts of K.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 CLOCK_MHZ = 1755.0
 """Clock at which clock counts become times; the constants are fitted to it."""
 
+LONG_PRODUCT = 3e10
+"""Multiply-adds of a product in which the clock begins to fall."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
@@ -48,7 +51,7 @@ class Costs:
     """From one launch to the next, without any steps."""
 
     launch_of_rounds: float
-    """The same of `wgmma_split_tail`, whose blocks fill the GPU."""
+    """The same of `wgmma_split_tail`."""
 
     end: float
     """Of a tile, for 10,000 elements: its first steps and its results, which nothing overlaps."""
@@ -57,7 +60,10 @@ class Costs:
     """The same of `wgmma_split_tail`."""
 
     tensor: float
-    """Factor on the tensor cores' datasheet rate of 32 elements a clock and step."""
+    """Factor on the tensor cores' rate of 32 elements a clock and step, at `CLOCK_MHZ`."""
+
+    clock: float
+    """Share by which that rate falls in long products, as the clock does."""
 
     not_transposed: float
     """Factor where an instruction's columns are C's columns."""
@@ -69,7 +75,7 @@ class Costs:
     """Factor where three multiply."""
 
     shared: float
-    """Factor on shared memory's rate of 128 bytes a clock."""
+    """Factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`."""
 
     l2: float
     """For 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate."""
@@ -80,14 +86,21 @@ class Costs:
     row_of_a: float
     """What a row of A counts, in rows of B that lie in one line of the cache."""
 
+    a_line: float
+    """Share by which it counts more where it lies in two lines."""
+
     a_sector: float
-    """Share by which it counts more where it lies in five sectors of 32 bytes, not four."""
+    """The same where it lies in five sectors of 32 bytes, not four."""
 
     b_line: float
-    """Share by which a row of B counts more where it lies in two lines."""
-
     b_sector: float
-    """The same where it lies in five sectors."""
+    """The same of B."""
+
+    narrow: float
+    """What a column counts that the last 64 of B's columns lack."""
+
+    pair: float
+    """Share by which steps of blocks in pairs take longer: they wait for each other."""
 
     latency: float
     """Of a step."""
@@ -95,42 +108,38 @@ class Costs:
     norm: float
     """Exponent p of the norm."""
 
-    memory: float
-    """Share of the time in which operands beyond the L2 cache come from memory at 4 TB/s."""
-
     add_elements: float
     """For 10,000 elements of a tile whose sums meet."""
 
     add_parts: float
     """For each part of K."""
 
-    full: float
-    """Where every multiprocessor has a block, so that overlapping launches wait for each other."""
-
 
 COSTS = {
     (9, 0): Costs(
-        launch=1.13,
-        launch_of_rounds=2.5,
-        end=1.03,
-        end_of_rounds=0.774,
-        tensor=0.7,
-        not_transposed=1.17,
-        one_consumer=1.33,
-        three_consumers=0.967,
-        shared=0.667,
-        l2=0.475,
-        fetch=0.425,
-        row_of_a=2.15,
-        a_sector=0.5,
-        b_line=0.95,
-        b_sector=1.3,
-        latency=0.179,
-        norm=2.48,
-        memory=0.095,
-        add_elements=0.373,
-        add_parts=0.379,
-        full=0.146,
+        launch=1.44,
+        launch_of_rounds=2.55,
+        end=0.945,
+        end_of_rounds=0.736,
+        tensor=0.889,
+        clock=0.131,
+        not_transposed=1.04,
+        one_consumer=1.42,
+        three_consumers=0.982,
+        shared=0.758,
+        l2=0.92,
+        fetch=0.777,
+        row_of_a=1.53,
+        a_line=0.141,
+        a_sector=0.386,
+        b_line=0.524,
+        b_sector=0.744,
+        narrow=0.593,
+        pair=0.0518,
+        latency=0.136,
+        norm=5.23,
+        add_elements=0.406,
+        add_parts=0.355,
     )
 }
 """By compute capability. Fitted to the files in results/h200/shapes by benchmarks/fit_tiles.py."""
@@ -180,52 +189,67 @@ class Choice:
 
 def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: Costs) -> float:
     """Return the time of a product in short bursts with operands in the cache, in microseconds."""
-    rows, columns, parts = choice.rows, choice.columns, choice.splits
-    area, pair = rows * columns, choice.down * choice.across
-    clusters = -(-problem.m // (rows * choice.down)) * -(-problem.n // (columns * choice.across))
+    area, pair, parts = choice.rows * choice.columns, choice.down * choice.across, choice.splits
+    clusters = -(-problem.m // (choice.rows * choice.down)) * -(
+        -problem.n // (choice.columns * choice.across)
+    )
     at_once = RESIDENT[pair * parts - 1] * multiprocessors // RESIDENT[0]
     rounds, rest = divmod(clusters, at_once)
     shares_last = choice.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004
-    steps = max(-(-problem.k // STEP // parts), 1)
-    time = 0.0
-    if whole := rounds + (rest > 0 and not shares_last):
-        blocks = min(clusters, at_once) * pair * parts
-        fetched = _rows_fetched(problem, costs, rows / choice.across, columns / choice.down)
-        time += whole * steps * _step_us(choice, fetched, blocks / multiprocessors, costs)
-    if shares_last:
-        blocks = 2 * pair * rest if not whole else multiprocessors
-        fetched = _rows_fetched(problem, costs, rows, columns)
-        step_us = _step_us(choice, fetched, blocks / multiprocessors, costs)
-        time += steps / 2 * step_us
-    adds = whole if parts > 1 else shares_last
-    time += adds * (costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2))
-    ends = whole + shares_last / 2
-    if choice.in_rounds:
-        time += costs.launch_of_rounds + ends * costs.end_of_rounds * area * 1e-4
+    whole = rounds + (rest > 0 and not shares_last)
+
+    def step_us(busy: float, *, alone: bool = False) -> float:
+        """Return the time of a step while so many clusters are busy."""
+        fetched = _rows_fetched(choice, problem, costs, alone=alone)
+        share = busy * pair * parts / multiprocessors
+        return _step_us(choice, problem, fetched, share, costs)
+
+    if choice.in_rounds:  # the rounds are evened, so all blocks are busy in each
+        busy = at_once if shares_last else -(-clusters // max(whole, 1))
+        rounds_us = whole * step_us(busy)
     else:
-        time += costs.launch + ends * costs.end * area * 1e-4
-        time += costs.full * (min(clusters, at_once) == at_once)
-    return time + costs.memory * _memory_us(problem)
+        rounds_us = rounds * step_us(at_once) + (step_us(rest) if rest else 0.0)
+    if shares_last:
+        busy = at_once if whole else 2 * rest
+        rounds_us += step_us(busy, alone=True) / 2
+    steps = max(-(-problem.k // STEP // parts), 1)
+    ends = (whole + shares_last / 2) * area * 1e-4
+    if choice.in_rounds:
+        other_us = costs.launch_of_rounds + ends * costs.end_of_rounds
+    else:
+        other_us = costs.launch + ends * costs.end
+    if parts > 1 or shares_last:
+        each_us = costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2)
+        other_us += each_us * (whole if parts > 1 else 1)
+    return steps * rounds_us * (1 + costs.pair * (pair > 1)) + other_us
 
 
-def _rows_fetched(problem: Problem, costs: Costs, of_a: float, of_b: float) -> float:
+def _rows_fetched(choice: Choice, problem: Problem, costs: Costs, *, alone: bool) -> float:
     """Return what a block fetches of a step, in rows of B of 128 bytes in one cache line.
 
-    A matrix whose rows are no multiple of 128 bytes has most of these in two lines.
+    A matrix whose rows are no multiple of 128 bytes has most of these in two lines. `alone`: blocks
+    of a pair share nothing.
     """
-    a_pitch = problem.k * problem.precision.item_bytes
-    b_pitch = problem.n * problem.precision.item_bytes
-    in_two_lines = 1 - math.gcd(b_pitch, LINE_BYTES) / LINE_BYTES
-    row_of_a = costs.row_of_a * (1 + costs.a_sector * (a_pitch % SECTOR_BYTES != 0))
-    row_of_b = 1 + costs.b_line * in_two_lines + costs.b_sector * (b_pitch % SECTOR_BYTES != 0)
-    return of_a * row_of_a + of_b * row_of_b
+    of_a = choice.rows / (1 if alone else choice.across)
+    lacking = -choice.columns % BY_64
+    of_b = (choice.columns + costs.narrow * lacking) / (1 if alone else choice.down)
+    item = problem.precision.item_bytes
+    row_of_a = _row_cost(problem.k * item, costs.a_line, costs.a_sector)
+    row_of_b = _row_cost(problem.n * item, costs.b_line, costs.b_sector)
+    return of_a * costs.row_of_a * row_of_a + of_b * row_of_b
 
 
-def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
+def _row_cost(pitch_bytes: int, line: float, sector: float) -> float:
+    in_two_lines = 1 - math.gcd(pitch_bytes, LINE_BYTES) / LINE_BYTES
+    return 1 + line * in_two_lines + sector * (pitch_bytes % SECTOR_BYTES != 0)
+
+
+def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, costs: Costs) -> float:
     """Return the time of a step where `share` of the multiprocessors fetch so many rows each."""
     rows, columns = choice.rows, choice.columns
     instruction_columns = rows * columns // choice.by_64
     tensor = costs.tensor * rows * columns / 32
+    tensor *= 1 + costs.clock * math.tanh(problem.m * problem.n * problem.k / LONG_PRODUCT)
     if choice.consumers == 1:
         tensor *= costs.one_consumer
     elif choice.consumers == 3:  # noqa: PLR2004
@@ -234,19 +258,14 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
         tensor *= costs.not_transposed
     # Each piece of 64 reads its 64 rows and all of the other operand; the TMA writes both once.
     shared = choice.by_64 // BY_64 * (BY_64 + instruction_columns) + rows + columns
-    l2 = costs.l2 * fetched * 1e-3 * share
-    p = costs.norm
-    fetch = costs.fetch * fetched * 1e-3
-    bounds = (tensor / CLOCK_MHZ, costs.shared * shared / CLOCK_MHZ, l2, fetch, costs.latency)
-    return float(sum(bound**p for bound in bounds) ** (1 / p))
-
-
-def _memory_us(problem: Problem) -> float:
-    """Return the time in which operands come from memory, where the cache does not hold all."""
-    megabytes = problem.bytes / 1e6
-    beyond = min(max((megabytes - 25) / 40, 0.0), 1.0)
-    operands = problem.precision.item_bytes * problem.k * (problem.m + problem.n)
-    return beyond * operands / 4e6
+    bounds = (
+        tensor / CLOCK_MHZ,
+        costs.shared * shared / CLOCK_MHZ,
+        costs.l2 * fetched * 1e-3 * share,
+        costs.fetch * fetched * 1e-3,
+        costs.latency,
+    )
+    return float(sum(bound**costs.norm for bound in bounds) ** (1 / costs.norm))
 
 
 def choices(kernel: str, problem: Problem) -> Iterator[Choice]:

@@ -10,10 +10,10 @@ VARIANT = variant(
     tiles=tiles(
         rows=EXTENTS,
         columns=EXTENTS,
-        stages=(2, 3, 4, 5, 6, 7, 8),
+        stages=(3, 4, 5, 6, 7, 8),
         splits=(2, 3, 4, 5, 6, 7, 8),
         cluster=("1x1", "1x2", "2x1"),
-        group=(4, 8, 16),
+        group=(8, 16),
         pdl=(0, 1),
         default=(
             "64x128x64/s8/k3/cluster=1x1/group=8/pdl=1",

@@ -59,9 +59,9 @@ VARIANT = variant(
     tiles=tiles(
         rows=EXTENTS,
         columns=EXTENTS,
-        stages=(2, 3, 4, 5, 6),
+        stages=(3, 4, 5, 6),
         cluster=("1x1", "1x2", "2x1"),
-        group=(4, 8, 16),
+        group=(8, 16),
         pdl=(0, 1),
         default=(
             "128x256x64/s4/cluster=2x1/group=8/pdl=1",
