@@ -17,8 +17,8 @@ from gpubench.kernels.tensor_cores import (
 from gpubench.model import Config, Launch, Problem, TensorMap
 
 EXTENTS = range(64, 257, 16)
-"""Rows and columns of a tile. One of them is a multiple of 64, the rows of an instruction. The other
-one is the columns of an instruction."""
+"""Rows and columns of a tile. One extent is a multiple of 64, the rows of an instruction. The other
+is the columns of an instruction."""
 
 BY_64 = 64
 

@@ -1,10 +1,10 @@
 """Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
 
-A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor cores,
-the accesses to shared memory, what all blocks together fetch from the L2 cache, what the block itself
-fetches, and a latency. The model takes their p-norm, which is their maximum with a soft edge. It
-multiplies by the steps of the block that has the most, and adds the cost of a launch, of a tile's end,
-and of parts of K.
+A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor
+cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, what the
+block itself fetches, and a latency. The model takes their p-norm, which is their maximum with a soft
+edge. It multiplies by the steps of the block that has the most, and adds the cost of a launch, of a
+tile's end, and of parts of K.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class Costs:
 
     launch_of_rounds: float
     """The same of `wgmma_split_tail`."""
+
+    launch_of_pairs: float
+    """What blocks in pairs add to either."""
 
     end: float
     """Of a tile, for 10,000 elements: its first steps and its results, which nothing overlaps."""
@@ -117,29 +120,30 @@ class Costs:
 
 COSTS = {
     (9, 0): Costs(
-        launch=1.44,
-        launch_of_rounds=2.55,
-        end=0.945,
-        end_of_rounds=0.736,
-        tensor=0.889,
-        clock=0.131,
-        not_transposed=1.04,
-        one_consumer=1.42,
-        three_consumers=0.982,
-        shared=0.758,
-        l2=0.92,
-        fetch=0.777,
-        row_of_a=1.53,
-        a_line=0.141,
-        a_sector=0.386,
-        b_line=0.524,
-        b_sector=0.744,
-        narrow=0.593,
-        pair=0.0518,
-        latency=0.136,
-        norm=5.23,
-        add_elements=0.406,
-        add_parts=0.355,
+        launch=0.964,
+        launch_of_rounds=1.92,
+        launch_of_pairs=0.526,
+        end=0.948,
+        end_of_rounds=0.766,
+        tensor=0.937,
+        clock=0.12,
+        not_transposed=1.03,
+        one_consumer=1.38,
+        three_consumers=0.984,
+        shared=0.768,
+        l2=1.1,
+        fetch=0.932,
+        row_of_a=1.32,
+        a_line=0.229,
+        a_sector=0.352,
+        b_line=0.308,
+        b_sector=0.684,
+        narrow=0.562,
+        pair=0.0303,
+        latency=0.131,
+        norm=6.07,
+        add_elements=0.369,
+        add_parts=0.417,
     )
 }
 """By compute capability. Fitted to the files in results/h200/shapes by benchmarks/fit_tiles.py."""
@@ -218,6 +222,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
         other_us = costs.launch_of_rounds + ends * costs.end_of_rounds
     else:
         other_us = costs.launch + ends * costs.end
+    other_us += costs.launch_of_pairs * (pair > 1)
     if parts > 1 or shares_last:
         each_us = costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2)
         other_us += each_us * (whole if parts > 1 else 1)

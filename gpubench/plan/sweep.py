@@ -57,7 +57,7 @@ class Sweep:
 
     tiles: tuple[str, ...] = ()
     """As users write them; each variant's space reads them. Empty: each variant's default tiles.
-    `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves `tuned` for a device."""
+    `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves `tuned`."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
@@ -103,17 +103,7 @@ def plan(
         sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
     if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
         raise UsageError("--state sustained is timed by events: leave --timer out")
-    variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
-    for name in sweep.excluded:
-        out = matching("--exclude", "variant", name, [variant.name for variant in variants])
-        variants = tuple(variant for variant in variants if variant.name not in out)
-        if not variants:
-            raise UsageError(
-                f"--exclude: '{shown(name)}' leaves no variant of {sweep.op} to measure"
-            )
-    if not sweep.variants:
-        # The user did not name these variants, so a dtype that they lack needs no message.
-        variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
+    variants = _variants(sweep, backend)
     if tuned_file(sweep.tiles):
         raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
     picked = _picker(sweep, multiprocessors)
@@ -144,6 +134,22 @@ def plan(
             f"nothing to measure: {'; '.join(reasons) or 'no variant takes these dtypes'}"
         )
     return planned
+
+
+def _variants(sweep: Sweep, backend: str) -> tuple[Variant, ...]:
+    """Return the variants of a sweep. Raises UsageError if `--exclude` leaves none."""
+    variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
+    for name in sweep.excluded:
+        out = matching("--exclude", "variant", name, [variant.name for variant in variants])
+        variants = tuple(variant for variant in variants if variant.name not in out)
+        if not variants:
+            raise UsageError(
+                f"--exclude: '{shown(name)}' leaves no variant of {sweep.op} to measure"
+            )
+    if sweep.variants:
+        return variants
+    # The user did not name these variants, so a dtype that they lack needs no message.
+    return tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
 
 
 def _picker(sweep: Sweep, multiprocessors: int) -> Picked | None:
