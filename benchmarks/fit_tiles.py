@@ -3,7 +3,7 @@
     python benchmarks/fit_tiles.py results/h200/shapes/fit_*.csv --judge judged.csv
 
 The files are those of `benchmarks/shapes.py --every`. A configuration counts the more the closer it
-is to the fastest of its shape. Prints the constants. For each file it prints how far the picks of the
+is to the fastest of its shape. Prints the constants, and for each file how far the picks of the
 model are from the fastest configuration that was measured: the first pick, the better of the first
 two, and the best of two of each kernel, which `--tiles auto` measures.
 """

@@ -2,7 +2,7 @@
 
 A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor
 cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, what the
-block itself fetches, and a latency. The model takes their p-norm, which is their maximum with a soft
+block itself fetches, and a latency. The model takes their p-norm, their maximum with a soft
 edge. It multiplies by the steps of the block that has the most, and adds the cost of a launch, of a
 tile's end, and of parts of K.
 """
