@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from gpubench.commands.diff.options import Options, diff_options
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, open_pool, run
 from gpubench.errors import UsageError
 from gpubench.options import read_sweep, sweep_options
+from gpubench.plan.selection import selection
 from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
 from gpubench.results.result_file import ResultFile
@@ -22,17 +24,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@sweep_options
+@partial(sweep_options, for_python=True)
 def sweep(
     *, config: str | Path | None = None, on: str | None = None, **options: Any
 ) -> pd.DataFrame:
-    """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
+    """Measure like `gpubench sweep`, and return a frame with the CSV's columns and a row per point.
 
-    The arguments are the command's options. Lists may be given as on the command line (`"1..32"`)
-    or as Python lists. A file is written only if `output` names one. `kernels` is a directory of
-    your own variants, whose files are run. `on` names several devices that share the points. Raises
-    UsageError for what the command would refuse, and DeviceUnavailableError if the device does not
-    exist.
+    The arguments are the command's options; `config` is a TOML file with further ones. Lists are
+    Python lists, or text as on the command line (`"1..32"`). A size is a number, or a tuple (M, N,
+    K). Percentages are text with a sign (`precision="0.5%"`). `kernels` is a directory of your own
+    variants, whose code is run. `on` names several devices that share the points. A file is written
+    only if `output` names it. Raises UsageError for arguments that the command would refuse, and
+    DeviceUnavailableError if the device does not exist.
 
     >>> frame = gpubench.sweep(sizes=[256], tiles=[8, 16], device="cpu")
     """
@@ -43,22 +46,23 @@ def sweep(
     return _frame(outcome)
 
 
-@partial(sweep_options, without=("tiles", "samples", "state"))
+@partial(sweep_options, for_python=True, without=("tiles", "samples", "state"))
 def tune(
     *,
     where: str | None = None,
-    within: str | float | None = None,
+    within: str | None = None,
     winners: str | Path | None = None,
     on: str | None = None,
     **options: Any,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tune like `gpubench tune`; two frames of the CSV's columns, a row a point.
+    """Tune like `gpubench tune`, and return two frames with the CSV's columns and a row per point.
 
-    The first frame has all configurations: those with status `ok` were not shown to be slower than
-    the best. The second frame has the winner and the simplest configuration of each race, confirmed
-    in fresh processes beside the library. Files are written only if `output` names one. Winners are
-    kept only in a TOML that `winners` names. Raises UsageError for what the command would refuse,
-    and DeviceUnavailableError if the device does not exist.
+    The first frame has all configurations. Configurations with status `ok` were not shown to be
+    slower than the best. The second frame has the winner and the simplest configuration of each
+    race, measured again in new processes beside the library. `within` is a percentage such as
+    `"1%"`. Files are written only if `output` names one, and winners only into the TOML file that
+    `winners` names. Raises UsageError for arguments that the command would refuse, and
+    DeviceUnavailableError if the device does not exist.
 
     >>> ranking, validation = gpubench.tune(variants="cpu_tile", sizes=[256], device="cpu")
     """
@@ -85,7 +89,7 @@ def _frame(outcome: Outcome) -> pd.DataFrame:
 
 
 def read_csv(path: str | Path) -> pd.DataFrame:
-    """The frame of a results file. Raises UsageError naming what does not fit.
+    """Return the frame of a results file. Raises UsageError if a column or a value is invalid.
 
     >>> frame = gpubench.read_csv("results/h200/sweep.csv")
     """
@@ -98,28 +102,39 @@ def plot(
     *,
     theme: str = "light",
     bandwidth_gbytes_per_s: float | None = None,
+    only: str | None = None,
+    exclude: str | None = None,
 ) -> Figure:
     """Draw like `gpubench plot`: a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas, roofline, speedup; `theme` light, dark or both (grey on no
-    page). Frames of several GPUs or versions, concatenated, overlay. `bandwidth_gbytes_per_s` is
-    the measured copy bandwidth for the roofline, where the frame does not have it. Raises
-    UsageError for a frame without the CSV's columns, or without what the kind needs.
+    `kind` is auto, tiles, sizes, blas, peak, precisions, roofline or speedup; `theme` light, dark
+    or both (grey without a background). Frames of several GPUs or versions, concatenated, are
+    overlaid. `bandwidth_gbytes_per_s` is the measured copy bandwidth for the roofline, if the frame
+    does not have it. `only` and `exclude` choose rows as on the command line. Raises UsageError for
+    a frame without the CSV's columns, or without the rows that the kind needs.
 
-    >>> figure = gpubench.plot(frame[frame.n == 2048], "tiles")
+    >>> figure = gpubench.plot(frame, "tiles", only="2048")
     """
     from gpubench.view.pictures.kinds import draw
     from gpubench.view.pictures.series import sources
 
-    rows = table.rows(frame)
+    rows = _selected(frame, only, exclude)
     return draw(sources([(Path(), rows)], bandwidth_gbytes_per_s), kind, theme=theme)
 
 
-def show(frame: pd.DataFrame, *, sort: str | None = None, top: int | None = None) -> None:
+def show(
+    frame: pd.DataFrame,
+    *,
+    sort: str | None = None,
+    top: int | None = None,
+    only: str | None = None,
+    exclude: str | None = None,
+) -> None:
     """Print a frame's tables like `gpubench show`.
 
-    `sort` is time, rate, blas or name, `top` the most points of a problem; without both the tables
-    are those after a sweep. Raises UsageError for a frame without the CSV's columns.
+    `sort` is time, rate, blas or name; `top` is the maximum number of points per problem. Without
+    both, the tables are those after a sweep. `only` and `exclude` choose rows as on the command
+    line. Raises UsageError for a frame without the CSV's columns.
 
     >>> gpubench.show(frame, sort="rate", top=3)
     """
@@ -129,63 +144,52 @@ def show(frame: pd.DataFrame, *, sort: str | None = None, top: int | None = None
 
     if sort is not None and sort not in ORDER:
         raise UsageError(f"sort: {unknown('order', sort, ORDER)}")
-    console().print(tables(table.rows(frame), sort, top))
+    console().print(tables(_selected(frame, only, exclude), sort, top))
 
 
+def _selected(frame: pd.DataFrame, only: str | None, exclude: str | None) -> list[table.Row]:
+    rows = table.rows(frame)
+    return list(filter(selection(rows, only, exclude), rows))
+
+
+@partial(diff_options, names=("threshold", "only", "exclude", "ignore_device"))
 def diff(
-    base: str | Path | Sequence[str | Path],
-    new: str | Path | Sequence[str | Path],
-    *,
-    threshold: float = 0.02,
-    only: str | None = None,
-    exclude: str | None = None,
-    ignore_device: bool = False,
+    base: str | Path | Sequence[str | Path], new: str | Path | Sequence[str | Path], **options: Any
 ) -> pd.DataFrame:
-    """Compare result files like `gpubench diff`: a frame with a row a point.
+    """Compare result files like `gpubench diff`: a frame with a row per point.
 
-    Either side is a file or several, pooled. The columns are the point's key, `verdict`, `ratio`
-    with its 95 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and
-    `reason`.
-    Raises UsageError for files that cannot be compared.
+    A side is a file or several files, which are pooled. The options are those of the command. The
+    columns are the point's key, `verdict`, `ratio` with its 99 % interval `ratio_low` and
+    `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Raises UsageError for files that
+    cannot be compared.
 
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
     """
-    from gpubench.commands.diff.options import Format, Options
     from gpubench.commands.diff.run import compared
 
-    sides = [[side] if isinstance(side, str | Path) else side for side in (base, new)]
-    report = compared(
-        Options(
-            base=list(map(Path, sides[0])),
-            against=None,
-            new=list(map(Path, sides[1])),
-            threshold=threshold,
-            strict=False,
-            ignore_device=ignore_device,
-            only=only,
-            exclude=exclude,
-            format=Format.TEXT,
-            output=None,
-            rerun=False,
-            full=True,
-        )
+    base, new = (
+        [Path(side)] if isinstance(side, str | Path) else list(map(Path, side))
+        for side in (base, new)
     )
-    columns = ("ratio", "ratio_low", "ratio_high", "base_median_us", "new_median_us", "reason")
+    columns = (
+        *("verdict", "ratio", "ratio_low", "ratio_high"),
+        *("base_median_us", "new_median_us", "reason"),
+    )
+    findings = compared(base, new, Options(**options)).comparison.findings
     return pd.DataFrame(
         [
-            key._asdict()
-            | {"verdict": str(found.verdict)}
-            | {name: getattr(found, name) for name in columns}
-            for key, found in report.comparison.findings.items()
+            key._asdict() | {name: getattr(finding, name) for name in columns}
+            for key, finding in findings.items()
         ],
-        columns=[*table.KEY, "verdict", *columns],
-    )
+        columns=[*table.KEY, *columns],
+    ).astype({"verdict": str})
 
 
 def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str, Any]]:
-    """What `gpubench deviceinfo --json` prints of each device.
+    """Return what `gpubench deviceinfo --json` prints for each device.
 
-    Raises UsageError for a device that is none, DeviceUnavailableError for one that is not there.
+    `measure` adds measured rates. Raises UsageError if the device name is invalid, and
+    DeviceUnavailableError if the device does not exist.
 
     >>> [cpu] = gpubench.deviceinfo("cpu", measure=True)
     >>> cpu["facts"]["measured_copy_gbytes_per_s"]
@@ -205,9 +209,9 @@ def explain(
     arch: str | None = None,
     kernels: str | Path | None = None,
 ) -> list[dict[str, Any]]:
-    """What `gpubench explain --json` prints of each tile and launch of a CUDA kernel.
+    """Return what `gpubench explain --json` prints for each tile and launch of a CUDA kernel.
 
-    Needs NVRTC and no GPU. Raises UsageError for a variant, tile or architecture there is not.
+    Needs NVRTC and no GPU. Raises UsageError for an unknown variant, tile or architecture.
 
     >>> [why] = gpubench.explain("shared_tile", tile=16, arch="sm_90")
     >>> why["registers"], why["occupancy"]

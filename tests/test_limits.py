@@ -176,8 +176,8 @@ def test_a_picture_of_too_many_panels_or_lines_is_refused_and_the_report_says_so
         done = call(tmp_path, "plot", name, "--kind", "tiles")
         assert done.code == 2
         assert count in done.err
-        assert "--sizes" in done.err
-    assert call(tmp_path, "plot", "panels.csv", "--kind", "tiles", "--sizes", "8").code == 0
+        assert "--only" in done.err
+    assert call(tmp_path, "plot", "panels.csv", "--kind", "tiles", "--only", "8").code == 0
     assert call(tmp_path, "report", "panels.csv").code == 0
     page = (tmp_path / "report.html").read_text()
     assert f"Not drawn: a picture of {MAX_PANELS + 1} panels" in page

@@ -140,6 +140,26 @@ def test_planning_needs_no_arrays() -> None:
         assert not {i.split(".")[0] for i in imports(path)} & {"numpy", "pandas", "numba"}, path
 
 
+def test_views_run_nothing_and_know_no_backend() -> None:
+    for path in sorted((PACKAGE / "view").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        typing_only = {
+            node
+            for block in ast.walk(tree)
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for node in ast.walk(block)
+        }
+        runs = {
+            f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node not in typing_only
+            for alias in node.names
+            if part_of(str(node.module)) in {"backends", "engine", "kernels"}
+        }
+        # Its methods do nothing: the progress overrides them.
+        assert runs <= {"gpubench.engine.pool.Watcher"}, path
+
+
 def test_the_command_line_loads_nothing_heavy_by_itself() -> None:
     commands = (PACKAGE / "commands").rglob("__init__.py")
     files = [PACKAGE / "__init__.py", PACKAGE / "cli.py", PACKAGE / "options.py", *commands]
@@ -179,7 +199,7 @@ def test_folders_of_kernels_hold_kernels_alone() -> None:
     for folder in (PACKAGE / "kernels").iterdir():
         if folder.is_dir() and folder.name != "__pycache__":
             kinds = {path.suffix for path in folder.iterdir() if path.is_file()}
-            assert kinds <= {".py", ".cu"}
+            assert kinds <= {".py", ".cu", ".md"}
 
 
 def test_a_file_reads_in_one_sitting() -> None:

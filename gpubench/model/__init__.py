@@ -1,4 +1,4 @@
-"""The nouns: what is measured, how, and what came out. Standard library only."""
+"""The nouns: what is measured, how, and the outcome. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from gpubench.model.point import (
     Status,
     Timer,
 )
-from gpubench.model.precision import CORE_DTYPES, DTYPES, ITEM_BYTES, PRECISIONS, Precision
+from gpubench.model.precision import (
+    CORE_DTYPES,
+    DTYPE_ALIASES,
+    DTYPES,
+    ITEM_BYTES,
+    PRECISIONS,
+    Precision,
+)
 from gpubench.model.problem import Problem
 from gpubench.model.timing import Timing
 from gpubench.model.variant import (
@@ -31,6 +38,7 @@ from gpubench.model.variant import (
 __all__ = [
     "CORE_DTYPES",
     "DTYPES",
+    "DTYPE_ALIASES",
     "ITEM_BYTES",
     "LARGEST",
     "OPERATIONS",

@@ -1,77 +1,124 @@
-"""Which rows of result files a command is about: `--only` and `--exclude`."""
+"""`--only` and `--exclude`: which rows of result files a command uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
 from gpubench.errors import UsageError
-from gpubench.plan.ranges import parse_names, parse_sizes
-from gpubench.results.row import Row
+from gpubench.model import DTYPE_ALIASES, OPERATIONS
+from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles
+from gpubench.results.row import Row, read
 from gpubench.text import unknown
 
-_Size = tuple[str, int, int, int]
-"""Operation, M, N and K."""
+
+def matching(flag: str, kind: str, pattern: str, names: Collection[str]) -> list[str]:
+    """Return the names that fit a pattern such as `cpu_*`. Raises UsageError if there is none."""
+    if matches := [name for name in names if fnmatchcase(name, pattern)]:
+        return matches
+    raise UsageError(f"{flag}: {unknown(kind, pattern, names)}")
 
 
-def matching(flag: str, kind: str, item: str, known: Collection[str]) -> list[str]:
-    """The known names that an item means: itself, or all that fit a pattern such as `cpu_*`.
+def selection(
+    rows: Sequence[Row], only: str | None = None, exclude: str | None = None
+) -> Callable[[Row], bool]:
+    """Return the function that says whether `--only` and `--exclude` keep a row.
 
-    Raises UsageError if there is none.
+    Each is a list of terms: variants, dtypes, sizes and tiles. `only` keeps the rows that match a
+    term of every kind that it has. `exclude` removes the rows that match any of its terms. Raises
+    UsageError for a term that matches none of the rows, and if no row is left.
     """
-    if found := [name for name in known if fnmatchcase(name, item)]:
-        return found
-    raise UsageError(f"{flag}: {unknown(kind, item, known)}")
-
-
-def selection(only: str | None, exclude: str | None, rows: Sequence[Row]) -> Callable[[Row], bool]:
-    """Whether `--only` and `--exclude`, lists of variants and sizes, keep a row.
-
-    They keep a row of an `only` variant and an `only` size, where the list has any, and of no
-    `exclude` variant or size. A variant may be a pattern. Raises UsageError for an item that no
-    row has.
-    """
-    present = dict.fromkeys(row.variant for row in rows)
-    sizes = {_size(row) for row in rows}
-
-    def parse(flag: str, text: str | None) -> tuple[set[str], set[_Size]]:
-        chosen_variants: set[str] = set()
-        chosen_sizes: set[_Size] = set()
-        for item in parse_names(text or ""):
-            if item in present or not item[0].isdecimal():
-                chosen_variants |= set(matching(flag, "variant or size", item, present))
-            elif found := _sizes(item, {op for op, *_ in sizes}, flag) & sizes:
-                chosen_sizes |= found
-            else:
-                raise UsageError(f"{flag}: no point has the size {item}")
-        return chosen_variants, chosen_sizes
-
-    (only_variants, only_sizes), excluded = parse("--only", only), parse("--exclude", exclude)
+    included = _matches("--only", only, rows)
+    excluded = _matches("--exclude", exclude, rows)
 
     def keep(row: Row) -> bool:
-        return (
-            (not only_variants or row.variant in only_variants)
-            and (not only_sizes or _size(row) in only_sizes)
-            and row.variant not in excluded[0]
-            and _size(row) not in excluded[1]
+        values = {kind: value(row) for kind, (value, _) in _KINDS.items()}
+        return all(values[kind] in chosen for kind, chosen in included.items()) and not any(
+            values[kind] in chosen for kind, chosen in excluded.items()
         )
 
+    if rows and not any(map(keep, rows)):
+        flags = " and ".join(["--only"] * bool(only) + ["--exclude"] * bool(exclude))
+        raise UsageError(f"{flags}: none of the {len(rows)} rows is left")
     return keep
 
 
-def _size(row: Row) -> _Size:
-    return row.op, row.m, row.n, row.k
+def read_selected(
+    files: Sequence[Path], only: str | None = None, exclude: str | None = None
+) -> list[tuple[Path, list[Row]]]:
+    """Read the rows of files that `--only` and `--exclude` keep. Raises UsageError."""
+    rows_of_files = [(path, read(path)) for path in files]
+    keep = selection([row for _, rows in rows_of_files for row in rows], only, exclude)
+    return [(path, list(filter(keep, rows))) for path, rows in rows_of_files]
 
 
-def _sizes(item: str, ops: Iterable[str], flag: str) -> set[_Size]:
-    """The sizes that an item of a list means, for each operation that it can be a size of."""
-    sizes: set[_Size] = set()
-    error = None
-    for op in sorted(ops):
-        try:
-            sizes |= {(op, *size) for size in parse_sizes(item, op, flag)}
-        except UsageError as refused:
-            error = refused
-    if error and not sizes:
-        raise error
-    return sizes
+def with_former_options(only: str | None, **texts: str | None) -> str | None:
+    """Return `--only` with the items of options that it replaced: `size="64,128"`, `tile="16"`."""
+    terms = [f"{kind}={item}" for kind, text in texts.items() for item in parse_names(text or "")]
+    return ",".join(filter(None, [only, *terms])) or only
+
+
+def _fitting(pattern: str, names: set[str]) -> set[str]:
+    return {name for name in names if fnmatchcase(name, pattern)}
+
+
+def _dtypes(term: str, dtypes: set[str]) -> set[str]:
+    return _fitting(DTYPE_ALIASES.get(term.lower(), term), dtypes)
+
+
+def _sizes(term: str, sizes: set[tuple[str, int, int, int]]) -> set[tuple[str, int, int, int]]:
+    """Parse the term as a size of each operation that the rows have."""
+    matches = set()
+    for op in {op for op, *_ in sizes} & OPERATIONS.keys():
+        with suppress(UsageError):
+            matches |= {(op, *size) for size in parse_sizes(term, op)}
+    return sizes & matches
+
+
+def _tiles(term: str, tiles: set[str]) -> set[str]:
+    with suppress(UsageError):
+        return tiles & set(parse_tiles(term))
+    return _fitting(term, tiles)
+
+
+_KINDS: dict[str, tuple[Callable[[Row], Any], Callable[[str, set[Any]], set[Any]]]] = {
+    "variant": (lambda row: row.variant, _fitting),
+    "dtype": (lambda row: row.compute_mode or row.dtype, _dtypes),
+    "size": (lambda row: (row.op, row.m, row.n, row.k), _sizes),
+    "tile": (lambda row: row.tile, _tiles),
+}
+"""The kinds of terms: the value of a row, and the values of all rows that a term matches. A term is
+of the first kind that some row matches, so 64 is a size if there is one. `tile=64` names the kind.
+"""
+
+
+def _matches(flag: str, text: str | None, rows: Sequence[Row]) -> dict[str, set[Any]]:
+    """Return the values that the terms match, by kind."""
+    matches: dict[str, set[Any]] = {}
+    if text is None:
+        return matches
+    values = {kind: set(map(value, rows)) for kind, (value, _) in _KINDS.items()}
+    for term in parse_names(text):
+        name, _, rest = term.partition("=")
+        kinds, pattern = ([name], rest) if name in _KINDS else (list(_KINDS), term)
+        for kind in kinds:
+            if values_of_term := _KINDS[kind][1](pattern, values[kind]):
+                matches.setdefault(kind, set()).update(values_of_term)
+                break
+        else:
+            raise UsageError(f"{flag}: {_no_match(pattern, kinds, rows)}")
+    if not matches:
+        raise UsageError(f"{flag}: the list is empty; write such as shared_tile,float32,1024")
+    return matches
+
+
+def _no_match(term: str, kinds: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return `unknown variant or dtype 'naif'; did you mean 'naive'?`."""
+    if len(kinds) > 1:
+        kinds = ["size", "tile"] if term[:1].isdecimal() else ["variant", "dtype"]
+    columns = ("compute_mode" if kind == "dtype" else kind for kind in kinds)
+    texts = (getattr(row, column) for column in columns for row in rows)
+    return unknown(" or ".join(kinds), term, dict.fromkeys(filter(None, texts)))

@@ -1,14 +1,17 @@
-"""The last lines of a command that measured: where the time went, and the files."""
+"""The last lines of a command that measured: the time of each phase, and the files."""
 
 from __future__ import annotations
 
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from gpubench.engine.run import Outcome
 from gpubench.errors import INTERRUPTED
 from gpubench.view.tables import console
+
+if TYPE_CHECKING:
+    from gpubench.engine.run import Outcome
 
 
 def conclude(outcome: Outcome) -> int:
@@ -27,7 +30,7 @@ def conclude(outcome: Outcome) -> int:
     if outcome.saved:
         err.print(Text(f"saved as {outcome.saved.parent.name}: {outcome.saved}"), soft_wrap=True)
     if not outcome.timed:
-        err.print("no point was timed: that is a failure, whatever the reason")
+        err.print("no point was timed, so the command failed")
     return 0 if outcome.timed and not outcome.failed else 1
 
 

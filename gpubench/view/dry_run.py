@@ -1,28 +1,31 @@
-"""What a job would measure, without measuring: `--dry-run`."""
+"""`--dry-run`: what a job would measure, without measuring."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from gpubench.engine.prepare import Job
 from gpubench.errors import UsageError
 from gpubench.model import Point
 from gpubench.plan.schedule import minutes
 from gpubench.results.result_file import default_path
 from gpubench.view.tables import console, spans, table
 
+if TYPE_CHECKING:
+    from gpubench.engine.prepare import Job
+
 
 def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     """Print the points of each variant, the skips with their reasons, and the expected time.
 
-    `ending` is that of the default file. Raises UsageError for a sweep that would be resumed.
+    `ending` is the end of the default file's name. Raises UsageError for a sweep to resume.
     """
     if resume:
-        raise UsageError("--dry-run: a sweep that is resumed has its points in its file already")
+        raise UsageError("--dry-run: leave out --resume: the file has the points of its sweep")
     show = partial(console().print, soft_wrap=True)
     rounds = job.sweep.timing.rounds
     how = "to race" if job.strategy.is_race else f"in {rounds} rounds"

@@ -1,86 +1,267 @@
-"""Rows as tables for the terminal. Reads rows and nothing else, so an old file looks the same."""
+"""Tables for the terminal, Markdown and CSV, and the tables of rows that several commands show."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import IO
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
+from rich import table as rich_table
+from rich.cells import cell_len
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    Group,
+    JustifyMethod,
+    RenderableType,
+    RenderResult,
+)
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
-from gpubench.backends import blas_name
 from gpubench.model import OPERATIONS, Status
-from gpubench.results.row import STABLE, Row
+from gpubench.results.row import STABLE, Row, encode_csv
 from gpubench.text import clean_lines
 
 PIPED_WIDTH = 160
+"""Width of tables that are not printed to a terminal, in characters."""
 
 NAIVE_LOOP = "cpu_naive"
 """The baseline of published speed-ups: one thread, no blocking."""
 
-Column = tuple[str, Callable[[Row], str]]
-"""A heading, and what a row shows under it."""
-
 BEST, TIED, UNSTABLE, IMPRECISE = "*", "=", "!", "~"
-"""Marks behind a time: the fastest tile of its variant, those that may be as fast, those whose
-rounds disagree, and those whose interval is wider than `--precision` asks."""
+"""Marks behind a time. `LEGEND` explains them."""
 
 DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
 UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: no ratio or claim may rest on this figure"
 
 LEGEND = {
     BEST: "fastest tile of its kernel",
-    TIED: "may be as fast: its interval overlaps with the fastest one's",
+    TIED: "may be as fast: its interval overlaps with the fastest tile's",
     IMPRECISE: "missed --precision",
     UNSTABLE: UNSTABLE_LEGEND.removeprefix(f"{UNSTABLE} "),
 }
 
-FEWEST_SAMPLES = 6
-"""Under six samples no interval covers 95 % of medians, so none is shown."""
+MIN_SAMPLES = 6
+"""Minimum number of samples for an interval: with fewer, none covers 95 % of medians."""
 
 COARSE = 10
-"""Percent; an interval from here on needs no decimals."""
+"""Intervals from this percentage on are shown without decimals."""
 
-LONGEST_TILES = 40
-"""Letters of a cell with several tiles: longer ones break in the middle of a tile."""
+MAX_TILES_WIDTH = 40
+"""Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
 
 WHOLE = 1000
-"""Rates from here on need no decimals."""
+"""Rates from this value on are shown without decimals."""
 
 POWER_OF_TWO = 512
 """From this size on, the columns of a row-major matrix of 2ⁿ columns share few cache sets."""
 
+FOLDED_WIDTH = 18
+"""Width to which the columns of text of a wide table are folded before the table is split."""
 
-def results(rows: Sequence[Row]) -> RenderableType:
-    """Per problem: the tile-size table, the best of each variant, and what was not measured.
+PARALLEL, CONTRADICTS = "_parallel", 1.25
+"""Suffix of the name of a baseline on several threads. If it takes longer than its serial variant
+by this factor, one of the two times is wrong."""
 
-    Below, what the marks mean, and what should be known before the figures are used.
+Cell = str | int | float | Text | None
+
+
+@dataclass(kw_only=True, eq=False)
+class Table:
+    """A table that Rich prints, and that can be written as Markdown or CSV."""
+
+    headings: Sequence[str]
+    left: Collection[str] | None = ()
+    """Headings of the columns of text, which are left-aligned; None: all columns. The others hold
+    figures."""
+
+    lines: list[tuple[Cell, ...]] = field(default_factory=list)
+
+    def add_row(self, *cells: Cell) -> None:
+        """Append a line."""
+        self.lines.append(cells)
+
+    def rich(self) -> rich_table.Table:
+        """Return the table for a terminal.
+
+        Text may be folded. Figures and names of variants are not.
+        """
+        grid = rich_table.Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            padding=(0, 1, 0, 0),
+            show_header=any(self.headings),
+        )
+        for name in self.headings:
+            justify: JustifyMethod = "left" if self._is_text(name) else "right"
+            heading = name if self._is_text(name) else _BREAK.sub("\n", name, count=1)
+            fixed = not self._is_text(name) or name == "variant"
+            grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
+        for line in self.lines:
+            grid.add_row(*(cell if isinstance(cell, Text) else Text(_plain(cell)) for cell in line))
+        return grid
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the table; one that is too wide as several tables, so that no figure is cut."""
+        for number, columns in enumerate(self._split(options.max_width)):
+            if number:
+                yield Text()
+            lines = [tuple(line[index] for index in columns) for line in self.lines]
+            headings = [self.headings[index] for index in columns]
+            yield replace(self, headings=headings, lines=lines).rich()
+
+    def _split(self, width: int) -> list[list[int]]:
+        """Return the columns of each table of at most this width: all text, and some figures."""
+        widths = [
+            max(
+                cell_len(word)
+                for text in (*_BREAK.sub("\n", name, count=1).split("\n"), *map(_plain, cells))
+                for word in (text.split(" ") if self._is_text(name) else [text])
+            )
+            for name, *cells in zip(self.headings, *self.lines, strict=True)
+        ]
+        texts = [index for index, name in enumerate(self.headings) if self._is_text(name)]
+        room = width - sum(
+            2 + (widths[index] if index == 0 else min(widths[index], FOLDED_WIDTH))
+            for index in texts
+        )
+        tables: list[list[int]] = [[]]
+        used = 0
+        for index, column_width in enumerate(widths):
+            if index not in texts:
+                used += column_width + 2
+                if used - 2 > room and tables[-1]:
+                    tables.append([])
+                    used = column_width + 2
+                tables[-1].append(index)
+        return [sorted(texts + columns) for columns in tables]
+
+    def markdown(self) -> list[str]:
+        """Return the lines of a Markdown table."""
+        lines = [[escaped(_plain(cell).strip()) for cell in line] for line in self.lines]
+        rule = ["---" if self._is_text(name) else "---:" for name in self.headings]
+        return _piped([list(map(escaped, self.headings)), rule, *lines])
+
+    def csv(self) -> str:
+        """Return a CSV. Numbers keep all their digits."""
+        values = ((str(c) if isinstance(c, Text) else c for c in line) for line in self.lines)
+        return encode_csv(self.headings, values).decode()
+
+    def _is_text(self, heading: str) -> bool:
+        return self.left is None or heading in self.left
+
+
+def _plain(cell: Cell) -> str:
+    return "" if cell is None else str(cell)
+
+
+def table(*headings: str, left: Collection[str] | None = ()) -> Table:
+    """Return an empty table; `left` has the headings of the columns of text, None means all."""
+    return Table(headings=headings, left=left)
+
+
+def markdown(parts: Iterable[RenderableType]) -> str:
+    """Return the texts and tables as Markdown."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Table):
+            lines += ["", *part.markdown()]
+        elif isinstance(part, Text):
+            text = escaped(part.plain.strip())
+            lines += ["", f"**{text}**" if part.style == "bold" else text]
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def escaped(text: str) -> str:
+    """Return a text as one line that Markdown shows as it is, also in the cell of a table."""
+    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return _MARKDOWN.sub(r"\\\g<0>", line)
+
+
+_MARKDOWN = re.compile(r"[\\`*{}\[\]|~@#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
+"""Characters with a meaning in Markdown. An underscore within a word has none."""
+
+
+def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
+    """Return a Markdown table of cells that hold Markdown; columns not `left` are numbers."""
+    rule = ["---" if is_text else "---:" for is_text in left]
+    cells = [[re.sub(r"([|*~])", r"\\\1", cell) for cell in line] for line in lines]
+    return _piped([cells[0], rule, *cells[1:]])
+
+
+def _piped(lines: Iterable[Iterable[str]]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+_BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
+"""Where a heading is broken, as its figures are short: `% of peak`."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of rows."""
+
+    title: str
+    text: Callable[[Row], str]
+    is_text: bool = False
+    meaning: str = ""
+
+
+NAMES = (
+    Column("variant", lambda row: row.variant, is_text=True),
+    Column("tile", lambda row: row.tile, is_text=True),
+)
+"""The columns that name a point of a problem."""
+
+
+def filled(rows: Sequence[Row], columns: Iterable[Column]) -> list[Column]:
+    """Return the columns that have a text for some row: a peak may be unknown."""
+    return [column for column in columns if any(map(column.text, rows))]
+
+
+def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
+    """Return a table with a line per row, without columns that are empty for all rows."""
+    shown = filled(rows, columns)
+    grid = table(
+        *(column.title for column in shown),
+        left={column.title for column in shown if column.is_text},
+    )
+    for row in rows:
+        grid.add_row(*(column.text(row) for column in shown))
+    return grid
+
+
+def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
+    """Show each problem: times by tile, the best tile of each variant, and what was not measured.
+
+    Below, the legend of the marks, and remarks on the figures. Without `tiles`, the times by tile
+    are left out.
     """
     parts: list[RenderableType] = []
-    for of_problem in by_problem(rows):
-        parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
-        measured = [row for row in of_problem if row.status == Status.OK]
-        if edges := [row for row in measured if row.tile.isdecimal()]:
+    for problem_rows in by_problem(rows):
+        measured = [row for row in problem_rows if row.status == Status.OK]
+        parts.append(heading(problem_rows[0]))
+        if tiles and (edges := [row for row in measured if row.tile.isdecimal()]):
             parts += [Text(), tile_table(edges)]
-        if blocks := [row for row in measured if row.tile and not row.tile.isdecimal()]:
+        if tiles and (blocks := [r for r in measured if r.tile and not r.tile.isdecimal()]):
             parts += [Text(), tile_list(blocks)]
         if measured:
-            parts += [Text(), best_table(measured, rows)]
-        parts.extend(_not_measured(of_problem))
-    return Group(*parts, *remarks(rows, tiles=True))
+            parts += [*([Text()] if tiles else []), best_table(measured, rows)]
+        parts += _not_measured(problem_rows)
+    return Group(*parts, *remarks(rows, tiles=tiles))
 
 
 def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
-    """The legend of the marks that tables of these rows have, and remarks on what they show.
+    """Return the legend of the marks in tables of these rows, and remarks on the figures.
 
-    With `tiles` the tables are of a kernel's tiles, of which the best are marked.
+    With `tiles`, the tables list the tiles of each kernel and mark the best.
     """
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}
@@ -88,9 +269,9 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
         kernels: dict[tuple[object, ...], list[Row]] = {}
         for row in measured:
             kernels.setdefault((*row.problem_key, row.variant), []).append(row)
-        for of_kernel in kernels.values():
-            best = best_of(of_kernel)
-            marks |= {_place(row, best) for row in of_kernel if row.tile}
+        for kernel_rows in kernels.values():
+            best = best_of(kernel_rows)
+            marks |= {_place(row, best) for row in kernel_rows if row.tile}
     lines = ["; ".join(f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks)]
     if missed := [row for row in measured if row.missed_precision]:
         lines.append(
@@ -100,8 +281,8 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
     loops = [row for row in measured if row.variant == NAIVE_LOOP and _power_of_two(row)]
     if loops and len(measured) > len(loops):
         lines.append(
-            f"{NAIVE_LOOP} at a power of two is slow by itself, as the elements it reads share few "
-            "cache sets: speed-ups over it flatter there"
+            f"{NAIVE_LOOP} is slow at powers of two, as the elements that it reads share few cache "
+            "sets: speed-ups over it are too high there"
         )
     lines += dict.fromkeys(f"{row.variant}: {row.notes}" for row in measured if row.notes)
     lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
@@ -109,39 +290,35 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
 
 
 def _devices_differ(rows: Sequence[Row]) -> str:
-    """What a sweep's devices differ by, where it was shared among several; else nothing."""
+    """Say by how much devices that shared a sweep differ; empty for a single device."""
     speeds = {
         f"{row.host} {row.slot}": row.percent_of_devices
         for row in rows
         if row.percent_of_devices is not None
     }
-    if len(speeds) < 2:  # noqa: PLR2004 # one differs from none
+    if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
         return ""
     slowest, fastest = min(speeds.values()), max(speeds.values())
     listed = ", ".join(f"{name} {speed:.1f} %" for name, speed in sorted(speeds.items()))
     return (
         f"measured on {len(speeds)} devices, which differ by {100 * (fastest / slowest - 1):.1f} % "
-        f"at the points they have in common: {listed} of the median device's speed"
+        f"at the points that all measured: {listed} of the median device's speed"
     )
 
 
 def _contradicting(rows: Iterable[Row]) -> list[str]:
-    """Baselines of which the parallel one is slower than that of one thread."""
+    """Report each parallel baseline that is slower than the same baseline on one thread."""
     by_name = {(row.variant, row.tile, *row.problem_key): row for row in rows}
     lines = []
     for name, row in by_name.items():
-        one = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]))
-        times = (row.median_us or 0.0) / (one.median_us or 1.0) if one else 0.0
-        if one and times > CONTRADICTS:
+        serial = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]))
+        times = (row.median_us or 0.0) / (serial.median_us or 1.0) if serial else 0.0
+        if serial and times > CONTRADICTS:
             lines.append(
-                f"{row.label} takes {times:.2g} times as long as {one.variant} on one thread: "
-                "trust no percentage of either here"
+                f"{row.label} takes {times:.2g} times as long as {serial.variant} on one thread: "
+                "do not use percentages of either here"
             )
     return lines
-
-
-PARALLEL, CONTRADICTS = "_parallel", 1.25
-"""How the name of a baseline on several threads ends; slower by this factor, it is disturbed."""
 
 
 def _power_of_two(row: Row) -> bool:
@@ -149,7 +326,7 @@ def _power_of_two(row: Row) -> bool:
 
 
 def tile_table(rows: Sequence[Row]) -> Table:
-    """Times: tiles down, variants across; the best of each column marked, and its ties."""
+    """Return times with a line per tile and a column per variant; the best tiles are marked."""
     tiled = [row for row in rows if row.tile]
     variants = list(dict.fromkeys(row.variant for row in tiled))
     best = {
@@ -166,60 +343,50 @@ def tile_table(rows: Sequence[Row]) -> Table:
 
 
 def tile_list(rows: Sequence[Row]) -> Table:
-    """Times by variant and tile: tiles of several numbers are each variant's own."""
+    """Return times by variant and tile, for tiles that variants do not have in common."""
     grid = table("variant", "tile", "time", "±", left={"variant", "tile"})
     by_variant = sorted(rows, key=lambda row: (row.variant, _tile_order(row.tile)))
     for variant, group in groupby(by_variant, key=lambda row: row.variant):
-        of_variant = list(group)
-        best = best_of(of_variant)
-        for index, row in enumerate(of_variant):
+        variant_rows = list(group)
+        best = best_of(variant_rows)
+        for index, row in enumerate(variant_rows):
             name = variant if index == 0 else ""
             grid.add_row(name, row.tile, _time_cell(row, best), uncertainty(row))
     return grid
 
 
 def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
-    """The best tile of each variant, fastest first; speed-ups over the loop in `all_rows`."""
+    """Return the best tile of each variant, fastest first. `all_rows` has the naive loop."""
     variants = dict.fromkeys(row.variant for row in rows)
     best = [best_of(row for row in rows if row.variant == variant) for variant in variants]
-    names: list[Column] = [
-        ("variant", lambda row: row.variant),
-        ("best tile", lambda row: _fastest_tiles(tied_tiles(rows, row))),
-    ]
     best.sort(key=lambda row: row.median_us or 0.0)
-    return rows_table(best, [*names, *figures(rows[0], all_rows or rows)])
+    tiles = Column("best tile", lambda row: _tile_names(tied_tiles(rows, row)), is_text=True)
+    return rows_table(best, [NAMES[0], tiles, *figures(rows[0], all_rows or rows)])
 
 
-def _fastest_tiles(tiles: Sequence[str]) -> str:
-    """Tiles that may be equally fast; of long ones the first, and how many more."""
+def _tile_names(tiles: Sequence[str]) -> str:
+    """Return the names of tiles; if they are too wide, the first name and the number of others."""
     text = ", ".join(tiles)
-    return text if len(text) <= LONGEST_TILES else f"{tiles[0]} (+{len(tiles) - 1})"
+    return text if len(text) <= MAX_TILES_WIDTH else f"{tiles[0]} (+{len(tiles) - 1})"
 
 
-def rows_table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
-    """A line a row, without columns that say nothing about any: a peak may not be known."""
-    shown = [column for column in columns if any(column[1](row) for row in rows)]
-    grid = table(*(name for name, _ in shown), left={"variant", "tile", "best tile"})
-    for row in rows:
-        grid.add_row(*(value(row) for _, value in shown))
-    return grid
+def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
+    """Return the columns of a row's speed, for the operation and backend of the example.
 
-
-def figures(of: Row, rows: Sequence[Row]) -> list[Column]:
-    """The columns that say how fast a row is: time, rate, and shares of what is possible.
-
-    A rate is of bytes, and its share one of a copy, where memory sets the pace.
+    The rate is in bytes, and its percentage that of a copy, if memory bandwidth limits the
+    operation. `rows` has the naive loop that speed-ups are over.
     """
     loops = {_size_key(row): row for row in rows if row.variant == NAIVE_LOOP and row.median_us}
-    if of.op in OPERATIONS and OPERATIONS[of.op].bandwidth_bound:
-        rates: list[Column] = [
-            ("GB/s", lambda row: rate(row.gbytes_per_s)),
-            ("% of copy", lambda row: number(row.percent_of_copy, 1)),
+    if is_bandwidth_bound(example):
+        rates = [
+            Column("GB/s", lambda row: rate(row.gbytes_per_s)),
+            Column("% of copy", lambda row: number(row.percent_of_copy, 1)),
         ]
     else:
+        unit = "op" if example.dtype.startswith("int") else "FLOP"
         rates = [
-            (f"G{_unit(of)}/s", lambda row: rate(row.gflops)),
-            ("% of peak", lambda row: number(row.percent_of_peak, 1)),
+            Column(f"G{unit}/s", lambda row: rate(row.gflops)),
+            Column("% of peak", lambda row: number(row.percent_of_peak, 1)),
         ]
 
     def speed_up(row: Row) -> str:
@@ -227,56 +394,48 @@ def figures(of: Row, rows: Sequence[Row]) -> list[Column]:
         times = loop and loop.median_us and row.median_us and loop.median_us / row.median_us
         return f"{times:,.3g}" if times and row is not loop else ""
 
+    blas, *_ = (example.library or "BLAS").split()
     return [
-        ("time", marked),
-        ("±", uncertainty),
+        Column("time", marked),
+        Column("±", uncertainty),
         *rates,
-        (f"% of {blas_name(of.backend)}", lambda row: number(row.percent_of_blas, 1)),
-        (f"× {NAIVE_LOOP}", speed_up),
-        *(SUSTAINED if of.state == "sustained" else ()),
+        Column(f"% of {blas}", lambda row: number(row.percent_of_blas, 1)),
+        Column(f"× {NAIVE_LOOP}", speed_up),
+        *(SUSTAINED if example.state == "sustained" else ()),
     ]
 
 
-SUSTAINED: tuple[Column, ...] = (
-    ("MHz", lambda row: number(row.sm_mhz, 0)),
-    ("% of peak at it", lambda row: number(row.percent_of_peak_at_clock, 1)),
-    ("W", lambda row: number(row.power_w, 0)),
-    ("pJ/op", lambda row: rate(row.pj_per_operation)),
+SUSTAINED = (
+    Column("MHz", lambda row: number(row.sm_mhz, 0)),
+    Column("% of peak at it", lambda row: number(row.percent_of_peak_at_clock, 1)),
+    Column("W", lambda row: number(row.power_w, 0)),
+    Column("pJ/op", lambda row: rate(row.pj_per_operation)),
 )
-"""What limits a long run: the clock that power leaves, and the energy of an operation."""
+"""What limits a long run: the clock that the power limit allows, and the energy of an operation."""
+
+
+def is_bandwidth_bound(row: Row) -> bool:
+    """Return whether memory bandwidth limits the row's operation."""
+    return row.op in OPERATIONS and OPERATIONS[row.op].bandwidth_bound
 
 
 def _size_key(row: Row) -> tuple[object, ...]:
     return row.op, row.dtype, row.m, row.n, row.k
 
 
-def comparison(rows: Sequence[Row]) -> RenderableType:
-    """Per problem: the best tile of each variant beside cuBLAS, and what was not measured.
-
-    Where cuBLASLt was tuned too, the faster of the two libraries' products is the 100 %.
-    """
-    parts: list[RenderableType] = []
-    for of_problem in by_problem(rows):
-        parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
-        if measured := [row for row in of_problem if row.status == Status.OK]:
-            parts.append(best_table(measured))
-        parts.extend(_not_measured(of_problem))
-    return Group(*parts, *remarks(rows))
-
-
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of each problem; those of one may be compared."""
+    """Return the rows of each problem, which may be compared with each other."""
     problem = attrgetter("problem_key")
     return [list(group) for _, group in groupby(sorted(rows, key=problem), key=problem)]
 
 
 def best_of(rows: Iterable[Row]) -> Row:
-    """The fastest row."""
+    """Return the fastest row."""
     return min(rows, key=lambda row: row.median_us or 0.0)
 
 
 def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
-    """Tiles of the best row's variant whose intervals overlap with its own, the best first."""
+    """Return the best row's tile, and its variant's tiles whose intervals overlap with it."""
     ties = [
         row.tile
         for row in rows
@@ -286,7 +445,7 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
 
 
 def time_text(time_us: float | None) -> str:
-    """Four significant digits with their unit: `275.3 µs`, `57.10 ms`, `1.204 s`."""
+    """Return a time with four significant digits: `275.3 µs`, `57.10 ms`, `1.204 s`."""
     if time_us is None:
         return ""
     factor, unit = next(
@@ -296,17 +455,17 @@ def time_text(time_us: float | None) -> str:
 
 
 def uncertainty(row: Row) -> str:
-    """Half the 95 % interval of the median: `0.3 %`; with too few samples for one, how many."""
+    """Return half the 95 % interval of the median: `0.3 %`; `5 samples` if these are too few."""
     if row.half_interval is None:
         return ""
-    if (row.samples or 0) < FEWEST_SAMPLES:
+    if (row.samples or 0) < MIN_SAMPLES:
         return f"{row.samples} samples"
     percentage = 100 * row.half_interval
     return f"{percentage:,.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
 
 
 def milliseconds(time_us: float | None) -> str:
-    """Four significant digits: `0.2753`, `57.10`, `1204`."""
+    """Return milliseconds with four significant digits: `0.2753`, `57.10`, `1204`."""
     if time_us is None:
         return ""
     time_ms = time_us / 1e3
@@ -316,24 +475,29 @@ def milliseconds(time_us: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 point`, `2 points`."""
+    """Return a number and its noun: `1 point`, `2 points`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number with so many decimals, or nothing."""
+    """Return a number with this number of decimals; empty for None."""
     return "" if value is None else f"{value:,.{digits}f}"
 
 
 def rate(value: float | None) -> str:
-    """Four digits or more: `0.55`, `94.40`, `1,204`, `55,842`."""
+    """Return a rate with four digits or more: `0.55`, `94.40`, `1,204`, `55,842`."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"
 
 
+def heading(row: Row) -> Text:
+    """Return a problem's title as the heading of its tables."""
+    return Text(f"\n{title(row)}", style="bold")
+
+
 def title(row: Row) -> str:
-    """A problem's headline: operation, size, dtype, device and what is not as usual."""
+    """Return a problem's title: operation, size, dtype, device and what is not the default."""
     cache = f", {row.cache} cache{'' if row.state == 'burst' else f', {row.state}'}"
     scope = "" if row.scope == "kernel" else f", {row.scope}"
     timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
@@ -342,16 +506,12 @@ def title(row: Row) -> str:
     return f"{row.op} {row.size} {row.dtype}{mode} on {row.device}{cache}{scope}{timer}{layout}"
 
 
-def _unit(row: Row) -> str:
-    return "op" if row.dtype.startswith("int") else "FLOP"
-
-
 def _tied(row: Row, best: Row) -> bool:
     return (row.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
 
 
 def marked(row: Row, text: Callable[[float | None], str] = time_text) -> str:
-    """The time, with a mark if it is in doubt: `1.204 ms`, `1.204 ms !`."""
+    """Return the time, with a mark if it is uncertain: `1.204 ms`, `1.204 ms !`."""
     return f"{text(row.median_us)} {_doubt(row)}".strip()
 
 
@@ -372,25 +532,22 @@ def _time_cell(row: Row | None, best: Row) -> Text:
 
 
 def _not_measured(rows: Sequence[Row]) -> list[Text]:
-    """One line a status and reason: which variants and tiles. An `ok` row may have a reason too."""
+    """Return a line per status, variant and reason. A row that is `ok` may have a reason too."""
+    tiles: dict[tuple[str | None, str, str | None], list[str]] = {}
+    for row in rows:
+        if row.reason or row.status != Status.OK:
+            names = tiles.setdefault((row.status, row.variant, row.reason), [])
+            names += [row.tile] if row.tile else []
     lines = []
-    failed = [row for row in rows if row.reason or row.status != Status.OK]
-    reasons = dict.fromkeys((row.status, row.variant, row.reason) for row in failed)
-    for status, variant, reason in reasons:
-        tiles = [
-            row.tile
-            for row in failed
-            if (row.status, row.variant, row.reason) == (status, variant, reason) and row.tile
-        ]
+    for (status, variant, reason), names in tiles.items():
         style = "yellow" if status in {Status.SKIPPED, Status.ELIMINATED} else "red"
-        of = f"{len(tiles)} tiles" if status == Status.ELIMINATED else spans(tiles)
-        which = f"{variant} {of}".strip()
-        lines.append(Text(f"{status}: {which}: {reason}", style=style))
+        listed = counted(len(names), "tile") if status == Status.ELIMINATED else spans(names)
+        lines.append(Text(f"{status}: {f'{variant} {listed}'.strip()}: {reason}", style=style))
     return lines
 
 
 def spans(tiles: Sequence[str]) -> str:
-    """`33..64` for consecutive edges, others listed."""
+    """Return the tiles in a line, consecutive edges as `33..64`."""
     groups: list[list[str]] = []
     for tile in tiles:
         last = groups[-1][-1] if groups else ""
@@ -404,50 +561,24 @@ def spans(tiles: Sequence[str]) -> str:
 
 
 def _tile_order(tile: str) -> tuple[object, ...]:
-    """By the numbers of a tile, one after the other, whatever a file has there."""
+    """Return the sort key of a tile: its numbers one after the other."""
     numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
     return [(len(number), number) for number in numbers], tile
-
-
-def table(*columns: str, left: Iterable[str] | None = ()) -> Table:
-    """An empty table; columns in `left` are text, None meaning all of them.
-
-    Text may be folded, but a variant's name and figures never are: half a figure is a wrong one.
-    """
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for name in columns:
-        of_text = left is None or name in left
-        justify: JustifyMethod = "left" if of_text else "right"
-        heading = name if of_text else _BREAK.sub("\n", name, count=1)
-        fixed = not of_text or name == "variant"
-        grid.add_column(heading, justify=justify, overflow="fold", no_wrap=fixed)
-    return grid
-
-
-def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
-    """The lines of a Markdown table: the heading first; columns that are not `left` are numbers."""
-    rule = ["---" if of_text else "---:" for of_text in left]
-    escaped = [[re.sub(r"([|*~])", r"\\\1", cell) for cell in line] for line in lines]
-    return [f"| {' | '.join(line)} |" for line in (escaped[0], rule, *escaped[1:])]
-
-
-_BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
-"""Where a heading goes on below, as its figures are short: `% of peak`."""
 
 
 class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """What is shown, without the control characters of names that come from files."""
+        """Render without the control characters of names that come from files."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=clean_lines(segment.text))
 
 
 def console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
-    """A console; elsewhere than in a terminal without colour, tables wide, and text a line each.
+    """Return a console that prints to stdout, stderr or a file.
 
-    It prints to stdout, stderr or a file.
+    If that is no terminal, the console uses no colour, wide tables, and does not wrap text.
     """
     # Text is shown as it is: a `[k]` in an idea or a `:cd:` in a file name is not markup.
     screen = _Console(

@@ -1,4 +1,4 @@
-"""A stand-in for the measuring process: every point takes ten microseconds, and none is run."""
+"""A stand-in for the measuring process: it runs nothing; every point takes ten microseconds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpubench.errors import CompileError, DeviceUnavailableError
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 MAX_POINTS = 40
-"""Then Ctrl-C is raised: a sweep may have a hundred thousand points."""
+"""Number of points after which Ctrl-C is raised: a sweep may have a hundred thousand."""
 
 
 class StubWorker:
-    """An `Executor` whose methods take the place of those of `Worker`."""
+    """An `Executor` whose methods replace those of `Worker`."""
 
     notices: tuple[str, ...] = ()
     spent_s: Mapping[str, float] = {}
@@ -82,22 +82,22 @@ def _no_cluster(_device: str) -> None:
 
 @contextmanager
 def nothing_measured() -> Iterator[None]:
-    """Commands plan, read, write and print; what would measure or compile is replaced."""
+    """Replace everything that measures or compiles. Commands plan, read, write and print."""
     with ExitStack() as stack:
         stack.enter_context(patch.multiple(Worker, **_METHODS))
         for name, replacement in {
             "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
-            "gpubench.backends.cuda.compile.nvrtc_version": _no_compiler,
-            "gpubench.commands.check.run.nvrtc_version": _no_compiler,
-            "gpubench.commands.explain.run.nvrtc_version": lambda: (13, 0),
+            "gpubench.backends.cuda.compile.compile_instance": _no_compiler,
+            "gpubench.commands.check.run.compiler_of": _no_compiler,
             # these start programs
             "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory
-            "gpubench.backends.cpu.backend.CpuBackend.bytes_free": lambda _self: 2**20,
+            "gpubench.commands.operand_files.files.free_memory_bytes": lambda: 2**20,
+            "gpubench.commands.operand_files.run.free_memory_bytes": lambda: 2**20,
         }.items():
             stack.enter_context(patch(name, replacement))
         yield

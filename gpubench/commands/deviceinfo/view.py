@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gpubench.backends import backends, device_label, find_devices
@@ -16,7 +15,7 @@ from gpubench.errors import DeviceUnavailableError
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
-from gpubench.view.tables import console, number, table
+from gpubench.view.tables import Table, console, number, table
 
 UNITS = {
     "gbytes_per_s": "GB/s",
@@ -54,24 +53,27 @@ def with_ceilings(device: Device) -> Device:
     """The device with its measured ceilings among its facts."""
     entry = backends()[device.backend]
     backend = entry.open(device.index, entry.timers[0])
-    return replace(device, facts=device.facts | backend.ceilings())
+    return replace(device, facts=device.facts | backend.gauge.ceilings())
 
 
 def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:
     """Everything known, under the names of the fields, with their units."""
-    return {
-        "devices": [
-            asdict(device)
-            | {
-                "peaks": list(map(asdict, peaks(device) if device.compute_capability else ())),
-                "ridge_flop_per_byte": {
-                    dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
-                },
-            }
-            for device in devices
-        ],
-        "cuda_missing": None,
-    } | {f"{name}_missing": str(reason) for name, reason in missing.items()}
+    return (
+        {
+            "devices": [
+                asdict(device)
+                | {
+                    "peaks": list(map(asdict, peaks(device) if device.compute_capability else ())),
+                    "ridge_flop_per_byte": {
+                        dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
+                    },
+                }
+                for device in devices
+            ],
+        }
+        | {f"{entry.name}_missing": None for entry in backends().values() if entry.numbers}
+        | {f"{name}_missing": str(reason) for name, reason in missing.items()}
+    )
 
 
 def as_tables(device: Device) -> RenderableType:

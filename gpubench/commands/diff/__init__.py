@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +12,13 @@ from typer.core import TyperCommand
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.commands.diff.options import Format, Options
-from gpubench.errors import UsageError
+from gpubench.commands.diff.options import Options, diff_options
 
 app = typer.Typer()
 
 
-class _SeveralFilesPerSide(TyperCommand):
-    """`--base a.csv b.csv` for `--base a.csv --base b.csv`, as a shell expands `--base base-*`."""
+class _FilesPerSide(TyperCommand):
+    """Accept `--base a.csv b.csv` for `--base a.csv --base b.csv`, as shells expand `base-*`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each further file."""
@@ -35,26 +35,13 @@ class _SeveralFilesPerSide(TyperCommand):
         return super().parse_args(ctx, words)
 
 
-def _threshold(value: object) -> float:
-    from gpubench.plan.ranges import parse_fraction
-
-    return parse_fraction(value, "--threshold", low=1e-6)
-
-
-def _format(value: str) -> Format:
-    from gpubench.text import unknown
-
-    if value not in set(Format):
-        raise UsageError(f"--format: {unknown('format', value, Format)}")
-    return Format(value)
-
-
 @app.command(
-    cls=_SeveralFilesPerSide,
+    cls=_FilesPerSide,
     epilog="Example: gpubench diff base.csv new.csv. Exit codes: 0 no confirmed regression; "
     "1 a point is slower; 2 not comparable; 3 not settled under --strict; "
     "4 a point is broken.",
 )
+@diff_options
 def diff(
     files: Annotated[
         list[Path] | None,
@@ -64,6 +51,7 @@ def diff(
             autocompletion=completion.results,
         ),
     ] = None,
+    *,
     base: Annotated[
         list[Path] | None,
         typer.Option(
@@ -74,7 +62,7 @@ def diff(
     against: Annotated[
         str | None,
         typer.Option(
-            help="What 'gpubench sweep --save v0.1' kept for this device; instead of BASE.",
+            help="Results that 'gpubench sweep --save v0.1' kept for this device; instead of BASE.",
             metavar="NAME",
             autocompletion=completion.saved,
         ),
@@ -86,70 +74,64 @@ def diff(
             autocompletion=completion.results,
         ),
     ] = None,
-    threshold: Annotated[
-        float,
-        typer.Option(
-            parser=_threshold,
-            metavar="<percentage>",
-            show_default="2%",
-            help="Smallest relative difference that matters.",
-        ),
-    ] = 0.02,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict", help="Exit 3 if a point is ambiguous or missing, or the machine shifted."
-        ),
-    ] = False,
-    ignore_device: Annotated[
-        bool, typer.Option("--ignore-device", help="Compare different GPUs, drivers or CUDA.")
-    ] = False,
-    only: option.Only = None,
-    exclude: option.Exclude = None,
-    format: Annotated[  # noqa: A002 # the option's name
-        Format,
-        typer.Option(
-            parser=_format,
-            metavar="<str>",
-            help="text, markdown, json or junit.",
-            autocompletion=completion.words(*Format),
-        ),
-    ] = Format.TEXT,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Write --format there, such as to diff.md; the terminal gets the text.",
-        ),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="List every point that is ambiguous, missing or faster.")
-    ] = False,
-    rerun: Annotated[
-        bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")
-    ] = False,
+    **options: Any,
 ) -> None:
     """Has it changed? Compare results; the exit code is for CI."""
-    from gpubench.commands.diff.run import run_diff
+    from gpubench.commands.diff.run import run_diff, saved_base
 
     rest = iter(files or [])
-    options = Options(
-        base=base or list(islice(rest, 0 if against else 1)),
-        against=against,
-        new=new or list(islice(rest, 1)),
-        threshold=threshold,
-        strict=strict,
-        ignore_device=ignore_device,
-        only=only,
-        exclude=exclude,
-        format=format,
-        output=output,
-        rerun=rerun,
-        full=full,
-    )
+    base = base or list(islice(rest, 0 if against else 1))
+    new = new or list(islice(rest, 1))
     if extra := next(rest, None):
         raise typer.BadParameter(
             f"'{extra}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
         )
-    raise typer.Exit(run_diff(options))
+    settings = Options(**options)
+    if against:
+        base = saved_base(against, base, new, settings)
+    raise typer.Exit(run_diff(base, new, settings))
+
+
+AB_OPTIONS = ("threshold", "strict", "format", "output", "full")
+
+
+@app.command(
+    epilog="Example: gpubench ab old/.venv/bin/python new/.venv/bin/python --sizes 512 "
+    "--tiles 8,16. Exit codes: those of diff.",
+)
+@partial(option.sweep_options, without=("output", "samples", "rounds"))
+@partial(diff_options, names=AB_OPTIONS)
+def ab(
+    base: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BASE",
+            help="Python interpreter or environment with a gpubench, or a directory of kernels.",
+        ),
+    ],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The same, of the new side.")],
+    *,
+    config: option.Config = None,
+    pairs: Annotated[int, typer.Option(help="Number of pairs of sweeps, without --budget.")] = 10,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory of the sweeps' CSVs. Default: results/<utc time>-ab."
+        ),
+    ] = None,
+    save: option.Save = None,
+    **options: Any,
+) -> None:
+    """Measure two installations or kernel directories in turns, and compare them.
+
+    Sweeps of one round alternate on one device, and are judged by the rules of diff. Unlike
+    'diff --rerun', which measures ambiguous points again with the installed kernels, each side runs
+    its own gpubench. --budget is the time of the whole comparison.
+    """
+    from gpubench.commands.diff.ab import compare_builds
+
+    settings = Options(**{name: options.pop(name) for name in AB_OPTIONS})
+    code = compare_builds(
+        base, new, options, settings, config=config, pairs=pairs, results=results, save=save
+    )
+    raise typer.Exit(code)

@@ -1,6 +1,6 @@
-"""Figures that new hardware must reach: the `[expect]` of a TOML file, and whether they are met.
+"""Figures that new hardware must reach: the `[expect]` of a TOML file, and their comparison.
 
-docs/diff.md has the form of the file.
+docs/diff.md describes the file.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gpubench.text import shown, unknown
 
 TIME = "median_us"
 COLUMNS = (TIME, *RATES)
-"""Columns that a figure may be expected of: a lower time is better, a higher rate."""
+"""Columns with expected figures. A lower time is better, and a higher rate."""
 
 WHERE = tuple(name for name in KEY if name not in {"m", "n", "k"})
 
 MAX_LOWER, MAX_UPPER = 0.9999, 1e300
-"""A figure may be any part less, but not nothing, and any finite number of times more."""
+"""Largest tolerances, as fractions of the figure: not down to 0, and any finite factor upwards."""
 
 _Value = str | int | float
 
@@ -54,7 +54,7 @@ _Point = msgspec.defstruct(
     ],
     forbid_unknown_fields=True,
 )
-"""`[[expect.point]]`, with the tolerances of `[expect]` where it has none."""
+"""`[[expect.point]]`, with the tolerances of `[expect]` if the point has none."""
 
 
 class _Expect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -66,16 +66,16 @@ class _Expect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """A figure of one point, and how far the measured one may be from it."""
+    """The expected figure of a point, and its tolerances."""
 
     where: dict[str, str | int]
-    """Columns of the key, and what they hold at the point."""
+    """Columns of the key, and their values at the point."""
 
     column: str
     value: float
     lower: float
     upper: float
-    """The figure may be lower or higher by these fractions of `value`."""
+    """Tolerances: the figure may be lower or higher by these fractions of `value`."""
 
     @property
     def label(self) -> str:
@@ -85,7 +85,7 @@ class Expectation:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """A file's expectations, and the device that they are meant for."""
+    """A file's expectations, and the device that they are for."""
 
     path: Path
     points: tuple[Expectation, ...]
@@ -93,7 +93,7 @@ class Expected:
 
 
 def read_expected(path: Path) -> Expected:
-    """Read the file. Raises UsageError naming what does not fit."""
+    """Read the file. Raises UsageError with the place of an invalid value."""
     table = read_toml(path).get("expect")
     if not isinstance(table, dict) or "point" not in table:
         raise UsageError(f"{path}: has no [[expect.point]]")
@@ -118,7 +118,7 @@ def _expectation(table: dict[str, Any], place: str) -> Expectation:
     size = str(fields["size"])
     sizes = parse_sizes(size, op, f"{place}: size")
     if len(sizes) != 1:
-        raise UsageError(f"{place}: size '{shown(size)}' is more than one")
+        raise UsageError(f"{place}: size: '{shown(size)}' is more than one size")
     return Expectation(
         where={**where, **dict(zip("mnk", sizes[0], strict=True))},
         column=fields["column"],
@@ -129,17 +129,17 @@ def _expectation(table: dict[str, Any], place: str) -> Expectation:
 
 
 def require_expected_device(expected: Expected, new: Side) -> None:
-    """Raise UsageError, naming both, where the figures are for another device."""
+    """Raise UsageError if the figures are for another device."""
     for row in new.rows:
         if None not in {expected.device, row.device} and row.device != expected.device:
             raise UsageError(
-                f"{expected.path} is meant for {expected.device}, {new.name} was measured on "
-                f"{row.device}; --ignore-device compares them all the same"
+                f"{expected.path} is for {expected.device}, {new.name} was measured on "
+                f"{row.device}; --ignore-device compares them nevertheless"
             )
 
 
 def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bool) -> Report:
-    """The report on a side. Raises UsageError where an expectation fits several of its points."""
+    """Return the report on a side. Raises UsageError if an expectation fits several points."""
     path = expected.path
     rows: dict[Key, Row] = {}
     findings: dict[Key, Finding] = {}
@@ -155,7 +155,7 @@ def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bo
                 f"{path}: {expectation.label} fits {len(fitting)} points of {new.name}, such as "
                 f"{fitting[1].label}; add more of the key: {', '.join(KEY)}"
             )
-        # Of a point that is not there, as much of the key as is expected.
+        # A missing point has only the expected columns of the key.
         key: dict[str, Any] = dict.fromkeys(KEY, "") | expectation.where
         row = fitting[0] if fitting else Row(**key)
         if row.key in findings:
@@ -171,12 +171,12 @@ def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bo
         machine=new.rows[0].device or "",
         limits="their tolerances",
         strict=strict,
-        notes=(f"{unexpected} points of {new.name} are not expected",),
+        notes=(f"{unexpected} points of {new.name} have no expected figure",),
     )
 
 
 def _judge(expectation: Expectation, row: Row, point: PooledPoint | None) -> Finding:
-    """`same` within the tolerances; otherwise slower or faster, by what the column means."""
+    """Return `same` within the tolerances, otherwise slower or faster."""
     if point is None:
         return Finding(verdict=Verdict.MISSING, reason=ABSENT)
     figure = getattr(row, expectation.column)
@@ -191,9 +191,9 @@ def _judge(expectation: Expectation, row: Row, point: PooledPoint | None) -> Fin
         ratio = figure / expectation.value
         below, above = Verdict.FASTER, Verdict.SLOWER
     else:
-        # Rounds of several files: a rate is work over time, so it scales with the first row's.
+        # With rounds of several files: scale the first row's rate, which is work over time.
         figure /= time_us / (row.median_us or time_us)
-        ratio = expectation.value / figure  # of times
+        ratio = expectation.value / figure  # the ratio of times
         below, above = Verdict.SLOWER, Verdict.FASTER
     return Finding(
         verdict=below if figure < low else above if figure > high else Verdict.SAME,

@@ -1,11 +1,20 @@
-"""The options of `gpubench diff`. Loads the standard library alone, for the command line."""
+"""The options of `gpubench diff`, declared once for the command line and the Python function."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from gpubench import completion
+from gpubench import options as option
+from gpubench.errors import UsageError
+from gpubench.text import unknown
 
 
 class Format(StrEnum):
@@ -17,19 +26,61 @@ class Format(StrEnum):
     JUNIT = "junit"
 
 
+def _format(value: str) -> Format:
+    if value not in set(Format):
+        raise UsageError(f"--format: {unknown('format', value, Format)}")
+    return Format(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """As `gpubench diff --help` describes them."""
+    """How two sides are compared and shown."""
 
-    base: Sequence[Path]
-    against: str | None
-    new: Sequence[Path]
-    threshold: float
-    strict: bool
-    ignore_device: bool
-    only: str | None
-    exclude: str | None
-    format: Format
-    output: Path | None
-    rerun: bool
-    full: bool
+    threshold: Annotated[
+        str,
+        typer.Option(metavar="PERCENT", help="Smallest relative difference that matters."),
+    ] = "2%"
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit 3 if a point is ambiguous or missing, or the machine shifted."
+        ),
+    ] = False
+    ignore_device: Annotated[
+        bool, typer.Option("--ignore-device", help="Compare different GPUs, drivers or CUDA.")
+    ] = False
+    only: option.Only = None
+    exclude: option.Exclude = None
+    format: Annotated[
+        Format,
+        typer.Option(
+            parser=_format,
+            metavar="[text|markdown|json|junit]",
+            help="Format of the comparison.",
+            autocompletion=completion.words(*Format),
+        ),
+    ] = Format.TEXT
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write --format there, such as to diff.md; the terminal gets the text.",
+        ),
+    ] = None
+    full: Annotated[
+        bool, typer.Option("--full", help="List every point that is ambiguous, missing or faster.")
+    ] = False
+    rerun: Annotated[
+        bool, typer.Option("--rerun", help="Measure the ambiguous points again, and decide.")
+    ] = False
+
+
+_DECLARED = inspect.signature(Options, eval_str=True).parameters
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def diff_options(command: Command, *, names: Collection[str] = tuple(_DECLARED)) -> Command:
+    """Replace the parameter `options` of a function by the named options."""
+    return option.with_parameters(command, [_DECLARED[name] for name in names])

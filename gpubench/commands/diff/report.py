@@ -1,4 +1,4 @@
-"""What is shown of a comparison, and its formats: text, markdown, JSON and JUnit's XML."""
+"""The report on a comparison, and its formats: text, Markdown, JSON and JUnit's XML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import StringIO
-from itertools import islice
+from itertools import accumulate, islice
 from xml.etree import ElementTree as ET
 
 from rich.console import Console, Group, RenderableType
@@ -30,24 +30,24 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
 from gpubench.results.row import KEY, Row
-from gpubench.view.tables import console, counted, milliseconds, table
+from gpubench.view.tables import Table, console, counted, escaped, milliseconds, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
-"""Exit codes; 0 is for the rest, 2 for what could not be compared."""
+"""Exit codes. 0 is no confirmed regression, 2 sides that cannot be compared."""
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
-"""Columns of the key that every label holds, or that no label needs."""
+"""Columns of the key that every label has, or that no label needs."""
 
-SHORT = 8
-"""Points named in a list; the others are counted."""
+MAX_LISTED = 8
+"""Maximum number of points that a list names; the others are counted."""
 
-TABLE_ROWS = 1000
-"""Slower points that the text shows; the other formats have them all."""
+MAX_TABLE_ROWS = 1000
+"""Maximum number of slower points that the text shows; the other formats have all."""
 
-MOST = 3
-"""Points, at least, of which "most" can be said to have moved together."""
+MIN_SHARED = 3
+"""Minimum number of points for a statement about most points."""
 
-USUAL = {
+DEFAULTS = {
     "op": "gemm",
     "dtypes": "float32",
     "operands": "uniform",
@@ -57,43 +57,43 @@ USUAL = {
 """Options of a sweep that need not be written."""
 
 SWEEPS = 5
-"""Per side, that are advised on a CPU."""
+"""Recommended number of sweeps per side on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A comparison with what its readers need."""
+    """A comparison with the texts that its formats share."""
 
     comparison: Comparison
     rows: Mapping[Key, Row]
-    """One row of each point, of the new side if it has one."""
+    """A row of each point, of the new side if the point has one there."""
 
     base: str
     new: str
     machine: str
     limits: str
-    """How far apart points may be that are called the same, in words."""
+    """Largest difference of points that count as the same, in words."""
 
     strict: bool
     notes: tuple[str, ...]
     advice: tuple[str, ...] = ()
     full: bool = False
-    """Whether the text lists every point that is not slower, however many they are."""
+    """Whether the text lists every point that is not slower."""
 
     @property
     def exit_code(self) -> int:
-        """Of the worst verdict: a wrong result before a slow one before an open one."""
-        found = self.comparison.counts.keys()
-        if Verdict.BROKEN in found:
+        """The code of the worst verdict: broken, slower, then not settled."""
+        verdicts = self.comparison.counts.keys()
+        if Verdict.BROKEN in verdicts:
             return BROKEN
-        if Verdict.SLOWER in found:
+        if Verdict.SLOWER in verdicts:
             return SLOWER
-        unsettled = found & {Verdict.AMBIGUOUS, Verdict.MISSING} or self.comparison.drifted
+        unsettled = verdicts & {Verdict.AMBIGUOUS, Verdict.MISSING} or self.comparison.drifted
         return STRICT if self.strict and unsettled else 0
 
     @property
     def headline(self) -> str:
-        """The verdict in a line; and whether the machine itself was another."""
+        """The verdict in a line, with the shift of the machine if it matters."""
         shift = (
             f"machine-wide shift of {_change(self.comparison.drift)}: " * self.comparison.drifted
         )
@@ -121,7 +121,7 @@ class Report:
         return f"{kind}: {points} {rest}"
 
     def label(self, key: Key) -> str:
-        """What a person calls the point, with those columns of its key that vary."""
+        """Name the point, with the columns of its key that vary."""
         row = self.rows[key]
         mode = "" if row.compute_mode == row.dtype else row.compute_mode
         columns = (mode if name == "compute_mode" else getattr(row, name) for name in self._varying)
@@ -142,7 +142,7 @@ def make_report(
     rerun_command: str = "",
     notes: Iterable[str] = (),
 ) -> Report:
-    """The report on a comparison; `rerun_command` would measure its ambiguous points again."""
+    """Return the report; `rerun_command` is the command that measures ambiguous points again."""
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
     return Report(
@@ -162,38 +162,39 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     limits = comparison.limits
     two_sided = comparison.two_sided
     if untested := comparison.untested:
-        on_cpu = any(found.reason == TOO_FEW_SWEEPS for found in untested.values())
+        on_cpu = any(finding.reason == TOO_FEW_SWEEPS for finding in untested.values())
         yield (
             f"{counted(len(untested), 'point')} cannot be judged: "
             + (
-                "on a CPU a sweep shifts all its rounds together, so one sweep a side says nothing "
-                f"of the build. Compare {SWEEPS} a side, taken in turns: --base b*.csv --new n*.csv"
+                "on a CPU all rounds of a sweep shift together, so one sweep per side shows no "
+                f"change of the build. Compare {SWEEPS} per side, taken in turns: --base b*.csv "
+                "--new n*.csv"
                 if on_cpu
-                else "one round a side does not tell how well a time repeats"
+                else "one round per side does not show how well a time repeats"
             )
         )
     if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
         yield (
             f"the rounds of {_shortened(modes, ', ')} have more than one mode. Such a point is "
-            f"judged once it has {DECIDING_ROUNDS} rounds, both sides together: --rerun"
+            f"judged once both sides together have {DECIDING_ROUNDS} rounds: --rerun"
         )
     if comparison.drifted:
         yield (
-            f"most points moved together by {_change(comparison.drift)}, the BLAS with them: that "
-            "is the machine, not the build. Points are judged by what they moved beyond it"
+            f"most points and the BLAS moved together by {_change(comparison.drift)}: the machine "
+            "changed, not the build. Points are judged by what they moved beyond that"
         )
-    elif len(two_sided) >= MOST and not any(is_blas(rows[key]) for key in two_sided):
+    elif len(two_sided) >= MIN_SHARED and not any(is_blas(rows[key]) for key in two_sided):
         shared = statistics.median(finding.ratio or 1.0 for finding in two_sided.values())
         if abs(math.log(shared)) > math.log1p(limits.threshold):
             yield (
-                f"most points moved together by {_change(shared)}. Without a row of a BLAS it is "
-                "not known whether the machine did it: sweep cublas (or cpu_blas) with them."
+                f"most points moved together by {_change(shared)}. Without a row of a BLAS, the "
+                "cause may be the machine or the build: also sweep cublas (or cpu_blas)"
             )
     gpus = [gpus_of(row for row in side.rows if row.median_us) for side in (base, new)]
     if limits.between_gpus and all(gpus) and gpus[0] != gpus[1]:
         yield (
             "the sides ran on different GPUs of one kind, which differ by up to "
-            f"{100 * limits.between_gpus:g} % at some points: a point must have moved by more. "
+            f"{100 * limits.between_gpus:g} % at some points: only larger changes count. "
             "Measure both sides on one GPU, or compare without this allowance: --ignore-device"
         )
     for column in ("gpubench", "library", "cupy"):
@@ -204,13 +205,13 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
 
 
 def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str) -> list[str]:
-    """The commands that would settle the ambiguous points."""
+    """Return the commands that would settle the ambiguous points."""
     open_points = comparison.of(Verdict.AMBIGUOUS)
     if not open_points:
         return []
     on_cpu = any(rows[key].timer == Timer.HOST for key in open_points)
-    rounds = min(min(found.base_rounds, found.new_rounds) for found in open_points.values())
-    # On a CPU, more processes show more than more rounds do.
+    rounds = min(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
+    # On a CPU, more processes help more than more rounds do.
     more_rounds = {} if on_cpu else {"rounds": str(max(DECIDING_ROUNDS // 2, 2 * rounds))}
     both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
     lines = []
@@ -228,7 +229,7 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
 
 
 def covering_options(rows: Sequence[Row]) -> dict[str, str]:
-    """Options of the smallest sweep that has all these points; it may have more."""
+    """Return the options of the smallest sweep that has all these points; it may have more."""
     options = {
         "op": _listed(row.op for row in rows),
         "sizes": _listed(row.size for row in rows),
@@ -242,7 +243,7 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
         "device": _listed(row.backend for row in rows),
     }
     options |= {name: "both" for name in ("cache", "scope") if "," in options[name]}
-    return {name: text for name, text in options.items() if text and text != USUAL.get(name)}
+    return {name: text for name, text in options.items() if text and text != DEFAULTS.get(name)}
 
 
 def _listed(items: Iterable[str]) -> str:
@@ -250,34 +251,45 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _shortened(names: Iterable[str], separator: str) -> str:
-    """The first names; the others are counted."""
+    """List the first names, and count the others."""
     listed = list(names)
-    more = [f"{len(listed) - SHORT} more"] if len(listed) > SHORT else []
-    return separator.join(listed[:SHORT] + more)
+    more = [f"{len(listed) - MAX_LISTED} more"] if len(listed) > MAX_LISTED else []
+    return separator.join(listed[:MAX_LISTED] + more)
 
 
 def _change(ratio: float | None) -> str:
-    """`+5.1 %` for 1.051."""
+    """Return `+5.1 %` for 1.051."""
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
 def _interval(finding: Finding) -> str:
-    """`+4.9 .. +5.3 %`."""
+    """Return `+4.9 .. +5.3 %`."""
     low = _change(finding.ratio_low).removesuffix(" %")
     return f"{low} .. {_change(finding.ratio_high)}" if low else ""
 
 
 def _figures(finding: Finding) -> tuple[str, str, str, str]:
-    """Milliseconds on either side, the change and its interval."""
+    """Return the milliseconds of both sides, the change and its interval."""
     before, after = milliseconds(finding.base_median_us), milliseconds(finding.new_median_us)
     return before, after, _change(finding.ratio), _interval(finding)
+
+
+def _table(report: Report, findings: Mapping[Key, Finding], point: str) -> Table:
+    """Return a line per point; `point` is the heading of their names."""
+    grid = table(point, "base, ms", "new, ms", "change", "interval, %", "", left={point, ""})
+    for key, finding in findings.items():
+        is_clock = finding.verdict == Verdict.CLOCK
+        remark = f"in cycles {_change(finding.cycles_ratio)}" if is_clock else finding.reason
+        *figures, interval = _figures(finding)
+        grid.add_row(report.label(key), *figures, interval.removesuffix(" %"), remark)
+    return grid
 
 
 # ---- text
 
 
 def text(report: Report) -> RenderableType:
-    """What the terminal shows: the headline, what got slower, the rest in short."""
+    """Return the text: the headline, the slower points, and short lists of the others."""
     comparison = report.comparison
     parts: list[RenderableType] = [
         Text(report.headline, style="bold red" if report.exit_code else "bold green"),
@@ -285,18 +297,21 @@ def text(report: Report) -> RenderableType:
         *(Text(f"! {note}", style="yellow") for note in report.notes),
     ]
     if broken := comparison.of(Verdict.BROKEN):
-        lines = (f"broken: {report.label(key)}: {found.reason}" for key, found in broken.items())
-        parts += [Text(""), *(Text(line, style="red") for line in lines)]
+        reasons = (f"{report.label(key)}: {lost.reason}" for key, lost in broken.items())
+        parts += [Text(""), *(Text(f"broken: {reason}", style="red") for reason in reasons)]
     if slower := comparison.of(Verdict.SLOWER):
-        parts += [Text(""), _slower_table(report, slower)]
-        if len(slower) > TABLE_ROWS:
-            parts.append(Text(f"and {len(slower) - TABLE_ROWS} more"))
+        listed = dict(islice(slower.items(), MAX_TABLE_ROWS))
+        parts += [Text(""), _table(report, listed, "slower")]
+        if len(slower) > MAX_TABLE_ROWS:
+            parts.append(Text(f"and {len(slower) - MAX_TABLE_ROWS} more"))
     parts.append(Text(""))
     for verdict in ("missing", "ambiguous", "clock", "faster", "new"):
         if findings := comparison.of(Verdict(verdict)):
-            names = (f"{report.label(key)}{_in_short(found)}" for key, found in findings.items())
-            listed = "; ".join(names) if report.full else _shortened(names, "; ")
-            parts.append(Text(f"{verdict} ({len(findings)}): {listed}"))
+            names = [
+                f"{report.label(key)}{_in_short(finding)}" for key, finding in findings.items()
+            ]
+            line = "; ".join(names) if report.full else _shortened(names, "; ")
+            parts.append(Text(f"{verdict} ({len(findings)}): {line}"))
     if same := comparison.counts[Verdict.SAME]:
         parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
     if comparison.untimed:
@@ -305,7 +320,7 @@ def text(report: Report) -> RenderableType:
 
 
 def print_text(report: Report, screen: Console) -> None:
-    """Print the report; commands are not wrapped, so that they can be copied."""
+    """Print the report. Commands are not wrapped, so that they can be copied."""
     screen.print(text(report))
     for line in report.advice:
         screen.print(Text(f"\n{line}"), soft_wrap=True)
@@ -317,16 +332,8 @@ def _plain_text(report: Report) -> str:
     return page.getvalue()
 
 
-def _slower_table(report: Report, slower: Mapping[Key, Finding]) -> RenderableType:
-    grid = table("slower", "base, ms", "new, ms", "change", "interval, %", "", left={"slower", ""})
-    for key, finding in islice(slower.items(), TABLE_ROWS):
-        *figures, of_change = _figures(finding)
-        grid.add_row(report.label(key), *figures, of_change.removesuffix(" %"), finding.reason)
-    return grid
-
-
 def _in_short(finding: Finding) -> str:
-    """What a short list says about a point: its change, or why there is none."""
+    """Return a point's change for a short list, or the reason why there is none."""
     if finding.ratio is None:
         return "" if finding.reason in {"", ABSENT} else f" ({finding.reason})"
     if finding.verdict == Verdict.CLOCK:
@@ -341,12 +348,12 @@ def _in_short(finding: Finding) -> str:
 
 SECTION_LIMIT, COMMAND_LIMIT = 8_000, 2_000
 TEXT_LIMIT, NOTE_LIMIT = 200, 600
-"""Characters of a section's rows, a command that is advised, a text from a file (a compiler's
-message, a name) and a note. Together they stay below the 65,536 that GitHub takes in a comment."""
+"""Maximum number of characters of a section, an advised command, a text from a file (a compiler's
+message, a name) and a note. Together they stay below GitHub's limit of 65,536 for a comment."""
 
 
 def _markdown(report: Report) -> str:
-    """A pull-request comment: what got worse, the rest to be unfolded."""
+    """Return a pull-request comment: the regressions, and the rest in sections to unfold."""
     parts = [
         f"### gpubench diff: {_escaped(report.headline)}",
         f"`{_code(report.base)}` → `{_code(report.new)}`, {_escaped(report.machine)}",
@@ -371,31 +378,22 @@ def _markdown(report: Report) -> str:
 
 
 def _section(report: Report, findings: Mapping[Key, Finding]) -> str:
-    """A table of findings, as many as fit."""
-    lines = ["| point | base, ms | new, ms | change | interval | |", "|---|--:|--:|--:|--:|---|"]
-    length = left_out = 0
-    for key, finding in findings.items():
-        clock = finding.verdict == Verdict.CLOCK
-        remark = f"in cycles {_change(finding.cycles_ratio)}" if clock else finding.reason
-        cells = (_escaped(report.label(key)), *_figures(finding), _escaped(remark))
-        line = f"| {' | '.join(cells)} |"
-        length += len(line) + 1
-        if length > SECTION_LIMIT:
-            left_out += 1
-        else:
-            lines.append(line)
-    if left_out:
-        lines.append(f"\nand {left_out} more.")
-    return "\n".join(lines)
+    """Return a table of findings, cut at the limit of a section."""
+    grid = _table(report, findings, "point")
+    grid.lines = [tuple(_cut(str(cell)) for cell in line) for line in grid.lines]
+    head, rule, *lines = grid.markdown()
+    lengths = accumulate(len(line) + 1 for line in lines)
+    shown = [line for line, length in zip(lines, lengths, strict=True) if length <= SECTION_LIMIT]
+    left_out = [f"\nand {len(lines) - len(shown)} more."] if len(shown) < len(lines) else []
+    return "\n".join([head, rule, *shown, *left_out])
 
 
 def _escaped(text: str, limit: int = TEXT_LIMIT) -> str:
-    """A text that markdown shows as it is, on one line."""
-    line = " ".join(text.split())
-    if len(line) > limit:
-        line = f"{line[: limit - 1]}…"
-    line = line.replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*_{}\[\]|~@#])", r"\\\1", line)
+    return escaped(_cut(" ".join(text.split()), limit))
+
+
+def _cut(text: str, limit: int = TEXT_LIMIT) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _code(text: str) -> str:
@@ -405,11 +403,11 @@ def _code(text: str) -> str:
 # ---- JSON
 
 JSON_FORMAT = 1
-"""Goes up when a field changes its meaning or is removed; new fields may be added without."""
+"""Version of the format. It increases when a field is removed or changes its meaning."""
 
 
 def _json(report: Report) -> str:
-    """Everything, as docs/diff.md describes it."""
+    """Return all results, as docs/diff.md describes them."""
     comparison = report.comparison
     return json.dumps(
         {
@@ -444,7 +442,8 @@ def _json(report: Report) -> str:
 
 
 def _junit(report: Report) -> str:
-    cases = [_case(report, key, found) for key, found in report.comparison.findings.items()]
+    findings = report.comparison.findings.items()
+    cases = [_case(report, key, finding) for key, finding in findings]
     suites = ET.Element("testsuites", name="gpubench diff")
     suite = ET.SubElement(suites, "testsuite", name="gpubench diff")
     suite.extend(cases)
@@ -474,13 +473,13 @@ def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
 
 
 def _message(finding: Finding) -> str:
-    before, after, changed, within = _figures(finding)
-    figures = f"{before} ms → {after} ms: {changed} ({within})" if changed else ""
+    before, after, change, interval = _figures(finding)
+    figures = f"{before} ms → {after} ms: {change} ({interval})" if change else ""
     return ", ".join(filter(None, (str(finding.verdict), figures, finding.reason)))
 
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""XML 1.0, section 2.2: the characters that a document may hold, and no others."""
+"""Characters that a document must not hold: XML 1.0, section 2.2."""
 
 
 def _xml(text: str) -> str:

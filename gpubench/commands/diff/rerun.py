@@ -1,4 +1,4 @@
-"""`--rerun`: the ambiguous points of a comparison, measured again and judged again."""
+"""`--rerun`: measure the ambiguous points of a comparison again."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from gpubench.view.progress import progress
 from gpubench.view.tables import counted
 
 ROUNDS = 10
-"""Fresh rounds for each side whose kernels are installed."""
+"""Number of new rounds for each side whose kernels are installed."""
 
 Hashes = Mapping[tuple[str, str], str]
 
 
 def installed_hashes() -> Hashes:
-    """The source hash of each installed variant, by operation and name."""
+    """Return the source hash of each installed variant, by operation and name."""
     return {(variant.op, variant.name): source_hash(variant) for variant in variants()}
 
 
 def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Row]:
-    """Measure just these points, with the installed kernels, in `rounds` rounds.
+    """Measure only these points, with the installed kernels, in this number of rounds.
 
-    Raises UsageError if this machine is not the one that the rows name.
+    Raises UsageError if this machine is not the machine of the rows.
     """
     sweeps: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:  # a sweep has one operation, one kind of operands and one timer
         sweeps.setdefault((row.op, row.operands, row.timer == Timer.CUPTI), []).append(row)
     return [
-        fresh for of_sweep in sweeps.values() for fresh in _measure_sweep(of_sweep, rounds, watcher)
+        row for sweep_rows in sweeps.values() for row in _measure_sweep(sweep_rows, rounds, watcher)
     ]
 
 
@@ -51,11 +51,13 @@ def rerun(
     measure: Callable[[Sequence[Row], int, Watcher], list[Row]] = measure_again,
     hashes: Callable[[], Hashes] = installed_hashes,
 ) -> tuple[Side, Side, list[str]]:
-    """Both sides with fresh rounds for the ambiguous points, and notes on what was measured.
+    """Return both sides with new rounds for the ambiguous points, and notes on the measurements.
 
-    A point is measured with the installed kernels, for the sides whose source hash they have.
-    For both: in turns, and only the fresh rounds count. For the new side alone: they join its own.
-    For the base alone or for neither: the point stays as it is.
+    A point is measured with the installed kernels, for the sides whose source hash they have:
+
+    - both sides: in turns, and only the new rounds count;
+    - the new side only: the new rounds are added to its rounds;
+    - the base only, or neither: the point is not measured.
     """
     installed = hashes()
 
@@ -69,41 +71,41 @@ def rerun(
             return measure([new.rows_of(key)[0] for key in keys], rounds, watcher)
 
     ambiguous = list(comparison.of(Verdict.AMBIGUOUS))
-    of_new = [key for key in ambiguous if has_installed(new, key)]
-    of_both = [key for key in of_new if has_installed(base, key)]
-    of_new = [key for key in of_new if key not in of_both]
+    new_keys = [key for key in ambiguous if has_installed(new, key)]
+    both_keys = [key for key in new_keys if has_installed(base, key)]
+    new_keys = [key for key in new_keys if key not in both_keys]
     notes = []
-    if left := len(ambiguous) - len(of_both) - len(of_new):
+    if left := len(ambiguous) - len(both_keys) - len(new_keys):
         notes.append(
-            f"--rerun leaves {counted(left, 'ambiguous point')}: the new side was measured with "
-            "other kernels than the installed ones (source_hash)"
+            f"--rerun skips {counted(left, 'ambiguous point')}: the new side was measured with "
+            "kernels that differ from those installed (source_hash)"
         )
-    if of_both:
-        rows = fresh_rows(of_both, 2 * ROUNDS)
+    if both_keys:
+        rows = fresh_rows(both_keys, 2 * ROUNDS)
         base = base.with_rerun(_every_other(rows, 0), replacing=True)
         new = new.with_rerun(_every_other(rows, 1), replacing=True)
         notes.append(
-            f"--rerun measured {counted(len(of_both), 'point')} with the same kernels for both "
-            f"sides, in turns, {ROUNDS} rounds or more each; they are judged by these rounds alone"
+            f"--rerun measured {counted(len(both_keys), 'point')} with the same kernels for both "
+            f"sides, in turns, {ROUNDS} rounds or more each; only these rounds are judged"
         )
-    if of_new:
-        rows = fresh_rows(of_new, ROUNDS)
+    if new_keys:
+        rows = fresh_rows(new_keys, ROUNDS)
         new = new.with_rerun([rows], replacing=False)
         notes.append(
             f"--rerun added {ROUNDS} rounds or more to the new side of "
-            f"{counted(len(of_new), 'point')}; the base's kernels are not installed"
+            f"{counted(len(new_keys), 'point')}; the base's kernels are not installed"
         )
     return base, new, notes
 
 
 def _every_other(rows: Sequence[Row], first: int) -> list[list[Row]]:
-    """Every other round, as a sweep of its own: it stands beside one of the other side."""
+    """Return every other round as a sweep, to compare with a sweep of the other side."""
     medians = [(row.round_medians_us or str(row.median_us)).split(";") for row in rows]
     return [
         [
-            replace(row, round_medians_us=of_row[turn])
-            for row, of_row in zip(rows, medians, strict=True)
-            if turn < len(of_row)
+            replace(row, round_medians_us=times[turn])
+            for row, times in zip(rows, medians, strict=True)
+            if turn < len(times)
         ]
         for turn in range(first, max(map(len, medians)), 2)
     ]

@@ -1,10 +1,12 @@
-"""`gpubench diff`: read two sides, judge, print; the exit code says what was found."""
+"""`gpubench diff`: read two sides, judge and print them, and return the exit code."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
@@ -12,6 +14,7 @@ from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
 from gpubench.commands.diff.sides import read_side, require_same_machine
 from gpubench.errors import UsageError
+from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.selection import selection
 from gpubench.results import store
 from gpubench.results.output import Output
@@ -19,14 +22,16 @@ from gpubench.results.row import read
 from gpubench.text import clean_lines
 from gpubench.view.tables import console
 
+Files = Sequence[Path]
 
-def run_diff(options: Options) -> int:
-    """Compare, print, and return the exit code. Raises UsageError for what cannot be compared."""
-    if options.against:
-        options = _with_saved_base(options, options.against)
-    _check(options, expects=_expects(options))
-    output = Output(options.output, overwrite=True) if options.output else None
-    report = compared(options)
+
+def run_diff(base: Files, new: Files, options: Options) -> int:
+    """Compare, print, and return the exit code. Raises UsageError for sides that do not compare."""
+    path = options.output
+    if path and os.path.realpath(path) in map(os.path.realpath, (*base, *new)):
+        raise UsageError(f"--output: {path} is one of the files compared")
+    output = Output(path, overwrite=True) if path else None
+    report = compared(base, new, options)
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())
     if output or options.format == Format.TEXT:
@@ -36,57 +41,40 @@ def run_diff(options: Options) -> int:
     return report.exit_code
 
 
-def compared(options: Options) -> Report:
-    """Judge the two sides. Raises UsageError for what cannot be compared."""
+def compared(base: Files, new: Files, options: Options) -> Report:
+    """Judge the two sides. Raises UsageError for options and sides that do not fit together."""
+    if not base or not new:
+        raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
     limits = Limits(
-        threshold=options.threshold,
+        threshold=parse_fraction(options.threshold, "--threshold", low=1e-6),
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
-    report = (_against_expected if _expects(options) else _against_base)(options, limits)
+    expects = any(path.suffix == ".toml" for path in base)
+    report = (_against_expected if expects else _against_base)(base, new, options, limits)
     return replace(report, full=options.full)
 
 
-def _expects(options: Options) -> bool:
-    """Whether the base is a file of expected figures."""
-    return any(path.suffix == ".toml" for path in options.base)
-
-
-def _with_saved_base(options: Options, name: str) -> Options:
-    """The options with the files saved under a name, for the device of the new side, as base."""
-    if options.base:
+def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Path]:
+    """Return the files saved under a name, for the device of the new side. Raises UsageError."""
+    if base:
         raise UsageError("--against: the base side is given already")
-    of_new = read(options.new[0], ("device",)) if options.new else []
-    device = of_new[0].device if of_new and not options.ignore_device else None
-    kept = store.require(name, device, "--against")
-    base, unreadable = store.newest_build(kept)
+    rows = read(new[0], ("device",)) if new else []
+    device = rows[0].device if rows and not options.ignore_device else None
+    files, unreadable = store.newest_build(store.require(name, device, "--against"))
     for message in unreadable:
         console(stderr=True).print(f"--against passes over {message}", markup=False, soft_wrap=True)
-    return replace(options, base=base)
+    return list(files)
 
 
-def _check(options: Options, *, expects: bool) -> None:
-    """Raise UsageError for options that do not go together, before any file is read."""
-    if options.output:
-        compared = map(os.path.realpath, (*options.base, *options.new))
-        if os.path.realpath(options.output) in compared:
-            raise UsageError(f"--output: {options.output} is one of the files compared")
-    if not options.base or not options.new:
-        raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
-    if expects and len(options.base) > 1:
-        raise UsageError("a TOML file of expected figures is the whole base side")
-    if expects and options.rerun:
-        raise UsageError("--rerun: expected figures cannot be measured again")
-
-
-def _against_base(options: Options, limits: Limits) -> Report:
-    new, base = read_side(options.new), read_side(options.base)
-    keep = selection(options.only, options.exclude, (*base.rows, *new.rows))
+def _against_base(base_files: Files, new_files: Files, options: Options, limits: Limits) -> Report:
+    new, base = read_side(new_files), read_side(base_files)
+    keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)
     if not options.ignore_device:
         require_same_machine(base, new)
     common = base.points.keys() & new.points.keys()
     if not any(side.pooled[key].sweeps_us for key in common for side in (base, new)):
-        raise _nothing_in_common(options)
+        raise _nothing_in_common(base_files, new_files, options)
     comparison = compare(base.pooled, new.pooled, limits)
     notes: list[str] = []
     if options.rerun:
@@ -94,35 +82,38 @@ def _against_base(options: Options, limits: Limits) -> Report:
 
         base, new, notes = rerun(comparison, base, new)
         comparison = compare(base.pooled, new.pooled, limits)
-    command = "" if options.rerun else f"{_command(options)} --rerun"
+    command = "" if options.rerun else f"{_command(base_files, new_files, options)} --rerun"
     return make_report(
         comparison, base, new, strict=options.strict, rerun_command=command, notes=notes
     )
 
 
-def _against_expected(options: Options, limits: Limits) -> Report:
-    new, expected = read_side(options.new), read_expected(options.base[0])
+def _against_expected(base: Files, new_files: Files, options: Options, limits: Limits) -> Report:
+    if len(base) > 1:
+        raise UsageError("a TOML file of expected figures is the whole base side")
+    if options.rerun:
+        raise UsageError("--rerun: expected figures cannot be measured again")
+    new, expected = read_side(new_files), read_expected(base[0])
     if not options.ignore_device:
         require_expected_device(expected, new)
-    new = new.filtered(selection(options.only, options.exclude, new.rows))
-    if not new.rows:
-        raise _nothing_in_common(options)
+    new = new.filtered(selection(new.rows, options.only, options.exclude))
     return expected_report(expected, new, limits, strict=options.strict)
 
 
-def _nothing_in_common(options: Options) -> UsageError:
-    base, new = (", ".join(map(str, paths)) for paths in (options.base, options.new))
-    chosen = " that --only and --exclude leave" if options.only or options.exclude else ""
-    return UsageError(f"{base} and {new} have no point in common that has a time{chosen}")
+def _nothing_in_common(base: Files, new: Files, options: Options) -> UsageError:
+    names = [", ".join(map(str, paths)) for paths in (base, new)]
+    left = " after --only and --exclude" if options.only or options.exclude else ""
+    return UsageError(f"{' and '.join(names)} have no point in common that has a time{left}")
 
 
-def _command(options: Options) -> str:
-    """The command line again, without what concerns its output."""
-    base, new = map(str, options.base), map(str, options.new)
-    several = max(len(options.base), len(options.new)) > 1
-    words = ["gpubench", "diff", *(("--base", *base, "--new", *new) if several else (*base, *new))]
-    if options.threshold != Limits.threshold:
-        words += ["--threshold", f"{100 * options.threshold:g}%"]
+def _command(base: Files, new: Files, options: Options) -> str:
+    """Return the command line without the options of its output."""
+    sides = list(map(str, base)), list(map(str, new))
+    pooled = max(map(len, sides)) > 1
+    words = ["gpubench", "diff", *(["--base", *sides[0], "--new"] if pooled else sides[0])]
+    words += sides[1]
+    if options.threshold != Options.threshold:
+        words += ["--threshold", str(options.threshold)]
     words += ["--only", options.only] if options.only else []
     words += ["--exclude", options.exclude] if options.exclude else []
     words += ["--strict"] if options.strict else []

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: result files, their points, and whether they may be compared."""
+"""The two sides of a comparison: result files, their points, and the check of their machines."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gpubench.plan.registry import variants
 from gpubench.results.row import Row, read
 
 RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
-"""Columns, beside the time, that figures may be expected of."""
+"""Columns, besides the time, that may have expected figures."""
 
 COLUMNS = (
     *("status", "reason", "median_us", "round_medians_us", "sm_mhz", *RATES),
     *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "gpubench"),
 )
-"""What is read of a file beside the key."""
+"""Columns of a file that are read besides the key."""
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
-"""Columns in which both sides must agree, and what a message puts before their values."""
+"""Columns that must be equal on both sides, and the words before their values in messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Side:
 
     @cached_property
     def points(self) -> dict[Key, dict[Path, list[Row]]]:
-        """The rows of each point by file; a partial file has a row a round."""
+        """The rows of each point by file; a partial file has a row per round."""
         points: dict[Key, dict[Path, list[Row]]] = {}
         for path, rows in self.files.items():
             for row in rows:
@@ -57,17 +57,17 @@ class Side:
         return {key: _pool(list(of_files.values())) for key, of_files in self.points.items()}
 
     def rows_of(self, key: Key) -> list[Row]:
-        """The rows of a point, in the order of the files."""
+        """Return the rows of a point, in the order of the files."""
         return list(chain.from_iterable(self.points[key].values()))
 
     def filtered(self, keep: Callable[[Row], bool]) -> Side:
-        """The side with some of its rows."""
+        """Return the side with the rows to keep."""
         return replace(
             self, files={path: list(filter(keep, rows)) for path, rows in self.files.items()}
         )
 
     def with_rerun(self, sweeps: Sequence[Sequence[Row]], *, replacing: bool) -> Side:
-        """The side with fresh sweeps, beside its earlier rows of their points or replacing them."""
+        """Return the side with new sweeps, besides earlier rows of their points or instead."""
         keys = {row.key for sweep in sweeps for row in sweep} if replacing else set()
         kept = self.filtered(lambda row: row.key not in keys)
         fresh = {Path(f"--rerun {len(kept.files) + n}"): rows for n, rows in enumerate(sweeps)}
@@ -75,14 +75,14 @@ class Side:
 
 
 def read_side(paths: Sequence[Path]) -> Side:
-    """The rows of a side's files. Raises UsageError for a file that cannot be used."""
+    """Read the files of a side. Raises UsageError for a file that cannot be used."""
     files: dict[Path, list[Row]] = {}
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
-        every = read(path, COLUMNS)
-        # What a race has let go has times, but not as many as its rival on the other side.
-        files[path] = [row for row in every if row.status != Status.ELIMINATED]
+        rows = read(path, COLUMNS)
+        # Configurations eliminated by a race have fewer rounds than on the other side.
+        files[path] = [row for row in rows if row.status != Status.ELIMINATED]
         if not files[path]:
             raise UsageError(f"{path}: holds no points")
         for row in files[path]:
@@ -107,7 +107,7 @@ _STATUSES = frozenset(Status)
 
 
 def _round_medians(row: Row) -> list[float]:
-    """The round medians of a row; the median itself where none are kept."""
+    """Return the round medians of a row; without round medians, the median."""
     if row.round_medians_us:
         return [float(text) for text in row.round_medians_us.split(";")]
     return [row.median_us or 0.0]
@@ -141,13 +141,13 @@ def _why_lost(row: Row) -> str:
 
 
 def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
-    """UUIDs of the GPUs that measured the rows; empty where some row does not name them."""
+    """Return the UUIDs of the GPUs of the rows; empty if a row does not name its GPU."""
     uuids = {row.device_uuid or "" for row in rows}
     return frozenset(";".join(uuids).split(";")) if uuids and "" not in uuids else frozenset()
 
 
 def is_blas(row: Row) -> bool:
-    """Whether the vendor's library ran: code that is the same in every build."""
+    """Return whether the row is of the vendor's library, which is the same in every build."""
     return row.variant in _blas_variants()
 
 
@@ -157,15 +157,15 @@ def _blas_variants() -> frozenset[str]:
 
 
 def require_same_machine(base: Side, new: Side) -> None:
-    """Raise UsageError, naming both, where files come from different GPUs, drivers or CUDA."""
-    seen: dict[str, tuple[str, Path]] = {}
+    """Raise UsageError if files come from different GPUs, drivers or CUDA versions."""
+    values: dict[str, tuple[str, Path]] = {}
     for path, rows in chain(base.files.items(), new.files.items()):
         for column, words in MACHINE.items():
             for value in {getattr(row, column) for row in rows} - {None}:
-                first, first_path = seen.setdefault(column, (value, path))
+                first, first_path = values.setdefault(column, (value, path))
                 if value != first:
                     raise UsageError(
                         f"{first_path} was measured on {words}{first}, {path} on {words}{value}: "
-                        "their times say nothing about a change; "
-                        "--ignore-device compares them all the same"
+                        "their times do not show a change of the build; "
+                        "--ignore-device compares them nevertheless"
                     )

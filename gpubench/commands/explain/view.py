@@ -65,7 +65,6 @@ def print_json(
 def _page(of: Explanation) -> RenderableType:
     """One launch: its figures by subject, then what they mean."""
     grid = table("", "", left=None)
-    grid.show_header = False
     for index, section in enumerate((_compiled, _occupancy, _grid, _roofline, _loop)):
         facts = list(section(of))
         if index and facts:
@@ -199,15 +198,16 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     headings = [name.replace(" ", "\n", 1) for name in columns]
     grid = table(*headings, left={"tile", "kernel", "limited\nby"})
     long = any(len(str(explanation.tile)) > SHORT_TILE for explanation in explanations)
-    grid.padding = (0, 0 if long else 1, 0, 0)
-    for column in grid.columns:
-        column.no_wrap = True
     for explanation in explanations:
         grid.add_row(*(cell(explanation) for cell in columns.values()))
+    shown = grid.rich()
+    shown.padding = (0, 0 if long else 1, 0, 0)
+    for column in shown.columns:
+        column.no_wrap = True
     label = f"{first.variant.name} at {first.problem.size} {first.problem.dtype}"
     roof = first.roofline
     foot = ["", f"bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
-    return Group(_heading(label, first), "", grid, *foot)
+    return Group(_heading(label, first), "", shown, *foot)
 
 
 def _limits(state: Occupancy | None) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
+from gpubench.plan.selection import with_former_options
 from gpubench.view.pictures import load_matplotlib
 
 app = typer.Typer()
@@ -20,24 +21,27 @@ def history(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="What 'gpubench sweep --save NAME' kept; without it, the names there are.",
+            help="Name that 'gpubench sweep --save NAME' used. Without it, list all names.",
             autocompletion=completion.saved,
         ),
     ] = None,
     only: option.Only = None,
     exclude: option.Exclude = None,
-    tile: Annotated[
-        str | None,
-        typer.Option(help="Only this tile, such as 16. Default: each variant's best one today."),
-    ] = None,
-    last: Annotated[int, typer.Option(help="So many of the newest.", min=1)] = 10,
+    tile: Annotated[str | None, typer.Option(hidden=True)] = None,
+    last: Annotated[
+        int, typer.Option(help="Maximum number of saved results per point, the newest.", min=1)
+    ] = 10,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Draw them too: a.svg, a.png or a.pdf."),
+        typer.Option("--output", "-o", help="Also draw the times: a.svg, a.png or a.pdf."),
     ] = None,
     force: option.Force = False,
 ) -> None:
-    """How a point's time went over commits, of saved results."""
+    """Show how a kernel's time changed over saved results.
+
+    Show how a kernel's time changed over saved results (commits). Of each variant, the tile that is
+    fastest in the newest result is shown; --only 16 shows tile 16.
+    """
     if output:
         load_matplotlib()
     from gpubench.commands.history.view import print_history, print_names
@@ -46,5 +50,10 @@ def history(
         print_names()
         return
     print_history(
-        name, only=only, exclude=exclude, tile=tile, last=last, output=output, force=force
+        name,
+        only=with_former_options(only, tile=tile),
+        exclude=exclude,
+        last=last,
+        output=output,
+        force=force,
     )

@@ -1,4 +1,4 @@
-"""The picture of `gpubench history`: a line a point, over the times it was saved."""
+"""The picture of `gpubench history`: a line per point, over the times at which it was saved."""
 
 from __future__ import annotations
 
@@ -7,61 +7,52 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from gpubench.commands.history.points import Histories, Saved
+from gpubench.commands.history.points import DIGITS, Histories, Saved
 from gpubench.results.output import Output
-from gpubench.view.pictures import Theme, style
+from gpubench.view.pictures import style
 from gpubench.view.tables import milliseconds
 
 AXES_IN = 3.0
+"""Height of the axes of a panel."""
 
-NAMED = 8
-"""So many times, evenly spread, have a name below the axis."""
+MAX_NAMES = 8
+"""Maximum number of times that are named below the axis."""
 
 
-def draw(name: str, found: Histories, output: Output) -> None:
-    """Write the picture; a gap is left where rounds disagree. Raises UsageError."""
-    theme = Theme.BOTH if output.path.suffix.lower() == ".svg" else Theme.LIGHT
-    lines = sum(map(len, found.values()))
-    style.require_drawable(len(found), lines)
-    panels = [(heading, partial(_panel, points)) for heading, points in found.items()]
-    style.save(style.compose(f"Time over results saved as {name}", panels, theme), output)
+def draw(name: str, points: Histories, output: Output) -> None:
+    """Write the picture, with gaps where rounds disagree. Raises UsageError."""
+    style.require_drawable(len(points), sum(map(len, points.values())))
+    panels = [(heading, partial(_panel, group)) for heading, group in points.items()]
+    style.save(
+        style.compose(
+            f"Time over results saved as {name}", panels, style.default_theme(output.path)
+        ),
+        output,
+    )
 
 
 def _panel(points: Mapping[str, Sequence[Saved]], axes: Axes) -> float:
-    at = {when: place for place, when in enumerate(_times(points))}
-    commits = {when: row.commit or "" for history in points.values() for when, row in history}
-    look_of = style.looks([points])
+    commits = {time: row.commit or "" for history in points.values() for time, row in history}
+    places = {time: place for place, time in enumerate(sorted(commits))}
+    looks = style.looks([points])
     lines = []
     for name, history in points.items():
-        stable = [(at[when], row) for when, row in history if not row.unstable]
+        stable = [(places[time], row) for time, row in history if not row.unstable]
         if not stable:
             continue
-        places = [place for place, _ in stable]
-        rows = [row for _, row in stable]
-        look = look_of[name]
-        axes.fill_between(
-            places,
-            [(row.ci_low_us or row.median_us or 0.0) / 1e3 for row in rows],
-            [(row.ci_high_us or row.median_us or 0.0) / 1e3 for row in rows],
-            color=look.colour,
-            alpha=0.25,
-            linewidth=0,
-        )
+        along, rows = zip(*stable, strict=True)
+        look = looks[name]
+        style.interval(axes, along, rows, look.colour)
         text = style.label(name, f"{milliseconds(rows[-1].median_us)} ms")
         times_ms = [(row.median_us or 0.0) / 1e3 for row in rows]
-        lines += axes.plot(places, times_ms, color=look.colour, marker=look.marker, label=text)
-    step = -(-len(at) // NAMED)
-    named = list(at)[::step]
+        lines += axes.plot(along, times_ms, color=look.colour, marker=look.marker, label=text)
+    named = list(places)[:: -(-len(places) // MAX_NAMES)]
     axes.set_xticks(
-        [at[when] for when in named], [f"{when[5:16]}\n{commits[when][:8]}" for when in named]
+        [places[time] for time in named],
+        [f"{time[5:16]}\n{commits[time][:DIGITS]}" for time in named],
     )
     axes.set_xlabel("saved (UTC), and the commit of gpubench")
     axes.set_ylabel("time per launch, ms")
     style.log_axis(axes, "y")
     style.legend(axes, lines)
     return AXES_IN
-
-
-def _times(points: Mapping[str, Sequence[Saved]]) -> list[str]:
-    """Every time that something was saved, in order."""
-    return sorted({when for history in points.values() for when, _ in history})

@@ -1,4 +1,4 @@
-"""The rows that were saved under a name, by the point that they are of."""
+"""The rows saved under a name, by point."""
 
 from __future__ import annotations
 
@@ -8,28 +8,31 @@ from pathlib import Path
 from gpubench.results.row import Row
 from gpubench.view.tables import best_of, title
 
+DIGITS = 8
+"""Number of shown digits of a commit or a hash."""
+
 Saved = tuple[str, Row]
-"""When a row was saved, and the row."""
+"""The time at which a row was saved, and the row."""
 
 Histories = dict[str, dict[str, list[Saved]]]
-"""By a problem's title and by variant and tile: a point's rows, the oldest first."""
+"""The rows of each point, the oldest first: by a problem's title, and by variant and tile."""
 
 
 def histories(timed: Sequence[Saved], last: int) -> Histories:
-    """The points to show: of each problem and variant, the tile that is fastest in the newest."""
+    """Return, for each problem and variant, the tile that is fastest in the newest result."""
     groups: dict[tuple[str, str], list[Saved]] = {}
     for saved in timed:
         groups.setdefault((title(saved[1]), saved[1].variant), []).append(saved)
-    found: Histories = {}
-    for (heading, variant), of_variant in groups.items():
-        newest = of_variant[-1][0]
-        best = best_of(row for saved_when, row in of_variant if saved_when == newest)
-        history = [saved for saved in of_variant if saved[1].tile == best.tile][-last:]
-        found.setdefault(heading, {})[f"{variant} {best.tile}".strip()] = history
-    return found
+    points: Histories = {}
+    for (heading, variant), saves in groups.items():
+        newest = saves[-1][0]
+        best = best_of(row for time, row in saves if time == newest)
+        history = [saved for saved in saves if saved[1].tile == best.tile][-last:]
+        points.setdefault(heading, {})[f"{variant} {best.tile}".strip()] = history
+    return points
 
 
-def when(path: Path) -> str:
-    """When a file was saved: `2026-11-22 04:25:49.123456`, UTC."""
+def saved_time(path: Path) -> str:
+    """Return when a file was saved: `2026-11-22 04:25:49.123456`, UTC."""
     day, _, time = path.stem.partition("T")
     return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:-1]}"

@@ -1,4 +1,4 @@
-"""A point's time over the results that were saved under a name: as tables, and as a picture."""
+"""The times of points over the results saved under a name: as tables, and as a picture."""
 
 from __future__ import annotations
 
@@ -6,32 +6,27 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
-from gpubench.commands.history.points import Saved, histories, when
+from gpubench.commands.history.points import DIGITS, Saved, histories, saved_time
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results import store
 from gpubench.results.row import Row, read
-from gpubench.view.tables import console, marked, remarks, table, uncertainty
+from gpubench.view.tables import Table, console, marked, remarks, table, uncertainty
 
 TO_SECONDS = len("2026-11-22 04:25:49")
 
-DIGITS = 8
-"""Of a commit or a hash: enough to find it."""
-
 
 def print_names() -> None:
-    """What is saved: device, name, how many times, and the last time."""
+    """List the saved names: device, name, number of results, and time of the newest."""
     grid = table("device", "name", "saved", "newest", left={"device", "name", "newest"})
-    for of_name in sorted(store.directory().glob("*/*")):
-        if files := sorted(of_name.glob("*.csv")):
-            grid.add_row(
-                of_name.parent.name, of_name.name, str(len(files)), when(files[-1])[:TO_SECONDS]
-            )
-    if not grid.row_count:
+    for directory in sorted(store.directory().glob("*/*")):
+        if files := sorted(directory.glob("*.csv")):
+            newest = saved_time(files[-1])[:TO_SECONDS]
+            grid.add_row(directory.parent.name, directory.name, len(files), newest)
+    if not grid.lines:
         raise UsageError("history: nothing is saved yet; 'gpubench sweep --save NAME' saves")
     console().print(grid)
 
@@ -41,48 +36,47 @@ def print_history(
     *,
     only: str | None = None,
     exclude: str | None = None,
-    tile: str | None = None,
     last: int = 10,
     output: Path | None = None,
     force: bool = False,
 ) -> None:
-    """Print a table a point. Raises UsageError for a name or a selection that has nothing."""
+    """Print a table per point. Raises UsageError for an unknown name and if no row is left."""
     timed = [
-        (when(path), row)
+        (saved_time(path), row)
         for path in store.require(name, None, "history")
         for row in read(path)
-        if row.status == Status.OK and tile in {None, row.tile}
+        if row.status == Status.OK
     ]
-    keep = selection(only, exclude, [row for _, row in timed])
-    found = histories([saved for saved in timed if keep(saved[1])], last)
-    if not found:
-        raise UsageError(f"history: '{name}' has no such point that was timed")
+    if not timed:
+        raise UsageError(f"history: no result saved as '{name}' has a time")
+    keep = selection([row for _, row in timed], only, exclude)
+    points = histories([(time, row) for time, row in timed if keep(row)], last)
     save = None
     if output:
         from gpubench.commands.history.picture import draw
         from gpubench.view.pictures.style import claim
 
-        save = partial(draw, f"{name}, newest {last}", found, claim(output, force=force))
+        save = partial(draw, f"{name}, newest {last}", points, claim(output, force=force))
     screen = console()
-    for heading, points in found.items():
+    for heading, histories_by_name in points.items():
         screen.print(Text(f"\n{heading}", style="bold"))
-        for point, history in points.items():
+        for point, history in histories_by_name.items():
             screen.print(Text(f"\n{point}"), _grid(history), sep="\n")
-    screen.print(
-        *remarks([row for of in found.values() for one in of.values() for _, row in one]), sep="\n"
-    )
+    rows = [row for group in points.values() for history in group.values() for _, row in history]
+    screen.print(*remarks(rows), sep="\n")
     if save:
         save()
         screen.print(Text(str(output)), soft_wrap=True)
 
 
 def _grid(history: Sequence[Saved]) -> Table:
-    """A line for each time the point was saved; the change is over the line above."""
-    grid = table("saved, UTC", "commit", "kernel", "time", "±", "change", left=_TEXT)
+    """Return a table with a line per saved result; the change is relative to the line above."""
+    texts = ("saved, UTC", "commit", "kernel")
+    grid = table(*texts, "time", "±", "change", left=texts)
     before: Row | None = None
-    for saved_when, row in history:
+    for time, row in history:
         grid.add_row(
-            saved_when[:TO_SECONDS],
+            time[:TO_SECONDS],
             (row.commit or "")[:DIGITS] + ("+" if (row.commit or "").endswith("+") else ""),
             (row.source_hash or "")[:DIGITS],
             marked(row),
@@ -93,11 +87,8 @@ def _grid(history: Sequence[Saved]) -> Table:
     return grid
 
 
-_TEXT = {"saved, UTC", "commit", "kernel"}
-
-
 def _change(before: Row | None, row: Row) -> str:
-    """`+3.1 %`; nothing where rounds of either disagree, since no ratio may rest on these."""
+    """Return `+3.1 %`; empty if the rounds of either row disagree, as no ratio may rest on them."""
     if before is None or before.unstable or row.unstable or not before.median_us:
         return ""
     return f"{100 * ((row.median_us or 0.0) / before.median_us - 1):+.1f} %"

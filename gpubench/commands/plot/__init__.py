@@ -7,46 +7,51 @@ from typing import Annotated
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
+from gpubench.plan.selection import with_former_options
 from gpubench.view.pictures import Kind, Theme, load_matplotlib
 
 app = typer.Typer()
 
+Former = Annotated[str | None, typer.Option(hidden=True)]
+"""An option that `--only` replaced. It remains for one release."""
 
-@app.command(epilog="Example: gpubench plot sweep.csv --sizes 2048 -o tiles.svg")
+
+@app.command(epilog="Example: gpubench plot sweep.csv --only 2048 -o tiles.svg")
 def plot(
     files: option.Results,
-    kind: Annotated[Kind, typer.Option(help="What to show; auto: what suits them.")] = Kind.AUTO,
+    kind: Annotated[
+        Kind, typer.Option(help="What to show; auto: what the rows vary in.")
+    ] = Kind.AUTO,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             help="Picture to write, such as a.svg, a.png or a.pdf. Default: "
-            "<file>-<kind>.svg here.",
+            "<file>-<kind>.svg in the current directory.",
         ),
     ] = None,
-    sizes: Annotated[str | None, typer.Option(help="Only these sizes, such as 1024,2048.")] = None,
-    dtypes: Annotated[str | None, typer.Option(help="Only these, such as float32.")] = None,
-    variants: Annotated[
-        str | None,
-        typer.Option(
-            help="Only these, such as shared_tile,cublas.", autocompletion=completion.variants
-        ),
-    ] = None,
+    only: option.Only = None,
+    exclude: option.Exclude = None,
     experiments: Annotated[
         str | None,
-        typer.Option(help="Only these of a CSV of 'gpubench reproduce', such as p100-tiles."),
+        typer.Option(
+            help="Use only these experiments of a CSV of 'gpubench reproduce', such as p100-tiles."
+        ),
     ] = None,
     theme: Annotated[
         Theme | None,
         typer.Option(
-            help="Page it is read on; both: grey on no page. Default: both for SVG, else light."
+            help="Page that the picture is for; both: grey, without a background. "
+            "Default: both for SVG, else light."
         ),
     ] = None,
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
+    sizes: Former = None,
+    dtypes: Former = None,
+    variants: Former = None,
 ) -> None:
     """Draw results: by tile, by size, % of cuBLAS, roofline.
 
@@ -59,9 +64,8 @@ def plot(
         files,
         kind,
         output,
-        sizes=sizes,
-        dtypes=dtypes,
-        variants=variants,
+        only=with_former_options(only, size=sizes, dtype=dtypes, variant=variants),
+        exclude=exclude,
         experiments=experiments,
         theme=theme,
         bandwidth_gbytes_per_s=bandwidth,

@@ -19,6 +19,8 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="HTML page to write. Default: report.html.")
     ] = Path("report.html"),
+    only: option.Only = None,
+    exclude: option.Exclude = None,
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
 ) -> None:
@@ -26,4 +28,11 @@ def report(
     load_matplotlib()
     from gpubench.commands.report.page import run_report
 
-    run_report(files, output, bandwidth_gbytes_per_s=bandwidth, force=force)
+    run_report(
+        files,
+        output,
+        only=only,
+        exclude=exclude,
+        bandwidth_gbytes_per_s=bandwidth,
+        force=force,
+    )

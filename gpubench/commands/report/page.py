@@ -1,4 +1,4 @@
-"""`gpubench report`: CSVs in, one self-contained HTML page out."""
+"""`gpubench report`: write result files as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,21 @@ from rich.text import Text
 import gpubench
 from gpubench.errors import UsageError
 from gpubench.model import Status
+from gpubench.plan.selection import read_selected
 from gpubench.results.output import Output
-from gpubench.results.row import COLUMNS, Row, read
+from gpubench.results.row import COLUMNS, Row
 from gpubench.text import clean
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
 from gpubench.view.pictures.series import grouped, sources
 from gpubench.view.pictures.style import INK_AND_PAGE, svg
 from gpubench.view.tables import (
+    NAMES,
     UNSTABLE_LEGEND,
+    Column,
     best_of,
     console,
+    filled,
     marked,
     milliseconds,
     number,
@@ -42,12 +45,12 @@ CONTEXT = (
     *("device", "compute_capability", "driver", "cuda", "cupy", "nvrtc", "library"),
     *("environment", "gpubench"),
 )
-"""Columns of the CSV that make up an environment."""
+"""Columns of the CSV that describe an environment."""
 
 CAPTIONS = {
     Kind.TILES: "Time per launch against tile size, both axes logarithmic. The large marker is the "
-    "best tile, a cross one whose kernel uses local memory, the band (often thinner than the line) "
-    "the 95 % interval.",
+    "best tile, a cross a tile whose kernel uses local memory, and the band, which may be "
+    "thinner than the line, the 95 % interval.",
     Kind.SIZES: "Speed of each variant at its best tile against matrix size, with the theoretical "
     "peak and the BLAS.",
     Kind.BLAS: "Speed of each variant at its best tile, in percent of the BLAS of the same device, "
@@ -57,14 +60,14 @@ CAPTIONS = {
     Kind.PRECISIONS: "Speed of the fastest kernel and of the BLAS in percent of each precision's "
     "theoretical peak, at its largest size.",
     Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. No kernel "
-    "can stand above the roof; how far below it stands is what tuning may gain.",
+    "can be above the roof. The distance to the roof is what tuning may gain.",
     Kind.SPEEDUP: "How many times faster than the naive loop on one CPU core.",
 }
 
 CSV_COLUMNS = {column.name: column for column in COLUMNS}
 MEANINGS = {name: str(column.metadata["meaning"]) for name, column in CSV_COLUMNS.items()}
 
-HEADS = {
+HEADINGS = {
     "compute_mode": "arithmetic",
     "device": "on",
     "gflops": "GFLOP/s",
@@ -81,36 +84,42 @@ HEADS = {
     "temperature_c": "°C",
     "power_w": "W",
 }
-"""Heads of columns that read better than their names in the CSV."""
+"""Headings of columns that differ from their names in the CSV."""
 
 BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "percent_of_copy")
 """Columns of the table of best tiles."""
 
 GROUPS = ("rates", "why", "clocks", "host")
-"""Groups of the CSV's columns that the list of points shows whole."""
+"""Groups of the CSV's columns that the list of points shows."""
 
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
-"""Columns with a menu above the table, if they hold more than one value."""
+"""Headings of the columns with a menu above the table, if they have several values."""
 
 MAX_LISTED = 10_000
-"""Rows of a table: what a browser sorts at once."""
+"""Maximum number of rows of a table: a browser sorts them at once."""
 
 DIGITS, PERCENT_DIGITS = 4, 3
-"""Significant digits of a figure, and of a percentage."""
+"""Number of significant digits of a figure, and of a percentage."""
 
 
 def run_report(
-    files: Sequence[Path], output: Path, *, bandwidth_gbytes_per_s: float | None, force: bool
+    files: Sequence[Path],
+    output: Path,
+    *,
+    only: str | None = None,
+    exclude: str | None = None,
+    bandwidth_gbytes_per_s: float | None = None,
+    force: bool = False,
 ) -> None:
-    """`gpubench report`: write the page, print its name."""
+    """Write the page and print its name. Raises UsageError."""
     claimed = Output(output, overwrite=force)
-    text = page([(path, read(path)) for path in files], bandwidth_gbytes_per_s)
+    text = page(read_selected(files, only, exclude), bandwidth_gbytes_per_s)
     claimed.write(text.encode())
     console().print(Text(str(output)), soft_wrap=True)
 
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
-    """The page of some results. Raises UsageError if there is not one row."""
+    """Return the page of results. Raises UsageError if no file has a row."""
     origins = [(clean(path.name), row) for path, rows in files for row in rows]
     rows = [row for _, row in origins]
     if not rows:
@@ -118,7 +127,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
     measured = [(name, row) for name, row in origins if row.status == Status.OK]
     environment = Environment(
         loader=PackageLoader("gpubench.commands.report", ""),
-        autoescape=True,  # names and reasons come from a file
+        autoescape=True,  # names and reasons come from files
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
@@ -128,7 +137,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
         Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))  # noqa: S704 - ours
         for name in ("page.css", "page.js")
     )
-    # The page's policy lets this script run and no other.
+    # The page's policy allows this script only.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     devices = dict.fromkeys(row.device or "an unknown device" for row in rows)
     days = sorted({row.started_utc[:10] for row in rows if row.started_utc})
@@ -161,7 +170,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
 
 
 def _machines(origins: Sequence[tuple[str, Row]]) -> list[tuple[str, dict[str, str]]]:
-    """What ran the points, and when: one for each device, driver, library and version."""
+    """Describe each environment: files, device, driver, library, version, and time."""
     machines = []
     groups = grouped(origins, lambda pair: tuple(getattr(pair[1], name) for name in CONTEXT))
     for context, pairs in groups.items():
@@ -190,32 +199,35 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Markup, str]]:
-    """The SVG and the caption of every kind of picture that the rows suffice for.
+    """Return the SVG and the caption of every kind of picture that the rows suffice for.
 
-    Files of different devices or versions are overlaid. Files that agree in both would only repeat
-    each other's lines: each is drawn on its own.
+    Files of different devices or versions are overlaid. Files of the same device and version would
+    repeat each other's lines, so each is drawn separately.
     """
     together = sources(files, copy_gbytes_per_s)
     groups = [("", together)]
-    if len({(of.rows[0].device, of.rows[0].gpubench) for of in together}) < len(together):
+    if len({(source.rows[0].device, source.rows[0].gpubench) for source in together}) < len(
+        together
+    ):
         groups = [(f"{file[0].name}: ", sources([file], copy_gbytes_per_s)) for file in files]
-    found: list[tuple[Markup, str]] = []
-    for name, of in groups:
-        for kind in fitting(of):
+    pictures: list[tuple[Markup, str]] = []
+    for name, group in groups:
+        for kind in fitting(group):
             caption = f"{name}{CAPTIONS[kind]}"
             try:
-                drawing = svg(draw(of, kind, theme=Theme.BOTH, strip=True))
+                drawing = svg(draw(group, kind, theme=Theme.BOTH, strip=True))
             except UsageError as error:  # too many lines for one picture
-                found.append((Markup(), f"{caption} Not drawn: {error}"))
+                pictures.append((Markup(), f"{caption} Not drawn: {error}"))
             else:
-                found.append((inline(drawing, f"p{len(found)}", caption), caption))
-    return found
+                pictures.append((inline(drawing, f"p{len(pictures)}", caption), caption))
+    return pictures
 
 
 def inline(drawing: str, prefix: str, label: str) -> Markup:
-    """A whole SVG file as an element of a page.
+    """Return an SVG file as an element of a page.
 
-    The ink becomes the page's own colour; ids are prefixed, as pictures must not share them.
+    The colour of lines and text becomes that of the page. Ids get a prefix, as they must be unique
+    in a page.
     """
     ink, _ = INK_AND_PAGE[Theme.BOTH]
     body = drawing[drawing.index("<svg") :]
@@ -230,16 +242,6 @@ def inline(drawing: str, prefix: str, label: str) -> Markup:
 # ---- tables, as text
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column: its head, its text for a row, the CSS class of its cells, what it means."""
-
-    title: str
-    text: Callable[[Row], str]
-    css: str = ""
-    meaning: str = ""
-
-
 def _table(
     title: str,
     caption: str,
@@ -247,15 +249,15 @@ def _table(
     columns: Iterable[Column],
     css: Callable[[Row], str],
 ) -> dict[str, Any]:
-    """A table as text; a column in which no row has anything is left out.
+    """Return a table for the template, without columns that are empty for all rows.
 
-    `css` gives the class of a row: best, bad or none. `menus` are the index, head and values of
-    each column that names things, if there is a choice.
+    `css` returns the class of a row: best, bad or none. `menus` are the index, heading and values
+    of each column in `MENUS` that has several values.
     """
     if len(rows) > MAX_LISTED:
-        caption = f"{caption} Only the first {MAX_LISTED:,} of {len(rows):,} stand here."
+        caption = f"{caption} Only the first {MAX_LISTED:,} of {len(rows):,} are listed."
         rows = rows[:MAX_LISTED]
-    shown = [column for column in columns if any(map(column.text, rows))]
+    shown = filled(rows, columns)
     lines = [(css(row), [column.text(row) for column in shown]) for row in rows]
     menus = [
         (index, column.title, values)
@@ -267,37 +269,41 @@ def _table(
 
 
 def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
-    """The best tile of each variant at each size, the fastest of each size marked."""
+    """The best tile of each variant at each size, the fastest variant of each size marked."""
     best, tiles = [], {}
-    for of_variant in grouped(rows, _series).values():
-        best.append(best_of(of_variant))
-        tiles[id(best[-1])] = ", ".join(tied_tiles(of_variant, best[-1]))
-    sizes = grouped(best, _problem).values()
-    fastest = {id(best_of(of_size)) for of_size in sizes}
+    for kernel_rows in grouped(rows, _kernel).values():
+        best.append(best_of(kernel_rows))
+        tiles[id(best[-1])] = ", ".join(tied_tiles(kernel_rows, best[-1]))
+    problems = grouped(best, _problem).values()
+    fastest = {id(best_of(problem_rows)) for problem_rows in problems}
     return _table(
         "Best per size",
-        "The fastest tile of each variant; tiles after a comma may be as fast, as their intervals "
+        "The fastest tile of each variant. Tiles after a comma may be as fast, as their intervals "
         "overlap. The fastest variant of each size is green.",
-        [row for of_size in sizes for row in sorted(of_size, key=lambda row: row.median_us or 0.0)],
         [
-            *_what(rows),
-            Column("best tile", lambda row: tiles[id(row)]),
+            row
+            for problem_rows in problems
+            for row in sorted(problem_rows, key=lambda row: row.median_us or 0.0)
+        ],
+        [
+            *_identity(rows),
+            Column("best tile", lambda row: tiles[id(row)], is_text=True),
             *_TIME,
-            *map(_of_csv, BEST_RATES),
+            *map(_csv_column, BEST_RATES),
         ],
         lambda row: "best" if id(row) in fastest else "",
     )
 
 
 def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
-    """Every measured point with its rates, what explains them, the clocks, and its row's file."""
+    """Every measured point with its rates, what explains them, the clocks, and its file."""
     rows = [row for _, row in origins]
-    file_of = {id(row): name for name, row in origins}
-    best = {id(best_of(of_variant)) for of_variant in grouped(rows, _series).values()}
+    file_names = {id(row): name for name, row in origins}
+    best = {id(best_of(kernel_rows)) for kernel_rows in grouped(rows, _kernel).values()}
     names = [name for name, column in CSV_COLUMNS.items() if column.metadata["group"] in GROUPS]
-    columns = [*_what(rows), _of_csv("tile"), *_TIME, *map(_of_csv, [*names, "samples"])]
-    if len(set(file_of.values())) > 1:
-        columns.append(Column("file", lambda row: file_of[id(row)]))
+    columns = [*_identity(rows), NAMES[1], *_TIME, *map(_csv_column, [*names, "samples"])]
+    if len(set(file_names.values())) > 1:
+        columns.append(Column("file", lambda row: file_names[id(row)], is_text=True))
     return _table(
         "All points",
         "Each measured point: its rates, what explains them, the clocks. The best tile of each "
@@ -309,25 +315,25 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
 
 
 def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
-    """What has no time, and why: one line a status, variant, size and reason."""
-    groups = grouped(rows, lambda row: (row.status, *_series(row), row.reason)).values()
-    tiles = {id(of[0]): spans([row.tile for row in of if row.tile]) for of in groups}
+    """The points without a time: a line per status, variant, size and reason."""
+    groups = grouped(rows, lambda row: (row.status, *_kernel(row), row.reason)).values()
+    tiles = {id(group[0]): spans([row.tile for row in group if row.tile]) for group in groups}
     return _table(
         "Skipped and failed",
         "Points without a time, and the reason.",
-        [of[0] for of in groups],
+        [group[0] for group in groups],
         [
-            *_what(rows),
-            Column("tiles", lambda row: tiles[id(row)]),
-            Column("status", lambda row: row.status or ""),
-            Column("reason", lambda row: row.reason or "", css="wrap"),
+            *_identity(rows),
+            Column("tiles", lambda row: tiles[id(row)], is_text=True),
+            Column("status", lambda row: row.status or "", is_text=True),
+            Column("reason", lambda row: row.reason or "", is_text=True),
         ],
         lambda row: "" if row.status in {Status.SKIPPED, Status.ELIMINATED} else "bad",
     )
 
 
-def _what(rows: Sequence[Row]) -> list[Column]:
-    """The columns that say what a row is; those in which all rows agree are left out."""
+def _identity(rows: Sequence[Row]) -> list[Column]:
+    """The columns that identify a row, without those that are equal in all rows."""
     varying = [
         name
         for name in ("op", "dtype", "cache", "scope", "timer", "device", "gpubench")
@@ -335,40 +341,36 @@ def _what(rows: Sequence[Row]) -> list[Column]:
     ]
     if any(row.compute_mode != row.dtype for row in rows):
         varying.insert(0, "compute_mode")
-    size = Column("size", lambda row: row.size, meaning="N, or M×N×K if it is not a square")
-    return [_of_csv("variant"), size, *map(_of_csv, varying)]
-
-
-def _half_interval(row: Row) -> str:
-    if row.ci_low_us is None or row.ci_high_us is None or not row.median_us:
-        return ""
-    return number(50 * (row.ci_high_us - row.ci_low_us) / row.median_us, 2)
+    size = Column("size", lambda row: row.size, True, "N, or M×N×K if it is not a square")
+    return [_csv_column("variant"), size, *map(_csv_column, varying)]
 
 
 _TIME = (
     Column(
         "ms",
         lambda row: marked(row, milliseconds),
-        "n",
-        f"{MEANINGS['median_us']}; {UNSTABLE_LEGEND}",
+        meaning=f"{MEANINGS['median_us']}; {UNSTABLE_LEGEND}",
     ),
-    Column("± %", _half_interval, "n", "half the 95 % interval of the median, in percent of it"),
+    Column(
+        "± %",
+        lambda row: number(None if row.half_interval is None else 100 * row.half_interval, 2),
+        meaning="half the 95 % interval of the median, in percent of it",
+    ),
 )
 
 
-def _of_csv(name: str) -> Column:
-    """A column of the CSV."""
+def _csv_column(name: str) -> Column:
     digits = PERCENT_DIGITS if name.startswith("percent") else DIGITS
     return Column(
-        HEADS.get(name, name.replace("_", " ")),
+        HEADINGS.get(name, name.replace("_", " ")),
         lambda row: _figure(getattr(row, name), digits),
-        "" if "str" in str(CSV_COLUMNS[name].type) else "n",
+        "str" in str(CSV_COLUMNS[name].type),
         MEANINGS[name],
     )
 
 
 def _figure(value: object, digits: int) -> str:
-    """So many significant digits of a float, all of an integer; text as it is."""
+    """Return a float with this number of significant digits, an integer with all, or a text."""
     if isinstance(value, float):
         whole = len(str(int(round(abs(value), 6))))
         return number(value, max(0, digits - whole))
@@ -378,9 +380,9 @@ def _figure(value: object, digits: int) -> str:
 
 
 def _problem(row: Row) -> tuple[Any, ...]:
-    """What rows that may be compared agree in, and the device and version they come from."""
+    """Return what rows that may be compared have in common, with their device and version."""
     return (*row.problem_key, row.device, row.gpubench)
 
 
-def _series(row: Row) -> tuple[Any, ...]:
+def _kernel(row: Row) -> tuple[Any, ...]:
     return (*_problem(row), row.variant)

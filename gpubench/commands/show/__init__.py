@@ -17,6 +17,8 @@ Sort = Literal["time", "rate", "blas", "name"]
 @app.command(epilog="Example: gpubench show sweep.csv --sort rate --top 10")
 def show(
     files: option.Results,
+    only: option.Only = None,
+    exclude: option.Exclude = None,
     sort: Annotated[
         Sort | None,
         typer.Option(
@@ -25,19 +27,29 @@ def show(
         ),
     ] = None,
     top: Annotated[
-        int | None, typer.Option(help="List at most so many points a problem, such as 10.", min=1)
+        int | None,
+        typer.Option(help="Maximum number of points to list per problem, such as 10.", min=1),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="The files' times side by side, a row a point.")
+        bool, typer.Option("--compare", help="Show the files' times side by side, a row per point.")
     ] = False,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="As Markdown, for a page or a comment.")
+        bool, typer.Option("--markdown", help="Print Markdown, for a page or a comment.")
     ] = False,
     csv: Annotated[
-        bool, typer.Option("--csv", help="As CSV: the figures of the tables, a row a point.")
+        bool, typer.Option("--csv", help="Print the figures of the tables as CSV, a row per point.")
     ] = False,
 ) -> None:
     """Show the tables of result files again."""
     from gpubench.commands.show.view import print_files
 
-    print_files(files, sort=sort, top=top, compare=compare, markdown=markdown, as_csv=csv)
+    print_files(
+        files,
+        only=only,
+        exclude=exclude,
+        sort=sort,
+        top=top,
+        compare=compare,
+        markdown=markdown,
+        csv=csv,
+    )

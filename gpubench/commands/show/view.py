@@ -1,34 +1,35 @@
-"""The tables of result files, again: as after a sweep, as a list of points, or side by side."""
+"""The tables of result files: as after a sweep, as a list of points, or side by side."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gpubench.errors import UsageError
 from gpubench.model import Status
-from gpubench.results.row import Row, encode_csv, read
+from gpubench.plan.selection import read_selected
+from gpubench.results.row import Row
 from gpubench.view.tables import (
-    Column,
+    NAMES,
+    Table,
     by_problem,
     console,
     figures,
+    heading,
     marked,
     number,
-    pipe_table,
     remarks,
     results,
     rows_table,
     table,
-    title,
 )
+from gpubench.view.tables import markdown as as_markdown
 
-FIGURES = (
+CSV_COLUMNS = (
     *("op", "m", "n", "k", "dtype", "device", "cache", "scope", "variant", "tile"),
     *("median_us", "samples", "gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas"),
 )
@@ -45,146 +46,100 @@ ORDER: dict[str, Callable[[Row], tuple[object, ...]]] = {
 def print_files(
     files: Sequence[Path],
     *,
-    sort: str | None,
-    top: int | None,
-    compare: bool,
-    markdown: bool,
-    as_csv: bool,
+    only: str | None = None,
+    exclude: str | None = None,
+    sort: str | None = None,
+    top: int | None = None,
+    compare: bool = False,
+    markdown: bool = False,
+    csv: bool = False,
 ) -> None:
-    """Print the tables of the files. Raises UsageError for files that cannot be shown so."""
-    if as_csv and (markdown or compare):
-        raise UsageError("--csv lists points, one a line: leave out --markdown and --compare")
-    of_file = [read(path) for path in files]
-    rows = [row for of_one in of_file for row in of_one]
+    """Print the tables of the files. Raises UsageError for options that contradict the files."""
+    if csv and (markdown or compare):
+        raise UsageError("--csv: lists points, so leave out --markdown and --compare")
+    if compare and len(files) == 1:
+        raise UsageError("--compare: needs two files or more")
+    sides = [rows for _, rows in read_selected(files, only, exclude)]
+    rows = list(chain(*sides))
     if not rows:
         raise UsageError(f"{files[0]}: the file has no rows")
-    if as_csv:
-        _print_csv(rows, sort, top)
+    if csv:
+        print(_csv_table(rows, sort, top).csv(), end="")
         return
-    shown: RenderableType
     if compare:
-        if len(files) == 1:
-            raise UsageError("--compare: give two files or more")
-        shown = _side_by_side(files, of_file, sort, top)
+        shown = _side_by_side([path.stem for path in files], sides, sort, top)
     else:
         shown = tables(rows, sort, top)
     if markdown:
-        print(_markdown(shown))
+        print(as_markdown(shown.renderables))
     else:
         console().print(shown)
 
 
-def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> RenderableType:
-    """The tables after a sweep, or lists of points where an order or a number is given."""
-    return _lists(rows, sort or "time", top) if sort or top else results(rows)
-
-
-def _lists(rows: Sequence[Row], sort: str, top: int | None) -> Group:
-    """Per problem: a row a point, with all figures."""
+def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:
+    """Return the tables after a sweep, or lists of points if an order or a number is given."""
+    if not (sort or top):
+        return results(rows)
     parts: list[RenderableType] = []
     listed: list[Row] = []
-    for of_problem in _measured(rows):
-        chosen = sorted(of_problem, key=ORDER[sort])[:top]
-        listed += chosen
-        names: list[Column] = [
-            ("variant", lambda row: row.variant),
-            ("tile", lambda row: row.tile),
-        ]
-        grid = rows_table(chosen, [*names, *figures(of_problem[0], rows)])
-        parts += [Text(f"\n{title(of_problem[0])}", style="bold"), grid]
+    for points in _listed(rows, sort, top):
+        listed += points
+        parts += [heading(points[0]), rows_table(points, [*NAMES, *figures(points[0], rows)])]
     return Group(*parts, *remarks(listed))
 
 
-def _measured(rows: Sequence[Row]) -> list[list[Row]]:
-    return by_problem(row for row in rows if row.status == Status.OK)
+def _listed(rows: Sequence[Row], sort: str | None, top: int | None) -> list[list[Row]]:
+    """Return the measured points to list, by problem."""
+    problems = by_problem(row for row in rows if row.status == Status.OK)
+    return [sorted(points, key=ORDER[sort or "time"])[:top] for points in problems]
 
 
 def _side_by_side(
-    files: Sequence[Path], of_file: Sequence[Sequence[Row]], sort: str | None, top: int | None
+    names: Sequence[str], sides: Sequence[Sequence[Row]], sort: str | None, top: int | None
 ) -> Group:
-    """Per problem: a row a point, a time a file, and each file's over the first one's."""
-    by_key = [
-        {_comparable(row): row for row in rows if row.status == Status.OK} for rows in of_file
-    ]
-    names = [path.stem for path in files]
-    first = {key: found for rows in reversed(by_key) for key, found in rows.items()}
-    parts: list[RenderableType] = []
+    """Per problem: a line per point with its time in each file, and the ratio to the first file."""
+    times = [{_point(row): row for row in rows if row.status == Status.OK} for rows in sides]
+    first: dict[tuple[object, ...], Row] = {}
     problems: dict[tuple[object, ...], list[tuple[object, ...]]] = {}
-    for key in first:
-        problems.setdefault(key[2:], []).append(key)
+    for key, row in chain.from_iterable(side.items() for side in times):
+        if key not in first:
+            first[key] = row
+            problems.setdefault(key[2:], []).append(key)
+    parts: list[RenderableType] = []
     for keys in problems.values():
         grid = table(
             *("variant", "tile", *names, *(f"{name} ÷ {names[0]}" for name in names[1:])),
             left={"variant", "tile"},
         )
         for key in sorted(keys, key=lambda key: ORDER[sort or "time"](first[key]))[:top]:
-            of_key = [rows.get(key) for rows in by_key]
+            rows = [side.get(key) for side in times]
             grid.add_row(
                 *map(str, key[:2]),
-                *(marked(row) if row else "" for row in of_key),
-                *(_ratio(row, of_key[0]) for row in of_key[1:]),
+                *(marked(row) if row else "" for row in rows),
+                *(_ratio(row, rows[0]) for row in rows[1:]),
             )
-        row = first[keys[0]]
-        parts += [Text(f"\n{row.op} {row.size} {row.dtype}, {row.cache} cache", style="bold"), grid]
-    return Group(*parts, *remarks([row for rows in by_key for row in rows.values()]))
+        problem = first[keys[0]]
+        name = f"{problem.op} {problem.size} {problem.dtype}, {problem.cache} cache"
+        parts += [Text(f"\n{name}", style="bold"), grid]
+    return Group(*parts, *remarks([row for side in times for row in side.values()]))
 
 
 def _ratio(row: Row | None, base: Row | None) -> str:
-    """A time over another; nothing where rounds of either disagree."""
+    """Return a time over another; empty if the rounds of either disagree."""
     if not row or not base or row.unstable or base.unstable or not base.median_us:
         return ""
     return number((row.median_us or 0.0) / base.median_us, 3)
 
 
-def _comparable(row: Row) -> tuple[object, ...]:
-    """The point, whatever device measured it."""
+def _point(row: Row) -> tuple[object, ...]:
+    """Return the key of a point, which is the same for all devices."""
     return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, row.cache, row.scope
 
 
-def _tables(shown: RenderableType) -> list[Text | Table]:
-    return [part for part in getattr(shown, "renderables", ()) if isinstance(part, Text | Table)]
-
-
-def _cells(grid: Table) -> list[list[str]]:
-    """The heading and the rows of a table, as text."""
-    columns = [
-        [
-            str(column.header).replace("\n", " "),
-            *(getattr(cell, "plain", str(cell)).strip() for cell in column.cells),
-        ]
-        for column in grid.columns
-    ]
-    return [list(line) for line in zip(*columns, strict=True)]
-
-
-def _markdown(shown: RenderableType) -> str:
-    lines = []
-    for part in _tables(shown):
-        if isinstance(part, Text):
-            text = _escaped(part.plain.strip())
-            lines += ["", f"**{text}**" if part.style == "bold" else text]
-            continue
-        left = [column.justify == "left" for column in part.columns]
-        lines += ["", *pipe_table(_cells(part), left)]
-    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([|*~])", r"\\\1", text)
-
-
-def _print_csv(rows: Sequence[Row], sort: str | None, top: int | None) -> None:
-    """The figures of the tables as numbers, a row a point."""
-    chosen = [
-        row
-        for of_problem in _measured(rows)
-        for row in sorted(of_problem, key=ORDER[sort or "time"])[:top]
-    ]
-    lines = (
-        [
-            *(getattr(row, name) for name in FIGURES),
-            None if row.half_interval is None else 100 * row.half_interval,
-        ]
-        for row in chosen
-    )
-    print(encode_csv([*FIGURES, "half_interval_percent"], lines).decode(), end="")
+def _csv_table(rows: Sequence[Row], sort: str | None, top: int | None) -> Table:
+    """Return the figures of the tables as numbers, a line per point."""
+    grid = table(*CSV_COLUMNS, "half_interval_percent")
+    for row in chain.from_iterable(_listed(rows, sort, top)):
+        half = None if row.half_interval is None else 100 * row.half_interval
+        grid.add_row(*(getattr(row, name) for name in CSV_COLUMNS), half)
+    return grid

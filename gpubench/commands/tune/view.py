@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gpubench.commands.tune.run import Tuned, groups, races
 from gpubench.model import Status
 from gpubench.results.row import Row
-from gpubench.view.tables import figures, remarks, rows_table, table, time_text, title
+from gpubench.view.tables import NAMES, Table, figures, remarks, rows_table, table, time_text, title
 
 SHOWN = 12
 """Configurations of a group that are listed; the CSV has all."""
@@ -34,10 +33,9 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
                 parts.append(Text(f"and {len(group) - SHOWN} more, status ok in the CSV"))
         if again := [row for row in confirmed if _of_race(row, first) and row.median_us]:
             again.sort(key=lambda row: row.median_us or 0.0)
-            columns = [("variant", lambda row: row.variant), ("tile", lambda row: row.tile)]
             parts += [
                 Text("\nconfirmed in fresh processes"),
-                rows_table(again, [*columns, *figures(again[0], again)]),
+                rows_table(again, [*NAMES, *figures(again[0], again)]),
             ]
     return Group(*parts, *remarks(confirmed))
 

@@ -1,4 +1,4 @@
-"""Pictures of rows, by matplotlib. Their names alone stand here: a command line loads them."""
+"""Pictures of rows, drawn by matplotlib. This module has only names, as a command line loads it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 
 def load_matplotlib() -> None:
-    """Load matplotlib with its own settings, whatever a matplotlibrc or MPLBACKEND says.
+    """Load matplotlib with its own settings, regardless of a matplotlibrc or MPLBACKEND.
 
-    For a command, which loads it once: it looks for a matplotlibrc in the current directory first,
-    and one that is damaged is an exception. A notebook keeps its user's settings.
+    Commands call this, as matplotlib reads a matplotlibrc of the current directory, and raises an
+    exception if it is damaged. A notebook keeps its user's settings.
     """
     os.environ.pop("MPLBACKEND", None)
-    found = find_spec("matplotlib")
-    if found and found.origin:
-        with suppress(OSError), chdir(Path(found.origin).with_name("mpl-data")):
+    package = find_spec("matplotlib")
+    if package and package.origin:
+        with suppress(OSError), chdir(Path(package.origin).with_name("mpl-data")):
             import_module("matplotlib")
 
 
 class Kind(StrEnum):
-    """What a picture shows: `auto` what suits the rows, `published` what `reproduce` compares."""
+    """What a picture shows; `auto` is what the rows vary in, `published` a CSV of `reproduce`."""
 
     AUTO = "auto"
     TILES = "tiles"
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 class Theme(StrEnum):
-    """Which page a picture is read on; `both` has grey lines and text, and no page of its own."""
+    """Page that a picture is for; `both` has grey lines and text, and no background."""
 
     LIGHT = "light"
     DARK = "dark"

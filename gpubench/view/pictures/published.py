@@ -1,4 +1,4 @@
-"""Published figures beside today's: the CSV that `gpubench reproduce` writes."""
+"""Pictures of the CSV that `gpubench reproduce` writes: published and measured figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpubench.view.pictures import Theme, style
 from gpubench.view.pictures.series import grouped
 
 COLUMNS = {"experiment", "series", "label", "column", "figure", "published", "measured"}
-"""What must be in the file; `published_device` and `device` may."""
+"""Columns that the file must have. It may also have `published_device` and `device`."""
 
 UNITS = {"ms": "ms", "gflops": "GFLOP/s", "gbytes_per_s": "GB/s", "speedup": "times as fast"}
 HEIGHT_IN, ROW_IN = 2.6, 0.3
@@ -27,29 +27,29 @@ HEIGHT_IN, ROW_IN = 2.6, 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A label of a series: what was published, or measured, or both."""
+    """A label of a series: its published figure, its measured figure, or both."""
 
     experiment: str
     series: str
     label: str
-    """Its place on the axis: a tile, a size, a GPU."""
+    """The place on the axis: a tile, a size, a GPU."""
 
     column: str
-    """Which of the series' measured columns; published figures stand with the first."""
+    """The measured column of the series. Published figures stand with the first column."""
 
     unit: str
     published: float | None
     measured: float | None
-    """None too where rounds disagree: nothing may rest on such a time."""
+    """None if not measured, and if rounds disagree."""
 
     published_device: str
     device: str
 
 
 def read_published(path: Path) -> list[Figure] | None:
-    """The figures of a file of `gpubench reproduce`; None if its head is another's.
+    """Return the figures of a file of `gpubench reproduce`; None for another kind of file.
 
-    Raises UsageError if it cannot be read, or naming the line that does not fit.
+    Raises UsageError for a file that cannot be read, with the number of an invalid line.
     """
     with opened(path) as file:
         lines = csv.DictReader(chain([file.readline(MAX_HEADER)], file), restval="")
@@ -82,16 +82,16 @@ def read_published(path: Path) -> list[Figure] | None:
 
 
 def draw(figures: Sequence[Figure], theme: Theme) -> style.Picture:
-    """A panel a series, with a line for what was published and one a measured column.
+    """Draw a panel per series: a line of published figures, and one for each measured column.
 
     Raises UsageError if no series has published figures.
     """
     panels = [
-        (f"{experiment}: {series}", partial(_panel, of_series))
-        for (experiment, series), of_series in grouped(
+        (f"{experiment}: {series}", partial(_panel, group))
+        for (experiment, series), group in grouped(
             figures, lambda figure: (figure.experiment, figure.series)
         ).items()
-        if any(figure.published for figure in of_series)
+        if any(figure.published for figure in group)
     ]
     if not panels:
         raise UsageError("--kind published: no series has published figures")
@@ -101,15 +101,15 @@ def draw(figures: Sequence[Figure], theme: Theme) -> style.Picture:
 
 def _panel(figures: Sequence[Figure], axes: Axes) -> float:
     labels = list(dict.fromkeys(figure.label for figure in figures))
-    # A line between points says something only where the labels are numbers.
+    # A line between points has a meaning only if the labels are numbers.
     curves = len(labels) > 1 and all(name.isdecimal() and int(name) > 0 for name in labels)
     if curves:
         places = style.size_axis(axes, {name: int(name) for name in labels}, "")
     else:
         places = {name: float(index) for index, name in enumerate(labels)}
     lines = []
-    for index, (name, values) in enumerate(_lines(figures)):
-        points = sorted(((places[at], value) for at, value in values), key=itemgetter(0))
+    for index, (label, values) in enumerate(_lines(figures)):
+        points = sorted(((places[name], value) for name, value in values), key=itemgetter(0))
         along, across = zip(*points, strict=True)
         lines += axes.plot(
             *((along, across) if curves else (across, along)),
@@ -117,7 +117,7 @@ def _panel(figures: Sequence[Figure], axes: Axes) -> float:
             marker=style.look(index).marker,
             markersize=5 if curves else 7,
             linestyle=("-" if index else (0, (5, 1.5))) if curves else "",
-            label=name,
+            label=label,
         )
     style.log_axis(axes, "y" if curves else "x")
     axes.set(**{f"{'y' if curves else 'x'}label": figures[0].unit})
@@ -128,14 +128,14 @@ def _panel(figures: Sequence[Figure], axes: Axes) -> float:
 
 
 def _lines(figures: Sequence[Figure]) -> list[tuple[str, list[tuple[str, float]]]]:
-    """What was published, then each measured column in the same unit: its name, its points."""
-    then = [(figure.label, figure.published) for figure in figures if figure.published]
+    """Return the name and points of the published line and of each measured line of its unit."""
+    before = [(figure.label, figure.published) for figure in figures if figure.published]
     devices = {figure.published_device for figure in figures} - {""}
-    lines = [(style.label("published", *(devices if len(devices) == 1 else ())), then)]
-    for column, of_column in grouped(figures, lambda figure: figure.column).items():
-        now = [(figure.label, figure.measured) for figure in of_column if figure.measured]
-        device = next((figure.device for figure in of_column if figure.device), "")
+    lines = [(style.label("published", *(devices if len(devices) == 1 else ())), before)]
+    for column, group in grouped(figures, lambda figure: figure.column).items():
+        now = [(figure.label, figure.measured) for figure in group if figure.measured]
+        device = next((figure.device for figure in group if figure.device), "")
         name = "measured" if column == figures[0].column else column
-        if now and of_column[0].unit == figures[0].unit:
+        if now and group[0].unit == figures[0].unit:
             lines.append((style.label(name, device), now))
     return lines

@@ -1,4 +1,4 @@
-"""Rows sorted for drawing: which file a row is from, which panel and which line it belongs to."""
+"""Rows sorted for drawing: the file, the panel and the line that a row belongs to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 ROUNDING = 1e-9
-"""100 · t / t in floating point, in percent."""
+"""Rounding error of 100 · t / t in floating point, in percent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,15 +26,15 @@ class Source:
     """The measured rows of one device and version in one file: one line style of a picture."""
 
     label: str
-    """What tells it from the other sources; empty if it is the only one."""
+    """What distinguishes it from the other sources; empty if there is no other."""
 
     dashes: Any
     rows: tuple[Row, ...]
     copy_gbytes_per_s: float | None
-    """Measured copy bandwidth of the device, from the rows or as the user gave it."""
+    """Measured copy bandwidth of the device, from the rows or from `--bandwidth`."""
 
     def named(self, text: str) -> str:
-        """The text, and the source if there are several."""
+        """Return the text, with the source if there are several."""
         return f"{text}, {self.label}" if self.label else text
 
 
@@ -65,7 +65,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """What shares a pair of axes: rows that may be compared with each other."""
+    """A pair of axes: rows that may be compared with each other."""
 
     title: str
     series: tuple[Series, ...]
@@ -78,25 +78,24 @@ class Panel:
     @property
     def peaks_gflops(self) -> dict[Source, float | None]:
         """The theoretical peak of each source."""
-        of_sources = grouped(self.series, lambda line: line.source)
         return {
             source: ceiling((row for line in lines for row in line.rows), "gflops", "peak")
-            for source, lines in of_sources.items()
+            for source, lines in grouped(self.series, lambda line: line.source).items()
         }
 
 
 def sources(
     files: Sequence[tuple[Path, Sequence[Row]]], copy_gbytes_per_s: float | None = None
 ) -> list[Source]:
-    """The measured rows by file, device and version, labelled by whatever of these differs."""
+    """Return the measured rows by file, device and version, labelled by what differs."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     stems = [path.stem for path, _ in files]
-    stem_of = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}
+    names = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}
     for number, (path, rows) in enumerate(files, 1):
         for row in rows:
             if row.status == Status.OK and row.median_us:
                 version = f"gpubench {row.gpubench}"
-                key = (row.device or "", version, stem_of[path], f"file {number}")
+                key = (row.device or "", version, names[path], f"file {number}")
                 groups.setdefault(key, []).append(row)
     return [
         Source(
@@ -110,7 +109,7 @@ def sources(
 
 
 def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
-    """Device, version, file and number, each only if the labels would be alike without it."""
+    """Return labels of device, version, file and number; each only if labels need it to differ."""
     labels = [""] * len(keys)
     for values in zip(*keys, strict=True):
         if len(set(labels)) < len(keys) and len(set(values)) > 1:
@@ -118,14 +117,14 @@ def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
     return labels
 
 
-def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
-    """A panel for each precision, cache, state, scope and clock; for each size too, if `by_size`.
+def panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
+    """Return a panel for each precision, cache, state, scope, clock, and size if `by_size`.
 
-    Where sources share panels, only those: the others would show one source and compare nothing.
-    Raises UsageError where they are too many.
+    If some panels have several sources, the panels with a single source are left out, as they
+    compare nothing. Raises UsageError if there are too many panels or lines.
     """
-    devices = list(dict.fromkeys(row.device or "" for source in of for row in source.rows))
-    where = f" on {devices[0]}" if len(devices) == 1 else ""  # the legend names several
+    devices = list(dict.fromkeys(row.device or "" for source in group for row in source.rows))
+    where = f" on {devices[0]}" if len(devices) == 1 else ""  # several stand in the legend
 
     def title(row: Row) -> str:
         """`gemm 2048 float32 on NVIDIA H200, cold cache`."""
@@ -135,20 +134,21 @@ def panels(of: Sequence[Source], *, by_size: bool) -> list[Panel]:
         state = "" if row.state == "burst" else f", {row.state}"
         return f"{row.op}{size} {row.compute_mode}{where}, {row.cache} cache{state}{scope}{clock}"
 
-    groups: dict[str, list[Series]] = {}
-    for source in of:
-        of_lines = grouped(source.rows, lambda row: (title(row), row.variant))
-        for (name, variant), rows in of_lines.items():
+    lines: dict[str, list[Series]] = {}
+    for source in group:
+        for (name, variant), rows in grouped(
+            source.rows, lambda row: (title(row), row.variant)
+        ).items():
             line = Series(variant=variant, source=source, rows=tuple(rows))
-            groups.setdefault(name, []).append(line)
-    found = [Panel(title=name, series=tuple(lines)) for name, lines in groups.items()]
-    found = [panel for panel in found if len({line.source for line in panel.series}) > 1] or found
-    require_drawable(len(found), sum(len(panel.series) for panel in found))
-    return found
+            lines.setdefault(name, []).append(line)
+    drawn = [Panel(title=name, series=tuple(series)) for name, series in lines.items()]
+    drawn = [panel for panel in drawn if len({line.source for line in panel.series}) > 1] or drawn
+    require_drawable(len(drawn), sum(len(panel.series) for panel in drawn))
+    return drawn
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by key, in the order in which the keys first appear."""
+    """Return the items by key, in the order in which the keys first appear."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -156,26 +156,26 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 
 def edge_of(row: Row) -> int | None:
-    """The edge of a tile given by one number."""
+    """Return the edge of a tile that is a single number, else None."""
     return int(row.tile) if row.tile.isdecimal() else None
 
 
 def extent(row: Row) -> float:
-    """The edge of the cube, or square, with as many multiply-adds: N where all edges are N."""
+    """Return the edge of the cube, or square, with the same number of multiply-adds."""
     return math.cbrt(row.m * row.n * row.k) if row.k > 1 else math.sqrt(row.m * row.n)
 
 
 def ceiling(rows: Iterable[Row], rate: str, what: str) -> float | None:
-    """The rate (a column) that the percentages of `peak` or `copy` in the rows refer to."""
+    """Return the rate that is 100 % in the rows' percentages of `peak` or `copy`."""
     pairs = ((getattr(row, rate), getattr(row, f"percent_of_{what}")) for row in rows)
     return next((100 * value / percent for value, percent in pairs if value and percent), None)
 
 
 def is_baseline(row: Row) -> bool:
-    """Whether the row is the BLAS that its file's `percent_of_blas` refers to."""
+    """Return whether the row is the BLAS that `percent_of_blas` of its file refers to."""
     return row.percent_of_blas is not None and abs(row.percent_of_blas - 100) < ROUNDING
 
 
 def libraries(rows: Iterable[Row]) -> set[str]:
-    """The variants that are the BLAS of some problem: cuBLAS here may be cuBLASLt there."""
+    """Return the variants that are the BLAS of some problem; problems may have different ones."""
     return {row.variant for row in rows if is_baseline(row)}

@@ -1,4 +1,4 @@
-"""How pictures look: settings, colours, axes, legends, and the file that a picture becomes."""
+"""The look of pictures: settings, colours, axes, legends, and the files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from gpubench.errors import UsageError
 from gpubench.results.output import Output
+from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
 from gpubench.view.pictures import Theme
+from gpubench.view.tables import DISAGREE
 
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438"),
@@ -30,63 +32,63 @@ COLOURS = (
     *("#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022"),
     *("#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566"),
 )
-"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more, each as far from those
-before it in Oklab as any that stands out at 3:1 or more from a white page and from GitHub's dark
-one. The first ten also differ to colour-blind readers; of more, the markers tell."""
+"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more. Each has the largest
+distance in Oklab from the colours before it, among the colours with a contrast of at least 3:1 to a
+white page and to GitHub's dark page. Colour-blind readers can distinguish the first ten."""
 
 MARKERS: tuple[Any, ...] = (
     *"osD^vPp*<>hd8",
     *((3, 1, 0), (4, 1, 0), (6, 1, 0), (8, 1, 0)),
     *"+1234",
 )
-"""With the colours, so that a line is known without its colour: as many of each, so that no two
-variants of a panel share one. Those in parentheses are stars of so many points."""
+"""Markers, which identify a line without its colour. There are as many as colours. Those in
+parentheses are stars; the first number is the number of points."""
 
 DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
-"""One a source (a GPU, a version, a file)."""
+"""Line style of each source (a GPU, a version, a file)."""
 
 INK_AND_PAGE: Mapping[Theme, tuple[str, str]] = {
     Theme.LIGHT: ("#1f2328", "#ffffff"),
     Theme.DARK: ("#e6edf3", "#0d1117"),
     Theme.BOTH: ("#797979", "none"),
 }
-"""The grey of `both` is as far from white as from GitHub's dark page (4.3:1): an SVG in a README is
-read on either."""
+"""Colour of text and lines, and of the page. The grey of `both` has the same contrast (4.3:1) to
+white and to GitHub's dark page, as an SVG in a README is read on both."""
 
 WIDTH_IN = 8.6
-"""As wide as GitHub shows a README: 826 pixels."""
+"""Width of a README on GitHub: 826 pixels."""
 
 STRIP = 3
-"""Panels that stand one below the other; more stand in two columns."""
+"""Maximum number of panels in one column; more panels are in two columns."""
 
 TITLES_IN = 1.0
-"""Height of what stands above and below the axes of a panel."""
+"""Height of the titles above and below the axes of a panel."""
 
 TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
-"""A longer text goes on in the next line."""
+"""Maximum length of a line; a longer text is wrapped."""
 
 WRAPPED_LINES = 3
-"""Of a text; what is longer than that ends with an ellipsis."""
+"""Maximum number of lines of a text; a longer text ends with an ellipsis."""
 
 MAX_PANELS, MAX_LINES = 24, 200
-"""Of a picture, in all its panels: more would take a minute to draw, and nobody would find any."""
+"""Maximum numbers of panels and lines of a picture. More take a minute to draw."""
 
 TICK_CHARACTERS = 60
-"""About so many fit below the axes."""
+"""Approximate number of characters that fit below the axes."""
 
 NARROW = 10**2.3
-"""A logarithmic axis spanning less has ticks at 1, 2 and 5, a wider one at the powers of ten."""
+"""A logarithmic axis with a smaller ratio of its ends has ticks at 1, 2 and 5, not only at 1."""
 
 DISTINCT = 1.05
-"""Sizes nearer to each other than this factor would be drawn on top of each other."""
+"""Sizes with a smaller ratio would be drawn on top of each other."""
 
 FORMATS = (".svg", ".png", ".pdf")
 
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
-"""What a browser takes: text stays text, and these are about equally wide."""
+"""Fonts of about equal width for text in an SVG, which stays text."""
 
 DPI = 192
-"""Twice a screen's, so that a PNG as wide as the README is sharp."""
+"""Twice a screen's, so that a PNG with the width of a README is sharp."""
 
 
 class Picture(Figure):
@@ -95,7 +97,7 @@ class Picture(Figure):
     theme = Theme.LIGHT
 
     def rendered(self, kind: str, **options: Any) -> bytes:
-        """The file of this kind, such as svg."""
+        """Return the file of this kind, such as svg."""
         target = io.BytesIO()
         for text in self.findobj(Text):
             text.set_text(clean_lines(text.get_text()))
@@ -109,7 +111,7 @@ class Picture(Figure):
 
 @contextmanager
 def _settings(theme: Theme) -> Iterator[None]:
-    """Matplotlib's defaults and ours, whatever a matplotlibrc of the user says."""
+    """Use matplotlib's defaults and ours, regardless of a matplotlibrc of the user."""
     ink, page = INK_AND_PAGE[theme]
     ours: dict[Any, Any] = {
         "figure.facecolor": page,
@@ -146,13 +148,14 @@ def _settings(theme: Theme) -> Iterator[None]:
 
 
 Panels = Sequence[tuple[str, Callable[[Axes], float]]]
-"""The title of each panel, and what draws into its axes and returns their height in inches."""
+"""The title of each panel, and the function that draws into its axes and returns their height in
+inches."""
 
 
 def compose(headline: str, panels: Panels, theme: Theme, *, strip: bool = False) -> Picture:
-    """A figure of panels, one below the other or in a grid; a long legend makes a row higher.
+    """Return a figure of panels, in a column or a grid; a long legend makes a row higher.
 
-    With `strip` always one below the other, for a page that is as wide as one panel.
+    With `strip` the panels are always in a column, for a page that has the width of one panel.
     """
     with _settings(theme):
         columns = 1 if strip or len(panels) <= STRIP else 2
@@ -178,14 +181,18 @@ def compose(headline: str, panels: Panels, theme: Theme, *, strip: bool = False)
 
 
 class Look(NamedTuple):
-    """How a variant is drawn."""
+    """Colour and marker of a variant."""
 
     colour: str
     marker: Any
 
 
+Looks = Mapping[str, Look]
+Points = Sequence[tuple[float, float]]
+
+
 def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
-    """The look of each variant: the first that no variant it shares a panel with has."""
+    """Return the look of each variant; variants that share a panel have different looks."""
     neighbours: dict[str, list[str]] = {}
     for panel in panels:
         names = list(dict.fromkeys(panel))
@@ -199,24 +206,41 @@ def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
 
 
 def look(number: int) -> Look:
-    """The look of this number."""
+    """Return the look of this number."""
     turn = number // len(COLOURS)
     return Look(COLOURS[number % len(COLOURS)], MARKERS[(number + turn) % len(MARKERS)])
 
 
 def ink() -> str:
-    """The theme's colour of text and frames."""
+    """Return the theme's colour of text and frames."""
     return str(mpl.rcParams["text.color"])
 
 
-def legend(axes: Axes, lines: Sequence[Line2D], marks: Sequence[Line2D] = ()) -> None:
-    """What the lines are, to the right of the axes, in the order in which they end there; marks."""
+def ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
+    """Draw rings around the rows' points whose rounds disagree."""
+    if shaky := [point for row, point in zip(rows, points, strict=True) if row.unstable]:
+        axes.plot(
+            *zip(*shaky, strict=True),
+            color=ink(),
+            linestyle="",
+            marker="o",
+            markersize=12,
+            markeredgewidth=1,
+            fillstyle="none",
+            zorder=3,  # over the lines
+            label=label(DISAGREE),
+        )
+
+
+def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
+    """Draw the legend right of the axes: the lines from top to bottom, and the meaning of rings."""
 
     def end(line: Line2D) -> float:
         return float(line.get_ydata()[-1])  # type: ignore[index,arg-type]
 
+    rings = [line for line in axes.lines if line.get_label() == label(DISAGREE)]
     axes.legend(
-        handles=[*sorted(lines, key=end, reverse=True), *marks],
+        handles=[*sorted(lines, key=end, reverse=True), *rings[:1]],
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
         borderaxespad=0,
@@ -227,32 +251,32 @@ def legend(axes: Axes, lines: Sequence[Line2D], marks: Sequence[Line2D] = ()) ->
 
 
 def label(*lines: str) -> str:
-    """Text of a legend or of an axis, what is too long for a line in several."""
+    """Return the text of a legend or an axis, with long lines wrapped."""
     return "\n".join(wrapped(line, LABEL_CHARACTERS) for line in lines if line)
 
 
 def wrapped(text: str, characters: int) -> str:
-    """A text in lines of so many characters."""
+    """Return a text in lines of this maximum length."""
     return fill(text, characters, max_lines=WRAPPED_LINES, placeholder=" …")
 
 
 def require_drawable(panels: int, lines: int) -> None:
-    """Raises UsageError where a picture would have too many panels or lines."""
+    """Raise UsageError if a picture would have too many panels or lines."""
     if panels > MAX_PANELS or lines > MAX_LINES:
         raise UsageError(
             f"a picture of {panels:,} panels and {lines:,} lines; at most {MAX_PANELS} and "
-            f"{MAX_LINES} are drawn: choose with --sizes, --dtypes, --variants or --experiments "
-            "of 'gpubench plot'"
+            f"{MAX_LINES} are drawn: choose with --only, --exclude or "
+            "--experiments of 'gpubench plot'"
         )
 
 
 def line_count(labels: Iterable[str]) -> int:
-    """Lines of the longest of some labels."""
+    """Return the number of lines of the longest label."""
     return max(text.count("\n") + 1 for text in labels)
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
-    """A logarithmic axis with plain numbers: 0.5, 20, 1,000. Its data are drawn already."""
+    """Make an axis logarithmic, with plain numbers: 0.5, 20, 1,000. Call it after drawing."""
     axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
@@ -262,17 +286,17 @@ def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """A y axis of rows, the first on top, with a name beside each."""
+    """Make the y axis a list of names, the first on top."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 
 
 def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, float]:
-    """An x axis of sizes with their names; the place of each.
+    """Make an x axis of named sizes, and return the place of each.
 
-    Logarithmic, or evenly spaced where two sizes are nearly the same. The name of a rectangle has a
-    line for each extent. What has no room for its name has no tick.
+    The axis is logarithmic, or evenly spaced if two sizes are nearly equal. The name of a rectangle
+    has a line for each extent. Sizes without room for their name have no tick.
     """
     ordered = sorted(sizes, key=lambda name: sizes[name])
     even = any(sizes[high] / sizes[low] < DISTINCT for low, high in pairwise(ordered))
@@ -280,12 +304,12 @@ def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, f
     if not even:
         axes.set_xscale("log", base=2)
     along = {name: place if even else math.log(place) for name, place in places.items()}
-    a_character = (along[ordered[-1]] - along[ordered[0]]) / TICK_CHARACTERS
+    character = (along[ordered[-1]] - along[ordered[0]]) / TICK_CHARACTERS
     texts = {name: name.replace("x", "×\n") for name in ordered}
     named: list[str] = []
     for name in ordered:
         characters = max(map(len, texts[name].split("\n"))) + 1
-        if not named or along[name] - along[named[-1]] > characters * a_character:
+        if not named or along[name] - along[named[-1]] > characters * character:
             named.append(name)
     axes.set_xticks([places[name] for name in named], [texts[name] for name in named])
     axes.set_xticks([], minor=True)
@@ -293,17 +317,31 @@ def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, f
     return places
 
 
+def interval(axes: Axes, places: Sequence[float], rows: Sequence[Row], colour: str) -> None:
+    """Draw the 95 % interval of the rows' times, in milliseconds, as a band."""
+    low, high = (
+        [(getattr(row, name) or row.median_us or 0.0) / 1e3 for row in rows]
+        for name in ("ci_low_us", "ci_high_us")
+    )
+    axes.fill_between(places, low, high, color=colour, alpha=0.25, linewidth=0)
+
+
+def default_theme(path: Path) -> Theme:
+    """Return the theme for a file: an SVG is read on light and dark pages."""
+    return Theme.BOTH if path.suffix.lower() == ".svg" else Theme.LIGHT
+
+
 def claim(path: Path, *, force: bool) -> Output:
-    """The picture's file. Raises UsageError if it cannot or must not be written there."""
+    """Return the picture's file. Raises UsageError if it cannot or must not be written there."""
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--output: '{path}' does not end in {', '.join(FORMATS)}")
     return Output(path, overwrite=force)
 
 
 def save(picture: Picture, output: Output, description: str = "") -> None:
-    """Write the picture in the format that the name's suffix says, or leave what was there.
+    """Write the picture in the format of the suffix. Raises UsageError and keeps an older file.
 
-    `description` goes into an SVG: what it was made from. Raises UsageError if it cannot write.
+    `description` goes into an SVG: what the picture was made from.
     """
     kind = output.path.suffix.lower().removeprefix(".")
     if kind == "svg":
@@ -315,10 +353,10 @@ def save(picture: Picture, output: Output, description: str = "") -> None:
 
 
 def svg(picture: Picture, description: str = "") -> str:
-    """The picture as SVG: the same text for the same picture, on any day."""
+    """Return the picture as SVG, the same text for the same picture on any day."""
     metadata = {"Date": None, "Description": clean(description) or None, "Creator": None}
     text = picture.rendered("svg", metadata=metadata).decode()
     text = text.replace("'DejaVu Sans'", FONTS)
-    # Coordinates to a thousandth of a point; what stands between tags stays as it is.
+    # Round coordinates to a thousandth of a point; text between tags is kept.
     text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d{3})\d+", r"\1", tag[0]), text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

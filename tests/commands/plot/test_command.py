@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from samples import COMPARE, SWEEP
 
-from gpubench.commands.plot.run import of_flags, provenance, run_plot
+from gpubench.commands.plot.run import provenance, run_plot
 from gpubench.errors import UsageError
-from gpubench.results.row import read
 from gpubench.view.pictures import Kind
 
 
@@ -23,7 +22,7 @@ def test_a_picture_is_named_after_file_and_kind_and_says_what_it_is_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    plot(SWEEP, sizes="1024")
+    plot(SWEEP, only="1024")
     assert capsys.readouterr().out == "sweep-tiles.svg\n"
     drawn = Path("sweep-tiles.svg").read_text()
     assert provenance("tiles", [SWEEP]) in drawn
@@ -52,6 +51,8 @@ def test_only_the_comparison_of_reproduce_is_drawn_as_published(tmp_path: Path) 
     assert "other: b" in (tmp_path / "both.svg").read_text()
     plot(theirs, output=tmp_path / "one.svg", experiments="one")
     assert "other: b" not in (tmp_path / "one.svg").read_text()
+    with pytest.raises(UsageError, match="use --experiments"):
+        plot(theirs, output=tmp_path / "none.svg", only="one")
     with pytest.raises(UsageError, match=r"unknown experiment 'on'; .*one"):
         plot(theirs, output=tmp_path / "none.svg", experiments="on")
     for files in ((theirs, SWEEP), (SWEEP,)):
@@ -61,27 +62,16 @@ def test_only_the_comparison_of_reproduce_is_drawn_as_published(tmp_path: Path) 
         plot(theirs, kind=Kind.TILES, output=tmp_path / "none.svg")
 
 
-def test_flags_choose_rows() -> None:
-    rows = read(COMPARE)
-    files = [(COMPARE, rows)]
-    ((_, some),) = of_flags(files, "1024,2048", "float64", "naive, cublas")
-    assert {(row.size, row.dtype, row.variant) for row in some} == {
-        (size, "float64", variant) for size in ("1024", "2048") for variant in ("naive", "cublas")
-    }
-    assert of_flags(files, None, None, None) == files
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ((("1000"), None, None), "--sizes: no row has 1000; there are 256, 512, 1024, 2048, 4096"),
-        ((None, "float23", None), "--dtypes: unknown dtype 'float23'; did you mean 'float32'"),
-        ((None, None, "naif"), "--variants: unknown variant 'naif'; did you mean 'naive'"),
-    ],
-)
-def test_a_flag_that_no_row_has_is_refused(flags: tuple[Any, Any, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        of_flags([(COMPARE, read(COMPARE))], *flags)
+@pytest.mark.slow
+def test_only_and_exclude_choose_rows(tmp_path: Path) -> None:
+    drawn = tmp_path / "a.svg"
+    plot(COMPARE, only="1024,2048,fp64", exclude="naive", output=drawn)
+    text = drawn.read_text()
+    assert "float64" in text
+    assert "float32" not in text
+    assert ">naive<" not in text
+    with pytest.raises(UsageError, match="unknown size or tile '1000'"):
+        plot(COMPARE, only="1000", output=drawn)
 
 
 def test_provenance_changes_with_the_file(tmp_path: Path) -> None:

@@ -32,13 +32,9 @@ def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
     def show(
         *files: Path,
-        sort: str | None = None,
-        top: int | None = None,
-        compare: bool = False,
-        markdown: bool = False,
-        as_csv: bool = False,
+        **options: Any,
     ) -> str:
-        print_files(files, sort=sort, top=top, compare=compare, markdown=markdown, as_csv=as_csv)
+        print_files(files, **options)
         return capsys.readouterr().out
 
     return show
@@ -87,10 +83,10 @@ def test_markdown_has_the_same_tables(shown: Show, file: Path) -> None:
 
 
 def test_csv_has_numbers(shown: Show, file: Path) -> None:
-    lines = list(csv.DictReader(io.StringIO(shown(file, as_csv=True, top=1))))
+    lines = list(csv.DictReader(io.StringIO(shown(file, csv=True, top=1))))
     assert [(line["tile"], float(line["median_us"])) for line in lines] == [("16", 10.0)]
     with pytest.raises(UsageError, match="leave out --markdown"):
-        shown(file, as_csv=True, markdown=True)
+        shown(file, csv=True, markdown=True)
 
 
 def test_a_file_without_rows_is_refused(shown: Show, tmp_path: Path) -> None:
@@ -112,7 +108,7 @@ def test_no_ratio_rests_on_rounds_that_disagree(shown: Show, file: Path, tmp_pat
 
 def test_no_field_of_the_csv_is_a_formula(shown: Show, tmp_path: Path) -> None:
     write([replace(row_of(8, 20.0), device="=HYPERLINK(1)")], tmp_path / "bad.csv")
-    assert ",'=HYPERLINK(1)," in shown(tmp_path / "bad.csv", as_csv=True)
+    assert ",'=HYPERLINK(1)," in shown(tmp_path / "bad.csv", csv=True)
 
 
 def test_baselines_that_contradict_each_other_are_remarked(shown: Show, tmp_path: Path) -> None:
