@@ -196,8 +196,8 @@ __device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], R
 
 // Waits for the previous step's multiplications, and frees its stage.
 template <int BLOCKS, int STAGES>
-__device__ __forceinline__ void end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before,
-                                         bool first) {
+__device__ __forceinline__ void
+end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before, bool first) {
   await_multiplications<1>();
   if (!first) free_stage<BLOCKS>(ring.freed[before]);
   before = slot.stage;

@@ -1,21 +1,23 @@
-// fitted_tile: tiles whose rows or columns are multiples of 16, so that there is one for nearly every
-// shape, and a block for every tile.
+// fitted_tile: tiles whose rows or columns are multiples of 16, so that there is one for nearly
+// every shape. `wgmma_fitted` introduces them.
 //
-// An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one. Given A
-// and B, it computes tiles of 64, 128, … rows and any multiple of 8 columns (16 here). Given Bᵀ and Aᵀ,
-// the transposed problem, it computes 64, 128, … columns of C and any multiple of 16 rows. In shared
-// memory A and B lie as before in both forms. Transposed results are turned on their way back.
+// An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one.
+// Given A and B, it computes tiles of 64, 128, … rows and any multiple of 8 columns (16 here).
+// Given Bᵀ and Aᵀ, the transposed problem, it computes 64, 128, … columns of C and any multiple of
+// 16 rows. In shared memory A and B lie as before in both forms. Transposed results are turned on
+// their way back.
 //
-// One warp requests tiles, one to three warpgroups multiply. Where sums leave enough registers, they
-// are not moved between roles, and the block does without the three idle warps that a warpgroup of its
-// own brings along. When all steps have been multiplied the ring is free, and results leave through it.
+// One warp requests tiles, one to three warpgroups multiply. Where sums leave enough registers,
+// they are not moved between roles, and the block does without the three idle warps that a
+// warpgroup of its own brings along. When all steps have been multiplied the ring is free, and
+// results leave through it.
 
 #pragma once
 
 #include "cluster_tiles.cuh"
 
-// How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where the
-// problem is transposed, as it is where columns come by 64.
+// How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where
+// the problem is transposed, as it is where columns come by 64.
 template <int BM, int BN>
 struct FittedTile {
   static constexpr bool TRANSPOSED = BN % 64 == 0;
@@ -33,8 +35,8 @@ struct FittedTile {
   static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
 };
 
-// Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter, the
-// TMA brings zeros.
+// Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
+// the TMA brings zeros.
 struct StepsOfPart {
   int first;
   int count;
@@ -49,15 +51,14 @@ struct StepsOfPart {
   }
 };
 
-// Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which the
-// CM blocks of a column fetch some values of k each. `rest_map` is that of B's last columns, where they
-// are no multiple of 64.
+// Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which
+// the CM blocks of a column fetch some values of k each. `rest_map` is that of B's last columns,
+// where they are no multiple of 64.
 template <int BM, int BN, int CM, int CN, int PARTS>
-__device__ __forceinline__ void fetch_fitted(Mbarrier& filled, unsigned char* stage,
-                                             const Rank<CM, CN, PARTS>& rank, const BlockTile& tile,
-                                             int k, const CUtensorMap* a_map,
-                                             const CUtensorMap* b_map,
-                                             const CUtensorMap* rest_map) {
+__device__ __forceinline__ void
+fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
+             const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
+             const CUtensorMap* rest_map) {
   constexpr unsigned short ROW = (1 << CN) - 1;
   constexpr unsigned short COLUMN = CM == 1 ? 1 : 1 | 1 << CN;
   static_assert(CM <= 2, "COLUMN has two bits");
@@ -85,11 +86,10 @@ __device__ __forceinline__ void fetch_fitted(Mbarrier& filled, unsigned char* st
 
 // The producer's work, by one thread: its steps of the only tile.
 template <int BM, int BN, int CM, int CN, int PARTS, int STAGES>
-__device__ __forceinline__ void produce_steps(Ring<STAGES>& ring, unsigned char* stages,
-                                              const Rank<CM, CN, PARTS>& rank,
-                                              const BlockTile& tile, const StepsOfPart& steps,
-                                              const CUtensorMap* a_map, const CUtensorMap* b_map,
-                                              const CUtensorMap* rest_map) {
+__device__ __forceinline__ void
+produce_steps(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
+              const BlockTile& tile, const StepsOfPart& steps, const CUtensorMap* a_map,
+              const CUtensorMap* b_map, const CUtensorMap* rest_map) {
   Slot<STAGES> slot;
 #pragma unroll 1
   for (int step = 0; step < steps.count; ++step, slot.advance()) {
@@ -103,8 +103,8 @@ __device__ __forceinline__ void produce_steps(Ring<STAGES>& ring, unsigned char*
 
 // Starts to multiply a step for a warpgroup's pieces; the group is committed.
 template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
-__device__ __forceinline__ void start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage,
-                                             int warpgroup, bool add) {
+__device__ __forceinline__ void
+start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage, int warpgroup, bool add) {
   wgmma_fence();
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
@@ -116,9 +116,9 @@ __device__ __forceinline__ void start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], u
             sum[p], b_descriptor(stage + (BM + piece * STEP) * ROW_BYTES) + k * B_NEXT,
             a_descriptor(stage) + k * A_NEXT, add || k > 0);
       } else {
-        multiply_async<Scalar, BN>(
-            sum[p], a_descriptor(stage + piece * 64 * ROW_BYTES) + k * A_NEXT,
-            b_descriptor(stage + BM * ROW_BYTES) + k * B_NEXT, add || k > 0);
+        multiply_async<Scalar, BN>(sum[p],
+                                   a_descriptor(stage + piece * 64 * ROW_BYTES) + k * A_NEXT,
+                                   b_descriptor(stage + BM * ROW_BYTES) + k * B_NEXT, add || k > 0);
       }
     }
   }
@@ -154,13 +154,13 @@ __device__ __forceinline__ void synchronize_consumers() {
 
 // ---- results
 
-// A unit is eight sums of a thread: 16 columns of a piece's 64 rows, or transposed 16 rows of its 64
-// columns. A warp has 16×16 of it, the w-th 16 rows, or columns.
+// A unit is eight sums of a thread: 16 columns of a piece's 64 rows, or transposed 16 rows of its
+// 64 columns. A warp has 16×16 of it, the w-th 16 rows, or columns.
 constexpr int UNIT_SUMS = 8;
 constexpr int UNIT = 16;
 
-// Where lane t has `stmatrix` put 16 bytes of its warp's 16 rows of 16 columns: the row, and which half
-// of the columns.
+// Where lane t has `stmatrix` put 16 bytes of its warp's 16 rows of 16 columns: the row, and which
+// half of the columns.
 template <bool TRANSPOSED>
 __host__ __device__ constexpr int unit_row(int lane) {
   return TRANSPOSED ? lane / 16 * 8 + lane % 8 : lane % 16;
@@ -170,8 +170,8 @@ __host__ __device__ constexpr int unit_half(int lane) {
   return TRANSPOSED ? lane % 16 / 8 : lane / 16;
 }
 
-// Where thread t puts 16 bytes of a transposed unit in a box of rows of 64 columns, swizzled as the TMA
-// reads it.
+// Where thread t puts 16 bytes of a transposed unit in a box of rows of 64 columns, swizzled as the
+// TMA reads it.
 __host__ __device__ constexpr int unit_offset(int t, int unit) {
   const int row = unit * UNIT + unit_row<true>(t % 32);
   return row * ROW_BYTES + swizzle(row, t / 32 * 2 + unit_half<true>(t % 32)) * 16;
@@ -187,10 +187,10 @@ __device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* su
 template <bool TRANSPOSED>
 __device__ __forceinline__ void put_unit(unsigned address, const unsigned (&words)[4]) {
   if constexpr (TRANSPOSED) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                     address),
-                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
-                 : "memory");
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+        : "memory");
   } else {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                  "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
@@ -208,14 +208,14 @@ struct Results {
   int col;
 };
 
-// Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each thread
-// stores 16 bytes of a row. N is a multiple of 8.
+// Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each
+// thread stores 16 bytes of a row. N is a multiple of 8.
 template <bool TRANSPOSED, typename Scalar>
 __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
                                            const Results<Scalar>& to, int piece, int unit) {
   const int lane = threadIdx.x % 32;
-  put_unit<TRANSPOSED>(
-      scratch + unit_row<TRANSPOSED>(lane) * 32 + unit_half<TRANSPOSED>(lane) * 16, words);
+  put_unit<TRANSPOSED>(scratch + unit_row<TRANSPOSED>(lane) * 32 + unit_half<TRANSPOSED>(lane) * 16,
+                       words);
   __syncwarp();
   uint4 whole;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -230,12 +230,13 @@ __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned 
   }
 }
 
-// All sums of a block through the free ring. Transposed ones lie there in boxes, a piece each, which the
-// TMA stores; others, whose last columns would be a narrower box, are stored by the threads.
+// All sums of a block through the free ring. Transposed ones lie there in boxes, a piece each,
+// which the TMA stores; others, whose last columns would be a narrower box, are stored by the
+// threads.
 template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
-__device__ __forceinline__ void
-store_through_ring(const float (&sum)[PIECES][SUMS], unsigned ring, const CUtensorMap* c_map,
-                   int warpgroup, const Results<Scalar>& to) {
+__device__ __forceinline__ void store_through_ring(const float (&sum)[PIECES][SUMS], unsigned ring,
+                                                   const CUtensorMap* c_map, int warpgroup,
+                                                   const Results<Scalar>& to) {
   using T = FittedTile<BM, BN>;
   const int t = threadIdx.x % 128;
   const unsigned own = ring + warpgroup * PIECES * SUMS * 2 * ROW_BYTES;

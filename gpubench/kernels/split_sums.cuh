@@ -1,17 +1,17 @@
 // split_sums: the sums of blocks of one cluster that share a tile of C, each with a part of K, meet
-// through distributed shared memory.
+// through distributed shared memory. `wgmma_split_cluster` introduces this.
 //
-// A unit is eight sums of a thread (`fitted_tile.cuh`). Each block completes as many of the units as any
-// other: it adds the other blocks' sums to its own, in the order of the parts, so
-// the result is the same in every run. The others' sums it reads from their shared memory, where each
-// thread has left those of units that are not its block's own:
+// A unit is eight sums of a thread (`fitted_tile.cuh`). Each block completes as many of the units
+// as any other: it adds the other blocks' sums to its own, in the order of the parts, so the result
+// is the same in every run. The others' sums it reads from their shared memory, where each thread
+// has left those of units that are not its block's own:
 //
 //     part 0   own  own  ->1  ->1  ->2  ->2
 //     part 1   ->0  ->0  own  own  ->2  ->2       six units, three parts
 //     part 2   ->0  ->0  ->1  ->1  own  own
 //
-// No memory beside the ring's, no second launch, and no flags: two barriers of the cluster, one when
-// all sums lie in shared memory, one before any block may leave.
+// No memory beside the ring's, no second launch, and no flags: two barriers of the cluster, one
+// when all sums lie in shared memory, one before any block may leave.
 
 #pragma once
 
@@ -55,11 +55,11 @@ struct Meeting {
   Results<Scalar> to;
 };
 
-// Completes and stores the units of part PART, one of PARTS: sums are in registers, so their numbers
-// must be constants.
+// Completes and stores the units of part PART, one of PARTS: sums are in registers, so their
+// numbers must be constants.
 template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
-__device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
-                                               const Meeting<Scalar>& meeting) {
+__device__ __forceinline__ void
+complete_units(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting) {
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
   constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
@@ -89,14 +89,14 @@ __device__ __forceinline__ void complete_units(float (&sum)[PIECES][SUMS],
     // Nobody reads where this block's own units would lie: through there they are stored.
     unsigned words[4];
     round_unit<Scalar>(words, sum[unit / EACH] + unit % EACH * UNIT_SUMS);
-    store_unit<TRANSPOSED>(words, meeting.memory + unit * UNIT_BYTES + t / 32 * 512,
-                           meeting.to, meeting.warpgroup * PIECES + unit / EACH, unit % EACH);
+    store_unit<TRANSPOSED>(words, meeting.memory + unit * UNIT_BYTES + t / 32 * 512, meeting.to,
+                           meeting.warpgroup * PIECES + unit / EACH, unit % EACH);
   }
 }
 
 template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
-__device__ __forceinline__ void complete_part(float (&sum)[PIECES][SUMS],
-                                              const Meeting<Scalar>& meeting, int part) {
+__device__ __forceinline__ void
+complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int part) {
   if (part == PART) {
     complete_units<PART, PARTS, BLOCKS, TRANSPOSED>(sum, meeting);
   } else if constexpr (PART + 1 < PARTS) {
@@ -104,9 +104,9 @@ __device__ __forceinline__ void complete_part(float (&sum)[PIECES][SUMS],
   }
 }
 
-// Adds up the sums of the PARTS blocks that share a tile, and stores it. `part` is this block's; its
-// peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at
-// least BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
+// Adds up the sums of the PARTS blocks that share a tile, and stores it. `part` is this block's;
+// its peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at least
+// BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
 // them.
 template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned memory, int part,

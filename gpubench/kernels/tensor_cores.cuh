@@ -121,17 +121,17 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 #define WGMMA_OF(WIDTH, HALF, A, B, ADD, TYPES, FLAGS, C) \
   if constexpr (N == WIDTH)                               \
   WGMMA(#WIDTH, TYPES, FLAGS, NAMES_##HALF, "%" #A, "%" #B, "%" #ADD, SUMS_OF_##HALF(C))
-#define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                          \
-  do {                                                           \
-    WGMMA_OF(64, 32, 32, 33, 34, TYPES, FLAGS, C); \
-    WGMMA_OF(80, 40, 40, 41, 42, TYPES, FLAGS, C); \
-    WGMMA_OF(96, 48, 48, 49, 50, TYPES, FLAGS, C); \
-    WGMMA_OF(112, 56, 56, 57, 58, TYPES, FLAGS, C); \
-    WGMMA_OF(128, 64, 64, 65, 66, TYPES, FLAGS, C); \
-    WGMMA_OF(144, 72, 72, 73, 74, TYPES, FLAGS, C); \
-    WGMMA_OF(160, 80, 80, 81, 82, TYPES, FLAGS, C); \
-    WGMMA_OF(176, 88, 88, 89, 90, TYPES, FLAGS, C); \
-    WGMMA_OF(192, 96, 96, 97, 98, TYPES, FLAGS, C); \
+#define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                 \
+  do {                                                  \
+    WGMMA_OF(64, 32, 32, 33, 34, TYPES, FLAGS, C);      \
+    WGMMA_OF(80, 40, 40, 41, 42, TYPES, FLAGS, C);      \
+    WGMMA_OF(96, 48, 48, 49, 50, TYPES, FLAGS, C);      \
+    WGMMA_OF(112, 56, 56, 57, 58, TYPES, FLAGS, C);     \
+    WGMMA_OF(128, 64, 64, 65, 66, TYPES, FLAGS, C);     \
+    WGMMA_OF(144, 72, 72, 73, 74, TYPES, FLAGS, C);     \
+    WGMMA_OF(160, 80, 80, 81, 82, TYPES, FLAGS, C);     \
+    WGMMA_OF(176, 88, 88, 89, 90, TYPES, FLAGS, C);     \
+    WGMMA_OF(192, 96, 96, 97, 98, TYPES, FLAGS, C);     \
     WGMMA_OF(208, 104, 104, 105, 106, TYPES, FLAGS, C); \
     WGMMA_OF(224, 112, 112, 113, 114, TYPES, FLAGS, C); \
     WGMMA_OF(240, 120, 120, 121, 122, TYPES, FLAGS, C); \

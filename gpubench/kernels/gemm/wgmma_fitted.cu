@@ -1,10 +1,10 @@
 // wgmma_fitted: a tile for every shape, and a block for every tile.
 //
-// Against `wgmma_cluster`: 840×5048 are 140 tiles of 128×256 for 132 multiprocessors, so nearly half
-// the GPU waits for the last eight. Tiles of 144×256 are 120, and end after 1.1 times what one of
-// 128×256 takes. So rows of a tile come in steps of 16 (`fitted_tile.cuh`), columns in steps of 64, and
-// the host chooses. A block computes one tile and ends: there is nothing to overlap its end with but the
-// start of the next launch (PDL).
+// Compared with `wgmma_mixed`: 840×5048 are 140 tiles of 128×256 for 132 multiprocessors, so nearly
+// half the GPU waits for the last eight. Tiles of 144×256 are 120, and end after 1.1 times what one
+// of 128×256 takes. So rows of a tile come in steps of 16 (`fitted_tile.cuh`), columns in steps of
+// 64, and the host chooses. A block computes one tile and ends: there is nothing to overlap its end
+// with but the start of the next launch (PDL).
 //
 // What limits it: small tiles fetch operands more often, 64 bytes per clock of multiplication for
 // 128×128 where 256×128 takes 48. And a deep K stays with the few blocks that have tiles.
@@ -13,10 +13,11 @@
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
 __global__ void __launch_bounds__(FittedTile<BM, BN>::THREADS, 1)
-wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-             const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-             const __grid_constant__ CUtensorMap rest_map,
-             const __grid_constant__ CUtensorMap c_map) {
+    wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                 const __grid_constant__ CUtensorMap a_map,
+                 const __grid_constant__ CUtensorMap b_map,
+                 const __grid_constant__ CUtensorMap rest_map,
+                 const __grid_constant__ CUtensorMap c_map) {
   using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;
   static_assert(BM * BN * 2 <= STAGES * T::STAGE_BYTES, "results fit");

@@ -1,13 +1,13 @@
 // wgmma_split_tail: blocks that stay, and a last round in which two share each tile.
 //
-// Against `wgmma_fitted`: a block that computes many tiles fetches the next one while it stores the
-// last, and starts once. Where registers allow, results wait in them, as in `wgmma_deferred`, and
-// leave during the next tile's first steps.
+// Compared with `wgmma_fitted`: a block that computes many tiles fetches the next one while it
+// stores the last, and starts once. Where registers allow, results wait in them, as in
+// `wgmma_deferred`, and leave during the next tile's first steps.
 //
-// In the last round of tiles a part of the GPU may have nothing to do. Stream-K (`stream_k.cuh`) evens
-// that out through device memory, with flags that somebody must clear. Here the last tiles, if they are
-// few enough, are taken by a pair of blocks each, with half of K, and the sums meet in shared memory
-// (`split_sums.cuh`): half a round instead of a whole one.
+// In the last round of tiles a part of the GPU may have nothing to do. Stream-K (`stream_k.cuh`)
+// evens that out through device memory, with flags that a further launch must clear. Here the last
+// tiles, if they are few enough, are taken by a pair of blocks each, with half of K, and the sums
+// meet in shared memory (`split_sums.cuh`): half a round instead of a whole one.
 //
 //     blocks 0, 1 | 0 1 | 4 5 | 8 |     four blocks, in two pairs: two rounds of pairs of tiles, and
 //     blocks 2, 3 | 2 3 | 6 7 | 9 |     the last two tiles by both blocks of a pair, in half the time
@@ -16,11 +16,11 @@
 
 #include "../split_sums.cuh"
 
-// The tile that both blocks of this cluster share in the end; no columns: none. The clusters take the
-// tiles of the pairs that remain after `whole` in their order, one each.
+// The tile that both blocks of this cluster share in the end; no columns: none. The clusters take
+// the tiles of the pairs that remain after `whole` in their order, one each.
 template <int BM, int BN, int CM, int CN, int GROUP>
-__device__ __forceinline__ BlockTile
-shared_tile(const ClusterTiles<BM, BN, CM, CN, GROUP>& tiles, int whole) {
+__device__ __forceinline__ BlockTile shared_tile(const ClusterTiles<BM, BN, CM, CN, GROUP>& tiles,
+                                                 int whole) {
   if constexpr (CM * CN == 1) return {};
   const int single = blockIdx.x / 2;
   const int pair = whole + single / 2;
@@ -59,8 +59,8 @@ wgmma_split_tail(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int 
   constexpr bool DEFERS = !T::MOVES_REGISTERS;  // results fit beside sums
   constexpr int EACH = T::SUMS / UNIT_SUMS;     // units of a piece
   constexpr int UNITS = T::PIECES * EACH;
-  constexpr int FIRST_STEPS = 4;  // during which results leave
-  constexpr int BUFFERS = 2;      // of a warp
+  constexpr int FIRST_STEPS = 4;                             // during which results leave
+  constexpr int BUFFERS = 2;                                 // of a warp
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: buffers of results
   __shared__ Ring<STAGES> ring;
 
@@ -112,7 +112,7 @@ wgmma_split_tail(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int 
     Results<Scalar> to{C, M, N, 0, 0};
     bool pending = false;
 
-    const auto store = [&](const unsigned(&words)[4], int unit) {
+    const auto store = [&](const unsigned (&words)[4], int unit) {
       __syncwarp();  // the buffer has been read
       store_unit<T::TRANSPOSED>(words, buffers + unit % BUFFERS * 512, to,
                                 warpgroup * T::PIECES + unit / EACH, unit % EACH);

@@ -34,7 +34,7 @@ def whole_tiles(of_clusters: int, at_most: int, blocks: int) -> tuple[int, int]:
 def shared_bytes(tile: Config) -> int:
     """Return the shared memory of the stages, where sums for another block fit, and of results."""
     sums = SUM_BYTES * tile["BM"] * tile["BN"]
-    return max(stages_bytes(tile), sums) + consumers(tile) * BUFFER_BYTES
+    return int(max(stages_bytes(tile), sums)) + consumers(tile) * BUFFER_BYTES
 
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
