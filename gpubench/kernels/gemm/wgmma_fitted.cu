@@ -12,12 +12,11 @@
 #include "../fitted_tile.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
-__global__ void __launch_bounds__(FittedTile<BM, BN>::THREADS, 1)
-    wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-                 const __grid_constant__ CUtensorMap a_map,
-                 const __grid_constant__ CUtensorMap b_map,
-                 const __grid_constant__ CUtensorMap rest_map,
-                 const __grid_constant__ CUtensorMap c_map) {
+__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
+wgmma_fitted(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+             const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+             const __grid_constant__ CUtensorMap rest_map,
+             const __grid_constant__ CUtensorMap c_map) {
   using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;
   static_assert(BM * BN * 2 <= STAGES * T::STAGE_BYTES, "results fit");

@@ -16,11 +16,11 @@
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
           int GROUP, int PDL>
-__global__ void __launch_bounds__(FittedTile<BM, BN>::THREADS, 1)
-    wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
-                        const __grid_constant__ CUtensorMap a_map,
-                        const __grid_constant__ CUtensorMap b_map,
-                        const __grid_constant__ CUtensorMap rest_map) {
+__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
+wgmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                    const __grid_constant__ CUtensorMap a_map,
+                    const __grid_constant__ CUtensorMap b_map,
+                    const __grid_constant__ CUtensorMap rest_map) {
   using T = FittedTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;  // that share what they fetch
   extern __shared__ __align__(1024) unsigned char stages[];
