@@ -2,8 +2,8 @@
 
     python benchmarks/cheats.py
 
-Needs a GPU. `tests/cheats` has the kernels. Right ones beside them must be `ok`. Then a kernel that
-pins its operands in the L2 cache runs between two visits of a neighbour, whose time must not change.
+Needs a GPU. `tests/cheats` has the kernels. Right ones beside them must be `ok`. Then a kernel runs
+that pins its operands in the L2 cache. The time of its neighbour must not change.
 Exit status: 0 all bounds hold, 1 one is broken.
 """
 
