@@ -281,7 +281,7 @@ def report(rows: Sequence[Row], ncu: dict[tuple[str, int], float], why: str, pre
     text = [
         "# Kernels of SGEMM_CUDA, described as a user would",
         "",
-        f"Made by `benchmarks/foreign.py` on {rows[0].gpu}. float32, hot.",
+        f"Made by `benchmarks/foreign.py` on {rows[0].device}. float32, hot.",
         "",
         *(f"- {'holds' if holds else 'FAILS'}: {what}" for holds, what in verdicts),
         *([f"- not judged: Nsight Compute: {why}"] if worst is None else []),
