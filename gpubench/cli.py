@@ -39,6 +39,9 @@ from gpubench.text import clean
 LONGEST = 1500
 """Characters of a message."""
 
+_UNMAPPED = "failed to map segment"
+"""What the dynamic loader reports for a library that does not fit into memory."""
+
 
 app = typer.Typer(
     name="gpubench",
@@ -100,6 +103,10 @@ def _run() -> int:
             code = _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and _UNMAPPED not in str(error):
+            raise
+        code = _fail("the memory is too small for this; use fewer files, or smaller ones", 2)
     except OSError as error:  # of a path, such as a current directory that was deleted
         code = _fail(f"{error.filename or 'the current directory'}: {error.strerror}", 2)
     return code or 0

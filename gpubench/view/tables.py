@@ -69,6 +69,12 @@ PARALLEL, CONTRADICTS = "_parallel", 1.25
 """Suffix of the name of a baseline on several threads. If it takes longer than its serial variant
 by this factor, one of the two times is wrong."""
 
+MAX_POINTS = 5_000
+"""Maximum number of points that tables for a terminal list; more are summed up by problem."""
+
+MAX_PROBLEMS = 50
+"""Maximum number of problems of such a summary."""
+
 Cell = str | int | float | Text | None
 
 
@@ -182,11 +188,15 @@ def markdown(parts: Iterable[RenderableType]) -> str:
 def escaped(text: str) -> str:
     """Return a text as one line that Markdown shows as it is, also in the cell of a table."""
     line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return _MARKDOWN.sub(r"\\\g<0>", line)
+    return _MENTION.sub(r"\g<0>&#8203;", _MARKDOWN.sub(r"\\\g<0>", line))
 
 
-_MARKDOWN = re.compile(r"[\\`*{}\[\]|~@#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
+_MARKDOWN = re.compile(r"[\\`*{}\[\]|~#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 """Characters with a meaning in Markdown. An underscore within a word has none."""
+
+_MENTION = re.compile(r"[@#](?=\w)")
+"""Where GitHub would mention a user or link an issue, even after a backslash. A space of no width
+behind the character prevents it."""
 
 
 def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
@@ -242,8 +252,10 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Show each problem: times by tile, the best tile of each variant, and what was not measured.
 
     Below, the legend of the marks, and remarks on the figures. Without `tiles`, the times by tile
-    are left out.
+    are left out. More than `MAX_POINTS` points are summed up.
     """
+    if len(rows) > MAX_POINTS:
+        return summary(rows)
     parts: list[RenderableType] = []
     for problem_rows in by_problem(rows):
         measured = [row for row in problem_rows if row.status == Status.OK]
@@ -256,6 +268,23 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
             parts += [*([Text()] if tiles else []), best_table(measured, rows)]
         parts += _not_measured(problem_rows)
     return Group(*parts, *remarks(rows, tiles=tiles))
+
+
+def summary(rows: Sequence[Row]) -> Group:
+    """Return a line per problem with its fastest point, for rows that are too many to list."""
+    texts = ("problem", "fastest", "tile")
+    grid = table(texts[0], "points", *texts[1:], "time", left=texts)
+    problems = by_problem(row for row in rows if row.status == Status.OK)
+    for problem_rows in problems[:MAX_PROBLEMS]:
+        best = best_of(problem_rows)
+        grid.add_row(title(best), f"{len(problem_rows):,}", best.variant, best.tile, marked(best))
+    left_out = len(problems) - MAX_PROBLEMS
+    more = [Text(f"and {counted(left_out, 'problem')} more")] if left_out > 0 else []
+    hint = (
+        f"\n{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
+        "fastest of each problem, --only and --exclude choose points, and --csv prints all."
+    )
+    return Group(grid, *more, Text(hint))
 
 
 def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:

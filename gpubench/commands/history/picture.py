@@ -7,16 +7,19 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from gpubench.commands.history.points import DIGITS, Histories, Saved
+from gpubench.commands.history.points import DIGITS, TO_SECONDS, Histories, Saved, distinct
 from gpubench.results.output import Output
 from gpubench.view.pictures import style
-from gpubench.view.tables import milliseconds
+from gpubench.view.tables import DISAGREE, counted, milliseconds
 
 AXES_IN = 3.0
 """Height of the axes of a panel."""
 
 MAX_NAMES = 8
 """Maximum number of times that are named below the axis."""
+
+YEAR, TO_MINUTES = len("2026-"), len("2026-11-22 04:25")
+"""Number of characters of a time."""
 
 
 def draw(name: str, points: Histories, output: Output) -> None:
@@ -47,11 +50,19 @@ def _panel(points: Mapping[str, Sequence[Saved]], axes: Axes) -> float:
         times_ms = [(row.median_us or 0.0) / 1e3 for row in rows]
         lines += axes.plot(along, times_ms, color=look.colour, marker=look.marker, label=text)
     named = list(places)[:: -(-len(places) // MAX_NAMES)]
+    dates = distinct(named, TO_MINUTES, TO_SECONDS)
+    start = YEAR if len({time[:YEAR] for time in named}) == 1 else 0
     axes.set_xticks(
         [places[time] for time in named],
-        [f"{time[5:16]}\n{commits[time][:DIGITS]}" for time in named],
+        [
+            f"{date[start:]}\n{commits[time][:DIGITS]}".replace(" ", "\n")
+            for time, date in zip(named, dates, strict=True)
+        ],
     )
-    axes.set_xlabel("saved (UTC), and the commit of gpubench")
+    axes.set_xlim(-0.3, len(places) - 0.7)
+    flagged = sum(row.unstable for history in points.values() for _, row in history)
+    left_out = f"; not drawn: {counted(flagged, 'time')} whose {DISAGREE}" if flagged else ""
+    axes.set_xlabel(f"saved (UTC), and the commit of gpubench{left_out}")
     axes.set_ylabel("time per launch, ms")
     style.log_axis(axes, "y")
     style.legend(axes, lines)
