@@ -41,10 +41,10 @@ def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "nvdisasm", lambda: Path("nvdisasm"))
     code = RECORDED.read_text(encoding="utf-8")
     monkeypatch.setattr(module, "disassemble", lambda _cubin: code)
-    monkeypatch.setattr(module, "cuda_device", no_gpu)
+    monkeypatch.setattr(module, "find_devices", no_gpu)
 
 
-def no_gpu(_index: int) -> None:
+def no_gpu(_name: str) -> None:
     raise DeviceUnavailableError("no driver is loaded: get one; --device cpu works without")
 
 
@@ -96,6 +96,18 @@ def test_a_kernels_own_options_and_architecture_are_used(
     (tmp_path / "mine.py").write_text(MINE)
     for arch in ("sm_90", "sm_90a"):
         assert "(sm_90a)" in printed(capsys, "mine", kernels=tmp_path, arch=arch)[0]
+
+
+def test_a_kernel_without_tiles_is_explained_and_has_none_to_choose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(SCALE.replace("Scalar, int TILE", "Scalar"))
+    (tmp_path / "mine.py").write_text(
+        MINE.replace('    tiles=edges(32, 32, because="of a test"),\n', "")
+    )
+    for every in (False, True):
+        assert "mine" in printed(capsys, "mine", kernels=tmp_path, arch="sm_90", every=every)[0]
+    assert refusal("mine", kernels=tmp_path, tile="4") == "--tile: mine has no tile to choose"
 
 
 def refusal(variant: str, **asked: Any) -> str:
@@ -160,7 +172,7 @@ def test_the_machines_gpu_is_the_default(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(H200, name="NVIDIA A100-PCIE", compute_capability=(8, 0), multiprocessors=108)
-    monkeypatch.setattr(module, "cuda_device", lambda _index: here)
+    monkeypatch.setattr(module, "find_devices", lambda _name: ([here], {}))
     out, err = printed(capsys, "naive", tile="16")
     assert "on NVIDIA A100-PCIE (sm_80)" in out
     assert err == ""
@@ -226,7 +238,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
             raise CompileError("error: cp.async needs sm_80")
         return compile_instance(source, expression, *target)
 
-    monkeypatch.setattr(module, "compile_instance", sometimes)
+    monkeypatch.setattr(compile_module, "compile_instance", sometimes)
     assert exit_code("naive", tile="8,16,32") == 1
     out = capsys.readouterr().out
     assert "error: 16: error: cp.async needs sm_80" in out
@@ -287,7 +299,7 @@ def test_a_users_own_kernel_is_explained(
     out, _ = printed(capsys, "mine", tile="16", kernels=tmp_path)
     assert "mine 16 at 1024 float32" in out
     (tmp_path / "mine.py").write_text(
-        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('edge = tile["edge"]', "1 / 0")
+        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('("N/edge", "M/edge")', "1 / 0")
     )
     assert "mine.py, line" in refusal("mine", tile="16", kernels=tmp_path)
 
@@ -361,7 +373,7 @@ def test_a_kernel_is_timed_here_if_asked(
     monkeypatch.setattr(module, "run", run)
     pool = SimpleNamespace(name="cuda:0", device=H200)
     monkeypatch.setattr(module, "local_pool", lambda _device, _timer: nullcontext(pool))
-    monkeypatch.setattr(module, "cuda_device", lambda _index: H200)
+    monkeypatch.setattr(module, "find_devices", lambda _name: ([H200], {}))
     out, _ = printed(capsys, "shared_tile", tile="16", measure=True)
     assert "0.283 ms: 11.3 %" in out
     assert measured_sweeps == [("cuda:0", ("shared_tile",), ("16",), ((1024, 1024, 1024),))]
@@ -372,8 +384,8 @@ def test_a_kernel_is_timed_here_if_asked(
 
 def test_what_cannot_be_explained_is_one_line() -> None:
     cases: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
-        ("cublas", {}, ("'cublas' is a library routine", "shared_tile")),
-        ("cpu_naive", {}, ("'cpu_naive' runs on the CPU", "naive")),
+        ("cublas", {}, ("'cublas' is a function that runs on cuda",)),
+        ("cpu_naive", {}, ("'cpu_naive' is a function that runs on cpu",)),
         ("shard_tile", {}, ("did you mean 'shared_tile'",)),
         ("naive", {"op": "gem"}, ("--op: unknown operation 'gem'",)),
         ("naive", {"op": "gemv"}, ("unknown variant 'naive'",)),
