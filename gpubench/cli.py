@@ -97,6 +97,7 @@ def summary(command: str) -> str:
             return inspect.cleandoc(ast.get_docstring(node) or "").partition("\n")[0]
     return ""
 
+
 _UNMAPPED = "failed to map segment"
 """What the dynamic loader reports for a library that does not fit into memory."""
 

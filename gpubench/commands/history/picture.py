@@ -38,17 +38,19 @@ def _panel(points: Mapping[str, Sequence[Saved]], axes: Axes) -> float:
     commits = {time: row.commit or "" for history in points.values() for time, row in history}
     places = {time: place for place, time in enumerate(sorted(commits))}
     looks = style.looks([points])
+    times_us = {name: history[-1][1].median_us or 0.0 for name, history in points.items()}
+    leading = sorted(times_us, key=lambda name: times_us[name])[: style.MAX_COLOURED]
     lines = []
     for name, history in points.items():
         stable = [(places[time], row) for time, row in history if not row.unstable]
         if not stable:
             continue
         along, rows = zip(*stable, strict=True)
-        look = looks[name]
-        style.interval(axes, along, rows, look.colour)
+        look = looks.get(name, style.FAINT) if name in leading else style.FAINT
+        style.interval(axes, along, rows, look.options["color"])
         text = style.label(name, f"{milliseconds(rows[-1].median_us)} ms")
         times_ms = [(row.median_us or 0.0) / 1e3 for row in rows]
-        lines += axes.plot(along, times_ms, color=look.colour, marker=look.marker, label=text)
+        lines += axes.plot(along, times_ms, **look.options, label=text)
     named = list(places)[:: -(-len(places) // MAX_NAMES)]
     dates = distinct(named, TO_MINUTES, TO_SECONDS)
     start = YEAR if len({time[:YEAR] for time in named}) == 1 else 0
@@ -63,7 +65,7 @@ def _panel(points: Mapping[str, Sequence[Saved]], axes: Axes) -> float:
     flagged = sum(row.unstable for history in points.values() for _, row in history)
     left_out = f"; not drawn: {counted(flagged, 'time')} whose {DISAGREE}" if flagged else ""
     axes.set_xlabel(f"saved (UTC), and the commit of gpubench{left_out}")
-    axes.set_ylabel("time per launch, ms")
+    style.y_title(axes, "time per launch, ms")
     style.log_axis(axes, "y")
     style.legend(axes, lines)
     return AXES_IN

@@ -23,7 +23,7 @@ from gpubench.results.row import COLUMNS, Row
 from gpubench.text import clean
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
-from gpubench.view.pictures.series import grouped, sources
+from gpubench.view.pictures.series import grouped, looks_of, sources
 from gpubench.view.pictures.style import INK_AND_PAGE, svg
 from gpubench.view.tables import (
     NAMES,
@@ -205,6 +205,7 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
     repeat each other's lines, so each is drawn separately.
     """
     together = sources(files, copy_gbytes_per_s)
+    looks = looks_of(together)
     groups = [("", together)]
     if len({(source.rows[0].device, source.rows[0].gpubench) for source in together}) < len(
         together
@@ -215,7 +216,7 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
         for kind in fitting(group):
             caption = f"{name}{CAPTIONS[kind]}"
             try:
-                drawing = svg(draw(group, kind, theme=Theme.BOTH, strip=True))
+                drawing = svg(draw(group, kind, theme=Theme.BOTH, looks=looks))
             except UsageError as error:  # too many lines for one picture
                 pictures.append((Markup(), f"{caption} Not drawn: {error}"))
             else:
