@@ -363,7 +363,7 @@ def tile_table(rows: Sequence[Row]) -> Table:
     }
     cells = {(row.tile, row.variant): row for row in tiled}
     grid = table("tile", *variants)
-    for tile in sorted({row.tile for row in tiled}, key=_tile_order):
+    for tile in sorted({row.tile for row in tiled}, key=tile_order):
         grid.add_row(
             tile,
             *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
@@ -374,7 +374,7 @@ def tile_table(rows: Sequence[Row]) -> Table:
 def tile_list(rows: Sequence[Row]) -> Table:
     """Return times by variant and tile, for tiles that variants do not have in common."""
     grid = table("variant", "tile", "time", "±", left={"variant", "tile"})
-    by_variant = sorted(rows, key=lambda row: (row.variant, _tile_order(row.tile)))
+    by_variant = sorted(rows, key=lambda row: (row.variant, tile_order(row.tile)))
     for variant, group in groupby(by_variant, key=lambda row: row.variant):
         variant_rows = list(group)
         best = best_of(variant_rows)
@@ -470,7 +470,7 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
         for row in rows
         if row.variant == best.variant and row.tile != best.tile and _tied(row, best)
     ]
-    return [tile for tile in (best.tile, *sorted(ties, key=_tile_order)) if tile]
+    return [tile for tile in (best.tile, *sorted(ties, key=tile_order)) if tile]
 
 
 def time_text(time_us: float | None) -> str:
@@ -589,7 +589,7 @@ def spans(tiles: Sequence[str]) -> str:
     )
 
 
-def _tile_order(tile: str) -> tuple[object, ...]:
+def tile_order(tile: str) -> tuple[object, ...]:
     """Return the sort key of a tile: its numbers one after the other."""
     numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
     return [(len(number), number) for number in numbers], tile

@@ -37,6 +37,7 @@ from gpubench.view.tables import (
     number,
     spans,
     tied_tiles,
+    tile_order,
 )
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
@@ -59,8 +60,9 @@ CAPTIONS = {
     "matrix size, in short visits (burst) and in long runs at the power limit (sustained).",
     Kind.PRECISIONS: "Speed of the fastest kernel and of the BLAS in percent of each precision's "
     "theoretical peak, at its largest size.",
-    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. No kernel "
-    "can be above the roof. The distance to the roof is what tuning may gain.",
+    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope "
+    "is the bandwidth of a copy, or that of the datasheet. No kernel can be above the roof. The "
+    "distance to the roof is what tuning may gain.",
     Kind.SPEEDUP: "How many times faster than the naive loop on one CPU core.",
 }
 
@@ -264,7 +266,7 @@ def _table(
         (index, column.title, values)
         for index, column in enumerate(shown)
         if column.title in MENUS
-        and len(values := list(dict.fromkeys(cells[index] for _, cells in lines))) > 1
+        and len(values := sorted({cells[index] for _, cells in lines}, key=tile_order)) > 1
     ]
     return {"title": title, "caption": caption, "columns": shown, "lines": lines, "menus": menus}
 
@@ -275,7 +277,7 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
     for kernel_rows in grouped(rows, _kernel).values():
         best.append(best_of(kernel_rows))
         tiles[id(best[-1])] = ", ".join(tied_tiles(kernel_rows, best[-1]))
-    problems = grouped(best, _problem).values()
+    problems = grouped(sorted(best, key=_order), _problem).values()
     fastest = {id(best_of(problem_rows)) for problem_rows in problems}
     return _table(
         "Best per size",
@@ -287,9 +289,8 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
             for row in sorted(problem_rows, key=lambda row: row.median_us or 0.0)
         ],
         [
-            *_identity(rows),
+            *_identity(rows, _TIME),
             Column("best tile", lambda row: tiles[id(row)], is_text=True),
-            *_TIME,
             *map(_csv_column, BEST_RATES),
         ],
         lambda row: "best" if id(row) in fastest else "",
@@ -298,11 +299,12 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
     """Every measured point with its rates, what explains them, the clocks, and its file."""
+    origins = sorted(origins, key=lambda origin: _order(origin[1]))
     rows = [row for _, row in origins]
     file_names = {id(row): name for name, row in origins}
     best = {id(best_of(kernel_rows)) for kernel_rows in grouped(rows, _kernel).values()}
     names = [name for name, column in CSV_COLUMNS.items() if column.metadata["group"] in GROUPS]
-    columns = [*_identity(rows), NAMES[1], *_TIME, *map(_csv_column, [*names, "samples"])]
+    columns = [*_identity(rows, (NAMES[1], *_TIME)), *map(_csv_column, [*names, "samples"])]
     if len(set(file_names.values())) > 1:
         columns.append(Column("file", lambda row: file_names[id(row)], is_text=True))
     return _table(
@@ -317,7 +319,8 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
 
 def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
     """The points without a time: a line per status, variant, size and reason."""
-    groups = grouped(rows, lambda row: (row.status, *_kernel(row), row.reason)).values()
+    ordered = sorted(rows, key=_order)
+    groups = grouped(ordered, lambda row: (row.status, *_kernel(row), row.reason)).values()
     tiles = {id(group[0]): spans([row.tile for row in group if row.tile]) for group in groups}
     return _table(
         "Skipped and failed",
@@ -333,8 +336,11 @@ def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
     )
 
 
-def _identity(rows: Sequence[Row]) -> list[Column]:
-    """The columns that identify a row, without those that are equal in all rows."""
+def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
+    """The columns that identify a row, without those that are equal in all rows.
+
+    The columns of the time follow the size, so that a phone shows them.
+    """
     varying = [
         name
         for name in ("op", "dtype", "cache", "scope", "timer", "device", "gpubench")
@@ -343,7 +349,7 @@ def _identity(rows: Sequence[Row]) -> list[Column]:
     if any(row.compute_mode != row.dtype for row in rows):
         varying.insert(0, "compute_mode")
     size = Column("size", lambda row: row.size, True, "N, or M×N×K if it is not a square")
-    return [_csv_column("variant"), size, *map(_csv_column, varying)]
+    return [_csv_column("variant"), size, *time, *map(_csv_column, varying)]
 
 
 _TIME = (
@@ -383,6 +389,11 @@ def _figure(value: object, digits: int) -> str:
 def _problem(row: Row) -> tuple[Any, ...]:
     """Return what rows that may be compared have in common, with their device and version."""
     return (*row.problem_key, row.device, row.gpubench)
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """Return the sort key of a problem: sizes by number."""
+    return row.op, row.dtype, row.compute_mode, row.m, row.n, row.k
 
 
 def _kernel(row: Row) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ from gpubench.view.pictures.series import (
     libraries,
     looks_of,
     panels,
+    single_source,
 )
 from gpubench.view.pictures.tiles import tile_panels
 from gpubench.view.tables import (
@@ -85,6 +86,8 @@ def draw(
         raise UsageError(f"--kind {kind}: {drawing.missing}")
     library = group[0].rows[0].library or "the BLAS"
     headline = drawing.headline.format(library=library)
+    if alone := single_source(group, by_size=kind in {Kind.TILES, Kind.BLAS}):
+        headline += f"\nNot drawn, as only one file has it: {'; '.join(alone)}"
     return style.compose(headline, drawn, Theme(theme))
 
 

@@ -162,10 +162,17 @@ def panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
     If some panels have several sources, the panels with a single source are left out, as they
     compare nothing. Raises UsageError if there are too many panels or lines.
     """
-    drawn = _panels(group, by_size=by_size)
-    drawn = [panel for panel in drawn if len({line.source for line in panel.series}) > 1] or drawn
+    alone = single_source(group, by_size=by_size)
+    drawn = [panel for panel in _panels(group, by_size=by_size) if panel.title not in alone]
     require_drawable(len(drawn), sum(len(panel.series) for panel in drawn))
     return drawn
+
+
+def single_source(group: Sequence[Source], *, by_size: bool) -> list[str]:
+    """Return the titles of the panels of a single source, if other panels have several."""
+    drawn = _panels(group, by_size=by_size)
+    alone = [panel.title for panel in drawn if len({line.source for line in panel.series}) == 1]
+    return alone if len(alone) < len(drawn) else []
 
 
 def _panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:

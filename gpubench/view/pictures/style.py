@@ -168,7 +168,7 @@ def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
     with _settings(theme):
         picture = Picture(figsize=(WIDTH_IN, WIDTH_IN), layout="constrained")
         picture.theme = theme
-        headline = wrapped(headline, TITLE_CHARACTERS)
+        headline = "\n".join(wrapped(line, TITLE_CHARACTERS) for line in headline.split("\n"))
         picture.suptitle(headline, x=0.01, ha="left", fontsize="large", fontweight="bold")
         grid = picture.subplots(len(panels), squeeze=False).flatten()
         heights_in = []
@@ -179,7 +179,9 @@ def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
                 height_in = max(height_in, beside.get_window_extent().height / picture.dpi)
             heights_in.append(height_in)
         grid[0].get_gridspec().set_height_ratios(heights_in)
-        picture.set_figheight(0.4 + sum(heights_in) + TITLES_IN * len(panels))
+        picture.set_figheight(
+            0.2 + 0.2 * line_count([headline]) + sum(heights_in) + TITLES_IN * len(panels)
+        )
     return picture
 
 

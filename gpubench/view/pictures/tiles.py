@@ -42,8 +42,15 @@ def tile_panels(group: Sequence[Source], looks: style.Looks) -> style.Panels:
     blocks = [panel for panel in blocks if panel.series]
     return [
         *((panel.title, partial(_edges, panel, looks)) for panel in edges),
-        *((f"{panel.title}: block tiles", partial(_blocks, panel, looks)) for panel in blocks),
+        *((_block_title(panel), partial(_blocks, panel, looks)) for panel in blocks),
     ]
+
+
+def _block_title(panel: Panel) -> str:
+    """Return the title of a list of block tiles, with the number of tiles that it leaves out."""
+    count = len(panel.rows)
+    fastest = f", the {MAX_BLOCK_TILES} fastest of {count}" if count > MAX_BLOCK_TILES else ""
+    return f"{panel.title}: block tiles{fastest}"
 
 
 def _edges(panel: Panel, looks: style.Looks, axes: Axes) -> float:
