@@ -484,11 +484,11 @@ def time_text(time_us: float | None) -> str:
 
 
 def uncertainty(row: Row) -> str:
-    """Return half the 95 % interval of the median: `0.3 %`; `5 samples` if these are too few."""
+    """Return half the 95 % interval of the median: `0.3 %`; `n=5` if there are too few samples."""
     if row.half_interval is None:
         return ""
     if (row.samples or 0) < MIN_SAMPLES:
-        return f"{row.samples} samples"
+        return f"n={row.samples}"
     percentage = 100 * row.half_interval
     return f"{percentage:,.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
 

@@ -251,7 +251,7 @@ def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
     row = row_of(8, 100.0, 0.5)
     assert uncertainty(row) == "0.5 %"
     assert uncertainty(replace(row, ci_high_us=125.0)) == "25 %"
-    assert uncertainty(replace(row, samples=5)) == "5 samples"
+    assert uncertainty(replace(row, samples=5)) == "n=5"
     assert uncertainty(failed(Status.SKIPPED, "why", at(8))) == ""
 
 

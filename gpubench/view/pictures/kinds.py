@@ -107,7 +107,7 @@ def resolve(group: Sequence[Source], kind: str) -> Kind:
         return Kind.SPEEDUP if any(row.variant == NAIVE_LOOP for row in rows) else Kind.SIZES
     sizes = len({(row.m, row.n, row.k) for row in rows})
     edges = len({edge_of(row) for row in rows} - {None})
-    if max(sizes, edges) >= MIN_CURVE:
+    if max(sizes, edges) >= MIN_CURVE or (edges > 1 and sizes == 1):
         return Kind.SIZES if sizes >= edges else Kind.TILES
     if any(row.percent_of_blas for row in rows):
         return Kind.BLAS
