@@ -46,7 +46,7 @@ def print_text(
             screen.print(*[""] * bool(index), _page(explanation), sep="\n")
     elif explanations:
         screen.print(tile_table(explanations))
-        err.print("--tile explains one of them in words")
+        err.print("--tiles explains one of them in words")
     for tile in not_explained:
         screen.print(f"{tile.status}: {tile.tile}: {tile.reason}", soft_wrap=True)
 

@@ -165,7 +165,7 @@ def _chosen(
         raise UsageError("atax cannot be exported: two products, and no check of them in one file")
     sweep = read_options(variant, options, size="4096")
     if options["tiles"] and len(sweep.tiles) > 1:
-        raise UsageError(f"--tile: one at a time, not {len(sweep.tiles)}")
+        raise UsageError(f"--tiles: one at a time, not {len(sweep.tiles)}")
     sweep = replace(sweep, tiles=sweep.tiles[:1])
     ((point, reason),) = plan(sweep, variant.backend, device.compute_capability).items()
     if reason or point.tile is None:
