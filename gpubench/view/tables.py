@@ -27,6 +27,7 @@ from rich.text import Text
 from gpubench.model import OPERATIONS, Status
 from gpubench.results.row import STABLE, Row, encode_csv
 from gpubench.text import clean_lines
+from gpubench.view.numbers import counted, number, rate, time_text
 
 PIPED_WIDTH = 160
 """Width of tables that are not printed to a terminal, in characters."""
@@ -55,9 +56,6 @@ COARSE = 10
 
 MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
-
-WHOLE = 1000
-"""Rates from this value on are shown without decimals."""
 
 POWER_OF_TWO = 512
 """From this size on, the columns of a row-major matrix of 2ⁿ columns share few cache sets."""
@@ -116,8 +114,8 @@ class Table:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table; one that is too wide as several tables, so that no figure is cut."""
-        for number, columns in enumerate(self._split(options.max_width)):
-            if number:
+        for place, columns in enumerate(self._split(options.max_width)):
+            if place:
                 yield Text()
             lines = [tuple(line[index] for index in columns) for line in self.lines]
             headings = [self.headings[index] for index in columns]
@@ -473,16 +471,6 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
     return [tile for tile in (best.tile, *sorted(ties, key=tile_order)) if tile]
 
 
-def time_text(time_us: float | None) -> str:
-    """Return a time with four significant digits: `275.3 µs`, `57.10 ms`, `1.204 s`."""
-    if time_us is None:
-        return ""
-    factor, unit = next(
-        (entry for entry in ((1e6, "s"), (1e3, "ms")) if time_us >= entry[0]), (1.0, "µs")
-    )
-    return f"{f'{time_us / factor:#.4g}'.rstrip('.')} {unit}"
-
-
 def uncertainty(row: Row) -> str:
     """Return half the 95 % interval of the median: `0.3 %`; `n=5` if there are too few samples."""
     if row.half_interval is None:
@@ -491,33 +479,6 @@ def uncertainty(row: Row) -> str:
         return f"n={row.samples}"
     percentage = 100 * row.half_interval
     return f"{percentage:,.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
-
-
-def milliseconds(time_us: float | None) -> str:
-    """Return milliseconds with four significant digits: `0.2753`, `57.10`, `1204`."""
-    if time_us is None:
-        return ""
-    time_ms = time_us / 1e3
-    if time_ms < 1:
-        return f"{time_ms:.4f}"
-    return f"{time_ms:#.4g}".rstrip(".")
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number and its noun: `1 point`, `2 points`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def number(value: float | None, digits: int) -> str:
-    """Return a number with this number of decimals; empty for None."""
-    return "" if value is None else f"{value:,.{digits}f}"
-
-
-def rate(value: float | None) -> str:
-    """Return a rate with four digits or more: `0.55`, `94.40`, `1,204`, `55,842`."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"
 
 
 def heading(row: Row) -> Text:

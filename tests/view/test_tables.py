@@ -14,19 +14,17 @@ from rich.text import Text
 
 from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.results.row import Row
+from gpubench.view.numbers import milliseconds, number, time_text
 from gpubench.view.tables import (
     PIPED_WIDTH,
     UNSTABLE_LEGEND,
     best_table,
     console,
-    milliseconds,
-    number,
     results,
     spans,
     table,
     tied_tiles,
     tile_table,
-    time_text,
     uncertainty,
 )
 

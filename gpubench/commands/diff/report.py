@@ -32,7 +32,8 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer
 from gpubench.results.row import KEY, Row
-from gpubench.view.tables import Table, console, counted, escaped, milliseconds, table
+from gpubench.view.numbers import counted, milliseconds
+from gpubench.view.tables import Table, console, escaped, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes. 0 is no confirmed regression, 2 sides that cannot be compared."""

@@ -91,7 +91,7 @@ def explain(
         },
         arch=arch,
         every=every,
-        times=times or (csv and Path(csv)),
+        times=times or (Path(csv) if csv else None),
         measure=measure,
         as_json=as_json,
     )

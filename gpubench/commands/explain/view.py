@@ -14,7 +14,8 @@ from gpubench.commands.explain.explanation import Explanation, counted, sentence
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
 from gpubench.model import Status
-from gpubench.view.tables import console, milliseconds, number, table
+from gpubench.view.numbers import milliseconds, number
+from gpubench.view.tables import console, table
 
 SHORT_TILE = 12  # longer tiles leave a table one blank between its columns
 

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 
 from gpubench.commands.history.points import DIGITS, TO_SECONDS, Histories, Saved, distinct
 from gpubench.results.output import Output
+from gpubench.view.numbers import counted, milliseconds
 from gpubench.view.pictures import style
-from gpubench.view.tables import DISAGREE, counted, milliseconds
+from gpubench.view.tables import DISAGREE
 
 AXES_IN = 3.0
 """Height of the axes of a panel."""

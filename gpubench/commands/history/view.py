@@ -21,16 +21,8 @@ from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results import store
 from gpubench.results.row import Row, read
-from gpubench.view.tables import (
-    UNSTABLE,
-    Table,
-    console,
-    counted,
-    marked,
-    remarks,
-    table,
-    uncertainty,
-)
+from gpubench.view.numbers import counted
+from gpubench.view.tables import UNSTABLE, Table, console, marked, remarks, table, uncertainty
 
 
 def print_names() -> None:
@@ -96,8 +88,8 @@ def _timed(paths: Sequence[Path]) -> list[Saved]:
             timed += [(saved_time(path), row) for row in rows if row.status == Status.OK]
     if len(errors) == len(paths):
         raise errors[-1]
-    for error in errors:
-        console(stderr=True).print(Text(f"history passes over {error}"), soft_wrap=True)
+    for unreadable in errors:
+        console(stderr=True).print(Text(f"history passes over {unreadable}"), soft_wrap=True)
     return timed
 
 

@@ -13,6 +13,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
+from gpubench.view.numbers import number
 from gpubench.view.tables import (
     MAX_POINTS,
     NAMES,
@@ -22,7 +23,6 @@ from gpubench.view.tables import (
     figures,
     heading,
     marked,
-    number,
     remarks,
     results,
     rows_table,

@@ -19,6 +19,7 @@ from gpubench.errors import UsageError
 from gpubench.model import DTYPES
 from gpubench.results.row import Row
 from gpubench.text import unknown
+from gpubench.view.numbers import number
 from gpubench.view.pictures import Kind, Theme, style
 from gpubench.view.pictures.series import (
     Panel,
@@ -34,13 +35,7 @@ from gpubench.view.pictures.series import (
     single_source,
 )
 from gpubench.view.pictures.tiles import tile_panels
-from gpubench.view.tables import (
-    DISAGREE,
-    NAIVE_LOOP,
-    best_of,
-    is_bandwidth_bound,
-    number,
-)
+from gpubench.view.tables import DISAGREE, NAIVE_LOOP, best_of, is_bandwidth_bound
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""

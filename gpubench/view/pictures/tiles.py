@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from gpubench.results.row import Row
+from gpubench.view.numbers import milliseconds
 from gpubench.view.pictures import style
 from gpubench.view.pictures.series import (
     Panel,
@@ -21,7 +22,7 @@ from gpubench.view.pictures.series import (
     is_no_block,
     panels,
 )
-from gpubench.view.tables import DISAGREE, milliseconds
+from gpubench.view.tables import DISAGREE
 
 TILES_IN, TILE_IN = 3.5, 0.21
 """Height of axes of tile sizes, and of a line of a list of block tiles."""
