@@ -26,7 +26,13 @@ YEAR, TO_MINUTES = len("2026-"), len("2026-11-22 04:25")
 def draw(name: str, points: Histories, output: Output) -> None:
     """Write the picture, with gaps where rounds disagree. Raises UsageError."""
     style.require_drawable(len(points), sum(map(len, points.values())))
-    panels = [(heading, partial(_panel, group)) for heading, group in points.items()]
+    coloured = {heading: _leading(group) for heading, group in points.items()}
+    variants = {variant for names in coloured.values() for variant in names.values()}
+    looks = style.looks([variants], filter(style.is_library, variants))
+    panels = [
+        (heading, partial(_panel, group, {n: looks[v] for n, v in coloured[heading].items()}))
+        for heading, group in points.items()
+    ]
     style.save(
         style.compose(
             f"Time over results saved as {name}", panels, style.default_theme(output.path)
@@ -35,19 +41,27 @@ def draw(name: str, points: Histories, output: Output) -> None:
     )
 
 
-def _panel(points: Mapping[str, Sequence[Saved]], axes: Axes) -> float:
+def _leading(points: Mapping[str, Sequence[Saved]]) -> dict[str, str]:
+    """Return the variants of the points drawn in colour: the fastest points, and libraries."""
+    newest = sorted(
+        ((name, history[-1][1]) for name, history in points.items()),
+        key=lambda item: item[1].median_us or 0.0,
+    )
+    kernels = [(name, row.variant) for name, row in newest if not style.is_library(row.variant)]
+    libraries = [(name, row.variant) for name, row in newest if style.is_library(row.variant)]
+    return dict([*kernels[: style.MAX_COLOURED], *libraries])
+
+
+def _panel(points: Mapping[str, Sequence[Saved]], looks: style.Looks, axes: Axes) -> float:
     commits = {time: row.commit or "" for history in points.values() for time, row in history}
     places = {time: place for place, time in enumerate(sorted(commits))}
-    looks = style.looks([points])
-    times_us = {name: history[-1][1].median_us or 0.0 for name, history in points.items()}
-    leading = sorted(times_us, key=lambda name: times_us[name])[: style.MAX_COLOURED]
     lines = []
     for name, history in points.items():
         stable = [(places[time], row) for time, row in history if not row.unstable]
         if not stable:
             continue
         along, rows = zip(*stable, strict=True)
-        look = looks.get(name, style.FAINT) if name in leading else style.FAINT
+        look = looks.get(name, style.FAINT)
         style.interval(axes, along, rows, look.options["color"])
         text = style.label(name, f"{milliseconds(rows[-1].median_us)} ms")
         times_ms = [(row.median_us or 0.0) / 1e3 for row in rows]

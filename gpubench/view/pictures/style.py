@@ -19,7 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
@@ -332,14 +333,15 @@ def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < NARROW else (1,)))
-    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def y_title(axes: Axes, text: str) -> None:
     """Write the title of the y axis above it, where it need not be rotated."""
     axes.set_ylabel(text, rotation=0, horizontalalignment="left", verticalalignment="bottom")
-    axes.yaxis.set_label_coords(0.0, 1.015)
+    above = ScaledTranslation(0, 4 / 72, axes.figure.dpi_scale_trans)
+    axes.yaxis.set_label_coords(0.0, 1.0, axes.transAxes + above)
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
