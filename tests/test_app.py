@@ -120,7 +120,7 @@ def refused(*arguments: str) -> str:
 
 def test_a_misspelt_command_gives_the_nearest() -> None:
     for name in COMMANDS:
-        misspelt = name[:-1] + ("x" if name[-1] != "x" else "y")
+        misspelt = f"{name}x"
         assert f"Did you mean '{name}'" in refused(misspelt) or f"'{name}'" in refused(misspelt)
 
 
