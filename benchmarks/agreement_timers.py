@@ -201,10 +201,10 @@ def paired_gap() -> Iterator[Reading]:
         kernels = 0
         for _ in range(PAIRED_SAMPLES):
             records.clear()
-            void = backend.timer.void_samples
-            (events_us,) = backend.timer.sample(repeat(call), PAIRED_LAUNCHES, 1)
+            void = backend.timers.events.void_samples
+            (events_us,) = backend.timers.events.sample(repeat(call), PAIRED_LAUNCHES, 1)
             # Launches of samples that were void are recorded too, before those of the good one.
-            samples = 1 + backend.timer.void_samples - void
+            samples = 1 + backend.timers.events.void_samples - void
             durations = records.durations_ns()
             kernels = len(durations) // (samples * PAIRED_LAUNCHES)
             of_good = durations[-kernels * PAIRED_LAUNCHES :]

@@ -106,9 +106,9 @@ def short_blocking() -> bool:
     backend.warm_up()
     problem = Problem(op="gemm", m=64, n=64, k=64, dtype="float32")
     kernel = bound(backend, point("shared_tile", "16", problem))
-    backend.run(kernel)
-    timer = ForgetfulTimer(backend.stream)
-    timer.overhead_us = backend.timer.overhead_us
+    kernel.run()
+    timer = ForgetfulTimer(backend.timers.stream)
+    timer.overhead_us = backend.timers.events.overhead_us
     timer.sample(kernel.rotation, LAUNCHES, SAMPLES)
     normal_us = statistics.median(timer.sample(kernel.rotation, LAUNCHES, SAMPLES))
     before, times = timer.void_samples, []
@@ -198,7 +198,7 @@ def explain() -> bool:
 
 def launches_of_all(device: Device) -> Iterator[tuple[CudaVariant, Config, str, Launch]]:
     """Variant, tile, dtype and launch."""
-    from gpubench.commands.explain.explanation import launches
+    from gpubench.engine.single import launch_on
     from gpubench.plan.registry import variants
 
     for variant in variants():
@@ -209,7 +209,7 @@ def launches_of_all(device: Device) -> Iterator[tuple[CudaVariant, Config, str, 
             problem = Problem(op=variant.op, dtype=dtype, m=1024, n=1024, k=k)
             for tile in variant.tiles:
                 if tile.get("edge", 0) <= LARGEST_EDGE and variant.refuse(tile, problem) is None:
-                    for launch in launches(variant, tile, problem, device):
+                    for launch in launch_on(variant, tile, problem, device).sequence:
                         yield variant, tile, dtype, launch
 
 

@@ -18,10 +18,10 @@ import time
 from collections import Counter
 
 from gpubench.backends import open_backend
-from gpubench.engine.executor import InProcess
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
+from gpubench.engine.runner import Runner
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--ops", default=",".join(OPERATIONS))
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
-    pool = LocalPool(InProcess(open_backend(arguments.device)))
+    pool = LocalPool(Runner(open_backend(arguments.device)))
     failed: list[Row] = []
     for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):
         start = time.perf_counter()

@@ -83,7 +83,7 @@ def main() -> int:
                     wrong = 0
                     for _ in range(arguments.repeats):
                         output[...] = 0xFF
-                        backend.run(kernel)
+                        kernel.run()
                         wrong += not bool((output == right).all())
                     print(f"{point.label}: {arguments.repeats - wrong} right, {wrong} wrong")
                     differing += wrong

@@ -1,64 +1,113 @@
-"""The command line: registers the commands. `main` is the only place that catches errors.
+"""The command line. `main` is the only place that catches errors.
 
-Nothing heavy is imported before a command runs.
+A command's module is imported when the command is used. The list in `--help` comes from the sources
+of the modules, because importing all of them takes three times as long as importing Typer.
 """
 
 from __future__ import annotations
 
+import ast
 import errno
+import inspect
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from gpubench.commands import (
-    check,
-    compare_cublas,
-    deviceinfo,
-    diff,
-    explain,
-    export,
-    fleet,
-    history,
-    new_kernel,
-    operand_files,
-    plot,
-    report,
-    reproduce,
-    selfcheck,
-    show,
-    sweep,
-    tune,
-    variants,
-)
 from gpubench.errors import INTERRUPTED, OUTPUT_LOST, GpubenchError
 from gpubench.results.output import guard_streams
 from gpubench.text import clean
 
-LONGEST = 1500
-"""Characters of a message."""
+MAX_MESSAGE = 1500
+"""Maximum number of characters of a message."""
+
+PACKAGES = {"generate": "operand_files", "run": "operand_files"}
+"""The packages in `gpubench.commands` that are not named after their command."""
+
+# In the order of `--help`: measure, look, know the machine and the kernels, single runs.
+COMMANDS = (
+    *("sweep", "tune", "compare-cublas", "reproduce"),
+    *("show", "diff", "history", "explain", "plot", "report"),
+    *("deviceinfo", "selfcheck", "fleet", "variants", "new-kernel", "check", "export"),
+    *("generate", "run"),
+)
+
+
+class Commands(MutableMapping[str, Any]):
+    """The commands by name. A command's module is imported when the command is looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            if name not in COMMANDS:
+                raise KeyError(name)
+            # A command of a Typer app without a name becomes a command of the group above it.
+            parent = typer.Typer(rich_markup_mode=None, add_completion=False)
+            parent.add_typer(import_module(f"gpubench.commands.{package(name)}").app)
+            parent.callback()(lambda: None)
+            self._loaded |= typer.main.get_group(parent).commands
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class Group(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = Commands()
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """List the commands with the first line of their help, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary(name)) for name in COMMANDS])
+
+
+def package(command: str) -> str:
+    """Return the package of a command in `gpubench.commands`."""
+    return PACKAGES.get(command, command.replace("-", "_"))
+
+
+def summary(command: str) -> str:
+    """Return the first line of the docstring of a command's function, read from its source."""
+    source = Path(__file__).parent / "commands" / package(command) / "__init__.py"
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == command.replace("-", "_"):
+            return inspect.cleandoc(ast.get_docstring(node) or "").partition("\n")[0]
+    return ""
 
 
 app = typer.Typer(
     name="gpubench",
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Try: gpubench sweep --sizes 1024,2048 --tiles 1..32",
-    rich_markup_mode=None,  # Rich's help costs twice the time of the rest
+    rich_markup_mode=None,  # Rich's help takes twice the time of all other work
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     add_completion=True,
 )
-
-
-# As `--help` lists them: measure, look, know the machine and the kernels, single runs.
-for command in (
-    *(sweep, tune, compare_cublas, reproduce),
-    *(show, diff, history, explain, plot, report),
-    *(deviceinfo, selfcheck, fleet, variants, new_kernel, check, export),
-    operand_files,
-):
-    app.add_typer(command.app)
 
 
 @app.callback(invoke_without_command=True)
@@ -74,15 +123,15 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; every expected failure is one line on stderr and an exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a command as Ctrl-C does
+    """Run the command line. Every expected failure is one line on stderr and an exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends a command like Ctrl-C
     streams = guard_streams()
     code = _run()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if code != INTERRUPTED and (lost := next((s.lost for s in streams if s.lost), None)):
         code = OUTPUT_LOST
-        if lost.errno != errno.EPIPE:  # `head` has read enough: no error
+        if lost.errno != errno.EPIPE:  # a reader such as `head` has closed the pipe: no error
             _fail(f"cannot write the output: {lost.strerror}", code)
     sys.exit(code)
 
@@ -93,21 +142,21 @@ def _run() -> int:
     except GpubenchError as error:
         code = _fail(str(error), error.exit_code)
     except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help is its message
             typer.echo(error.format_message(), err=True)
             code = 2
         else:
             code = _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except OSError as error:  # of a path, such as a current directory that was deleted
+    except OSError as error:  # for example, the current directory was deleted
         code = _fail(f"{error.filename or 'the current directory'}: {error.strerror}", 2)
     return code or 0
 
 
 def _fail(message: str, code: int) -> int:
-    line = clean(" ".join(message.split()))  # of names, which may hold what steers a terminal
-    if len(line) > LONGEST:  # Typer quotes an argument whole, whatever its length
-        line = f"{line[: LONGEST - 1]}…"
+    line = clean(" ".join(message.split()))  # names may hold control characters
+    if len(line) > MAX_MESSAGE:  # Typer quotes the whole argument
+        line = f"{line[: MAX_MESSAGE - 1]}…"
     typer.echo(f"gpubench: {line}", err=True)
     return code

@@ -1,4 +1,4 @@
-"""What the shell offers on TAB. Looks at names alone: nothing heavy is loaded, no kernel is run."""
+"""Completions for the shell, from names alone: nothing heavy is imported, and no kernel runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 Completer = Callable[[str], list[str]]
 
 
-def words(*known: str) -> Completer:
-    """One of a few words."""
-    return lambda incomplete: [word for word in known if word.startswith(incomplete)]
+def words(*choices: str) -> Completer:
+    """Return the completer of fixed words."""
+    return lambda incomplete: [word for word in choices if word.startswith(incomplete)]
 
 
 def variants(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Variants of the operation named so far, the user's own too; a list goes on at commas."""
+    """Complete a list of variants of the operation that is named before, and of the user's own."""
     from gpubench.plan.registry import KERNELS, descriptors
     from gpubench.plan.sweep import Sweep
 
@@ -28,68 +28,68 @@ def variants(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def dtypes(incomplete: str) -> list[str]:
-    """Element types; a list goes on at commas."""
+    """Complete a list of element types."""
     from gpubench.model import DTYPES
 
     return _next_item(DTYPES, incomplete)
 
 
 def operations(incomplete: str) -> list[str]:
-    """Operations."""
+    """Complete an operation."""
     from gpubench.model import OPERATIONS
 
     return words(*OPERATIONS)(incomplete)
 
 
 def devices(incomplete: str) -> list[str]:
-    """Backends, and the devices of those that number them."""
+    """Complete a backend, or one of its devices if they are numbered."""
     from gpubench.backends import AUTO, backends
 
-    known = backends()
-    numbered = [f"{e.name}:{n}" for e in known.values() if e.numbers for n in e.numbers()]
-    return words(AUTO, *sorted(known), *numbered)(incomplete)
+    entries = backends()
+    numbered = [f"{e.name}:{n}" for e in entries.values() if e.numbers for n in e.numbers()]
+    return words(AUTO, *sorted(entries), *numbered)(incomplete)
 
 
 def backends(incomplete: str) -> list[str]:
-    """What variants run on."""
-    from gpubench.backends import backends as known
+    """Complete a backend."""
+    from gpubench.backends import backends as entries
 
-    return words(*sorted(known()))(incomplete)
+    return words(*sorted(entries()))(incomplete)
 
 
 def folders(incomplete: str) -> list[str]:
-    """Folders, with a slash behind them."""
+    """Complete a directory, with a slash at its end."""
     return [path for path in _below(incomplete) if path.endswith("/")]
 
 
 def configs(incomplete: str) -> list[str]:
-    """TOML files, and the folders on the way to them."""
+    """Complete a TOML file, or a directory on the way to it."""
     return _files(".toml", incomplete)
 
 
 def results(incomplete: str) -> list[str]:
-    """CSV files, and the folders on the way to them."""
+    """Complete a CSV file, or a directory on the way to it."""
     return _files(".csv", incomplete)
 
 
 def saved(incomplete: str) -> list[str]:
-    """Names that results are kept under."""
+    """Complete the name of saved results."""
     from gpubench.results.store import names
 
     return words(*names())(incomplete)
 
 
 def _files(suffix: str, incomplete: str) -> list[str]:
-    found = [path for path in _below(incomplete) if path.endswith(("/", suffix))]
-    # A shell sets a blank behind the only answer, so a lone folder is opened instead of offered.
-    while len(found) == 1 and found[0].endswith("/") and found[0] != incomplete:
-        incomplete = found[0]
-        found = _files(suffix, incomplete) or found
-    return found
+    paths = [path for path in _below(incomplete) if path.endswith(("/", suffix))]
+    # A shell adds a blank to an only answer, so the content of an only directory is offered.
+    while len(paths) == 1 and paths[0].endswith("/") and paths[0] != incomplete:
+        incomplete = paths[0]
+        paths = _files(suffix, incomplete) or paths
+    return paths
 
 
 def _below(incomplete: str) -> list[str]:
-    """Paths that go on from what is typed, written as it is typed; hidden ones when asked for."""
+    """Return the paths that continue the typed text. Hidden files need a typed dot."""
     folder, _, name = incomplete.rpartition("/")
     base = f"{folder}/" if "/" in incomplete else ""
     try:
@@ -103,8 +103,8 @@ def _below(incomplete: str) -> list[str]:
     ]
 
 
-def _next_item(known: Iterable[str], incomplete: str) -> list[str]:
-    """The list so far with each name that its last item may become."""
+def _next_item(names: Iterable[str], incomplete: str) -> list[str]:
+    """Return the typed list with each name that completes its last item."""
     done, comma, item = incomplete.rpartition(",")
     taken = done.split(",")
-    return [f"{done}{comma}{name}" for name in known if name.startswith(item) and name not in taken]
+    return [f"{done}{comma}{name}" for name in names if name.startswith(item) and name not in taken]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import traceback
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 DISTRIBUTION = "gpubench-kernels"
@@ -83,6 +82,8 @@ def install_command(extra: str) -> str:
     The command names the directory that this copy was installed from (PEP 610), or else the
     distribution.
     """
+    from importlib.metadata import PackageNotFoundError, distribution
+
     folder = Path(__file__).parents[1]
     try:
         origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")

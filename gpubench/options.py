@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -83,19 +84,20 @@ class Option:
             )
         return str(value)
 
-    def convert(self, text: str) -> Any:
-        """Return the value of the field. Raises UsageError."""
+    def convert(self, text: str, flag: str = "") -> Any:
+        """Return the value of the field. Raises UsageError with `flag`, by default the option's."""
+        flag = flag or self.flag
         if "\0" in text:
-            raise UsageError(f"{self.flag}: '{shown(text)}' holds a NUL character")
+            raise UsageError(f"{flag}: '{shown(text)}' holds a NUL character")
         try:
             if self.kind is Path:
                 if not text:
-                    raise UsageError(f"{self.flag}: the path is empty")
-                return self.read(self.flag, Path(text))
+                    raise UsageError(f"{flag}: the path is empty")
+                return self.read(flag, Path(text))
             value = msgspec.convert(text, self.kind, strict=False)
         except (msgspec.ValidationError, UnicodeEncodeError):  # bytes that are not UTF-8
-            raise UsageError(f"{self.flag}: '{shown(text)}' is not {_KINDS[self.kind]}") from None
-        return self.read(self.flag, value)
+            raise UsageError(f"{flag}: '{shown(text)}' is not {_KINDS[self.kind]}") from None
+        return self.read(flag, value)
 
 
 _KINDS = {int: "a whole number", float: "a number"}
@@ -342,13 +344,16 @@ _TIMING_FIELDS = {field.name for field in fields(Timing)}
 
 
 def read_sweep(
-    given: Mapping[str, Any], config: Path | None = None, defaults: Sweep = DEFAULT
+    given: Mapping[str, Any],
+    config: Path | None = None,
+    defaults: Sweep = DEFAULT,
+    flags: Mapping[str, str] = MappingProxyType({}),
 ) -> Sweep:
     """Return the sweep that the options describe.
 
     An option that is None is taken from the configuration, and then from `defaults`. Values are
     text as on the command line; numbers and lists are read as their printed text. Raises UsageError
-    with the name of the option.
+    with the flag of the option. `flags` has the flags of a command that names them differently.
     """
     texts = option_texts(given, config)
     sweep_fields: dict[str, Any] = {}
@@ -356,10 +361,13 @@ def read_sweep(
     for name, text in texts.items():
         option = OPTIONS[name]
         field = option.field or name
-        (timing if field in _TIMING_FIELDS else sweep_fields)[field] = option.convert(text)
+        value = option.convert(text, flags.get(name, ""))
+        (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
-        sweep_fields["sizes"] = parse_sizes(sweep_fields["sizes"], op)
+        sweep_fields["sizes"] = parse_sizes(
+            sweep_fields["sizes"], op, flags.get("sizes", "--sizes")
+        )
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
-from gpubench.engine.executor import Executor
-from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.prepare import prepare
 from gpubench.engine.probe import SIZES
 from gpubench.engine.run import Outcome, run
@@ -95,6 +93,9 @@ def point(
 
 @dataclass(frozen=True)
 class FakeKernel:
+    """What it is told to do, the backend does: tests replace the backend's methods."""
+
+    backend: FakeBackend
     point: Point
     call: Product
     operands: OperandSets
@@ -104,6 +105,21 @@ class FakeKernel:
     launch: None = None
     algorithm: str = ""
     thread_counts: tuple[int, ...] = ()
+
+    def on_threads(self, count: int) -> FakeKernel:
+        return replace(self, thread_counts=(count,))
+
+    def run(self, launches: int = 1) -> float | None:
+        return self.backend.run(self, launches)
+
+    def watch(self) -> str:
+        return self.backend.watch(self)
+
+    def sample(self, launches: int, count: int) -> list[float]:
+        return self.backend.sample(self, launches, count)
+
+    def sustain(self, heat_s: float, timed_s: float) -> Series:
+        return self.backend.sustain(self, heat_s, timed_s)
 
 
 @dataclass(frozen=True)
@@ -144,6 +160,7 @@ class FakeBackend:
         device: Device = CPU,
     ) -> None:
         self.device = device
+        self.gauge = self
         self.events: list[Event] = []
         self.fail: dict[str, BaseException] = {}
         """What to raise instead of `bind`, `run` or `sample`."""
@@ -212,16 +229,13 @@ class FakeBackend:
         self._maybe_fail("bind")
         assert isinstance(of.variant, CallVariant)
         return FakeKernel(
+            backend=self,
             point=of,
             call=of.variant.build(of.tile, of.problem.dtype),
             operands=operands,
             rows=of.problem.m if rows is None else rows,
             max_launches=self._most_launches,
         )
-
-    def fingerprints(self, operands: OperandSets) -> dict[int, int]:
-        used = operands.rotation.used
-        return {index: zlib.crc32(operands.sets[index][-1].view(np.uint8)) for index in used}
 
     def watch(self, kernel: FakeKernel) -> str:
         return getattr(kernel.call, "notes", "")

@@ -30,6 +30,7 @@ from commandline import (
 )
 
 import gpubench
+from gpubench.cli import summary
 from gpubench.results.row import NAMES, read
 
 HEAVY = ("numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch")
@@ -56,6 +57,29 @@ def test_help_loads_nothing_heavy() -> None:
     )
     assert done.stderr.strip() == "[]"
     assert done.stdout.count("Usage: ") == 1 + len(COMMANDS)
+
+
+def test_the_list_of_commands_imports_no_command_and_no_options() -> None:
+    code = (
+        "import sys\n"
+        "from gpubench.cli import main\n"
+        "sys.argv[1:] = ['--help']\n"
+        "try:\n    main()\n"
+        "finally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
+    imported = {name for name in done.stderr.split() if name.startswith("gpubench.")}
+    assert imported == {
+        f"gpubench.{name}" for name in ("cli", "errors", "results", "results.output", "text")
+    }
+    assert "msgspec" not in done.stderr.split()
+
+
+def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
+    for name, command in COMMANDS.items():
+        assert summary(name) == command.help.partition("\n")[0] != ""
 
 
 def test_no_arguments_print_the_help(tmp_path: Path) -> None:
@@ -635,7 +659,7 @@ def test_explain_needs_no_gpu_and_prints_json_alone_on_stdout(tmp_path: Path) ->
 def test_a_library_routine_is_not_explained(tmp_path: Path) -> None:
     done = call(tmp_path, "explain", "cublas")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("gpubench: 'cublas' is a library routine")
+    assert done.err.startswith("gpubench: 'cublas' is a function that runs on cuda")
     assert len(done.err.splitlines()) == 1
 
 

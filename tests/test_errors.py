@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +35,7 @@ def test_the_command_to_install_an_extra_follows_how_this_copy_was_installed(
         ({"url": "file:///gone", "dir_info": {}}, tmp_path, None),
         (None, tmp_path, None),
     ):
-        monkeypatch.setattr(errors, "distribution", found(direct_url))
+        monkeypatch.setattr(metadata, "distribution", found(direct_url))
         monkeypatch.chdir(folder)
         expected = command or "pip install 'gpubench-kernels[cuda13]'"
         assert errors.install_command("cuda13") == expected
@@ -45,10 +45,10 @@ def test_a_copy_that_runs_without_being_installed_names_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> None:
-        raise PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
     (tmp_path / "pyproject.toml").touch()
-    monkeypatch.setattr(errors, "distribution", missing)
+    monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "gpubench/errors.py"))
     monkeypatch.chdir(tmp_path)
     assert errors.install_command("sass") == "pip install '.[sass]'"

@@ -29,6 +29,7 @@ OBJECTS_FROM_FILES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 IMPORTERS = {"importlib", "importlib.util", "importlib.machinery", "runpy", "imp"}
 
 IMPORTS_BY_NAME = {
+    PACKAGE / "cli.py",
     PACKAGE / "plan" / "descriptor.py",
     PACKAGE / "backends" / "__init__.py",
     PACKAGE / "backends" / "calls.py",
@@ -36,10 +37,10 @@ IMPORTS_BY_NAME = {
     PACKAGE / "view" / "pictures" / "__init__.py",
 }
 """Where the description of a kernel is run, which the help of `--kernels` says; where backends are
-found by their folders inside the package; the packages that a descriptor asks for; and where
-matplotlib is."""
+found by their folders inside the package; the packages that a descriptor asks for; where matplotlib
+is; and the packages of the commands, which `COMMANDS` lists."""
 
-TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "engine" / name for name in ("channel.py", "cluster.py")}
+TALKS_TO_OUR_OWN_PROCESS = {PACKAGE / "engine" / name for name in ("worker.py", "cluster.py")}
 """Where objects are read from child processes, of which one measures, and from nothing else."""
 
 

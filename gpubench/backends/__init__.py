@@ -1,19 +1,22 @@
-"""What runs kernels: a backend is a folder here, whose `__init__.py` declares it as `BACKEND`.
+"""What runs kernels: each backend is a directory here, whose `__init__.py` declares `BACKEND`.
 
-It has the methods of `Backend`, and the runner uses only those. Loading a declaration loads nothing
-heavy: its functions import what they need.
+`Backend` holds operands and binds kernels, `Kernel` runs and is timed, `Gauge` measures the device,
+and `Compiler` compiles without a device. Importing a declaration imports nothing heavy, because its
+functions import what they need.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, Protocol, Self
 
 from gpubench.backends.rotation import OperandSets
-from gpubench.errors import DeviceUnavailableError, UsageError
+from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.model import (
     CORE_DTYPES,
     Device,
@@ -27,15 +30,18 @@ from gpubench.model import (
 )
 
 AUTO = "auto"
-"""The `--device` that takes the first backend with a device."""
+"""The value of `--device` that selects the first backend with a device."""
 
 
 class Kernel(Protocol):
-    """A variant compiled and bound to operands: ready to run."""
+    """A compiled kernel or a library routine, bound to operands: it runs, and it is timed.
+
+    Launches use one set of operands after the other. All methods that launch raise LaunchError.
+    """
 
     @property
     def resources(self) -> Resources | None:
-        """Registers and memory it uses; None where no compiler reports them."""
+        """Registers and memory that it uses; None if no compiler reports them."""
 
     @property
     def launch(self) -> Launch | None:
@@ -43,132 +49,163 @@ class Kernel(Protocol):
 
     @property
     def max_launches(self) -> int:
-        """Maximum launches in one sample."""
+        """Maximum number of launches in one sample."""
 
     @property
     def algorithm(self) -> str:
-        """Which of a library's algorithms it is, and how that was chosen; empty: not known."""
+        """The algorithm of a library, and how it was chosen; empty if that is not known."""
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """Numbers of CPU threads to choose from, the first in use; empty on a GPU."""
+        """Numbers of CPU threads to choose from, the current one first; empty on a GPU."""
+
+    def on_threads(self, count: int) -> Self:
+        """Return the kernel with another number of CPU threads."""
+
+    def run(self, launches: int = 1) -> float | None:
+        """Launch on the next sets and wait.
+
+        Return microseconds per launch if that is as accurate as a sample of slow launches.
+        """
+
+    def watch(self) -> str:
+        """Return what a call does beside computing, such as allocating memory; empty for nothing.
+
+        The kernel has run before. Raises LaunchError for a call that waits for the device, as it
+        cannot be timed.
+        """
+
+    def sample(self, launches: int, count: int) -> list[float]:
+        """Time `count` samples of `launches` launches each: microseconds per launch."""
+
+    def sustain(self, heat_s: float, timed_s: float) -> Series:
+        """Launch without a pause, untimed for `heat_s`, then timed for `timed_s`.
+
+        Raises DoesNotFitError if the launches are too short for that.
+        """
 
 
-class Backend(Protocol):
-    """A device that holds arrays, runs kernels and times them."""
-
-    @property
-    def device(self) -> Device:
-        """What it is."""
-
-    @property
-    def xp(self) -> Any:
-        """Its array module: NumPy or CuPy."""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Lines a user should read before the results."""
-
-    def warm_up(self) -> None:
-        """Bring the device to the clock it keeps under load."""
+class Gauge(Protocol):
+    """What a device can do and the state it is in, apart from any kernel."""
 
     def ceilings(
         self, dtypes: Sequence[str] = CORE_DTYPES, *, kept: bool = False
     ) -> dict[str, float]:
-        """The device's highest rates, measured, by name with unit.
+        """Measure the device's highest rates, by name with unit.
 
-        `measured_copy_gbytes_per_s` is of a copy in its memory, bytes read plus bytes written: the
-        reference for operations that are bound by memory. `measured_<dtype>_fma_gflops` is of
-        multiply-adds in registers, of these dtypes as far as the backend measures them. `kept`: the
-        highest that it has seen on such a device will do. `measured_<dtype>_tensor_gflops` is of
-        products on tensor cores.
+        - `measured_copy_gbytes_per_s`: a copy in the device's memory, bytes read plus bytes
+          written. Operations that are bound by memory are compared with it.
+        - `measured_<dtype>_fma_gflops`: multiply-adds in registers, for those of `dtypes` that the
+          backend can measure.
+        - `measured_<dtype>_tensor_gflops`: products on tensor cores.
+
+        With `kept`, a rate that was measured earlier on such a device is enough.
         """
 
     def parts(self) -> dict[str, float]:
-        """Microseconds of fixed work on one part of the device each, by its name, such as `copy`.
+        """Measure fixed work on one part of the device each: microseconds by name, such as `copy`.
 
-        As `gpubench fleet` compares devices by them. Raises LaunchError.
+        `gpubench fleet` compares devices by these times. Raises LaunchError.
         """
 
     def configuration(self) -> dict[str, Any]:
-        """Now, what may make it slower than others of its kind: power cap, ECC errors, PCIe link.
+        """Return what may slow the device down: its power cap, ECC errors, the PCIe link.
 
-        Names with units; empty where nothing says.
+        Names have units. Empty if the system reports nothing.
         """
 
     def health(self) -> Health:
-        """Clocks, temperature and power now, and the clock of the samples since the last call."""
+        """Return clocks, temperature and power now, and the clock during the latest samples."""
+
+
+class Backend(Protocol):
+    """A device that holds operands and binds kernels to them."""
+
+    @property
+    def device(self) -> Device:
+        """The device's description."""
+
+    @property
+    def gauge(self) -> Gauge:
+        """What measures the device itself."""
+
+    @property
+    def xp(self) -> ModuleType:
+        """The array module: NumPy or CuPy."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Lines that a user should read before the results."""
+
+    def warm_up(self) -> None:
+        """Bring the device to the clock that it keeps under load."""
 
     def usable(self) -> bool:
-        """Whether the device still works: after an illegal access it does not in this process."""
+        """Return whether the device still works. After an illegal access it does not."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Build ahead what the points need; `on_built` gets the number of instances done.
+        """Compile what the points need; `on_built` gets the number of instances compiled so far.
 
         An instance that does not compile raises when it is bound, not here.
         """
 
     def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
-        """Memory that `load` takes."""
+        """Return the memory that `load` takes."""
 
     def bytes_free(self) -> int:
-        """Memory that can be allocated now."""
+        """Return the memory that can be allocated now."""
 
     def load(self, problem: Problem, inputs: Sequence[Any], *, cold: bool) -> OperandSets:
-        """Copy operands to the device; if `cold`, in sets that outgrow the last-level cache.
+        """Copy operands to the device; if `cold`, as sets that together exceed the cache.
 
         The sets differ by their `operand_factors`.
         """
 
-    def bind(self, point: Point, operands: Any, rows: int | None = None) -> Any:
-        """The `Kernel` on the operands, or on at most their first `rows` of M rows.
+    def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> Kernel:
+        """Return the point's kernel on the operands, or on at most the first `rows` of M rows.
 
         Raises CompileError.
         """
 
-    def fingerprints(self, operands: Any) -> dict[int, int]:
-        """A number for each set whose output launches wrote into: equal where the bits are.
 
-        Raises LaunchError.
-        """
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A kernel for one architecture."""
 
-    def run(self, kernel: Any, launches: int = 1) -> float | None:
-        """Launch on the next sets and wait. Raises LaunchError.
+    cubin: bytes
+    symbol: str
+    """The instance's mangled name in the cubin."""
 
-        Returns microseconds per launch if that is as accurate as a sample of slow launches.
-        """
+    resources: Resources
 
-    def watch(self, kernel: Any) -> str:
-        """What a call does beside computing, such as allocating memory; it has run before.
 
-        Raises LaunchError for a call that cannot be timed, since it waits for the device.
-        """
+class Compiler(Protocol):
+    """Compiles CUDA C++ without a device. All functions raise CompileError if it is missing."""
 
-    def sample(self, kernel: Any, launches: int, count: int) -> list[float]:
-        """Time `count` samples of `launches` launches each: microseconds per launch.
+    def version(self) -> str:
+        """Return the compiler's name and version, such as `NVRTC 13.1`."""
 
-        Raises LaunchError.
-        """
+    def architectures(self) -> tuple[str, ...]:
+        """Return the architectures that it compiles for, the oldest first."""
 
-    def sustain(self, kernel: Any, heat_s: float, timed_s: float) -> Series:
-        """Launch without a pause, at first untimed.
-
-        Raises LaunchError, and DoesNotFitError where launches are too short for it.
-        """
+    def compile_instance(
+        self, source: Path, expression: str, architecture: str, options: tuple[str, ...] = ()
+    ) -> Compiled:
+        """Compile the template instance `expression` of a source for one architecture."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Typical costs on a backend, as measured: what a forecast rests on before anything was run."""
+    """Typical costs on a backend, as measured. A forecast uses them until something has run."""
 
     start_s: float = 1.0
-    """To start a measuring process, which each round does, and to warm up."""
+    """Time to start a measuring process, once per round, and to warm up."""
 
     compile_s: float = 1.0
-    """To compile a kernel, on all cores together."""
+    """Time to compile a kernel, on all cores together."""
 
     gflops: Callable[[Device], float | None] = lambda _device: None
-    """The rate of a kernel whose rate nobody knows; None where the device's peak is unknown."""
+    """Rate to assume for a kernel that was not measured; None if the device's peak is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,55 +213,70 @@ class BackendEntry:
     """What a backend declares."""
 
     name: str
-    """As `--device` takes it, and as its variants name what they run on."""
+    """The name for `--device`, and in the descriptors of its variants."""
 
     auto_order: int
-    """`--device auto` takes the lowest that has a device."""
+    """`--device auto` takes the backend with the lowest number that has a device."""
 
     timers: tuple[Timer, ...]
-    """The timers it has; the first is the default."""
+    """The timers that it has, the default one first."""
 
     blas: str
-    """What tables call its BLAS: `cuBLAS`."""
+    """The name of its BLAS in tables: `cuBLAS`."""
 
     cost: Cost = Cost()
-    """What a sweep costs beside its samples, to foresee how long it takes."""
+    """What a sweep costs beside its samples, for a forecast of its duration."""
 
     quick_size: int = 512
-    """M, N and K of a sweep without `--sizes`: its default variants take less than half a minute
-    there, and differ enough to see."""
+    """M, N and K of a sweep without `--sizes`. The default variants take less than half a minute at
+    this size, and differ visibly."""
+
+    host_arrays: bool = False
+    """Whether its kernels take NumPy arrays, so that they can be called in any process."""
 
     numbers: Callable[[], list[int]] | None = None
-    """The numbers of its devices, for completion, so without loading anything; None: it has one."""
+    """Returns the numbers of its devices for completion, without loading anything; None if it has
+    a single device."""
 
     devices: Callable[[int | None], list[Device]]
-    """Its devices, or the one of a number. Raises DeviceUnavailableError saying what is missing."""
+    """Returns its devices, or the one with a number. Raises DeviceUnavailableError with what is
+    missing."""
 
     open: Callable[[int, Timer], Backend]
-    """The backend on the device of a number. Raises DeviceUnavailableError without the timer."""
+    """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
+
+    compiler: Callable[[], Compiler] | None = None
+    """Returns the compiler of its `CudaVariant`s; None if it runs functions only."""
 
     load: Callable[[], None] | None = None
-    """Imports what `open` imports, in a process that waits for its turn; None where a process that
-    starts would change the times of the one that measures."""
+    """Imports what `open` imports, in a process that waits for its turn; None if a process that
+    starts would change the times of the process that measures."""
 
-    def timer(self, asked: Timer) -> Timer:
-        """The timer asked for, or the default one where it is missing."""
-        return asked if asked in self.timers else self.timers[0]
+    def timer(self, requested: Timer) -> Timer:
+        """Return the requested timer, or the default one if the backend lacks it."""
+        return requested if requested in self.timers else self.timers[0]
 
 
 def backends() -> dict[str, BackendEntry]:
-    """Every backend by name, in the order of `--device auto`."""
-    folders = [
-        f"{__name__}.{found.name}" for found in pkgutil.iter_modules(__path__) if found.ispkg
-    ]
-    entries: list[BackendEntry] = [importlib.import_module(name).BACKEND for name in folders]
+    """Return every backend by name, in the order of `--device auto`."""
+    packages = [f"{__name__}.{module.name}" for module in iter_modules(__path__) if module.ispkg]
+    entries: list[BackendEntry] = [importlib.import_module(name).BACKEND for name in packages]
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: entry.auto_order)}
 
 
-def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:
-    """The devices that `--device` names, and which backends have none for `auto`, each with why.
+def compiler_of(backend: str) -> Compiler:
+    """Return the compiler of a backend's kernels. Raises CompileError if it has none."""
+    entry = backends().get(backend)
+    if entry is None or entry.compiler is None:
+        raise CompileError(f"the backend {backend} compiles no CUDA C++")
+    return entry.compiler()
 
-    Raises DeviceUnavailableError where a backend was asked for by name.
+
+def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:
+    """Return the devices that `--device` names.
+
+    For `auto`, the second value holds the error of each backend without a device. Raises
+    DeviceUnavailableError if the name is of a backend without a device.
     """
     if name != AUTO:
         backend, _, number = name.partition(":")
@@ -240,7 +292,7 @@ def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableEr
 
 
 def passed_over(name: str) -> tuple[str, ...]:
-    """Why `auto` does not take a device that seems to be there, a line a backend."""
+    """Return a line for each backend that `auto` skips although a device seems to be there."""
     if name != AUTO:
         return ()
     missing = find_devices(name)[1]
@@ -252,28 +304,29 @@ def passed_over(name: str) -> tuple[str, ...]:
 
 
 def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
-    """The backend on the first device that `--device` names.
+    """Open the first device that `--device` names.
 
-    Raises DeviceUnavailableError where the device or the timer asked for is missing.
+    Raises DeviceUnavailableError if the device is missing, UsageError if the backend has no such
+    timer.
     """
     device = find_devices(name)[0][0]
     entry = backends()[device.backend]
     if timer not in {Timer.EVENTS, *entry.timers}:  # events are the default of --timer
-        having = [other.name for other in backends().values() if timer in other.timers]
+        names = [other.name for other in backends().values() if timer in other.timers]
         raise UsageError(
-            f"--timer {timer} needs {' or '.join(having)}; {entry.name} is timed by "
+            f"--timer {timer} needs {' or '.join(names)}; {entry.name} is timed by "
             f"{' or '.join(entry.timers)}"
         )
     return entry.open(device.index, timer)
 
 
 def device_label(device: Device) -> str:
-    """How a heading calls a device beside its name: `cuda:0`, `CPU`."""
+    """Return a device's label in headings, beside its name: `cuda:0`, `CPU`."""
     numbered = backends()[device.backend].numbers
     return f"{device.backend}:{device.index}" if numbered else device.backend.upper()
 
 
 def blas_name(backend: str) -> str:
-    """What tables call the BLAS of a row's backend, which may be of another installation."""
+    """Return the name of a backend's BLAS. A row may be from a backend that is not installed."""
     entry = backends().get(backend)
     return entry.blas if entry else "BLAS"

@@ -1,4 +1,4 @@
-"""A variant's function on arrays or tensors: what it is given, and what it allocates."""
+"""Calls of a variant's function: its arrays as a package's tensors, and its allocations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any
 
 
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The arrays as a package's tensors in the same memory, or themselves without a package."""
-    return tuple(_tensor(import_module(package), one) for one in arrays) if package else (*arrays,)
+    """Return arrays as a package's tensors in the same memory, or unchanged without a package."""
+    return (
+        tuple(_tensor(import_module(package), array) for array in arrays) if package else (*arrays,)
+    )
 
 
 def _tensor(module: Any, array: Any) -> Any:
-    if array.dtype.name == "bfloat16":  # NumPy knows it by ml_dtypes, and DLPack not from there
+    if array.dtype.name == "bfloat16":  # a type of ml_dtypes, which DLPack does not transfer
         return module.from_dlpack(array.view("int16")).view(module.bfloat16)
     return module.from_dlpack(array)
 
 
 def allocating(count_bytes: int) -> str:
-    """What a row says of a call that allocated so many bytes; empty for none."""
+    """Return a row's note on a call that allocated this many bytes; empty for 0."""
     return f"each call allocates memory ({count_bytes:,} bytes seen)" if count_bytes else ""
 
 
 def torch() -> Any:
-    """The package torch where something has imported it, or else None."""
+    """Return the package torch if it was imported, or else None."""
     return sys.modules.get("torch")

@@ -1,7 +1,8 @@
-"""Operand sets: how many make a cache cold, how they differ, and in which order they are used."""
+"""Sets of operands: how many keep a cache cold, how they differ, and their order of use."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,71 +10,72 @@ from typing import Any
 from gpubench.model import Problem
 
 CACHES_TO_OUTGROW = 2
-"""Operand sets together exceed this many last-level caches, so each is evicted before its reuse.
+"""All sets together exceed this many last-level caches, so each set is evicted before its reuse.
 
-On an H200 one is enough (docs/decisions/0018): all of a set's bytes come from DRAM again."""
+On an H200 one cache is enough (docs/decisions/0018): all bytes of a set come from DRAM again."""
 
 MAX_LAUNCHES = 256
-"""Launches in a sample: enough for 100 µs of the shortest kernels, few enough for launch queues."""
+"""Maximum number of launches in a sample: 100 µs of the shortest kernels, and few enough for a
+launch queue."""
 
 FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
-"""What the two operands of a set are multiplied by, set after set.
+"""Factors of the two operands, for one set after the other.
 
-Results of consecutive sets differ then, and by powers of two, so each follows exactly from another:
-a workspace, a flag or a sum left over from the launch before shows.
+The results of consecutive sets then differ by powers of two, so each follows exactly from another.
+A workspace, a flag or a sum that is left over from the previous launch becomes visible.
 """
 
 DOUBLED_BITS = 32
-"""Operands of so many bits may be doubled; narrower ones have no range to spare, and change sign
-only."""
+"""Minimum number of bits of operands that are doubled. Narrower types have too small a range, so
+their operands change their sign only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetPolicy:
-    """How one problem is kept cold, or hot."""
+    """How the operands of a problem are kept out of the cache, or in it."""
 
     count: int
-    """Sets to rotate through."""
+    """Number of sets."""
 
     flush: bool
-    """Whether the sets fit into the cache together, so that it must be flushed between samples."""
+    """Whether all sets together fit into the cache, so that it must be flushed between samples."""
 
     @property
     def max_launches(self) -> int:
-        """Launches a sample may have before it would reuse a set, which is warm by then."""
+        """Maximum number of launches in a sample before it reuses a set, which is warm by then."""
         return min(self.count, MAX_LAUNCHES) if self.flush else MAX_LAUNCHES
 
 
 def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int) -> SetPolicy:
-    """Sets of operands for a problem on a device with `cache_bytes` of last-level cache.
+    """Return the policy for a device with `cache_bytes` of last-level cache.
 
-    Small problems would take more than `max_sets`; for those the cache is flushed instead.
+    For a problem so small that it needs more than `max_sets` sets, the cache is flushed instead.
     """
     if not cold:
         return SetPolicy(count=1, flush=False)
-    # One more set than fill the caches: all the others are used before a set is used again. A
-    # problem that fills them alone has two too: a launch would find the end of its own last run.
+    # One set more than fills the caches, so that other sets fill them before a set is reused. At
+    # least two: with one set, a large problem would find the tail of its previous launch.
     count = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes) + 1
     return SetPolicy(count=min(count, max_sets), flush=count > max_sets)
 
 
 def operand_factors(problem: Problem, index: int) -> tuple[int, int]:
-    """What the operands of a set are multiplied by; the first set's are as they were given."""
+    """Return the factors of a set's operands; those of the first set are 1."""
     a, b = FACTORS[index % len(FACTORS)]
     return (a, b) if problem.precision.bits >= DOUBLED_BITS else (a, b // abs(b))
 
 
 def result_factor(problem: Problem, index: int) -> int:
-    """What the result of a set is, exactly, in results of the first set."""
+    """Return the exact ratio of a set's result to the result of the first set."""
     a, b = operand_factors(problem, index)
     return int(a**problem.operation.uses_of_a * b)
 
 
 class Rotation:
-    """The order in which launches use the sets: one rotation for all kernels on the same operands.
+    """The order in which launches use the sets, common to all kernels on the same operands.
 
-    If each kernel started with the first set, it would find in the cache what the kernel before it
-    used last, unless that one went through all sets.
+    If each kernel started with the first set, it could find that set in the cache, where the
+    previous kernel left it.
     """
 
     def __init__(self, count: int) -> None:
@@ -81,10 +83,10 @@ class Rotation:
         self._next = 0
         self._untouched = 0
         self.used = set(range(count))
-        """Sets that launches wrote into; at first all, until someone renews the outputs."""
+        """Sets that launches wrote into since the outputs were renewed; at first all."""
 
         self.zeroed = False
-        """Whether outputs were renewed by zeros, for a kernel that reads them."""
+        """Whether the outputs were last filled with zeros, for a kernel that reads them."""
 
     def __iter__(self) -> Iterator[int]:
         return self
@@ -96,7 +98,7 @@ class Rotation:
         return index
 
     def take(self, launches: int, flush: Callable[[], None] | None = None) -> list[int]:
-        """The next sets; calls `flush` first unless none of them was used since the last flush."""
+        """Return the next sets. Call `flush` first if one of them was used since the last flush."""
         if flush and self._untouched < launches:
             flush()
             self._untouched = self._count
@@ -110,13 +112,23 @@ class OperandSets:
 
     problem: Problem
     given: tuple[Any, ...]
-    """The inputs in host memory, where no kernel writes into them."""
+    """The inputs in host memory, where no kernel can overwrite them."""
 
     sets: tuple[tuple[Any, ...], ...]
-    """Each set: the inputs, then the output."""
+    """The arrays of each set: the inputs, then the output."""
 
     policy: SetPolicy
     rotation: Rotation
+
+    def fingerprints(self) -> dict[int, int]:
+        """Return a number for the output of each set that launches wrote into.
+
+        Equal bits give equal numbers. Raises LaunchError.
+        """
+        return {
+            index: zlib.crc32(_by_rows(self.sets[index][-1]).view("uint8"))
+            for index in self.rotation.used
+        }
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -130,9 +142,10 @@ class OperandSets:
 
 
 def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]:
-    """For each operand and the result an array of `count` of them, one after the other in memory.
+    """Return an array for each operand and the result, with room for `count` sets in its memory.
 
-    `make` takes a shape and an element type; each matrix is row- or column-major as the problem is.
+    `make` takes a shape and an element type. Each matrix is row- or column-major, as the problem
+    requires.
     """
     precision = problem.precision
     types = (*[precision.element] * len(problem.input_shapes), precision.result)
@@ -145,6 +158,11 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
 
 
 def first_rows(arrays: Sequence[Any], problem: Problem) -> tuple[Any, ...]:
-    """Views of the arrays of a problem with more rows: the part that `problem` needs."""
+    """Return views of arrays with more rows: the part that `problem` needs."""
     shapes = (*problem.input_shapes, problem.output_shape)
     return tuple(array[: shape[0]] for array, shape in zip(arrays, shapes, strict=True))
+
+
+def _by_rows(array: Any) -> Any:
+    """Return the array, or its transpose if that is contiguous by rows in memory."""
+    return array if array.flags.c_contiguous else array.T

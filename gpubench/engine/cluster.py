@@ -235,7 +235,7 @@ def devices_of(name: str) -> list[Device]:
     command = [sys.executable, "-P", "-c", program, json.dumps(sys.path), name]
     ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 # our own
     try:
-        found: list[Device] | GpubenchError = pickle.loads(ended.stdout)  # noqa: S301 # likewise
+        found: list[Device] | GpubenchError = pickle.loads(ended.stdout)  # noqa: S301 # from our own process
     except (EOFError, pickle.UnpicklingError):
         raise DeviceUnavailableError(f"looking for devices ended with {ended.returncode}") from None
     if isinstance(found, GpubenchError):

@@ -1,4 +1,4 @@
-"""Operands on the device and their references, kept from point to point and from round to round."""
+"""Keeps operands on the device, and their references, between points and between rounds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gpubench.errors import DoesNotFitError
 from gpubench.model import Cache, Fill, Point, Problem
 
 MEMORY_SHARE = 0.5
-"""Operands of earlier problems are kept while they fill no more than this of the free memory."""
+"""Operands of earlier problems are kept up to this fraction of the free memory."""
 
 
 class Loaded:
-    """What is in the device's memory."""
+    """The operands and references in the device's memory."""
 
     def __init__(self, backend: Backend, seed: int) -> None:
         self._backend = backend
@@ -32,7 +32,7 @@ class Loaded:
         self._references: dict[tuple[Problem, Fill], Reference] = {}
 
     def operands(self, point: Point) -> OperandSets:
-        """The operands of a point's problem, in sets as its cache state needs them.
+        """Return the operands of a point's problem, in the sets that its cache state requires.
 
         Raises DoesNotFitError.
         """
@@ -53,22 +53,22 @@ class Loaded:
         return self._sets[key]
 
     def reference(self, point: Point) -> Reference:
-        """What the result of the first set must be, from operands that no kernel wrote into."""
+        """Return the reference for the first set, made from the operands in host memory."""
         key = point.problem, point.operands
         if key not in self._references:
             xp = self._backend.xp
-            given = (widened(array) for array in self.operands(point).given)
-            self._references[key] = make_reference(xp, point.problem.op, *map(xp.asarray, given))
+            inputs = (widened(array) for array in self.operands(point).given)
+            self._references[key] = make_reference(xp, point.problem.op, *map(xp.asarray, inputs))
         return self._references[key]
 
     def spoiled(self, point: Point) -> bool:
-        """Whether a kernel has written into the point's operands, or into its reference."""
+        """Return whether a kernel overwrote the point's operands or its reference."""
         operands = self.operands(point)
         for index, (*arrays, _) in enumerate(operands.sets):
             factors = operand_factors(point.problem, index)
-            for array, given, factor in zip(arrays, operands.given, factors, strict=True):
-                there = array.get() if hasattr(array, "get") else array  # CuPy has get
-                if not np.array_equal(there, (given * factor).view(there.dtype)):
+            for array, original, factor in zip(arrays, operands.given, factors, strict=True):
+                content = array.get() if hasattr(array, "get") else array  # CuPy has get
+                if not np.array_equal(content, (original * factor).view(content.dtype)):
                     return True
         before = self.reference(point).parts
         self._references.clear()
@@ -76,6 +76,6 @@ class Loaded:
         return any(bool((a != b).any()) for a, b in zip(before, after, strict=True))
 
     def forget(self) -> None:
-        """Drop everything: what is asked for next is made anew."""
+        """Drop all operands and references. They are made again when needed."""
         self._sets.clear()
         self._references.clear()

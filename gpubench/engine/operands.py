@@ -1,4 +1,4 @@
-"""Operands from a seed, and what the result must be."""
+"""Makes operands from a seed, and references: their results in higher precision."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 from gpubench.model import Fill, Problem
 
 SLICE_BITS = 53
-"""Bits of a float64 significand; a product of slices whose sum needs no more is exact."""
+"""Bits of a float64 significand. A product of slices is exact if its sums need no more bits."""
 
 EXACT_STEP = 2**20
 """A sum of this many products of 16-bit halves (< 2³²) stays exact in float64."""
 
 
 def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple[np.ndarray, ...]:
-    """The operands of a problem: uniform in [−1, 1], integers in their whole range; or the index.
+    """Return the operands of a problem, uniform in [−1, 1], or in the whole range of an integer.
 
-    Products of int32 wrap. int8 leaves out −128, which has no negative: sets of operands differ in
-    sign. Random rather than zeros: zeros switch fewer gates, and run up to 15 % faster. With
-    `Fill.INDEX` element i of operand p (from 1) is p·i, and integers wrap.
+    Products of int32 wrap. int8 omits −128, which has no negative, because sets of operands differ
+    in sign. Random numbers are used because zeros switch fewer gates, and run up to 15 % faster.
+    With `Fill.INDEX`, element i of operand p (from 1) is p·i, and integers wrap.
     """
     if fill == Fill.INDEX:
         return tuple(
@@ -49,44 +49,44 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """An operand of float8 in float32, exactly, as CuPy has no float8; others as they are."""
+    """Return a float8 operand exactly in float32, as CuPy has no float8, or any other unchanged."""
     return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
 
 
 def verifying_bytes(problem: Problem) -> int:
-    """Memory that making a reference and comparing with it take at the most."""
+    """Return the maximum memory for making a reference and comparing results with it."""
     inputs = sum(math.prod(shape) for shape in problem.input_shapes)
     return 8 * (4 * inputs + 8 * math.prod(problem.output_shape))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The result in higher precision, and the scale of errors.
+    """The result in higher precision, and the scale of errors, as arrays of NumPy or CuPy.
 
-    Arrays of NumPy or CuPy, wherever the operands are. For operations on vectors A is the matrix
-    that is multiplied last (Aᵀ for gemv_t and atax), and B the vector it is multiplied with.
+    For operations on vectors, A is the matrix of the last product (Aᵀ for gemv_t and atax), and B
+    is its vector.
     """
 
     parts: tuple[Any, ...]
-    """Arrays whose exact sum is the result: one for float32 and int32, some for float64."""
+    """Arrays whose exact sum is the result: one for float32 and int32, several for float64."""
 
     terms: int
-    """K: products summed for an element."""
+    """K: the number of products in the sum of an element."""
 
     row_norms: Any
-    """‖row of A‖₂, M×1; for a vector M."""
+    """‖row of A‖₂, with shape M×1; for a vector, M."""
 
     column_norms: Any
-    """‖column of B‖₂, 1×N; for a vector one number."""
+    """‖column of B‖₂, with shape 1×N; for a vector, a number."""
 
     inherited: Any = 0.0
-    """For atax: what the errors of A·v may make of the result, on the scale of its own."""
+    """For atax: the effect of the errors of A·v on the result, in the same scale."""
 
 
 def make_reference(xp: Any, op: str, a: Any, b: Any) -> Reference:
-    """The result of an operation in higher precision than the operands', in the array module `xp`.
+    """Compute the result of an operation in higher precision, in the array module `xp`.
 
-    float32 in float64; int32 exactly, modulo 2³²; float64 to about 2⁻⁶⁰ of ‖a‖·‖b‖.
+    float32 is computed in float64, int32 exactly modulo 2³², and float64 to about 2⁻⁶⁰ of ‖a‖·‖b‖.
     """
     match op:
         case "gemv":
@@ -100,7 +100,7 @@ def make_reference(xp: Any, op: str, a: Any, b: Any) -> Reference:
 
 
 def _of_vector(reference: Reference) -> Reference:
-    """A reference of one column as one of a vector."""
+    """Return the reference of a matrix with one column as the reference of a vector."""
     return replace(
         reference,
         parts=tuple(part[:, 0] for part in reference.parts),
@@ -111,7 +111,7 @@ def _of_vector(reference: Reference) -> Reference:
 
 
 def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
-    """Aᵀ·b, where b = A·v is known no better than a kernel may compute it.
+    """Compute Aᵀ·b for b = A·v, with the errors that a kernel may make in b.
 
     A kernel's b has errors δ with |δᵢ| ≤ τ·sᵢ, where τ is the tolerance and sᵢ the scale of a
     product alone, ‖row i of A‖·‖v‖ + √N·|bᵢ|. They reach cⱼ as Σᵢ Aᵢⱼ·δᵢ. The roundings of
@@ -124,10 +124,10 @@ def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
         return _product(xp, a.T, leading)
     last = _product(xp, a.T, leading.astype(a.dtype))
     a_64 = a.astype(np.float64)
-    # What the leading part is in the operands' precision, and the parts after it, in float64.
+    # The leading part in the operands' precision, and the following parts in float64.
     rest = leading - leading.astype(a.dtype) + sum(others)
     scale = first.row_norms * first.column_norms + np.sqrt(first.terms) * xp.abs(leading)
-    # Divided by their largest, no square overflows.
+    # Division by the largest element prevents that a square overflows.
     tiny = np.finfo(np.float64).tiny
     a_most, most = (max(float(xp.abs(values).max()), tiny) for values in (a_64, scale))
     return replace(
@@ -153,12 +153,12 @@ def _product(xp: Any, a: Any, b: Any) -> Reference:
 
 
 def _row_norms(xp: Any, matrix: Any) -> Any:
-    """‖row‖₂. By the BLAS: CuPy compiles its own for each shape, for a second or two."""
+    """Return ‖row‖₂, by the BLAS. CuPy's own function takes a second or two per shape."""
     return xp.sqrt(xp.square(matrix.astype(np.float64)) @ xp.ones(matrix.shape[1]))
 
 
 def _product_modulo_2_32(xp: Any, a: Any, b: Any) -> Any:
-    """An exact integer product through float64: 16-bit halves, a million of K at a time."""
+    """Compute an exact integer product in float64 by 16-bit halves, `EXACT_STEP` of K at once."""
     total = xp.zeros((a.shape[0], b.shape[1]), dtype=np.int64)
     for start in range(0, a.shape[1], EXACT_STEP):
         a_step, b_step = a[:, start : start + EXACT_STEP], b[start : start + EXACT_STEP]
@@ -172,7 +172,7 @@ def _product_modulo_2_32(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _product_in_parts(xp: Any, a: Any, b: Any) -> tuple[Any, ...]:
-    """A float64 product beyond float64: slices of so few bits that their products are exact.
+    """Compute a float64 product beyond float64, from slices whose products are exact.
 
     Ozaki, Ogita, Oishi, Rump: Error-free transformations of matrix multiplication (2012).
     """
@@ -185,12 +185,12 @@ def _product_in_parts(xp: Any, a: Any, b: Any) -> tuple[Any, ...]:
 
 
 def _slices(xp: Any, values: Any, bits: int) -> list[Any]:
-    """Three arrays that sum to `values`, each with `bits` significant bits against one scale."""
+    """Return three arrays that sum to `values`, each with `bits` significant bits in one scale."""
     _, exponent = np.frexp(float(xp.abs(values).max()))
     slices, rest = [], values
     for index in range(1, 4):
         unit = np.ldexp(1.0, int(exponent) - index * bits)
         slices.append(xp.rint(rest / unit) * unit)
         rest = rest - slices[-1]
-    slices[-1] = slices[-1] + rest  # what is left is below 2^(−3·bits); it joins the last slice
+    slices[-1] = slices[-1] + rest  # the rest is below 2^(−3·bits), and joins the last slice
     return slices

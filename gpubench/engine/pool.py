@@ -12,11 +12,18 @@ from dataclasses import replace
 from typing import Protocol
 
 from gpubench.backends import device_label
-from gpubench.engine.executor import Executor, Parts
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
+from gpubench.engine.runner import Parts, Runner
 from gpubench.engine.worker import Worker
-from gpubench.model import CORE_DTYPES, OPERATIONS, Device, Measurement, PointKey, Timer
+from gpubench.model import (
+    CORE_DTYPES,
+    OPERATIONS,
+    Device,
+    Measurement,
+    PointKey,
+    Timer,
+)
 from gpubench.plan.schedule import Estimate, Visit
 
 
@@ -81,6 +88,10 @@ class Pool(Protocol):
 
     def renew(self) -> None:
         """Let the next job begin in a fresh process."""
+
+
+Executor = Worker | Runner
+"""What measures the points of a `LocalPool`, one at a time: a child process, or this process."""
 
 
 class LocalPool:

@@ -1,9 +1,10 @@
-"""An exact probe: operands whose products never round, so that a result is right to the last bit.
+"""An exact probe: operands whose products never round, so a right result is right to the last bit.
 
-Every element of the result is a single product: one matrix holds one element a row or column, as a
-permutation does. One factor of each product uses all its bits, the other is a power of two (an odd
-number for integers, whose product keeps all bits too). So a kernel that rounds its operands, or
-loses or doubles a k, is wrong in the last bit, whatever the tolerance of a sum of many products.
+Every element of the result is a single product, because one matrix has one element per row or
+column, like a permutation. One factor of each product uses all its bits. The other factor is a
+power of two, or an odd number for integers, whose product also keeps all bits. A kernel that rounds
+its operands, or that loses or doubles a k, is therefore wrong in the last bit, whatever the
+tolerance for a sum of many products.
 """
 
 from __future__ import annotations
@@ -26,41 +27,44 @@ SIZES = {
     "gemv_t": ((1283, 1283, 1), (1296, 1296, 1)),
     "atax": ((1283, 1283, 1), (1296, 1296, 1)),
 }
-"""Prime extents, and multiples of 16 that few tiles divide: rows aligned and not, several tiles of
-K, and a rest. M and N are at least K, or rows and columns equal, so that every k has a product."""
+"""Prime extents, and multiples of 16 that few tiles divide. They give aligned and unaligned rows,
+several tiles of K, and a remainder. M and N are at least K, or equal to each other, so that every k
+has a product."""
 
 SHRINK = (1, 2, 4, 8, 16, 32)
 ROUND_UP = (1, 4, 16, 32, 64, 128, 256)
-"""Where a variant refuses a size: its extents are divided, and rounded up to a multiple."""
+"""If a variant refuses a size, its extents are divided by a number, and rounded up to a
+multiple."""
 
 Probe = tuple[tuple[np.ndarray, ...], np.ndarray]
-"""The operands, and the result."""
+"""The operands and the result."""
 
 
 def probe_problems(point: Point, capability: tuple[int, int] | None) -> list[Problem]:
-    """The sizes at which a point's compiled kernels are probed, those that its variant takes.
+    """Return the sizes at which a point's compiled kernels are probed.
 
-    A launch at another size may need kernels that the point does not, which would have to be
-    compiled: such sizes are left out. If none is left, it is the point's own.
+    Sizes that need further kernels are left out, because these kernels would have to be compiled.
+    If no size is left, the point's own size is used.
     """
-    found = (
+    problems = (
         next((near for near in _near(point.problem, size) if _runs(point, near, capability)), None)
         for size in SIZES[point.problem.op]
     )
-    return list(filter(None, found)) or [point.problem]
+    return list(filter(None, problems)) or [point.problem]
 
 
 def kernels_of(point: Point, problem: Problem) -> frozenset[str]:
-    """The names of the compiled kernels that the point's variant launches for a problem."""
+    """Return the names of the compiled kernels that the point's variant launches for a problem."""
     if not isinstance(point.variant, CudaVariant) or point.tile is None:
         return frozenset()
-    return frozenset(one.kernel for one in point.variant.launch(point.tile, problem).sequence)
+    launch = point.variant.launch(point.tile, problem)
+    return frozenset(step.kernel for step in launch.sequence)
 
 
-def _near(wanted: Problem, size: tuple[int, int, int]) -> Iterator[Problem]:
+def _near(problem: Problem, size: tuple[int, int, int]) -> Iterator[Problem]:
     for divisor, step in product(SHRINK, ROUND_UP):
         m, n, k = (-(-(extent // divisor) // step) * step for extent in size)
-        yield replace(wanted, m=m, n=n, k=k if wanted.operation.has_k else 1)
+        yield replace(problem, m=m, n=n, k=k if problem.operation.has_k else 1)
 
 
 def _runs(point: Point, problem: Problem, capability: tuple[int, int] | None) -> bool:
@@ -71,9 +75,10 @@ def _runs(point: Point, problem: Problem, capability: tuple[int, int] | None) ->
 
 @lru_cache(16)
 def make_probes(problem: Problem, seed: int) -> tuple[Probe, Probe]:
-    """Two sets of operands: all bits in the first operand and powers of two in the second; reverse.
+    """Return two sets of operands: all bits in the first operand, or all bits in the second.
 
-    For atax A is a factor twice: all its bits give a product that is rounded once.
+    The other operand has powers of two. For atax, A is a factor twice, so with all bits in A the
+    product is rounded once.
     """
     rng, precision = np.random.default_rng(seed), problem.precision
     (rows, columns), second = problem.input_shapes
@@ -88,28 +93,28 @@ def make_probes(problem: Problem, seed: int) -> tuple[Probe, Probe]:
             case _:
                 a, b = _one_a_row(rng, draw_a, (rows, columns)), draw_b(second)
         if problem.op == "atax":
-            a[columns:] = 0  # no column has two
+            a[columns:] = 0  # no column has two elements
         operands = np.ascontiguousarray(a), np.ascontiguousarray(b)
         probes.append((operands, _exact(problem, *operands)))
     return probes[0], probes[1]
 
 
 def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Numbers of either sign in [1/2, 1) whose last bit is set; integers from their whole range."""
+    """Draw numbers of either sign in [1/2, 1) whose last bit is set, or any integers."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         limits = np.iinfo(kind)
         return rng.integers(limits.min, limits.max, shape, kind.type, endpoint=True)
     limits_of: Any = ml_dtypes.finfo  # it has no types
     bits = int(limits_of(kind).nmant) + 1
-    if precision.input_roundoff:  # so many bits are left when an operand is rounded
+    if precision.input_roundoff:  # the bits that are left of a rounded operand
         bits = round(-np.log2(precision.input_roundoff))
     significand = 2 * rng.integers(2 ** (bits - 2), 2 ** (bits - 1), shape) + 1
     return (rng.choice((-1.0, 1.0), shape) * np.ldexp(significand, -bits)).astype(kind)
 
 
 def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Powers of two, as different as leaves any product of three in range; odd integers."""
+    """Draw powers of two such that a product of three stays in range, or odd integers."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         return _all_bits(rng, precision, shape) | kind.type(1)
@@ -121,7 +126,7 @@ def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
 def _one_a_row(
     rng: np.random.Generator, draw: Callable[[int], np.ndarray], shape: tuple[int, ...]
 ) -> np.ndarray:
-    """A matrix with one element in each row, and in each column at most one more than in others."""
+    """Return a matrix with one element per row. The numbers per column differ by at most one."""
     rows, columns = shape
     elements = draw(rows)
     matrix = np.zeros(shape, elements.dtype)
@@ -130,7 +135,7 @@ def _one_a_row(
 
 
 def _exact(problem: Problem, a: Any, b: Any) -> Any:
-    """The result: a wider type, or wrapping integers, hold each product."""
+    """Return the exact result. A wider type, or wrapping integers, hold each product."""
     wide = np.int32 if problem.precision.is_integer else np.float64
     a, b = a.astype(wide), b.astype(wide)
     match problem.op:
@@ -144,7 +149,7 @@ def _exact(problem: Problem, a: Any, b: Any) -> Any:
 
 
 def require_exact(problem: Problem, xp: Any, output: Any, expected: np.ndarray) -> None:
-    """Raise WrongError unless an output is the expected one, bit for bit; NaN is wrong."""
+    """Raise WrongError unless an output equals the expected one bit for bit. NaN is wrong."""
     if wrong := int((output.astype(np.float64) != xp.asarray(expected, np.float64)).sum()):
         raise WrongError(
             f"exact probe at {problem.size}: {wrong:,} of {expected.size:,} results, each a single "

@@ -1,15 +1,18 @@
-"""A point becomes a measurement: prepare, estimate, verify, time, verify what was timed."""
+"""A point becomes a measurement: load, estimate, verify, time, and verify what was timed.
+
+A `Runner` measures in its own process. A `Worker` has one in a child process.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
@@ -24,6 +27,8 @@ from gpubench.model import (
     Cache,
     CallVariant,
     Config,
+    Device,
+    Health,
     Measurement,
     Point,
     Problem,
@@ -35,78 +40,142 @@ from gpubench.model import (
     Variant,
 )
 
-PARTS = (64, 16, 4)
-"""A slow launch is foreseen by launches on 1/64, 1/16, 1/4 of the rows."""
+FRACTIONS = (64, 16, 4)
+"""A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
 
 HOPELESS = 4.0
-"""Launches on some rows that foresee this many times the limit are believed; if they foresee less,
-more rows are tried."""
+"""A prediction of more than this many times the limit is accepted. Below it, a launch on more rows
+is tried."""
 
 SETTLED = 0.9
-"""And if fewer rows foresaw nearly the same: this part of it or more."""
+"""A prediction of at least this fraction of the one before is accepted too."""
 
-SEEN_LAUNCHES = 40
-"""So many launches of a point are looked at one by one, if time allows: a kernel that spoils one
-launch in twenty shows twice."""
+WATCHED_LAUNCHES = 40
+"""Number of launches of a point whose outputs are compared one by one, if time allows. A kernel
+that spoils one launch in twenty then shows twice."""
 
-SEEING_S = 0.004
-"""Time for that before the first sample. Launches too long for it are looked at between samples."""
+WATCHING_S = 0.004
+"""Time for these comparisons before the first sample. Outputs of slower launches are compared
+between samples."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
-"""States in which a time says nothing about the kernel. (A power cap is normal: it is marked.)"""
+"""States in which a time reveals nothing about the kernel. A power cap is normal, and only
+marked."""
 
 COOLING_S = (1.0, 4.0, 10.0)
-"""Waits before a point that met a slowdown is timed again; after the last it is kept and marked."""
+"""Pauses before a point is timed again after a slowdown. The last time is kept and marked."""
+
+Instance = tuple[Variant, Config | None, str]
+"""Variant, tile and dtype: what is compiled once for all sizes."""
+
+
+class Parts(NamedTuple):
+    """Times of fixed work on one part of a device each, and the device's state after that."""
+
+    times_us: dict[str, float]
+    health: Health
+    configuration: dict[str, Any]
 
 
 class Runner:
-    """Measures points on a backend, keeping operands and verdicts between rounds."""
+    """Measures points on a backend, in this process. Operands and verdicts are kept between rounds.
+
+    A kernel that crashes ends the process.
+    """
 
     def __init__(
         self,
         backend: Backend,
-        timing: Timing,
-        seed: int,
+        timing: Timing | None = None,
+        seed: int = 0,
         sleep: Callable[[float], None] = sleep,
     ) -> None:
         self._backend = backend
+        self._sleep = sleep
+        self.begin(timing or Timing(), seed)
+
+    def begin(self, timing: Timing, seed: int, _verified: Sequence[Measurement] = ()) -> None:
+        """Forget the previous job. The backend keeps what it compiled."""
         self._timing = timing
         self._seed = seed
-        self._sleep = sleep
-        self._loaded = Loaded(backend, seed)
-        self._probed: dict[tuple[Variant, Config | None, str], frozenset[str]] = {}
-        """The kernels that were found exact, of each variant, tile and dtype."""
+        self._loaded = Loaded(self._backend, seed)
+        self._exact_kernels: dict[Instance, frozenset[str]] = {}
+        """The kernels of each instance whose results were exact."""
 
-        self._notes: dict[tuple[Variant, Config | None, str], str] = {}
-        """What a call was seen to do beside computing."""
+        self._notes: dict[Instance, str] = {}
+        """What a call does beside computing."""
 
         self._right: dict[Point, Measurement] = {}
-        """What came of a point last, if it was right."""
+        """The last measurement of each point, if its result was right."""
 
         self._expected_us: dict[Point, float] = {}
         self._first_us: dict[Point, float] = {}
         self._threads: dict[Point, int] = {}
-        self.spent_s: defaultdict[str, float] = defaultdict(float)
-        """Wall time by phase."""
+        self._spent_s: defaultdict[str, float] = defaultdict(float)
+
+    @property
+    def device(self) -> Device:
+        """The backend's device."""
+        return self._backend.device
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The backend's notices."""
+        return self._backend.notices
+
+    @property
+    def spent_s(self) -> Mapping[str, float]:
+        """Wall time of this job by phase."""
+        return self._spent_s
+
+    @property
+    def usable(self) -> bool:
+        """Whether the device still works."""
+        return self._backend.usable()
+
+    def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
+        """Compile what the points need before they are measured."""
+        with self._phase("compiling"):
+            self._backend.compile(points, on_built)
+
+    def warm_up(self) -> None:
+        """Bring the device to the clock that it keeps under load."""
+        with self._phase("warming up"):
+            self._backend.warm_up()
+
+    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
+        """Measure the device's highest rates."""
+        with self._phase("warming up"):
+            return self._backend.gauge.ceilings(dtypes, kept=kept)
+
+    def parts(self) -> Parts:
+        """Measure fixed work on one part of the device each."""
+        gauge = self._backend.gauge
+        with self._phase("sampling"):
+            times_us = gauge.parts()
+        return Parts(times_us, gauge.health(), gauge.configuration())
+
+    def next_round(self) -> None:
+        """Do nothing: there is only this process."""
 
     def measure(
         self, point: Point, wall_limit_s: float | None = None, earlier: Measurement | None = None
     ) -> Measurement:
-        """Measure a point once; what goes wrong becomes its status and reason.
+        """Measure a point once. A failure becomes the measurement's status and reason.
 
-        `wall_limit_s` is the wall time that a budget leaves for it: sampling stops there once it
-        has the fewest samples allowed. `earlier` is what came of it in another process, where it
-        was probed and verified; what is timed here is verified here.
+        `wall_limit_s` is the wall time that a budget leaves for the point. Sampling stops there,
+        but not before it has the minimum number of samples. `earlier` is the point's measurement in
+        another process, where it was probed and verified. What is timed here is verified here.
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         blank = Measurement(point=point, status=Status.OK, started_utc=started)
         result = self._measure(blank, wall_limit_s, earlier)
         if result.status == Status.WRONG and self._loaded.spoiled(point):
-            # By a kernel before it, perhaps: once more, on new operands.
+            # An earlier kernel may have overwritten the operands: try again on new ones.
             self._loaded.forget()
             result = self._measure(blank, wall_limit_s, earlier)
             if result.status == Status.WRONG:
-                self._loaded.forget()  # by this one, and perhaps it wrote into others' too
+                self._loaded.forget()  # this kernel may have overwritten other operands, too
         return result
 
     def _measure(
@@ -114,7 +183,7 @@ class Runner:
     ) -> Measurement:
         point, host = result.point, HostWatch()
         try:
-            with self.phase("operands"):
+            with self._phase("operands"):
                 operands = self._loaded.operands(point)
                 kernel = self._backend.bind(point, operands)
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
@@ -123,13 +192,13 @@ class Runner:
             )
             earlier = self._right.get(point, earlier)
             check = Check(
-                self._backend,
+                self._backend.xp,
                 operands,
                 lambda: self._loaded.reference(point),
                 earlier,
                 reads_output=point.variant.reads_output,
             )
-            with self.phase("verifying"):
+            with self._phase("verifying"):
                 if earlier is None or earlier.series is None:
                     self._watch(point)
                     if reason := self._too_slow(point, operands):
@@ -140,7 +209,7 @@ class Runner:
                     self._take_over(point, operands, earlier, earlier.series)
             instance = point.variant, point.tile, point.problem.dtype
             notes = self._notes.get(instance, earlier.notes if earlier else "")
-            with self.phase("sampling"):
+            with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
                 result = self._time(result, kernel, operands, check, wall_limit_s)
             if kernel.thread_counts or point.scope == Scope.END_TO_END:
@@ -168,27 +237,27 @@ class Runner:
     def _take_over(
         self, point: Point, operands: OperandSets, earlier: Measurement, series: Series
     ) -> None:
-        """Trust another process' verdict; launch on few rows, since here it never ran.
+        """Accept the verdict of another process, and launch on few rows to load the kernel here.
 
-        A library may compile or choose a kernel when it meets a size: it is called at this one.
+        A library may compile or choose a kernel for each size, so it is called at the full size.
         """
-        rows = point.problem.m if point.variant.libraries else -(-point.problem.m // PARTS[0])
-        self._backend.sample(self._backend.bind(point, operands, rows=rows), 1, 1)
+        rows = point.problem.m if point.variant.libraries else -(-point.problem.m // FRACTIONS[0])
+        self._backend.bind(point, operands, rows=rows).sample(1, 1)
         self._expected_us[point] = series.median_us
         if earlier.threads:
             self._threads[point] = earlier.threads
 
     def _too_slow(self, point: Point, operands: OperandSets) -> str | None:
-        """Why a launch would pass the limit, foreseen from launches on fewer rows."""
+        """Return why a launch would exceed the limit, predicted from launches on fewer rows."""
         limit_s, m = self._timing.launch_limit_s, point.problem.m
         estimate_s = math.inf
-        for part in PARTS:
+        for fraction in FRACTIONS:
             before_s = estimate_s
-            rows = -(-m // part)
+            rows = -(-m // fraction)
             kernel = self._backend.bind(point, operands, rows=rows)
-            estimate_s = min(self._backend.sample(kernel, 1, 1)) * m / rows / 1e6
-            if estimate_s > limit_s:  # a first launch may include loading: look again
-                estimate_s = min(self._backend.sample(kernel, 1, 1)) * m / rows / 1e6
+            estimate_s = min(kernel.sample(1, 1)) * m / rows / 1e6
+            if estimate_s > limit_s:  # a first launch may include loading, so launch again
+                estimate_s = min(kernel.sample(1, 1)) * m / rows / 1e6
             if estimate_s <= limit_s:
                 self._expected_us[point] = estimate_s * 1e6
                 return None
@@ -197,7 +266,7 @@ class Runner:
         return f"estimated {estimate_s:.3g} s a launch, over --launch-limit {limit_s:g}"
 
     def _watch(self, point: Point) -> None:
-        """See what a call does beside computing, once for all its sizes, before it is timed."""
+        """Record what a call does beside computing, once for all sizes, before it is timed."""
         instance = point.variant, point.tile, point.problem.dtype
         is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
         if instance in self._notes or not is_call:
@@ -206,60 +275,57 @@ class Runner:
         inputs, _ = make_probes(problem, self._seed)[0]
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(_at_probe(point, problem), operands)
-        self._backend.run(kernel)  # it may compile, or choose an algorithm
-        self._notes[instance] = self._backend.watch(kernel)
+        kernel.run()  # it may compile, or choose an algorithm
+        self._notes[instance] = kernel.watch()
 
     def _probe(self, point: Point) -> None:
-        """Require exact results of the point's compiled kernels, once for all its sizes."""
+        """Require exact results of the point's compiled kernels, once for all sizes."""
         instance = point.variant, point.tile, point.problem.dtype
-        kernels, probed = kernels_of(point, point.problem), self._probed.get(instance)
-        if probed is not None and kernels <= probed:
+        kernels, exact = kernels_of(point, point.problem), self._exact_kernels.get(instance)
+        if exact is not None and kernels <= exact:
             return
         for problem in probe_problems(point, self._backend.device.compute_capability):
             at = _at_probe(point, problem)
             for inputs, expected in make_probes(problem, self._seed):
                 operands = self._backend.load(problem, inputs, cold=False)
                 kernel = self._backend.bind(at, operands)
-                for _ in range(2):  # the first launch may leave something behind
+                for _ in range(2):  # the first launch may leave data for the second
                     poison(operands.output, reads_output=at.variant.reads_output)
-                    self._backend.run(kernel)
+                    kernel.run()
                     require_exact(problem, self._backend.xp, operands.output, expected)
-        self._probed[instance] = kernels | (probed or frozenset())
+        self._exact_kernels[instance] = kernels | (exact or frozenset())
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
-        """Look at the first launches: one, then more at a time, as many as there are sets."""
+        """Compare the outputs of the first launches: of one, then of up to a launch per set."""
         check.start()
-        launches, left, left_s = 1, SEEN_LAUNCHES, SEEING_S
+        launches, left, left_s = 1, WATCHED_LAUNCHES, WATCHING_S
         while launches > 0:
             started = perf_counter()
-            took_us = self._backend.run(kernel, launches)
+            took_us = kernel.run(launches)
             each_s = (perf_counter() - started) / launches
             if took_us is not None:
                 each_s = took_us / 1e6
                 if each_s > self._timing.slow_launch_s:
-                    # A right and slow launch is a sample already: on a CPU it costs seconds.
+                    # On a CPU a slow launch takes seconds, so a right one is used as a sample.
                     self._first_us[point] = took_us
             check.look()
             left -= launches
             left_s -= perf_counter() - started
             launches = min(2 * launches, sets, left, int(left_s / each_s))
 
-    def _on_best_threads(self, point: Point, kernel: Any) -> Kernel:
-        """The kernel on as many CPU threads as serve it best, chosen in the first round."""
-        counts: tuple[int, ...] = kernel.thread_counts
-        if len(counts) > 1:
-            if point not in self._threads:
-
-                def time_us(count: int) -> float:
-                    on = replace(kernel, thread_counts=(count,))
-                    return float(self._backend.sample(on, 1, 1)[0])
-
-                slow_us = 1e6 * self._timing.slow_launch_s
-                self._threads[point] = best_threads(time_us, counts, slow_us)
-            if self._threads[point] != counts[0]:
-                self._first_us.pop(point, None)
-            kernel = replace(kernel, thread_counts=(self._threads[point],))
-        return kernel  # type: ignore[no-any-return]
+    def _on_best_threads(self, point: Point, kernel: Kernel) -> Kernel:
+        """Return the kernel on its best number of CPU threads, which the first round chooses."""
+        counts = kernel.thread_counts
+        if len(counts) <= 1:
+            return kernel
+        if point not in self._threads:
+            slow_us = 1e6 * self._timing.slow_launch_s
+            self._threads[point] = best_threads(
+                lambda count: kernel.on_threads(count).sample(1, 1)[0], counts, slow_us
+            )
+        if self._threads[point] != counts[0]:
+            self._first_us.pop(point, None)
+        return kernel.on_threads(self._threads[point])
 
     def _time(
         self,
@@ -269,9 +335,9 @@ class Runner:
         check: Check,
         wall_limit_s: float | None,
     ) -> Measurement:
-        """The result with its series; taken again after a pause if the device was slowed down.
+        """Return the result with its series. After a slowdown, wait and time again.
 
-        Raises WrongError if an output of what was timed is, or the time is too short to be true.
+        Raises WrongError if a timed output is wrong, or if the time is impossibly short.
         """
         timing, point = self._timing, result.point
         if wall_limit_s is not None:
@@ -282,20 +348,20 @@ class Runner:
             )
         check.start()
         for pause_s in (*COOLING_S, None):
-            before = self._backend.health()
+            before = self._backend.gauge.health()
             if point.state == State.SUSTAINED:
                 if operands.policy.flush:
                     raise DoesNotFitError("flushing the cache would let it cool: use --cache hot")
-                series = self._backend.sustain(kernel, timing.heat_s, timing.sustained_s)
+                series = kernel.sustain(timing.heat_s, timing.sustained_s)
             else:
                 series = collect(
-                    self._seen_samples(kernel, operands, check),
+                    self._checked_samples(kernel, operands, check),
                     timing,
                     kernel.max_launches,
                     self._expected_us[point],
                     self._first_us.pop(point, None),
                 )
-            after = self._backend.health()
+            after = self._backend.gauge.health()
             check.look()
             slowed = set(SLOWDOWNS) & {*before.throttle, *after.throttle}
             if not slowed or pause_s is None:
@@ -309,19 +375,19 @@ class Runner:
             )
         return replace(result, series=series, before=before, after=after)
 
-    def _seen_samples(self, kernel: Kernel, operands: OperandSets, check: Check) -> Sample:
-        """Samples of the kernel; the first ones of a single launch are looked at between them."""
-        left, sets = SEEN_LAUNCHES, len(operands.sets)
+    def _checked_samples(self, kernel: Kernel, operands: OperandSets, check: Check) -> Sample:
+        """Return what samples the kernel, and compares the outputs of the first single launches."""
+        left, sets = WATCHED_LAUNCHES, len(operands.sets)
 
         def sample(launches: int, count: int) -> list[float]:
             nonlocal left
             times: list[float] = []
             while len(times) < count:
-                several = count - len(times)
-                if seeing := launches == 1 and left > 0:
-                    several = min(several, sets)
-                times += self._backend.sample(kernel, launches, several)
-                if seeing and len(operands.rotation.used) == sets:
+                batch = count - len(times)
+                if checks := launches == 1 and left > 0:
+                    batch = min(batch, sets)
+                times += kernel.sample(launches, batch)
+                if checks and len(operands.rotation.used) == sets:
                     check.look()
                     left -= sets
             return times
@@ -329,17 +395,17 @@ class Runner:
         return sample
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Add the time spent inside to a phase."""
+    def _phase(self, name: str) -> Iterator[None]:
+        """Add the wall time of the block to a phase."""
         started = perf_counter()
         try:
             yield
         finally:
-            self.spent_s[name] += perf_counter() - started
+            self._spent_s[name] += perf_counter() - started
 
 
 def _at_probe(point: Point, problem: Problem) -> Point:
-    """The point at the size of a probe; a choice of algorithm is one for a size, and left out."""
+    """Return the point at a probe's size, without a choice of algorithm, which depends on size."""
     variant = point.variant
     if isinstance(variant, CallVariant):
         variant = replace(variant, tune=None)

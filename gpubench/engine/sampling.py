@@ -1,4 +1,4 @@
-"""When there are enough samples, and what they say. Pure: the clock is whoever `sample` is."""
+"""Takes samples until there are enough. `sample` is a callable; tests pass a fake clock with it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from gpubench.model import Series, Timing
 from gpubench.stats.intervals import median_interval
 
 Sample = Callable[[int, int], list[float]]
-"""(launches per sample, samples) → the time of each sample, in microseconds per launch."""
+"""Takes launches per sample and the number of samples; returns microseconds per launch of each."""
 
 SHRINKING = 0.9
-"""Twice the samples should shrink an interval to 0.71; above this it is not shrinking."""
+"""Twice the samples should shrink an interval to 0.71. Above this ratio it is not shrinking."""
 
 LONG = 10
-"""Times the least length of a sample: whatever such a launch takes exactly, it is a sample."""
+"""A launch that takes this many times the minimum length of a sample needs no exact estimate."""
 
 THREAD_TURNS = 3
-"""Launches with a number of threads, twice."""
+"""Number of launches with each number of threads, in each of two passes."""
 
 CLEARLY_SLOWER, EQUALLY_FAST = 1.5, 1.05
-"""Times the fastest: from here on fewer threads are not tried; up to here more threads are kept."""
+"""Ratios to the fastest time. Beyond the first, fewer threads are not tried. Up to the second, the
+larger number of threads is preferred."""
 
 STEP_DEVICE_S = 0.01
-"""The interval is looked at no more often than this, once a round has its device time."""
+"""Device time between two looks at the interval, once a round has its minimum device time."""
 
 
 def collect(
@@ -41,17 +42,17 @@ def collect(
 ) -> Series:
     """Sample until the policy has enough.
 
-    The first launches warm up and say how long one takes; they are not counted, unless they are
-    slow: the launch that was verified has warmed those up. (Slow and expected to be: a short launch
-    that seems slow met a hiccup of the host.) `first_us` is the verified launch's
-    own time: then that is the first. `clock` gives seconds of wall time.
+    The first launches warm up and give an estimate. They do not count, unless launches are slow and
+    expected to be slow: the verified launch has then warmed up the device. (A short launch that
+    seems slow was delayed by the host.) `first_us` is the time of the verified launch, if it is the
+    first sample. `clock` returns seconds of wall time.
 
-    Raises LaunchError for a time that no launch can take.
+    Raises LaunchError for an impossible time.
     """
     started = clock()
     times = sample(1, 1) if first_us is None else [first_us]
     if min(times[0], expected_us) / 1e6 <= timing.slow_launch_s:
-        # One long launch has warmed everything up and needs no batch: spare two more.
+        # A long launch has warmed up the device and needs no batch, so two launches are saved.
         long = min(times[0], expected_us) > LONG * timing.sample_us
         warm_us = times[0] if long else max(min(sample(1, 2)), 1e-3)
         launches = max(1, min(max_launches, math.ceil(timing.sample_us / warm_us)))
@@ -61,7 +62,7 @@ def collect(
     widths: list[tuple[int, float]] = []
 
     def spent_s() -> float:
-        """Wall time; at least what the samples took, as one of them may be the verified launch."""
+        """Return wall time, at least that of the samples: the verified launch came earlier."""
         return max(clock() - started, sum(times) * launches / 1e6)
 
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
@@ -74,19 +75,19 @@ def collect(
 def best_threads(
     time_us: Callable[[int], float], counts: Sequence[int], slow_us: float = math.inf
 ) -> int:
-    """The number of threads with which a launch is fastest; of equals the largest.
+    """Return the number of threads with which a launch is fastest; of equals, the largest.
 
-    `time_us` measures a launch with a number of threads. From the most threads down, until fewer
-    are clearly slower. A launch over `slow_us` is measured once with each.
+    `time_us` measures a launch with a number of threads. Numbers are tried from the largest down,
+    until a launch is clearly slower. A launch over `slow_us` is measured once per number.
     """
     times: dict[int, list[float]] = {}
     for count in counts:
         times[count] = [time_us(count)]
-        if times[count][0] <= slow_us:  # that one woke the threads, or ended them
+        if times[count][0] <= slow_us:  # the first launch started or ended threads
             times[count] = [time_us(count) for _ in range(THREAD_TURNS)]
         if min(times[count]) > CLEARLY_SLOWER * min(map(min, times.values())):
             break
-    for count in times:  # in turns: what disturbs the machine for a while meets every number
+    for count in times:  # a second pass, so that a disturbance does not affect one number alone
         if times[count][0] <= slow_us:
             times[count] += [time_us(count) for _ in range(THREAD_TURNS)]
     medians = {count: float(np.median(taken)) for count, taken in times.items()}
@@ -94,17 +95,17 @@ def best_threads(
 
 
 def _least(sample_s: float, timing: Timing) -> int:
-    """The fewest samples of a round."""
+    """Return the minimum number of samples of a round."""
     slow = sample_s > timing.slow_launch_s
     return timing.round_few_samples if slow else timing.round_samples
 
 
 def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> int:
-    """How many samples to take before looking again.
+    """Return the number of samples to take before looking at the interval again.
 
-    The least, then what is missing of the round's device time, then steps of `STEP_DEVICE_S`. But
-    no more than the wall time left has room for: flushing a large cache takes far longer than the
-    sample behind it.
+    First the minimum, then the rest of the round's device time, then steps of `STEP_DEVICE_S`. The
+    remaining wall time limits the number, because flushing a large cache takes far longer than the
+    sample after it.
     """
     if have < (least := _least(sample_s, timing)):
         return least - have
@@ -121,7 +122,7 @@ def _why_stop(
     wall_s: float,
     timing: Timing,
 ) -> str | None:
-    """Why there are enough samples now, or None. Remembers the interval's widths in `widths`."""
+    """Return why there are enough samples, or None. Append the interval's width to `widths`."""
     if len(times) < _least(sample_s, timing):
         return None
     if wall_s >= timing.round_wall_s:

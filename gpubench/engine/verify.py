@@ -1,4 +1,4 @@
-"""Are results right? Asked of a point before it is timed, and of what was timed."""
+"""Compares results with references: of a point before it is timed, and of what was timed."""
 
 from __future__ import annotations
 
@@ -8,55 +8,54 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from gpubench.backends import Backend
 from gpubench.backends.rotation import OperandSets, result_factor
 from gpubench.engine.operands import Reference
 from gpubench.model import Measurement, Precision
 
 INTEGER_POISON = -(2**31) + 12345
-"""What an integer output holds before the kernel runs: no product of the operands is likely it."""
+"""Content of an integer output before the kernel runs, an unlikely product of the operands."""
 
 ROUNDED_ONCE = 1.01
-"""Times the unit roundoff: the sum that is rounded has errors of its own."""
+"""Factor of the unit roundoff, because the sum that is rounded has errors of its own."""
 
 
 class WrongError(Exception):
-    """A result is wrong; the message says how."""
+    """A result is wrong. The message describes the difference."""
 
     def __init__(self, reason: str, error: float | None = None) -> None:
         super().__init__(reason)
         self.error = error
-        """The `relative_error`, where there is one."""
+        """The `relative_error`, if one was computed."""
 
 
 class Check:
-    """Compares the outputs of a point's launches with what they must be.
+    """Compares the outputs of a point's launches with the right result.
 
-    An output that has the bits of a right one is right, and only others are compared with the
-    reference: so all that were timed can be checked, in every round.
+    An output with the same bits as a right output is right. Only other outputs are compared with
+    the reference, so every timed output can be checked in every round. `xp` is the array module.
     """
 
     def __init__(
         self,
-        backend: Backend,
+        xp: Any,
         operands: OperandSets,
         reference: Callable[[], Reference],
         earlier: Measurement | None = None,
         *,
         reads_output: bool = False,
     ) -> None:
-        self._backend = backend
+        self._xp = xp
         self._reads_output = reads_output
         self._operands = operands
         self._reference = reference
         self.fingerprints = dict(earlier.fingerprints) if earlier else {}
-        """Of right outputs, by the factors of their sets."""
+        """The fingerprints of right outputs, by the result factors of their sets."""
 
         self.error = (earlier and earlier.max_relative_error) or 0.0
         """The largest `relative_error` so far."""
 
     def start(self) -> None:
-        """Poison the outputs that launches wrote into; all, where a kernel wanted other poison."""
+        """Poison the outputs that launches wrote into, or all if they hold the other poison."""
         rotation, sets = self._operands.rotation, self._operands.sets
         if rotation.zeroed != self._reads_output:
             rotation.zeroed = self._reads_output
@@ -66,9 +65,9 @@ class Check:
         rotation.used.clear()
 
     def look(self) -> None:
-        """Accept the outputs written since `start`, and start again. Raises WrongError."""
+        """Check the outputs written since `start`, and start again. Raises WrongError."""
         problem = self._operands.problem
-        for index, fingerprint in self._backend.fingerprints(self._operands).items():
+        for index, fingerprint in self._operands.fingerprints().items():
             factor = result_factor(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
                 self._accept(self._operands.sets[index][-1], factor, problem.precision)
@@ -77,16 +76,17 @@ class Check:
 
     def _accept(self, output: Any, factor: int, precision: Precision) -> None:
         reference, roundoff = self._reference(), precision.result_roundoff
-        error = relative_error(self._backend.xp, output, reference, roundoff, factor)
+        error = relative_error(self._xp, output, reference, roundoff, factor)
         if reason := why_wrong(error, precision.tolerance):
             raise WrongError(reason, error)
         self.error = max(self.error, error)
 
 
 def poison(output: Any, *, reads_output: bool = False) -> None:
-    """Fill an output so that an element the kernel does not write is seen: NaN, or a sentinel.
+    """Fill an output with NaN, or a sentinel, to reveal elements that the kernel does not write.
 
-    Zeros for a kernel that reads it: an element that is not written is wrong unless it is 0.
+    An output that the kernel reads is filled with zeros. An element that is not written is then
+    wrong unless it should be 0.
     """
     sentinel = INTEGER_POISON if output.dtype.kind == "i" else np.nan
     output.fill(0 if reads_output else sentinel)
@@ -95,14 +95,16 @@ def poison(output: Any, *, reads_output: bool = False) -> None:
 def relative_error(
     xp: Any, output: Any, reference: Reference, result_roundoff: float = 0.0, factor: int = 1
 ) -> float:
-    """Largest error of an element relative to ‖row of A‖·‖column of B‖ + √K·|element|.
+    """Return the largest error of an element relative to ‖row of A‖·‖column of B‖ + √K·|element|.
 
-    The first term bounds the partial sums of operands of random sign; the second those of operands
-    of one sign, which grow to the result, and whose K roundings add up as √K (Higham, Accuracy and
-    Stability of Numerical Algorithms, 2.8). A chained product adds what the errors of the first
-    may make of it. Rounding the sum once to the result, by `result_roundoff` of the element, is not
-    counted. NaN if any element is NaN. For integers: the largest difference modulo 2³². The output
-    is of operands whose result is `factor` times the reference.
+    The first term bounds the partial sums if the operands have random signs. The second term bounds
+    them if the operands have one sign: the partial sums then grow to the result, and their K
+    roundings add up as √K (Higham, Accuracy and Stability of Numerical Algorithms, 2.8). A chained
+    product adds the errors inherited from the first product. Rounding the sum once to the result's
+    type, by `result_roundoff` of the element, is not counted as an error.
+
+    The right output is `factor` times the reference. NaN if any element is NaN. For integers, the
+    largest difference modulo 2³².
     """
     if output.dtype.kind == "i":
         expected = (reference.parts[0].astype(np.int64) * factor).astype(output.dtype)
@@ -124,7 +126,7 @@ def relative_error(
 
 
 def why_wrong(error: float, limit: float) -> str | None:
-    """None if right; the comparison is written so that NaN is wrong."""
+    """Return how a result is wrong, or None. The comparison is written so that NaN is wrong."""
     if not error <= limit:
         if np.isnan(error):
             return "the result holds NaN: an element was not written, or computed from garbage"

@@ -1,9 +1,15 @@
-"""Measures in a child process, so that a kernel's crash or hang costs one point, not the sweep."""
+"""The child process that measures, and the worker that controls it: both ends of their channel.
+
+A kernel's crash or hang ends the child and costs one point, not the sweep. `Worker` starts a child
+and sends it requests. `serve` runs in the child and answers them with a `Runner`.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -11,38 +17,38 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from time import perf_counter
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from gpubench.backends import backends
+from gpubench.backends import backends, open_backend, passed_over
 from gpubench.cache import environment_with_caches
-from gpubench.engine.channel import Channel
-from gpubench.engine.child import Answer, Built, Done, Raised
-from gpubench.engine.executor import Parts
 from gpubench.engine.lock import DeviceLock
-from gpubench.errors import ChildLostError
+from gpubench.engine.runner import Parts, Runner
+from gpubench.errors import ChildLostError, GpubenchError, with_place
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
+from gpubench.results.output import guard_streams
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from gpubench.engine.child import serve; serve(int(sys.argv[1]), sys.argv[2])"
+    "from gpubench.engine.worker import serve; serve(int(sys.argv[1]), sys.argv[2])"
 )
-"""The child's program: it imports from where we do, whatever the current folder holds."""
+"""The child's program. It imports from the same paths as this process, in any current directory."""
 
 THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
-"""Idle threads of OpenBLAS sleep after 2⁴ clock ticks. As it is built they keep their CPUs busy for
-2²⁶ or more, into the next kernel's samples, and where other work wants a CPU a product waits for
-them (docs/decisions/0019)."""
+"""Idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default they keep their CPUs busy for 2²⁶
+ticks or more, which extends into the next kernel's samples. Where other work needs a CPU, a product
+waits for them (docs/decisions/0019)."""
 
 START_LIMIT_S = 120.0
-"""For the child to open its device: a first import of everything from a slow disk."""
+"""Time limit for a child to open its device, which includes all imports from a slow disk."""
 
 COMPILE_LIMIT_S = 300.0
-"""Without one more kernel built, unless --point-limit is given. The largest register tiles take
-half a minute."""
+"""Time limit for one more kernel to be compiled, unless --point-limit is given. The largest
+register tiles take half a minute."""
 
 SILENT_VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
@@ -53,54 +59,124 @@ SILENT_VARIABLES = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS"),
     "NUMBA_NUM_THREADS",
 )
-"""Variables that change what libraries compute, or how fast, without a word in the results: the
+"""Variables that change what libraries compute, or how fast, without a trace in the results. The
 child does not get them, and rows record them. The backend sets the number of threads itself."""
 
 MAX_FAULTS = 3
-"""Points in a row of a variant that may fail so, twice each; after that its others are skipped."""
+"""Number of points of a variant in a row that may end their child, twice each. Its other points are
+skipped after that."""
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal that this process gets when its parent dies."""
+
+
+# ---- the channel
+
+
+class Channel:
+    """One end of a pair of sockets. A message arrives complete, or an error is raised.
+
+    Messages are pickled. The other end runs the user's kernels anyway, so pickle gives it no
+    further rights.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._stream = end.makefile("rb")
+
+    def send(self, message: object, limit_s: float | None = None) -> None:
+        """Send a message. Raises OSError if the other end has gone, TimeoutError if it hangs."""
+        self._socket.settimeout(limit_s)
+        self._socket.sendall(pickle.dumps(message))
+
+    def receive(self, limit_s: float | None = None) -> Any:
+        """Return the next message. Raises EOFError, OSError or TimeoutError.
+
+        Bytes that are not a message raise any exception.
+        """
+        self._socket.settimeout(limit_s)
+        return pickle.load(self._stream)  # noqa: S301 # from our own process, see above
+
+    def close(self) -> None:
+        """Close this end, even if messages were not read."""
+        self._stream.close()
+        self._socket.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """The number of kernels compiled so far. The request is not finished."""
+
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A request is finished."""
+
+    value: Any
+    spent_s: dict[str, float]
+    usable: bool = True
+    """Whether the device still works. After an illegal access it does not, and the child ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raised:
+    """A request failed with an error for the user; ChildLostError if it is unexpected."""
+
+    error: GpubenchError
+
+
+Answer = Built | Done | Raised
+
+
+# ---- the worker, in the process that was started
+
 
 _Child = tuple[subprocess.Popen[bytes], Channel]
 
 
 class Worker:
-    """An `Executor` whose points run in a child process, replaced when a point takes it down.
+    """Measures points in a child process, which is replaced if a point ends it.
 
-    Raises DeviceUnavailableError where the device or the timer is missing, DeviceBusyError
-    where another sweep holds the GPU, ChildLostError where no process can be had that measures.
+    With `ahead`, the next child starts while this one measures, and waits before it opens the
+    device, if the backend has a `load`. That disturbs the host, so it is for sweeps on hosts that
+    have other work anyway.
 
-    `ahead`: the next child is started while this one measures, and waits before it opens the
-    device, if the backend can `load` so. That is other work on the host, for sweeps that have such
-    work beside them anyway.
+    Raises DeviceUnavailableError if the device or the timer is missing, DeviceBusyError if another
+    sweep holds the GPU, and ChildLostError if no process can be started that measures.
     """
 
     def __init__(self, device: str, timer: Timer, *, ahead: bool = False) -> None:
-        self._asked = (device, timer)
+        self._opening = (device, timer)
         self._ahead = ahead
         self._child: _Child | None = None
         self._next: _Child | None = None
         self._requests = 0
-        """Of this child."""
+        """Number of requests to this child."""
 
         self._last: Point | None = None
         """The point that this child measured last."""
 
         self._policy: tuple[Timing, int] | None = None
         self._measured: dict[Point, Measurement] = {}
-        """What came of each point last: a new child need not verify it again."""
+        """The last measurement of each point, which a new child need not verify again."""
 
         self._faults: Counter[str] = Counter()
-        """Points of each variant that took child after child down, since another was measured."""
+        """For each variant, the number of its points in a row that ended their children."""
 
         self._spent_s: defaultdict[str, float] = defaultdict(float)
-        self._childs_s: dict[str, float] = {}
+        self._child_spent_s: dict[str, float] = {}
         environment, unkept = environment_with_caches()
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
         self._environment = kept | THREADS_SLEEP
         try:
             opened, notices = self._start()
-            self._asked = (f"{opened.backend}:{opened.index}", timer)  # later ones take the same
-            had = (f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ)
-            facts = opened.facts | {"environment": ";".join(had) or None}
+            self._opening = (f"{opened.backend}:{opened.index}", timer)  # also for later children
+            removed = [
+                f"{name}={os.environ[name]}" for name in SILENT_VARIABLES if name in os.environ
+            ]
+            facts = opened.facts | {"environment": ";".join(removed) or None}
             self._device = replace(opened, facts=facts)
             self._lock = DeviceLock(self._device)
             unlocked = self._lock.take()
@@ -123,63 +199,63 @@ class Worker:
 
     @property
     def device(self) -> Device:
-        """As the first child described it."""
+        """The device as the first child described it."""
         return self._device
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The first child's, and what cannot be kept or locked."""
+        """The first child's notices, and those about the cache and the lock."""
         return self._notices
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """All children's time by phase, and ours to start them."""
-        names = dict.fromkeys((*self._spent_s, *self._childs_s))
-        return {n: self._spent_s.get(n, 0.0) + self._childs_s.get(n, 0.0) for n in names}
+        """Wall time of this job by phase: of all children, and to start them."""
+        names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
+        return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
 
     def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
-        """Give the child the policy; later children get the same."""
+        """Send the policy of a job to the child. Later children get the same policy."""
         self._spent_s.clear()
         self._policy = timing, seed
-        self._childs_s = {}
+        self._child_spent_s = {}
         self._faults.clear()
         self._measured = {measurement.point: measurement for measurement in verified}
         if self._child is None:
             self._start()
-        self._ask("begin", timing, seed)
+        self._request("begin", timing, seed)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Build ahead. If that takes the child down, each point is built when it is measured."""
+        """Compile ahead. If that ends the child, each point is compiled when it is measured."""
         limit_s = (self._policy and self._policy[0].point_limit_s) or COMPILE_LIMIT_S
         with suppress(ChildLostError):
-            self._ask("compile", list(points), limit_s=limit_s, on_built=on_built)
+            self._request("compile", list(points), limit_s=limit_s, on_built=on_built)
 
     def warm_up(self) -> None:
-        """In this child; a later one warms up when it starts."""
+        """Warm up in this child. A later child warms up when it starts."""
         if self._child is not None:
-            self._ask("warm_up")
+            self._request("warm_up")
 
     def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
-        """As the child measures them."""
+        """Measure the device's highest rates in the child."""
         self._make_ready()
-        rates: dict[str, float] = self._ask("ceilings", tuple(dtypes), kept).value
+        rates: dict[str, float] = self._request("ceilings", tuple(dtypes), kept).value
         return rates
 
     def parts(self) -> Parts:
-        """As the child measures them."""
+        """Measure fixed work on one part of the device each, in the child."""
         self._make_ready()
-        found: Parts = self._ask("parts").value
-        return found
+        parts: Parts = self._request("parts").value
+        return parts
 
     def next_round(self) -> None:
-        """A new child for the next point."""
+        """End the child. The next point starts another."""
         self._end()
 
     def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
-        """Measure in the child. A fault that takes it down is an `error` row with the cause.
+        """Measure in the child. A fault that ends the child becomes an `error` with its cause.
 
-        Before that the point is tried once more, in a fresh child: what one kernel writes past its
-        operands may crash the next one. If the point is right there, the one before it is named.
+        The point is first tried once more, in a fresh child, because an earlier kernel may have
+        written beyond its operands. If the point is right there, the reason names that kernel.
         """
         name = point.variant.name
         if self._faults[name] >= MAX_FAULTS:
@@ -205,13 +281,13 @@ class Worker:
         return result
 
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
-        """Measure in this child, or a new one: the result, and whether it has cost the child."""
+        """Measure in this child, or a new one: the result, and whether the child was lost."""
         self._make_ready()
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         limit_s = self._policy[0].hang_s if self._policy else START_LIMIT_S
         earlier = self._measured.get(point)
         try:
-            answer = self._ask("measure", point, wall_limit_s, earlier, limit_s=limit_s)
+            answer = self._request("measure", point, wall_limit_s, earlier, limit_s=limit_s)
         except ChildLostError as lost:
             result = Measurement(
                 point=point, status=Status.ERROR, reason=lost.why, started_utc=started
@@ -220,25 +296,25 @@ class Worker:
         self._last = point
         if not answer.usable:
             self._end()
-        result = replace(answer.value, point=point)  # ours: the child loaded its own descriptors
+        result = replace(answer.value, point=point)  # the child loaded descriptors of its own
         return result, not answer.usable
 
     def _make_ready(self) -> None:
-        """Have a child that can measure. The kernels it needs are in the cache on disk."""
+        """Have a child that can measure. The kernels that it needs are in the cache on disk."""
         if self._child is None:
             self._start()
             if self._policy:
-                self._ask("begin", *self._policy)
-            self._ask("warm_up")
+                self._request("begin", *self._policy)
+            self._request("warm_up")
 
     def _start(self) -> tuple[Device, tuple[str, ...]]:
-        """A child that has opened the device: the device, and its notices."""
+        """Have a child that has opened the device: return the device and the child's notices."""
         started = perf_counter()
         if self._next and self._next[0].poll() is not None:  # killed while it waited
             self._end_next()
         self._child, self._next = self._next or self._boot(), None
         self._requests = 0
-        opened: tuple[Device, tuple[str, ...]] = self._ask("open", *self._asked).value
+        opened: tuple[Device, tuple[str, ...]] = self._request("open", *self._opening).value
         backend = opened[0].backend
         if self._ahead and backends()[backend].load:
             self._next = self._boot(backend)
@@ -246,7 +322,7 @@ class Worker:
         return opened
 
     def _boot(self, backend: str = "") -> _Child:
-        """A child that waits for its first request; before that it loads a backend's modules."""
+        """Start a child. It loads a backend's modules, if one is named, and awaits a request."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
@@ -257,20 +333,20 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 env=self._environment,
                 pass_fds=(theirs.fileno(),),
-                process_group=0,  # to be killed with what kernels started; Ctrl-C reaches us alone
+                process_group=0,  # killed with what kernels started; Ctrl-C reaches only us
             )
         return process, Channel(ours)
 
-    def _ask(
+    def _request(
         self,
         name: str,
         *arguments: object,
         limit_s: float = START_LIMIT_S,
         on_built: Callable[[int], None] = lambda _count: None,
     ) -> Done:
-        """Have the child answer a request. Raises what the child raised.
+        """Send the child a request and return its answer. Raises what the child raised.
 
-        Raises ChildLostError if it gives no answer within the limit; then it is gone.
+        Raises ChildLostError if no answer arrives within the limit. The child is then ended.
         """
         if self._child is None:
             raise ChildLostError("is gone")
@@ -290,30 +366,30 @@ class Worker:
             why = f"hung: no answer within {limit_s:g} s; killed" if hung else _end_of(process)
             self._end()
             raise ChildLostError(why) from error
-        self._childs_s = answer.spent_s
+        self._child_spent_s = answer.spent_s
         return answer
 
     def _receive(self, limit_s: float) -> Answer:
-        """The child's answer to the last request; what a forked copy of it says is dropped."""
+        """Return the child's answer to the last request. Answers of forked copies are dropped."""
         if self._child is None:
             raise ChildLostError("is gone")
         process, channel = self._child
         answer: Answer
         while True:
             try:
-                *answers, answer = channel.receive(limit_s)
+                *sender, answer = channel.receive(limit_s)
             except (EOFError, OSError):
                 raise
             except Exception as error:  # a kernel wrote into the channel
                 raise ChildLostError("sent what is no answer; killed") from error
-            if answers == [process.pid, self._requests]:
+            if sender == [process.pid, self._requests]:
                 return answer
 
     def _end(self) -> None:
-        """Kill the child and all that its kernels started; what it spent is kept."""
-        for name, spent in self._childs_s.items():
+        """Kill the child and all processes that its kernels started. Keep its times by phase."""
+        for name, spent in self._child_spent_s.items():
             self._spent_s[name] += spent
-        self._childs_s = {}
+        self._child_spent_s = {}
         if self._child is not None:
             child, self._child, self._last = self._child, None, None
             _kill(child)
@@ -339,7 +415,7 @@ def _kill(child: _Child) -> None:
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> str:
-    """How the child ended, in words."""
+    """Return how the child ended, in words."""
     try:
         code = process.wait(timeout=10)
     except subprocess.TimeoutExpired:
@@ -347,3 +423,76 @@ def _end_of(process: subprocess.Popen[bytes]) -> str:
     if code < 0:
         return f"crashed: {signal.strsignal(-code)} (signal {-code})"
     return f"ended by itself with exit code {code}"
+
+
+# ---- the child
+
+
+def serve(descriptor: int, backend: str) -> None:
+    """Answer requests until the channel closes. First import what `backend` needs, if it is named.
+
+    The first request opens the backend. Each later request calls a method of the `Runner`. An
+    answer has this process's id and the number of its request, because a kernel that forks would
+    answer twice.
+    """
+    _end_with_the_parent(descriptor)
+    guard_streams()
+    os.dup2(2, 1)  # what kernels print is not our output
+    os.set_inheritable(descriptor, False)  # programs that a kernel starts do not keep it open,
+    channel = Channel(socket.socket(fileno=descriptor))
+    os.register_at_fork(after_in_child=channel.close)  # nor do processes that a kernel forks
+    pid = os.getpid()
+    if backend and (load := backends()[backend].load):
+        load()
+    runner: Runner | None = None
+
+    def send(number: int, answer: Answer) -> None:
+        if os.getpid() != pid:  # a kernel forked, and its copy returned to here
+            os._exit(0)
+        with suppress(ConnectionError):  # the parent was killed; the next request ends this process
+            channel.send((pid, number, answer))
+
+    for number in count(1):
+        answer: Answer
+        try:
+            name, arguments = channel.receive()
+            if runner is None:
+                runner = Runner(open_backend(*arguments))
+                notices = (*passed_over(arguments[0]), *runner.notices)
+                answer = Done(value=(runner.device, notices), spent_s={})
+            else:
+                if name == "compile":
+                    arguments += (lambda built, at=number: send(at, Built(count=built)),)
+                answer = _call(runner, name, arguments)
+        except (EOFError, ConnectionError):  # the parent ended, or closed the channel
+            return
+        except GpubenchError as error:
+            answer = Raised(error=error)
+        except Exception as error:  # unexpected
+            answer = Raised(error=ChildLostError(f"failed: {with_place(error)}"))
+        send(number, answer)
+
+
+def _call(runner: Runner, name: str, arguments: tuple[Any, ...]) -> Done:
+    value = getattr(runner, name)(*arguments)
+    failed = isinstance(value, Measurement) and value.status == Status.ERROR
+    return Done(value=value, spent_s=dict(runner.spent_s), usable=not failed or runner.usable)
+
+
+def _end_with_the_parent(descriptor: int) -> None:
+    """Let this process end with its parent, even if a kernel hangs (Linux).
+
+    The processes that kernels started end too. The system signals the parent's end to a watcher,
+    which kills the group.
+    """
+    if sys.platform != "linux":
+        return
+    prctl, measuring_pid = ctypes.CDLL(None).prctl, os.getpid()
+    if os.fork() == 0:
+        os.close(descriptor)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() == measuring_pid:
+            signal.sigwait({signal.SIGTERM})
+        os.killpg(measuring_pid, signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,1 +1,1 @@
-"""What silicon can do: architectures, peaks, occupancy, the roofline."""
+"""What a device can do: architectures, peaks, occupancy, the roofline."""

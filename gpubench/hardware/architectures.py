@@ -1,9 +1,9 @@
-"""An example GPU of each architecture, for machines without one. Pure.
+"""An example GPU of each architecture, for machines without a GPU. Pure.
 
-Occupancy follows from the compute capability; waves and the roofline need a product: its
-multiprocessors, clock and bandwidth. The product is named wherever its figures are shown. They are
-from NVIDIA's datasheets and architecture white papers; a clock that these do not give is None, and
-an architecture without a published product is not listed.
+Occupancy follows from the compute capability. Waves and the roofline need the multiprocessors, the
+clock and the bandwidth of a product. Tables name the product with its figures. The figures are from
+NVIDIA's datasheets and architecture white papers. A clock that these lack is None, and an
+architecture without a published product is not listed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 from gpubench.model import Device
 
-DEFAULT = "sm_90"  # what is explained without --arch and without a GPU
+DEFAULT = "sm_90"  # the architecture without --arch and without a GPU
 
 EXAMPLES = {
     capability: Device(
@@ -40,9 +40,10 @@ EXAMPLES = {
 
 
 def example(architecture: str) -> Device:
-    """The example GPU of an architecture; a device without name and figures if none is listed.
+    """Return the example GPU of an architecture, or a device without name and figures.
 
-    `sm_90` and `sm_90a` are of capability 9.0, `sm_121` of 12.1; ValueError for anything else.
+    `sm_90` and `sm_90a` have capability 9.0, and `sm_121` has 12.1. Raises ValueError for other
+    texts.
     """
     match = re.fullmatch(r"sm_(\d{1,2})(\d)[af]?", architecture, re.ASCII)
     if not match:

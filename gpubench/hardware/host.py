@@ -1,4 +1,4 @@
-"""The host's CPUs, as Linux tells them; other systems say nothing. Standard library only."""
+"""The host's CPUs and memory, as Linux reports them. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,26 +11,45 @@ from time import perf_counter, process_time
 from gpubench.model import Host
 
 _TICKS_A_SECOND = 100
-"""Of /proc/stat: USER_HZ, the same on every architecture that runs CUDA."""
+"""Ticks of /proc/stat: USER_HZ, the same on every architecture that runs CUDA."""
 
 _BUSY = (0, 1, 2, 5, 6)
-"""Fields of /proc/stat that are work: user, nice, system, irq, softirq."""
+"""Fields of /proc/stat that count work: user, nice, system, irq, softirq."""
 
 _STEAL = 7
 
 
 def cpu_threads() -> int:
-    """CPUs that this process may run on."""
+    """Return the number of CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-class HostWatch:
-    """From when it is made: what disturbed the host while something was measured.
+def free_memory_bytes() -> int:
+    """Return the main memory that is free or reclaimable, or 4 GiB if that is not reported."""
+    return memory_bytes("MemAvailable") or 4 * 2**30
 
-    A virtual machine may show a core for each of its CPUs, and no steal, where two of them share a
-    core of the host: half the speed, which nothing here can see (docs/decisions/0019).
+
+def memory_bytes(name: str) -> int | None:
+    """Return an entry of /proc/meminfo, or None without one."""
+    match = re.search(rf"{name}:\s+(\d+) kB", read_text("/proc/meminfo"))
+    return int(match[1]) * 1024 if match else None
+
+
+def read_text(path: str | Path) -> str:
+    """Return a file of the system without its final line end; empty if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+class HostWatch:
+    """Records what disturbs the host from the construction of this object on.
+
+    On a virtual machine two CPUs may share a core of the host, which halves their speed. The system
+    then reports a core for each CPU and no steal, so this cannot be seen (docs/decisions/0019).
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -40,7 +59,7 @@ class HostWatch:
         self._own_s = process_time()
 
     def read(self) -> Host:
-        """What happened since."""
+        """Return what has happened since the construction."""
         clocks = re.findall(r"^cpu MHz\s*:\s*([\d.]+)", self._text("proc/cpuinfo"), re.MULTILINE)
         wall_s = perf_counter() - self._started_s
         own_s = process_time() - self._own_s
@@ -54,7 +73,7 @@ class HostWatch:
         )
 
     def _cores(self) -> int | None:
-        """Physical cores under the CPUs that this process may run on."""
+        """Return the number of physical cores behind the CPUs that this process may use."""
         if not hasattr(os, "sched_getaffinity"):
             return None
         places = {
@@ -64,12 +83,9 @@ class HostWatch:
         return len(places) if "" not in places else None
 
     def _read_ticks(self) -> list[int]:
-        """Clock ticks of all CPUs by kind of work, since boot; the guests' are among the user's."""
+        """Return clock ticks of all CPUs since boot, by kind of work. User ticks include guests."""
         first, *fields = (self._text("proc/stat").partition("\n")[0] or "none").split()
         return list(map(int, fields[:8])) if first == "cpu" else []
 
     def _text(self, path: str) -> str:
-        try:
-            return (self._root / path).read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            return ""
+        return read_text(self._root / path)

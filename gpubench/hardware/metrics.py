@@ -1,4 +1,4 @@
-"""What follows from a problem and a time: rates, ratios and the roofline. Pure."""
+"""Rates, ratios and the roofline, from a problem and a time. Pure."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak, peak_gflops
 from gpubench.model import Device, Problem
 
 LOADED_BYTES_PER_CLOCK = 128
-"""At most so many bytes a clock enter a multiprocessor: the width of its L1 cache since Volta, and
-more than it gets from L2 (CUDA C++ Programming Guide and NVIDIA's architecture white papers)."""
+"""Maximum number of bytes per clock that enter a multiprocessor: the width of its L1 cache since
+Volta. It gets less from L2 (CUDA C++ Programming Guide and NVIDIA's architecture white papers)."""
 
 EMULATING_PRODUCTS = {"float32": 6, "float64": 28, "int32": 10}
-"""Products of 8-bit parts that tensor cores take at the least for one of a wider type, with no bit
-of the operands lost: p·(p+1)/2 for 24, 53 and 32 bits in p parts, without those of no weight."""
+"""Minimum number of products of 8-bit parts for a product of a wider type that keeps all bits of
+the operands: p·(p+1)/2 for 24, 53 and 32 bits in p parts, without the parts of no weight."""
 
 
 def gflops(problem: Problem, time_us: float) -> float:
-    """Operations per nanosecond, that is 10⁹ operations per second."""
+    """Return operations per nanosecond, that is 10⁹ operations per second."""
     return problem.flops / time_us / 1e3
 
 
 def gbytes_per_s(problem: Problem, time_us: float) -> float:
-    """The bytes that must move (each operand once) over the time: a lower bound of the traffic."""
+    """Return the bytes that must move (each operand once) over the time: the minimum traffic."""
     return problem.bytes / time_us / 1e3
 
 
 def arithmetic_intensity(problem: Problem) -> float:
-    """FLOP per byte that must move."""
+    """Return FLOP per byte that must move."""
     return problem.flops / problem.bytes
 
 
 def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
-    """Compute to global memory access ratio: operations per element loaded from or stored to it.
+    """Return the compute to global memory access ratio: operations per element loaded or stored.
 
-    `reuse` is the rows×columns of C that share their loads: for each of K steps they take
-    rows + columns loads and make 2·rows·columns operations, and store each element once (Kirk and
-    Hwu, Programming Massively Parallel Processors). 1 for a kernel without tiling, T for T×T. A
+    `reuse` is the rows×columns of C that share their loads. Each of K steps takes rows + columns
+    loads for 2·rows·columns operations, and each element is stored once (Kirk and Hwu, Programming
+    Massively Parallel Processors). The ratio is 1 for a kernel without tiling, and T for T×T. A
     vector is a matrix of one column: `rows` elements of the result share a load of x.
     """
     rows, columns = reuse
@@ -46,15 +46,16 @@ def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
 
 
 def percent(part: float | None, whole: float | None) -> float | None:
-    """100 · part / whole; None where either is missing."""
+    """Return 100 · part / whole, or None if either is missing."""
     return 100 * part / whole if part is not None and whole else None
 
 
 def least_us(problem: Problem, device: Device) -> float:
-    """A time below any that a launch can take; 0 where nothing of the device is known.
+    """Return a lower bound of a launch's time, or 0 if the device's figures are unknown.
 
-    The longest of three: operations at the highest rate and clock; operands through the load paths
-    of all multiprocessors; and from memory, those that the last-level cache cannot have kept.
+    It is the longest of three times: of the operations at the highest rate and clock; of the
+    operands through the load paths of all multiprocessors; and of the operands from memory, as far
+    as the last-level cache cannot hold them.
     """
     clock_mhz = device.sm_clock_mhz
     if not clock_mhz:
@@ -72,10 +73,10 @@ def least_us(problem: Problem, device: Device) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Roofline:
-    """The least time that a problem can take on a device, and which of two limits sets it.
+    """The minimum time of a problem on a device, and which of two limits sets it.
 
-    Arithmetic at the peak, or memory that moves each operand once at full bandwidth (Williams,
-    Waterman, Patterson: Roofline, 2009).
+    The limits are arithmetic at the peak, and memory that moves each operand once at full bandwidth
+    (Williams, Waterman, Patterson: Roofline, 2009).
     """
 
     bound: str
@@ -89,7 +90,7 @@ class Roofline:
     """`cores` or `tensor cores`."""
 
     cores_share: float | None
-    """The cores' peak over that peak, 0 to 1; None where they do not compute in this mode."""
+    """Peak of the cores over that peak, 0 to 1. None if they do not compute in this mode."""
 
     memory_gbytes_per_s: float
     arithmetic_intensity: float
@@ -98,7 +99,7 @@ class Roofline:
 
 
 def roofline(problem: Problem, device: Device, mode: str) -> Roofline | None:
-    """The bound of a problem computed in `mode`; None where peak or bandwidth is not known."""
+    """Return the bound of a problem in `mode`, or None if peak or bandwidth is unknown."""
     peak, bandwidth = peak_gflops(device, mode), device.memory_bandwidth_gbytes_per_s
     if not peak or not bandwidth:
         return None

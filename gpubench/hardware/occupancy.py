@@ -1,16 +1,16 @@
-"""Occupancy: how many blocks a multiprocessor holds at once, and what limits that. Pure.
+"""Occupancy: the number of blocks that a multiprocessor holds at once, and what limits it. Pure.
 
-The limits are those of the CUDA Programming Guide, "Technical Specifications per Compute
-Capability"; the units in which registers and shared memory are allocated, and how warps share the
-four partitions of the register file, are those of `cuda_occupancy.h` in the CUDA toolkit. The
-result equals that of `cuOccupancyMaxActiveBlocksPerMultiprocessor`.
+The limits are from the CUDA Programming Guide, "Technical Specifications per Compute Capability".
+The allocation units of registers and shared memory, and the four partitions of the register file,
+are from `cuda_occupancy.h` in the CUDA toolkit. The result equals that of
+`cuOccupancyMaxActiveBlocksPerMultiprocessor`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpubench.model import Launch, Resources
+from gpubench.model import Device, Gpu, Launch, Resources
 
 Capability = tuple[int, int]
 
@@ -24,13 +24,13 @@ MAX_PARTITIONS = 4  # of the register file, each with its own warps
 
 @dataclass(frozen=True)
 class Limits:
-    """What a multiprocessor of one compute capability holds."""
+    """The capacity of a multiprocessor of one compute capability."""
 
     warps: int
     blocks: int
     shared_bytes: int
-    """Shared memory at the largest carveout, which the driver chooses where occupancy needs it and
-    the kernel does not ask otherwise."""
+    """Shared memory at the largest carveout. The driver chooses it if occupancy needs it, unless
+    the kernel requests another one."""
 
     block_shared_bytes: int
     """Largest shared memory of one block (opt-in)."""
@@ -44,7 +44,7 @@ class Limits:
     registers: int = 64 * KIB
     block_registers: int = 64 * KIB
     partitions: int = MAX_PARTITIONS
-    """Parts of the register file: two in capability 6.0."""
+    """Number of parts of the register file: two in capability 6.0."""
 
 
 _BEFORE_8 = {"reserved_bytes": 0, "shared_unit": 256}
@@ -71,12 +71,12 @@ LIMITS: dict[Capability, Limits] = {
     (12, 0): Limits(48, 24, 100 * KIB, 99 * KIB),
     (12, 1): Limits(48, 24, 100 * KIB, 99 * KIB),
 }
-"""By compute capability. A capability that is not listed has no occupancy: never a guess."""
+"""By compute capability. For a capability that is not listed, occupancy is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Occupancy:
-    """What a multiprocessor holds of a kernel at once."""
+    """The blocks and warps of a kernel that a multiprocessor holds at once."""
 
     fraction: float
     """Resident warps over the maximum, 0 to 1."""
@@ -90,13 +90,13 @@ class Occupancy:
     """What allows no further block: `warps`, `blocks`, `registers`, `shared memory`."""
 
     blocks_by: dict[str, int]
-    """How many blocks each resource alone would allow; unused resources are left out."""
+    """Number of blocks that each resource alone would allow. Unused resources are left out."""
 
 
 def occupancy(
     capability: Capability | None, resources: Resources, launch: Launch
 ) -> Occupancy | None:
-    """The occupancy of a kernel on a GPU; None for a capability that is not listed."""
+    """Return the occupancy of a kernel on a GPU, or None for a capability that is not listed."""
     if capability not in LIMITS:
         return None
     limits = LIMITS[capability]
@@ -120,8 +120,21 @@ def occupancy(
     )
 
 
+def gpu_of(device: Device) -> Gpu | None:
+    """Return what a launch may be fitted to; None for a device that is not listed or has no name.
+
+    The threads that a multiprocessor holds follow from the compute capability.
+    """
+    limits = LIMITS.get(device.compute_capability or (0, 0))
+    if limits is None or not device.multiprocessors:
+        return None
+    return Gpu(
+        multiprocessors=device.multiprocessors, threads_per_multiprocessor=limits.warps * WARP
+    )
+
+
 def registers_allowed(capability: Capability, threads_per_block: int) -> int:
-    """The most registers of a thread with which one block fits: 255, or 64 with 1024 threads."""
+    """Return the maximum registers per thread with which a block fits: 64 with 1024 threads."""
     limits = LIMITS[capability]
     warps = _round_up(-(-threads_per_block // WARP), MAX_PARTITIONS)
     per_warp = limits.block_registers // warps // REGISTER_UNIT * REGISTER_UNIT
@@ -129,9 +142,9 @@ def registers_allowed(capability: Capability, threads_per_block: int) -> int:
 
 
 def _by_registers(limits: Limits, registers: int, block_warps: int) -> int:
-    """Each warp's registers lie in one partition; a block's warps are spread over all of them."""
+    """Return the blocks that fit. A warp uses one partition, and a block uses all of them."""
     per_warp = _round_up(registers * WARP, REGISTER_UNIT)
-    # CUDA refuses on capability 6.0, with its two partitions, what four of 6.1 could not hold.
+    # On capability 6.0, with two partitions, CUDA also refuses what four partitions cannot hold.
     partitions = {limits.partitions, MAX_PARTITIONS}
     if per_warp * max(_round_up(block_warps, n) for n in partitions) > limits.block_registers:
         return 0
@@ -145,23 +158,23 @@ def _round_up(number: int, unit: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Waves:
-    """How a grid fills a GPU. A wave is as many blocks as all multiprocessors hold at once."""
+    """How a grid fills a GPU. A wave is the number of blocks that the GPU holds at once."""
 
     blocks: int
     multiprocessors: int
     blocks_per_wave: int
     waves: float
-    """The grid over a wave: 3.88 is three full ones and a tail of 0.88."""
+    """Blocks of the grid over those of a wave. 3.88 is three full waves and a tail of 0.88."""
 
     tail_blocks: int
-    """Blocks of the last wave, if it is not full; 0 if it is."""
+    """Number of blocks in the last wave, or 0 if it is full."""
 
     idle_multiprocessors: int
-    """Multiprocessors that never get a block."""
+    """Number of multiprocessors that never get a block."""
 
 
 def waves(blocks: int, multiprocessors: int, resident: Occupancy) -> Waves | None:
-    """The waves of a grid; None where the GPU is not known or holds no block."""
+    """Return the waves of a grid, or None if the GPU is unknown or holds no block."""
     blocks_per_wave = multiprocessors * resident.blocks
     if not blocks_per_wave:
         return None

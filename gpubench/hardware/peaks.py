@@ -1,7 +1,7 @@
 """Theoretical peaks: multiprocessors × operations per clock of a multiprocessor × clock.
 
-`RATES` is the one table; a further precision is a row there. A capability that is not listed has no
-peak: never a guess.
+`RATES` is the only table. A further precision is a row there. For a capability that is not listed,
+the peak is unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _128_LANES = (
 )
 _64_INT_LANES = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
 _BITS_16 = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (12, 0): 1024}
-"""16-bit floats on tensor cores."""
+"""Operations per clock of 16-bit floats on tensor cores."""
 
 RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
     ("float32", CORES): {(1, 0): 16, (1, 1): 16, (1, 2): 16, (1, 3): 16, (2, 0): 64, (2, 1): 96}
@@ -49,77 +49,78 @@ RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
 }
 """Operations per clock of a multiprocessor, by arithmetic (a dtype, or tf32) and unit, and by
 compute capability. A multiply-add counts as two operations. Sums are in float32 for tf32 and
-narrower floats, in int32 for int8. Sources: `SOURCES`, by unit."""
+narrower floats, and in int32 for int8. `SOURCES` has the sources by unit."""
 
 HALVES = {
     "GeForce": {"tf32", "float16", "bfloat16", "float8_e4m3"},
     "A10G": {"tf32", "float16", "bfloat16", "int8"},
 }
-"""What products reach half of on tensor cores, by part of their name. GeForce adds in float32 at
-half the rate of the professional products of the same capability (RTX 3090 and A40, RTX 4090 and
-L40S); the A10G, made for one cloud, has half of the A10's rates (70 TFLOP/s in 16 bits from 80
-multiprocessors at 1710 MHz)."""
+"""Arithmetic with half the rate on tensor cores, by part of the product's name. GeForce adds in
+float32 at half the rate of the professional products of the same capability (RTX 3090 and A40, RTX
+4090 and L40S). The A10G, which is made for one cloud, has half of the A10's rates (70 TFLOP/s in
+16 bits from 80 multiprocessors at 1710 MHz)."""
 
 TENSOR_CLOCKS_MHZ = {
     (9, 0): {"H100 PCIe": 1620.0, "": 1830.0},
     (10, 0): {"NVIDIA B200": 1856.0, "GB200": 2008.0},
 }
-"""The clock of the datasheets' tensor core figures where it is below the highest, by capability and
-part of the product's name: the lowest that fits.
+"""The clock of the datasheets' tensor core figures if it is below the highest clock. By capability
+and part of the product's name; the lowest clock that fits counts.
 
-GH100's stand in NVIDIA's H100 white paper. B200's follows from the HGX B200 datasheet: 2,250
-TFLOP/s a GPU in 16 bits, over 148 multiprocessors × 8192 operations; the GB200's from the datasheet
-of the GB200 NVL72: 2,500 TFLOP/s a GPU, over 152 × 8192. Float64 on tensor cores is at the highest
-clock, as the cores are: 66.9 TFLOP/s at 1980 MHz for GH100, 37 at 1965 for B200.
+The clocks of GH100 are in NVIDIA's H100 white paper. The clock of B200 follows from the HGX B200
+datasheet: 2,250 TFLOP/s per GPU in 16 bits, over 148 multiprocessors × 8192 operations. The clock
+of GB200 follows from the datasheet of the GB200 NVL72: 2,500 TFLOP/s per GPU, over 152 × 8192.
+Float64 on tensor cores runs at the highest clock, like the cores: 66.9 TFLOP/s at 1980 MHz for
+GH100, 37 at 1965 for B200.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """A theoretical rate and how it came about; None is not known for this device."""
+    """A theoretical rate and its derivation. None means unknown for this device."""
 
     arithmetic: str
     unit: str
     gflops: float | None
     operations_per_clock: int | None
-    """Of one multiprocessor."""
+    """Operations per clock of one multiprocessor."""
 
     clock_mhz: float | None
     derivation: str
-    """The multiplication with its source, or why there is none."""
+    """The multiplication with its source, or why the rate is unknown."""
 
 
 def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:
-    """Every peak of a device, the unknown ones with their reason.
+    """Return every peak of a device, also the unknown peaks with the reason.
 
-    At `clock_mhz`, by default the clock of the datasheet's figures.
+    `clock_mhz` is by default the clock of the datasheet's figures.
     """
     return [_peak(device, arithmetic, unit, clock_mhz) for arithmetic, unit in RATES]
 
 
 def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
-    """The peak of one kind of unit; None if the table has no such row."""
+    """Return the peak of one kind of unit, or None if the table has no such row."""
     by_kind = {(peak.arithmetic, peak.unit): peak for peak in peaks(device)}
     return by_kind.get((arithmetic, unit))
 
 
 def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
-    """What a product's rate is a percentage of: the fastest unit that computes exactly in `dtype`.
+    """Return the peak of the fastest unit that computes in `dtype`, for percentages of the peak.
 
-    For float64 that is the tensor cores where they have float64; float32 has only the cores (TF32
-    is another arithmetic). At `clock_mhz`, by default the clock of the datasheet's figures. A CPU
-    has its measured rate of multiply-adds, if it was measured.
+    For float64, this is the tensor cores if they have float64. float32 has only the cores, as TF32
+    is another arithmetic. `clock_mhz` is by default the clock of the datasheet's figures. A CPU has
+    its measured rate of multiply-adds, if it was measured.
     """
     if device.compute_capability is None:
         measured: float | None = device.facts.get(f"measured_{dtype}_fma_gflops")
         return measured
     arithmetic = PRECISIONS[dtype].rate_of if dtype in PRECISIONS else dtype
-    found = [peak.gflops for peak in peaks(device, clock_mhz) if peak.arithmetic == arithmetic]
-    return max(filter(None, found), default=None)
+    rates = [peak.gflops for peak in peaks(device, clock_mhz) if peak.arithmetic == arithmetic]
+    return max(filter(None, rates), default=None)
 
 
 def ridge_flop_per_byte(device: Device, dtype: str) -> float | None:
-    """Arithmetic intensity at which memory and arithmetic take equally long (roofline model)."""
+    """Return the arithmetic intensity at which memory and arithmetic take equally long."""
     peak = peak_gflops(device, dtype)
     bandwidth = device.memory_bandwidth_gbytes_per_s
     if device.compute_capability is None:
@@ -162,7 +163,7 @@ def _peak(device: Device, arithmetic: str, unit: str, clock_mhz: float | None) -
 
 
 def _datasheet_clock_mhz(device: Device, arithmetic: str, unit: str) -> float | None:
-    """The highest clock, or the lower one of the datasheet's tensor core figures."""
+    """Return the highest clock, or the lower clock of the datasheet's tensor core figures."""
     highest_mhz, capability = device.sm_clock_mhz, device.compute_capability
     if not highest_mhz or unit == CORES or arithmetic == "float64":
         return highest_mhz

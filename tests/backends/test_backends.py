@@ -23,7 +23,7 @@ from gpubench.backends import (
 )
 from gpubench.cli import app
 from gpubench.commands.deviceinfo.view import device_json, with_ceilings
-from gpubench.engine.executor import InProcess
+from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Status, Timer
 from gpubench.options import read_sweep
@@ -98,7 +98,7 @@ def test_declarations_load_nothing_heavy() -> None:
 @pytest.mark.usefixtures("toy")
 def test_a_backend_from_outside_the_package_is_swept_on(kernels: Path) -> None:
     sweep = read_sweep({"device": "toy:1", "kernels": kernels, "tiles": "4,99", "sizes": "16,24"})
-    executor = InProcess(open_backend(sweep.device, sweep.timer))
+    executor = Runner(open_backend(sweep.device, sweep.timer))
     rows = run_sweep(sweep, executor).rows
     assert {(row.backend, row.device, row.timer) for row in rows} == {("toy", "Toy 1", "host")}
     assert [(row.tile, row.status, row.reason) for row in rows if row.m == 16] == [

@@ -15,7 +15,8 @@ import pytest
 import threadpoolctl
 
 from gpubench.backends.cpu import backend as module
-from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend, describe_cpu
+from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend
+from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, operations
 from gpubench.backends.rotation import result_factor
 from gpubench.engine.operands import make_inputs, make_reference
@@ -93,7 +94,7 @@ def sets_seen_by(
     used = []
     for kernel, (launches, count) in zip(cycle(kernels), samples, strict=False):
         seen.clear()
-        times = backend.sample(kernel, launches, count)
+        times = kernel.sample(launches, count)
         assert len(times) == count
         used.append([indices[address] for address in seen])
     return used
@@ -125,7 +126,7 @@ def assert_right(backend: CpuBackend, name: str, edge: int | None, dtype: str) -
         )
         operands = load(backend, point)
         poison(operands.output)
-        backend.run(backend.bind(point, operands))
+        backend.bind(point, operands).run()
         error = relative_error(np, operands.output, make_reference(np, "gemm", *operands.inputs))
         assert why_wrong(error, PRECISIONS[dtype].tolerance) is None, (edge, dtype, size)
 
@@ -135,7 +136,7 @@ def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) ->
         point = on_cpu(ON_CPU[name], size=(20, 12, 8), tile=tile)
         operands = load(backend, point)
         poison(operands.output)
-        backend.run(backend.bind(point, operands, rows=5))
+        backend.bind(point, operands, rows=5).run()
         a, b = operands.inputs
         assert np.allclose(operands.output[:5], a[:5] @ b)
         assert np.isnan(operands.output[5:]).all()
@@ -172,12 +173,12 @@ def test_the_result_of_each_set_is_a_power_of_two_of_the_first_ones() -> None:
     backend, point = small_cache(2**18), on_cpu(ON_CPU["cpu_naive"], cache=Cache.COLD)
     operands = load(backend, point)
     kernel = backend.bind(point, operands)
-    backend.run(kernel, len(operands.sets))
+    kernel.run(len(operands.sets))
     factors = [result_factor(point.problem, index) for index in range(len(operands.sets))]
     assert factors[:5] == [1, -2, 2, -1, 1]
     for (*_, output), factor in zip(operands.sets, factors, strict=True):
         assert np.array_equal(output, factor * operands.output)
-    found = backend.fingerprints(operands)
+    found = operands.fingerprints()
     assert found.keys() == operands.rotation.used == set(range(len(operands.sets)))
     assert len({found[index] for index in range(4)}) == 4
     assert all(found[index] == found[index % 4] for index in found)
@@ -215,13 +216,13 @@ def test_the_smallest_problems_are_flushed_before_a_set_is_used_again(
     kernel = backend.bind(point, operands)
     assert (len(operands.sets), kernel.flush, kernel.max_launches) == (16, True, 16)
     flushes = []
-    monkeypatch.setattr(backend, "flush", lambda: flushes.append(1))
-    backend.sample(kernel, 16, 5)
+    monkeypatch.setattr(backend.timer, "flush", lambda: flushes.append(1))
+    kernel.sample(16, 5)
     assert len(flushes) == 5
-    backend.sample(kernel, 4, 9)  # one flush serves four samples of four sets each
+    kernel.sample(4, 9)  # one flush serves four samples of four sets each
     assert len(flushes) == 8
-    backend.run(kernel, 12)  # on the rest of the sets that the last flush served
-    backend.sample(kernel, 1, 1)
+    kernel.run(12)  # on the rest of the sets that the last flush served
+    kernel.sample(1, 1)
     assert len(flushes) == 9
 
 
@@ -235,7 +236,7 @@ def test_a_time_is_of_one_launch() -> None:
     backend = CpuBackend(clock_ns=lambda: now_ns)
     point = on_cpu(fakes.variant(one_microsecond))
     kernel = backend.bind(point, load(backend, point))
-    assert backend.sample(kernel, 7, 3) == [1.0, 1.0, 1.0]
+    assert kernel.sample(7, 3) == [1.0, 1.0, 1.0]
 
 
 def blas_threads() -> set[int]:
@@ -251,7 +252,7 @@ def test_blas_uses_the_threads_of_the_variant() -> None:
     threads = {"cpu_blas": 1, "cpu_blas_parallel": cpu_threads()}
     for name in (*threads, *threads):
         point = on_cpu(ON_CPU[name])
-        backend.run(backend.bind(point, load(backend, point)))
+        backend.bind(point, load(backend, point)).run()
         assert blas_threads() == {threads[name]}
         assert numba.get_num_threads() == threads[name]
 
@@ -269,8 +270,8 @@ def test_a_variant_that_leaves_its_threads_open_has_all_cpus_and_powers_of_two(
 def test_blas_uses_the_threads_that_were_chosen() -> None:
     backend = CpuBackend()
     point = on_cpu(ON_CPU["cpu_blas_parallel"])
-    kernel = replace(backend.bind(point, load(backend, point)), thread_counts=(1,))
-    backend.sample(kernel, 1, 1)
+    kernel = backend.bind(point, load(backend, point)).on_threads(1)
+    kernel.sample(1, 1)
     assert blas_threads() == {1}
 
 
@@ -284,7 +285,7 @@ def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:
     point = on_cpu(fakes.variant(remember), scope=Scope.END_TO_END)
     operands = load(backend, point)
     poison(operands.output)
-    backend.run(backend.bind(point, operands))
+    backend.bind(point, operands).run()
     assert np.allclose(operands.output, operands.inputs[0] @ operands.inputs[1])
     assert not set(seen) & {array.ctypes.data for array in operands.sets[0]}
 
@@ -309,7 +310,7 @@ def test_a_kernel_that_raises_is_a_launch_error(backend: CpuBackend) -> None:
 
     point = on_cpu(fakes.variant(raises, "raising", path=Path(__file__)))
     kernel = backend.bind(point, load(backend, point))
-    for use in (lambda: backend.run(kernel), lambda: backend.sample(kernel, 1, 1)):
+    for use in (kernel.run, lambda: kernel.sample(1, 1)):
         with pytest.raises(
             LaunchError,
             match=r"running: ZeroDivisionError: division by zero \(test_cpu\.py, line \d+\)",
@@ -344,7 +345,7 @@ def test_there_is_memory_free(backend: CpuBackend) -> None:
 
 
 def test_ceilings_are_measured() -> None:
-    ceilings = CpuBackend().ceilings(["float32", "int32"], copy_bytes=2**20)
+    ceilings = CpuGauge(describe_cpu(), copy_bytes=2**20).ceilings(["float32", "int32"])
     assert set(ceilings) == {
         "measured_copy_gbytes_per_s",
         "measured_float32_fma_gflops",
@@ -358,15 +359,15 @@ def test_ceilings_are_kept_and_the_highest_counts(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     name, rates = "measured_copy_gbytes_per_s", iter((5.0, 7.0, 6.0))
-    monkeypatch.setattr(CpuBackend, "copy_gbytes_per_s", lambda *_: next(rates))
-    backend = CpuBackend()
-    assert [backend.ceilings([], kept=True)[name] for _ in range(2)] == [5.0, 5.0]
-    assert [backend.ceilings([])[name] for _ in range(2)] == [7.0, 6.0]  # measured, as asked
-    assert backend.ceilings([], kept=True)[name] == 7.0
+    monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(rates))
+    gauge = CpuGauge(describe_cpu())
+    assert [gauge.ceilings([], kept=True)[name] for _ in range(2)] == [5.0, 5.0]
+    assert [gauge.ceilings([])[name] for _ in range(2)] == [7.0, 6.0]  # measured, as asked
+    assert gauge.ceilings([], kept=True)[name] == 7.0
     (file,) = (path for path in tmp_path.rglob("*.json"))
     file.write_text("damaged")
     rates = iter((4.0,))
-    assert backend.ceilings([], kept=True)[name] == 4.0
+    assert gauge.ceilings([], kept=True)[name] == 4.0
 
 
 def test_multiply_adds_are_computed_and_counted() -> None:

@@ -16,7 +16,8 @@ import pytest
 from fakes import FakeBackend, point, variant
 
 from gpubench.backends.calls import as_tensors
-from gpubench.backends.cpu.backend import CpuBackend, describe_cpu
+from gpubench.backends.cpu.backend import CpuBackend
+from gpubench.backends.cpu.gauge import describe_cpu
 from gpubench.engine.operands import make_inputs
 from gpubench.engine.runner import Runner
 from gpubench.engine.verify import Check
@@ -158,7 +159,7 @@ def test_each_kernel_finds_its_own_poison_in_every_set() -> None:
     operands = backend.load(problem, make_inputs(problem, seed=1), cold=True)
     for reads_output in (False, True, False):
         check = Check(
-            backend, operands, lambda: pytest.fail("not asked"), reads_output=reads_output
+            backend.xp, operands, lambda: pytest.fail("not asked"), reads_output=reads_output
         )
         check.start()
         for *_, output in operands.sets:

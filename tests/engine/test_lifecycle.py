@@ -12,9 +12,9 @@ import pytest
 from fakes import COPY_GBYTES_PER_S, CPU, FakeBackend, FakeKernel, matmul, run_sweep, variant
 
 from gpubench.backends import open_backend
-from gpubench.engine.executor import InProcess
 from gpubench.engine.pool import Pool
 from gpubench.engine.prepare import Job
+from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceUnavailableError, LaunchError, UsageError
 from gpubench.model import (
     CORE_DTYPES,
@@ -84,7 +84,7 @@ def asked(**facts: Any) -> Sweep:
 def test_every_round_visits_every_point_once_in_an_order_of_its_own() -> None:
     diary = Diary()
     sizes = tuple((n, n, n) for n in range(1, 13))
-    run_sweep(asked(sizes=sizes), InProcess(FakeBackend()), diary, None)
+    run_sweep(asked(sizes=sizes), Runner(FakeBackend()), diary, None)
     assert diary.totals == (12, 36)
     names = ["round 1/3", "round 2/3", "round 3/3"]
     rounds = [[label for name, label in diary.visits if name == wanted] for wanted in names]
@@ -99,7 +99,7 @@ def test_a_seed_decides_the_order() -> None:
     diaries = [Diary(), Diary(), Diary()]
     sizes = tuple((n, n, n) for n in range(1, 13))
     for diary, seed in zip(diaries, (1, 1, 2), strict=True):
-        run_sweep(asked(sizes=sizes, seed=seed), InProcess(FakeBackend()), diary, None)
+        run_sweep(asked(sizes=sizes, seed=seed), Runner(FakeBackend()), diary, None)
     assert diaries[0].visits == diaries[1].visits != diaries[2].visits
 
 
@@ -107,7 +107,7 @@ def test_a_seed_decides_the_order() -> None:
 def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) -> None:
     file = ResultFile(tmp_path / "a.csv")
     diary = Diary(tmp_path / "a.csv.partial")
-    outcome = run_sweep(asked(), InProcess(FakeBackend()), diary, file)
+    outcome = run_sweep(asked(), Runner(FakeBackend()), diary, file)
     assert diary.lines_before == list(range(9))
     assert outcome.path == tmp_path / "a.csv"
     assert table.read(outcome.path) == outcome.rows
@@ -116,7 +116,7 @@ def test_every_row_is_on_disk_before_the_next_point_is_measured(tmp_path: Path) 
 
 @pytest.mark.usefixtures("one_variant")
 def test_a_point_has_one_row_of_all_its_rounds() -> None:
-    outcome = run_sweep(asked(), InProcess(FakeBackend(10.0)), Diary(), None)
+    outcome = run_sweep(asked(), Runner(FakeBackend(10.0)), Diary(), None)
     assert [one.size for one in outcome.rows] == ["8", "16", "24"]
     assert {one.rounds for one in outcome.rows} == {3}
     assert {one.percent_of_blas for one in outcome.rows} == {100.0}
@@ -134,7 +134,7 @@ class FailingAt16(FakeBackend):
 @pytest.mark.usefixtures("one_variant")
 def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
     diary = Diary()
-    outcome = run_sweep(asked(), InProcess(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
+    outcome = run_sweep(asked(), Runner(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
     assert Counter(label for _, label in diary.visits) == {
         "fake at 8 float32": 3,
         "fake at 16 float32": 1,
@@ -158,7 +158,7 @@ class InterruptedInRound2(FakeBackend):
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     diary = Diary()
     outcome = run_sweep(
-        asked(), InProcess(InterruptedInRound2()), diary, ResultFile(tmp_path / "a.csv")
+        asked(), Runner(InterruptedInRound2()), diary, ResultFile(tmp_path / "a.csv")
     )
     assert outcome.interrupted
     assert len(diary.measurements) == 4
@@ -170,7 +170,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
     backend = FakeBackend([10.0] * 1000)  # then the script ends
     with pytest.raises(RuntimeError, match="StopIteration"):
-        run_sweep(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+        run_sweep(asked(), Runner(backend), Diary(), ResultFile(tmp_path / "a.csv"))
     assert table.read(tmp_path / "a.csv")
     assert read_context(tmp_path / "a.csv")["options"] == {}  # to be continued
 
@@ -180,7 +180,7 @@ def test_a_file_that_exists_is_refused_before_anything_runs(tmp_path: Path) -> N
     (tmp_path / "a.csv").write_text("precious")
     backend = FakeBackend()
     with pytest.raises(UsageError, match="exists"):
-        run_sweep(asked(), InProcess(backend), Diary(), ResultFile(tmp_path / "a.csv"))
+        run_sweep(asked(), Runner(backend), Diary(), ResultFile(tmp_path / "a.csv"))
     assert backend.events == []
     assert (tmp_path / "a.csv").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
@@ -191,7 +191,7 @@ def test_nothing_to_measure_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         run_sweep(
             asked(variants=("cpu_blas",), dtypes=("int32",)),
-            InProcess(backend),
+            Runner(backend),
             Diary(),
             ResultFile(tmp_path / "a.csv"),
         )
@@ -202,7 +202,7 @@ def test_nothing_to_measure_leaves_no_file(tmp_path: Path) -> None:
 def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
     outcome = run_sweep(
         asked(variants=("cpu_blas",), dtypes=("float32", "int32"), sizes=((8, 8, 8),)),
-        InProcess(FakeBackend()),
+        Runner(FakeBackend()),
         Diary(),
         None,
     )
@@ -217,7 +217,7 @@ def test_a_skip_of_the_plan_is_a_row_with_its_reason() -> None:
 @pytest.mark.usefixtures("one_variant")
 def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() -> None:
     backend = FakeBackend()
-    outcome = run_sweep(asked(), InProcess(backend), Diary(), None)
+    outcome = run_sweep(asked(), Runner(backend), Diary(), None)
     assert [event.what for event in backend.events][:4] == ["compile", "warm up", "copy", "load"]
     assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
 
@@ -225,9 +225,9 @@ def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() 
 @pytest.mark.usefixtures("one_variant")
 def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
     noisy = [10.0, 30.0, 90.0] * 30_000
-    free = run_sweep(asked(), InProcess(FakeBackend(noisy)), Diary(), None)
+    free = run_sweep(asked(), Runner(FakeBackend(noisy)), Diary(), None)
     tight = asked(timing=Timing(rounds=3, budget_s=1e-9))
-    outcome = run_sweep(tight, InProcess(FakeBackend(noisy)), Diary(), None)
+    outcome = run_sweep(tight, Runner(FakeBackend(noisy)), Diary(), None)
     assert [one.samples for one in outcome.rows] == [12, 12, 12]
     assert min(one.samples for one in free.rows) > 18
 
@@ -235,7 +235,7 @@ def test_a_spent_budget_ends_with_the_fewest_samples_everywhere() -> None:
 def test_a_wrong_point_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lazy = variant(lambda _a, _b, _c: None, "lazy")
     monkeypatch.setattr(plan, "choose", lambda *_: (lazy,))
-    outcome = run_sweep(asked(), InProcess(FakeBackend()), Diary(), None)
+    outcome = run_sweep(asked(), Runner(FakeBackend()), Diary(), None)
     assert {one.status for one in outcome.rows} == {Status.WRONG}
     assert {one.gflops for one in outcome.rows} == {None}
     assert outcome.failed
@@ -320,14 +320,14 @@ def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
 
     monkeypatch.setattr("gpubench.engine.loaded.make_inputs", remember)
     sweep = asked(variants=("cpu_blas",), seed=77, operands=Fill.INDEX)
-    run_sweep(sweep, InProcess(FakeBackend()), Diary())
+    run_sweep(sweep, Runner(FakeBackend()), Diary())
     assert seen == [(77, Fill.INDEX)]
 
 
 # ---- going on
 
 
-class InterruptedAfter(InProcess):
+class InterruptedAfter(Runner):
     """Ctrl-C comes after so many points."""
 
     def __init__(self, count: int) -> None:
@@ -364,7 +364,7 @@ def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, 
 def test_a_point_that_failed_is_not_tried_again_by_a_resumed_sweep(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
 
-    class Interrupted(InProcess):
+    class Interrupted(Runner):
         def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
             result = super().measure(point, wall_limit_s)
             if result.status == Status.ERROR:
@@ -388,7 +388,7 @@ def test_a_copy_is_measured_once_where_memory_sets_the_pace(
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
     backend = FakeBackend(2.0, device=replace(CPU, compute_capability=(9, 0)))
     k = 8 if op == "gemm" else 1
-    rows = run_sweep(asked(op=op, sizes=((8, 8, k), (9, 9, k))), InProcess(backend), Diary()).rows
+    rows = run_sweep(asked(op=op, sizes=((8, 8, k), (9, 9, k))), Runner(backend), Diary()).rows
     assert len([event for event in backend.events if event.what == "copy"]) == copies
     expected = [4 * (n * n + 2 * n) / 2.0 / 1e3 for n in (8, 9)]
     if copies:
@@ -406,7 +406,7 @@ def test_a_cpu_has_the_measured_rates_as_its_peaks(monkeypatch: pytest.MonkeyPat
         "ceilings",
         lambda _self, dtypes, **_kept: {f"measured_{dtype}_fma_gflops": 4.0 for dtype in dtypes},
     )
-    (row,) = run_sweep(asked(sizes=((8, 8, 8),)), InProcess(FakeBackend(1.0)), Diary()).rows
+    (row,) = run_sweep(asked(sizes=((8, 8, 8),)), Runner(FakeBackend(1.0)), Diary()).rows
     assert row.gflops == pytest.approx(2 * 8**3 / 1e3)
     assert row.percent_of_peak == pytest.approx(100 * row.gflops / 4.0)
 
@@ -446,7 +446,7 @@ class Knockout(InRounds):
 def test_another_schedule_measures_what_it_wants() -> None:
     diary = Diary()
     backend = FakeBackend(10.0)
-    outcome = run_sweep(asked(), InProcess(backend), diary, strategy=Knockout())
+    outcome = run_sweep(asked(), Runner(backend), diary, strategy=Knockout())
     assert [name for name, _ in diary.visits] == ["first look"] * 3 + ["once more"]
     assert diary.totals == (3, 3)
     assert sorted(row.rounds or 0 for row in outcome.rows) == [1, 1, 2]

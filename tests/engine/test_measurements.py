@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from fakes import CPU, FakeBackend, matmul, measurement, variant
 
-from gpubench.engine.executor import InProcess
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import LocalPool, Watcher
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
+from gpubench.engine.runner import Runner
 from gpubench.model import Measurement, Timing
 from gpubench.plan import sweep as plan
 from gpubench.plan.sweep import Sweep
@@ -86,7 +86,7 @@ def test_a_sweep_resumed_on_another_gpu_mixes_no_rounds(job: Job, tmp_path: Path
     def pool(place: Place, time_us: float) -> LocalPool:
         facts: dict[str, Any] = {"uuid": place.device_uuid, "slot": place.slot}
         device = replace(CPU, facts=facts)
-        return LocalPool(InProcess(FakeBackend(time_us, device=device)))
+        return LocalPool(Runner(FakeBackend(time_us, device=device)))
 
     path = tmp_path / "a.csv"
     first = run(job, pool(FIRST, 10.0), StopAfter(4), ResultFile(path))

@@ -27,11 +27,11 @@ from gpubench.commands.tune.run import Settings, tune
 from gpubench.commands.tune.schedule import Racing
 from gpubench.engine import cluster, runner, shared
 from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
-from gpubench.engine.executor import InProcess
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import LocalPool, Watcher
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, run
+from gpubench.engine.runner import Runner
 from gpubench.engine.shared import ClusterPool, deal
 from gpubench.errors import DeviceBusyError, DeviceUnavailableError, UsageError
 from gpubench.model import Measurement, Point, Timing, Variant, edges
@@ -90,7 +90,7 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Opened], None]:
         def opened(*_: object, **_options: object) -> Iterator[LocalPool]:
             name = get_worker().name
             backend = FakeBackend(launch_us(int(name)), device=device)
-            yield LocalPool(InProcess(backend), slot=str(name))
+            yield LocalPool(Runner(backend), slot=str(name))
 
         monkeypatch.setattr(shared, "local_pool", opened)
 

@@ -119,7 +119,7 @@ def children_of(pid: int) -> list[int]:
         for other in Path("/proc").iterdir()
         if other.name.isdigit()
         and f"\nPPid:\t{pid}\n" in _status(other)
-        and b"gpubench.engine.child" in (other / "cmdline").read_bytes()
+        and b"gpubench.engine.worker" in (other / "cmdline").read_bytes()
     ]
 
 

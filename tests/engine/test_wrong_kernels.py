@@ -20,7 +20,8 @@ import pytest
 from fakes import FakeBackend, matmul, point, variant
 
 import gpubench
-from gpubench.backends.cpu.backend import CpuBackend, describe_cpu
+from gpubench.backends.cpu.backend import CpuBackend
+from gpubench.backends.cpu.gauge import describe_cpu
 from gpubench.engine import runner
 from gpubench.engine.runner import Runner
 from gpubench.model import Cache, Measurement, Status, Timing
@@ -199,7 +200,7 @@ def test_long_launches_are_looked_at_between_samples(
 ) -> None:
     # As if too long for looking at more than one before the first sample; two sets when cold.
     call = only_at(200, spoils_one_launch_in(20))
-    monkeypatch.setattr(runner, "SEEING_S", 0.0)
+    monkeypatch.setattr(runner, "WATCHING_S", 0.0)
     timing = replace(QUICK, min_samples=30, max_wall_s=20.0, slow_launch_s=20.0)
     assert measured(call, (200, 200, 200), cache=cache, timing=timing).status == Status.WRONG
 

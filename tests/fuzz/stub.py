@@ -88,16 +88,16 @@ def nothing_measured() -> Iterator[None]:
         for name, replacement in {
             "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
-            "gpubench.backends.cuda.compile.nvrtc_version": _no_compiler,
-            "gpubench.commands.check.run.nvrtc_version": _no_compiler,
-            "gpubench.commands.explain.run.nvrtc_version": lambda: (13, 0),
+            "gpubench.backends.cuda.compile.compile_instance": _no_compiler,
+            "gpubench.commands.check.run.compiler_of": _no_compiler,
             # these start programs
             "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory
-            "gpubench.backends.cpu.backend.CpuBackend.bytes_free": lambda _self: 2**20,
+            "gpubench.commands.operand_files.files.free_memory_bytes": lambda: 2**20,
+            "gpubench.commands.operand_files.run.free_memory_bytes": lambda: 2**20,
         }.items():
             stack.enter_context(patch(name, replacement))
         yield

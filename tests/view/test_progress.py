@@ -10,9 +10,9 @@ import pytest
 from fakes import CPU, FakeBackend, measurement, point, variant
 from rich.console import Console
 
-from gpubench.engine.executor import InProcess
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
+from gpubench.engine.runner import Runner
 from gpubench.model import Config, Device, Health, Measurement, Status
 from gpubench.plan.schedule import Estimate, Visit
 from gpubench.plan.sweep import Sweep
@@ -51,7 +51,7 @@ def planned(
     backend = FakeBackend(device=device)
     backend.notices = notices
     sweep = Sweep(variants=("cpu_blas",), sizes=tuple((n, n, n) for n in range(1, points + 1)))
-    pool = LocalPool(InProcess(backend))
+    pool = LocalPool(Runner(backend))
     watcher.planned(prepare(sweep, CPU), pool, visits, FORESEEN)
 
 

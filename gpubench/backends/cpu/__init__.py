@@ -7,7 +7,7 @@ from gpubench.model import Device, Timer
 
 
 def _devices(_index: int | None) -> list[Device]:
-    from gpubench.backends.cpu.backend import describe_cpu
+    from gpubench.backends.cpu.gauge import describe_cpu
 
     return [describe_cpu()]
 
@@ -20,10 +20,11 @@ def _open(_index: int, _timer: Timer) -> Backend:
 
 BACKEND = BackendEntry(
     name="cpu",
-    auto_order=100,  # what is left where there is no GPU
+    auto_order=100,  # the last choice, for machines without a GPU
     timers=(Timer.HOST,),
     blas="BLAS",
     cost=Cost(start_s=0.7, compile_s=1.0, gflops=lambda _device: 10.0),
+    host_arrays=True,
     devices=_devices,
     open=_open,
 )

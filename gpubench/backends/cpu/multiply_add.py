@@ -1,4 +1,4 @@
-"""The rate of a CPU's multiply-adds: independent chains in vector registers, and nothing else."""
+"""Multiply-adds of a CPU in vector registers, in independent chains, to measure their rate."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 CHAINS = 12
-"""Sums at a time: as many as hide the latency of two units (4 to 5 cycles each) in 16 registers."""
+"""Number of independent sums. It hides the latency of two units (4 to 5 cycles) in 16 registers."""
 
 ELEMENTS = {
     "float32": (ir.FloatType(), types.float32, 4),
     "float64": (ir.DoubleType(), types.float64, 8),
     "int32": (ir.IntType(32), types.int32, 4),
 }
-"""LLVM's and Numba's types, and bytes."""
+"""By dtype: the type in LLVM, the type in Numba, and bytes."""
 
 
 def lanes(dtype: str) -> int:
-    """Elements of a vector register of this machine."""
+    """Return the number of elements in a vector register of this machine."""
     features = llvm.get_host_cpu_features()
     return (64 if features.get("avx512f") else 32) // ELEMENTS[dtype][2]
 
 
 @cache
 def multiply_adds(dtype: str) -> Any:
-    """A compiled function (count, x, y): so many times `CHAINS` vectors of sums become s·x + y.
+    """Return a compiled function (count, x, y) that replaces each sum s by s·x + y `count` times.
 
-    It is called without Python's lock, and gives a sum, so that nothing is left out.
+    There are `CHAINS` vectors of sums. The function runs without Python's lock. It returns a total,
+    so that the compiler cannot omit any work.
     """
     element, number, _ = ELEMENTS[dtype]
     width = lanes(dtype)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def loop(_context: Any, _count: Any, _x: Any, _y: Any) -> Any:
-        def code(_context: Any, builder: Any, _signature: Any, given: Any) -> Any:
-            count, x, y = given
+        def code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            count, x, y = arguments
             vector = ir.VectorType(element, width)
 
             def spread(value: Any) -> Any:
@@ -92,5 +93,5 @@ def multiply_adds(dtype: str) -> Any:
 
 
 def operations(dtype: str, count: int) -> int:
-    """What a call does: a multiply-add counts as two."""
+    """Return the number of operations of a call; a multiply-add counts as two."""
     return 2 * count * CHAINS * lanes(dtype)

@@ -1,15 +1,15 @@
-"""NVIDIA GPUs: the only place that imports CuPy."""
+"""NVIDIA GPUs. No other package imports CuPy."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from gpubench.backends import Backend, BackendEntry, Cost
+from gpubench.backends import Backend, BackendEntry, Compiler, Cost
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Timer
 
-TYPICAL_SHARE = 0.05
-"""Of the float32 peak: half of the tiles of a default sweep on an H200 are slower, half faster."""
+TYPICAL_FRACTION = 0.05
+"""Assumed fraction of the float32 peak: the median tile of a default sweep on an H200."""
 
 
 def _devices(index: int | None) -> list[Device]:
@@ -33,7 +33,13 @@ def _load() -> None:
 
 def _typical_gflops(device: Device) -> float | None:
     peak = peak_gflops(device, "float32")
-    return peak and TYPICAL_SHARE * peak
+    return peak and TYPICAL_FRACTION * peak
+
+
+def _compiler() -> Compiler:
+    from gpubench.backends.cuda import compile as compiler
+
+    return compiler
 
 
 def _numbers() -> list[int]:
@@ -50,5 +56,6 @@ BACKEND = BackendEntry(
     cost=Cost(start_s=2.0, compile_s=0.15, gflops=_typical_gflops),
     devices=_devices,
     open=_open,
+    compiler=_compiler,
     load=_load,
 )

@@ -1,28 +1,24 @@
-"""An NVIDIA GPU as a backend, through CuPy."""
+"""An NVIDIA GPU as a backend, through CuPy: operands in device memory, and kernels on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from types import ModuleType
 from typing import Any
 
 import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from gpubench.backends.calls import allocating, torch
-from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.devices import cuda_device
+from gpubench.backends.cuda.gauge import CudaGauge
+from gpubench.backends.cuda.kernel import CudaKernel, CudaTimers, faults
 from gpubench.backends.cuda.launching import Instances, Routine, call_routine
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import CudaStream
-from gpubench.backends.cuda.sustained import sustain
-from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.backends.rotation import (
-    CACHES_TO_OUTGROW,
     FACTORS,
     MAX_LAUNCHES,
     OperandSets,
@@ -33,20 +29,8 @@ from gpubench.backends.rotation import (
     set_policy,
     stacked,
 )
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
-from gpubench.model import (
-    CORE_DTYPES,
-    Cache,
-    CallVariant,
-    Health,
-    Launch,
-    Point,
-    Problem,
-    Resources,
-    Scope,
-    Series,
-    Timer,
-)
+from gpubench.errors import DoesNotFitError
+from gpubench.model import Cache, CallVariant, Point, Problem, Scope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,50 +41,24 @@ class CudaOperands(OperandSets):
     """The outputs of all sets, one after the other."""
 
     host_output: np.ndarray
-    """Room for the output in pageable host memory, where the given inputs are."""
+    """An array for the output in pageable host memory, like those of the inputs in `given`."""
 
+    stream: CudaStream
 
-@dataclass(frozen=True, kw_only=True)
-class CudaKernel:
-    """A kernel or library routine bound to operands."""
+    def fingerprints(self) -> dict[int, int]:
+        """Return a number for the output of each set that launches wrote into.
 
-    rotation: Iterator[Callable[[], None]]
-    """Launches on set after set, from where the last launch on these operands stopped; they enqueue
-    and do not wait."""
-
-    routine: Routine
-    host_output: np.ndarray
-    """Where a launch that is timed end to end leaves its result, and not in `output`."""
-
-    output: Any
-    """The first set's output."""
-
-    timer: Timer
-    scope: Scope
-    flush: bool
-    max_launches: int
-    thread_counts: tuple[int, ...] = ()
-
-    @property
-    def launch(self) -> Launch | None:
-        """Of a compiled kernel."""
-        return self.routine.launch and self.routine.launch.main
-
-    @property
-    def resources(self) -> Resources | None:
-        """As the compiler or the function says."""
-        return self.routine.resources
-
-    @property
-    def algorithm(self) -> str:
-        """As the library or the function says."""
-        return self.routine.algorithm
+        A kernel computes it on the device. Raises LaunchError.
+        """
+        with faults():
+            fingerprints = self.stream.fingerprints(self.outputs)
+        return {index: fingerprints[index] for index in self.rotation.used}
 
 
 class CudaBackend:
     """Runs `CudaVariant`s, and `CallVariant`s that take CuPy arrays."""
 
-    xp: Any = cupy
+    xp: ModuleType = cupy
 
     def __init__(self, index: int) -> None:
         self.device = cuda_device(index)
@@ -108,74 +66,33 @@ class CudaBackend:
         major, minor = self.device.compute_capability or (0, 0)
         architecture = f"sm_{major}{minor}"
         self._instances = Instances(self.device, architecture)
-        self._flush_buffer: Any = None
-        self.stream = CudaStream(self.device, architecture)
-        self.timer = BlockedBatchTimer(self.stream)
-        self._cupti: CuptiTimer | None = None
-        self._nvml: Nvml | None = None
-        self.notices: tuple[str, ...] = ()
+        stream = CudaStream(self.device, architecture)
+        nvml, self.notices = self._open_nvml()
+        energy_j = nvml.energy_j if nvml else lambda: None
+        self.timers = CudaTimers(stream, self.device.l2_bytes, energy_j)
+        self.gauge = CudaGauge(self.device, self.timers, nvml)
+
+    def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
+        """Open the sensors; also return what a user should know about them."""
         try:
-            self._nvml = Nvml(self.device.facts["uuid"])
+            nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
-            self.notices = (f"clocks, temperature and power stay empty: {error}",)
-        else:
-            if others := self._nvml.others():
-                self.notices = (
-                    f"other processes use this GPU, which makes times longer: {others}",
-                )
+            return None, (f"clocks, temperature and power stay empty: {error}",)
+        if others := nvml.others():
+            return nvml, (f"other processes use this GPU, which makes times longer: {others}",)
+        return nvml, ()
 
     def warm_up(self) -> None:
         """Multiply-add until the clock has settled, then calibrate the timer at that clock."""
         with faults():
-            self.stream.warm_up()
-            self.timer.calibrate(self.stream.launch_empty)
-
-    def ceilings(
-        self,
-        dtypes: Sequence[str] = CORE_DTYPES,
-        *,
-        kept: bool = False,  # noqa: ARG002 # it takes no time here
-    ) -> dict[str, float]:
-        """The device's highest rates, measured; of arithmetic all, unless no dtype is asked for."""
-        with faults():
-            self.stream.warm_up()
-            rates: dict[str, float | None] = {
-                "measured_copy_gbytes_per_s": self.stream.copy_gbytes_per_s()
-            }
-            if dtypes:
-                rates["measured_float32_fma_gflops"] = self.stream.fma_gflops()
-                rates |= {
-                    f"measured_{dtype}_tensor_gflops": rate
-                    for dtype, rate in self.stream.tensor_gflops().items()
-                }
-        return {name: rate for name, rate in rates.items() if rate}
-
-    def parts(self) -> dict[str, float]:
-        """Copies in device memory and over PCIe, and a chain of loads from memory."""
-        with faults():
-            return {
-                "copy": self.stream.copy_us(),
-                "latency": self.stream.latency_us(),
-                "to device": self.stream.host_copy_us(runtime.memcpyHostToDevice),
-                "from device": self.stream.host_copy_us(runtime.memcpyDeviceToHost),
-            }
-
-    def configuration(self) -> dict[str, Any]:
-        """From NVML, and the driver."""
-        found = self._nvml.configuration() if self._nvml else {}
-        return {"driver": self.device.versions.get("driver"), **found}
-
-    def health(self) -> Health:
-        """Sensors through NVML, and the clock measured in the stream."""
-        clock_mhz = self.timer.take_clock_mhz()
-        health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
-        return replace(health, overhead_us=self.timer.overhead_us)
+            self.timers.stream.warm_up()
+            self.timers.events.calibrate(self.timers.stream.launch_empty)
 
     def usable(self) -> bool:
-        """Whether the context survived: a kernel's fault stays with it until the process ends."""
+        """Return whether the context still works. After a fault it fails until the process ends."""
         try:
-            self.stream.launch_empty()
-            self.stream.synchronize()
+            self.timers.stream.launch_empty()
+            self.timers.stream.synchronize()
         except RuntimeError:
             return False
         return True
@@ -185,16 +102,16 @@ class CudaBackend:
         self._instances.compile(points, on_built)
 
     def bytes_needed(self, problem: Problem, *, cold: bool) -> int:
-        """All sets of operands, and the buffer that flushes the cache."""
+        """Return the bytes of all sets of operands, and of the buffer that flushes the cache."""
         policy = self._policy(problem, cold=cold)
-        return problem.bytes * policy.count + policy.flush * self._flush_bytes
+        return problem.bytes * policy.count + policy.flush * self.timers.flush_bytes
 
     def bytes_free(self) -> int:
-        """Free on the device or in CuPy's pool."""
+        """Return the memory that is free on the device or in CuPy's pool."""
         return int(runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
 
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> CudaOperands:
-        """One allocation per operand, which holds all sets."""
+        """Copy the operands. Each operand has one allocation, which holds all sets."""
         policy = self._policy(problem, cold=cold)
         with faults():
             *stacks, outputs = stacked(_zeros, policy.count, problem)
@@ -205,20 +122,26 @@ class CudaBackend:
                     if factor not in copies:
                         copies[factor] = cupy.asarray(_storable(array * factor))
                     stack[index :: len(FACTORS)] = copies[factor]
-            if policy.flush and self._flush_buffer is None:
-                self._flush_buffer = cupy.empty(self._flush_bytes, np.uint8)
+            if policy.flush:
+                self.timers.allocate_flush_buffer()
         return CudaOperands(
             problem=problem,
             given=tuple(inputs),
             sets=tuple(zip(*stacks, outputs, strict=True)),
             outputs=outputs,
             host_output=np.empty(problem.output_shape, problem.precision.result),
+            stream=self.timers.stream,
             policy=policy,
             rotation=Rotation(policy.count),
         )
 
-    def bind(self, point: Point, operands: CudaOperands, rows: int | None = None) -> CudaKernel:
-        """The compiled instance, or the library routine, on the operands."""
+    def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CudaKernel:
+        """Return the compiled instance, or the library routine, on the operands.
+
+        Raises CompileError, and DoesNotFitError if there is no memory for its workspace.
+        """
+        if not isinstance(operands, CudaOperands):
+            raise TypeError("the operands are not in device memory")
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         with faults():
             routine = self._routine(point, problem, operands)
@@ -243,137 +166,33 @@ class CudaBackend:
             flush=operands.policy.flush,
             max_launches=operands.policy.max_launches,
             routine=routine,
+            timers=self.timers,
         )
 
     def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> Routine:
-        """The point's routine; of a library with several algorithms the fastest on the operands."""
+        """Return the point's routine; of a library's algorithms, the fastest on the operands."""
         variant = point.variant
         tune = variant.tune if isinstance(variant, CallVariant) else None
-        if tune is None or problem != point.problem:  # fewer rows only foretell a slow launch
+        if tune is None or problem != point.problem:  # fewer rows only predict a slow launch
             return self._instances.routine(point, problem)
-        before = self._flush if operands.policy.flush else None
+        timers = self.timers
+        before = timers.flush if operands.policy.flush else None
 
         def sample(call: Callable[..., None], launches: int) -> float:
             on_sets = (partial(call, *operands.sets[index]) for index in operands.rotation)
-            return self.timer.sample(on_sets, launches, 1, before)[0]
+            return timers.events.sample(on_sets, launches, 1, before)[0]
 
         cold = point.cache == Cache.COLD
         call, chosen = tune(problem, cold, sample, operands.policy.max_launches)
         return call_routine(call, chosen=chosen)
 
-    def fingerprints(self, operands: CudaOperands) -> dict[int, int]:
-        """Of the outputs that launches wrote into, by their sets."""
-        with faults():
-            found = self.stream.fingerprints(operands.outputs)
-        return {index: found[index] for index in operands.rotation.used}
-
-    def run(self, kernel: CudaKernel, launches: int = 1) -> None:
-        """Launch on the next sets and wait."""
-        with faults():
-            for launch in islice(kernel.rotation, launches):
-                launch()
-            cupy.cuda.get_current_stream().synchronize()
-            if kernel.scope == Scope.END_TO_END:
-                kernel.output.set(kernel.host_output)
-
-    def watch(self, kernel: CudaKernel) -> str:
-        """Whether a call waits for the device, and the memory it takes from CuPy or torch."""
-        with faults(), _Allocations() as seen:
-            waits = self.timer.waits(next(kernel.rotation))
-        if waits:
-            raise LaunchError(
-                "the call waits for the GPU (it synchronizes, or copies to the host), so launches "
-                "cannot be enqueued behind one another: leave that out, or use --scope end-to-end"
-            )
-        return allocating(seen.bytes)
-
-    def sample(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
-        """Time by the blocked batch, or by CUPTI; end to end by events alone."""
-        before = self._flush if kernel.flush else None
-        with faults():
-            if kernel.scope == Scope.END_TO_END:
-                return self._sample_end_to_end(kernel, launches, count)
-            if kernel.timer == Timer.CUPTI:
-                if self._cupti is None:
-                    self._cupti = CuptiTimer(cupy.cuda.get_current_stream().synchronize)
-                return self._cupti.sample(kernel.rotation, launches, count, before)
-            return self.timer.sample(kernel.rotation, launches, count, before)
-
-    def sustain(self, kernel: CudaKernel, heat_s: float, timed_s: float) -> Series:
-        """The clock meanwhile is the next `health`'s."""
-        with faults():
-            launch_us = min(self.timer.sample(kernel.rotation, 1, 3))
-            energy_j = self._nvml.energy_j if self._nvml else lambda: None
-            series, mhz = sustain(
-                self.stream, kernel.rotation, launch_us, heat_s, timed_s, energy_j
-            )
-            self.timer.set_clock_mhz(mhz)
-        return series
-
-    def _sample_end_to_end(self, kernel: CudaKernel, launches: int, count: int) -> list[float]:
-        """Not blocked: copies from pageable memory wait for the host as they do in a program."""
-        times = []
-        for _ in range(count):
-            start = self.stream.record_start()
-            for launch in islice(kernel.rotation, launches):
-                launch()
-            stop = self.stream.record_stop()
-            self.stream.synchronize()
-            times.append(self.stream.elapsed_us(start, stop) / launches)
-        kernel.output.set(kernel.host_output)
-        return times
-
-    @property
-    def _flush_bytes(self) -> int:
-        return CACHES_TO_OUTGROW * self.device.l2_bytes
-
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
-        # At most as many sets as a sample has launches: each uses a set that the flush made cold.
+        # At most as many sets as a sample has launches, because a flush makes each of them cold.
         return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=MAX_LAUNCHES)
-
-    def _flush(self) -> None:
-        runtime.memsetAsync(
-            self._flush_buffer.data.ptr, 0, self._flush_bytes, cupy.cuda.get_current_stream().ptr
-        )
-
-
-class _Allocations(cupy.cuda.MemoryHook):  # type: ignore[misc] # CuPy has no types
-    """Counts the bytes that CuPy's and torch's pools give out inside it."""
-
-    name = "gpubench"
-
-    def __init__(self) -> None:
-        self.bytes = -self._of_torch()
-
-    def malloc_preprocess(self, **facts: int) -> None:
-        """CuPy's pool is asked."""
-        self.bytes += facts["size"]
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self.bytes += self._of_torch()
-
-    @staticmethod
-    def _of_torch() -> int:
-        stats = torch().cuda.memory_stats() if torch() else {}
-        return int(stats.get("allocated_bytes.all.allocated", 0))
-
-
-@contextmanager
-def faults() -> Iterator[None]:
-    """Raise what CuPy raises as DoesNotFitError (too little memory) or LaunchError (the rest)."""
-    try:
-        yield
-    except (CompileError, DoesNotFitError, LaunchError):
-        raise
-    except MemoryError as error:
-        raise DoesNotFitError(f"out of device memory: {error}") from error
-    except Exception as error:  # CuPy's CUDA and cuBLAS errors, and whatever a function raises
-        raise LaunchError(first_line(error)) from error
 
 
 def _storable(array: Any) -> Any:
-    """An array as CuPy takes it: of float8, which CuPy has not, the bytes."""
+    """Return the array in a type that CuPy supports: float8, which it lacks, is viewed as bytes."""
     return array.view(np.uint8) if array.dtype.name.startswith("float8") else array
 
 
@@ -382,13 +201,13 @@ def _zeros(shape: tuple[int, ...], kind: str) -> Any:
 
 
 def _workspace(routine: Routine) -> tuple[Any, ...]:
-    """The array that a routine takes as its last, if it takes one."""
+    """Return the array that a routine takes last, if it takes a workspace."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
 
 
 def _on_first_set(launch: Callable[[], None], rotation: Rotation) -> Iterator[Callable[[], None]]:
-    """A launch again and again, each noted as one on the first set."""
+    """Yield the same launch endlessly, and record each use as one of the first set."""
     while True:
         rotation.used.add(0)
         yield launch
@@ -397,7 +216,10 @@ def _on_first_set(launch: Callable[[], None], rotation: Rotation) -> Iterator[Ca
 def _end_to_end(
     routine: Routine, hosts: Sequence[np.ndarray], empty: Callable[..., Any]
 ) -> Callable[[], None]:
-    """Allocate, copy in, launch, copy out, free: `cudaMalloc` and `cudaFree`, not CuPy's pool."""
+    """Return a launch that allocates, copies in, runs, copies out and frees.
+
+    It uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
+    """
     *inputs, output = hosts
 
     def run() -> None:

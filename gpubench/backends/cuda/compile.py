@@ -1,19 +1,19 @@
-"""The one compile step: from source, template instance, architecture and options to a cubin.
+"""Compiles a template instance of a source for an architecture, with NVRTC: the `Compiler` of CUDA.
 
-Needs NVRTC (through cuda-bindings), and no GPU.
+This is the only compile step. It needs cuda-bindings and NVRTC, and no GPU.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from gpubench.backends import Compiled
 from gpubench.cache import keep, user_cache
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
@@ -21,28 +21,17 @@ from gpubench.model.sources import include_folders, whole_source
 from gpubench.results.output import open_regular
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
-"""Of every kernel. NVRTC's own cache gives a cubin without ptxas' report of its registers, and
-NVRTC 13.0 takes a lambda with `auto` parameters for a host function, even in a kernel."""
-
+"""Options of every kernel. `--no-cache`: a cubin from NVRTC's own cache comes without ptxas' report
+of registers. `--device-as-default-execution-space`: NVRTC 13.0 treats a lambda with `auto`
+parameters as a host function, even in a kernel."""
 
 HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cublas_v2.h",
     "cuda_runtime.h", "device_launch_parameters.h", "iostream", "math.h", "stdio.h", "stdlib.h",
     "vector")  # fmt: skip
-"""What a source for nvcc includes for its host code. NVRTC has none of them, and built in what of
-them device code may use; it gets `HOST_HEADER`."""
+"""Headers that a source for nvcc includes for its host code. NVRTC lacks them, and has what device
+code may use of them built in. Each is replaced by `HOST_HEADER`."""
 
 HOST_HEADER = b"typedef unsigned int uint;\n"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compiled:
-    """A kernel for one architecture."""
-
-    cubin: bytes
-    symbol: str
-    """The instance's mangled name in the cubin."""
-
-    resources: Resources
 
 
 def compile_instance(
@@ -50,15 +39,15 @@ def compile_instance(
 ) -> Compiled:
     """Compile `expression` of a CUDA C++ file for an architecture such as `sm_90` or `sm_90a`.
 
-    `options` are further options of NVRTC. Kept on disk in the user's cache, keyed by everything
-    that decides the outcome. Raises CompileError with the compiler's first error.
+    `options` are further options of NVRTC. The result is kept in the user's cache, under a key of
+    everything that affects it. Raises CompileError with the compiler's first error.
     """
     text = source.read_text(encoding="utf-8")
     files = whole_source(source, include_folders(options))[1:]
     included = [path.read_text(encoding="utf-8") for path in files]
-    version = ".".join(map(str, nvrtc_version()))
     options = (*OPTIONS, *options)
-    key = "\0".join((text, *included, expression, architecture, *options, version))
+    number = ".".join(map(str, nvrtc_version()))
+    key = "\0".join((text, *included, expression, architecture, *options, number))
     cached = user_cache("cubin", f"{hashlib.sha256(key.encode()).hexdigest()}.cubin")
     if compiled := _read_cached(cached):
         return compiled
@@ -67,9 +56,14 @@ def compile_instance(
     return compiled
 
 
+def version() -> str:
+    """Return `NVRTC` and its version. Raises CompileError if NVRTC cannot be loaded."""
+    return "NVRTC {}.{}".format(*nvrtc_version())
+
+
 @cache
 def nvrtc_version() -> tuple[int, int]:
-    """NVRTC's version. Raises CompileError where NVRTC cannot be loaded."""
+    """Return NVRTC's version. Raises CompileError if NVRTC cannot be loaded."""
     nvrtc = _nvrtc()
     _, major, minor = nvrtc.nvrtcVersion()
     return major, minor
@@ -77,7 +71,10 @@ def nvrtc_version() -> tuple[int, int]:
 
 @cache
 def architectures() -> tuple[str, ...]:
-    """What NVRTC compiles for, oldest first. Raises CompileError where NVRTC cannot be loaded."""
+    """Return the architectures that NVRTC compiles for, the oldest first.
+
+    Raises CompileError if NVRTC cannot be loaded.
+    """
     numbers = _checked(_nvrtc().nvrtcGetSupportedArchs())
     return tuple(f"sm_{number}" for number in sorted(numbers))
 
@@ -100,7 +97,7 @@ def _compile(
     text: str, source: Path, expression: str, architecture: str, options: tuple[str, ...]
 ) -> Compiled:
     nvrtc = _nvrtc()
-    # The whole path: a file's own includes are looked for beside it.
+    # The absolute path, because NVRTC looks for a file's own includes beside it.
     name = str(source.resolve()).encode()
     headers = [header.encode() for header in HOST_HEADERS]
     program = _checked(
@@ -126,7 +123,7 @@ def _compile(
 
 
 def _checked(returned: tuple[Any, ...]) -> Any:
-    """The value of an NVRTC call; CompileError if it failed."""
+    """Return the value of an NVRTC call. Raises CompileError if the call failed."""
     result, *values = returned
     if int(result) != 0:
         raise CompileError(f"NVRTC: {result.name}")
@@ -145,13 +142,13 @@ def _first_error(log: str) -> str:
 
 
 def parse_resources(log: str, symbol: str = "") -> Resources:
-    """Read ptxas' report on one kernel (`--ptxas-options=-v`). Raises CompileError without one.
+    """Read ptxas' report on one kernel (`--ptxas-options=-v`); without one, raise CompileError.
 
-    A source may have kernels that are no templates, which are compiled, too: `symbol` is the one.
+    `symbol` selects the kernel, because kernels that are not templates are always compiled too.
     """
-    _, found, of_symbol = log.partition(f"Compiling entry function '{symbol}'")
-    if found:
-        log = of_symbol.partition("Compiling entry function")[0]
+    _, heading, report = log.partition(f"Compiling entry function '{symbol}'")
+    if heading:
+        log = report.partition("Compiling entry function")[0]
     if "Used " not in log:
         raise CompileError("the compiler did not report the kernel's registers")
 
@@ -168,7 +165,7 @@ def parse_resources(log: str, symbol: str = "") -> Resources:
 
 
 def _read_cached(path: Path) -> Compiled | None:
-    """What an earlier process compiled; None if there is none, or the file is damaged."""
+    """Return what an earlier process compiled, or None without an intact file."""
     try:
         with open_regular(path) as file:
             return msgspec.msgpack.decode(file.read(), type=Compiled)

@@ -1,4 +1,4 @@
-"""Library products on the GPU: cuBLAS, and CuPy's own kernel for integers."""
+"""Products of libraries on the GPU: cuBLAS, and CuPy's own kernel for integers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gpubench.backends.cuda import cublaslt
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, takes_b_by_columns
 
 DEFAULT_ALGORITHM = -1
-"""CUBLAS_GEMM_DEFAULT: the library's heuristic chooses."""
+"""CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm."""
 
 MATH_MODE = 16
-"""CUBLAS_DEFAULT_MATH, TF32 only where it is asked for, and with it
+"""CUBLAS_DEFAULT_MATH, with TF32 only on request, and
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
-They are by default: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBLAS 13.1)."""
+By default they are: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBLAS 13.1)."""
 
 
 def gemm(dtype: str) -> Callable[..., None]:
-    """C = A·B, by `cublasGemmEx`; float8, which that has not, by cuBLASLt's first proposal.
+    """Return C = A·B by `cublasGemmEx`. It lacks float8, which takes cuBLASLt's first proposal.
 
-    cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
+    cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
     """
     if dtype.startswith("float8"):
         return cublaslt.gemm(dtype)
@@ -47,23 +47,23 @@ def gemm(dtype: str) -> Callable[..., None]:
 
 
 def gemv(dtype: str) -> Callable[..., None]:
-    """Compute y = A·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
+    """Return y = A·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
     return _matrix_vector(dtype, OP_T)
 
 
 def gemv_t(dtype: str) -> Callable[..., None]:
-    """Compute y = Aᵀ·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
+    """Return y = Aᵀ·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
     return _matrix_vector(dtype, OP_N)
 
 
 def atax(dtype: str) -> Callable[..., None]:
-    """Compute c = Aᵀ·(A·v) for a row-major matrix, by two calls of cuBLAS."""
+    """Return c = Aᵀ·(A·v) for a row-major matrix, by two calls of cuBLAS."""
     first, second = gemv(dtype), gemv_t(dtype)
     between: dict[int, Any] = {}
 
     def multiply(a: Any, v: Any, c: Any) -> None:
         rows = a.shape[0]
-        if rows not in between:  # kept: its allocation is not part of the product
+        if rows not in between:  # kept, because its allocation is not part of the product
             between[rows] = cupy.empty(rows, dtype)
         first(a, v, between[rows])
         second(a, between[rows], c)
@@ -72,12 +72,12 @@ def atax(dtype: str) -> Callable[..., None]:
 
 
 def cupy_matmul(a: Any, b: Any, c: Any) -> None:
-    """C = A·B by `cupy.matmul`."""
+    """Compute C = A·B by `cupy.matmul`."""
     cupy.matmul(a, b, out=c)
 
 
 def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
-    """A row-major matrix is its transpose to cuBLAS: `operation` applies to N×M, column-major."""
+    """Return a product with a row-major matrix. `operation` applies to its transpose, N×M."""
     routine = {"float32": cublas.sgemv, "float64": cublas.dgemv}[dtype]
     alpha, beta = np.ones(1, dtype), np.zeros(1, dtype)
     alpha_at, beta_at = alpha.ctypes.data, beta.ctypes.data
@@ -94,7 +94,7 @@ def _matrix_vector(dtype: str, operation: int) -> Callable[..., None]:
 
 
 def _handle() -> int:
-    """CuPy's cuBLAS handle, set to the current stream and to full precision."""
+    """Return CuPy's cuBLAS handle, set to the current stream and to full precision."""
     handle = int(device.get_cublas_handle())
     cublas.setStream(handle, cupy.cuda.get_current_stream().ptr)
     cublas.setMathMode(handle, MATH_MODE)

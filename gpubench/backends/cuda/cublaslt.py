@@ -1,7 +1,7 @@
-"""cuBLASLt with its algorithm chosen by measuring, not by its heuristic alone.
+"""cuBLASLt, with an algorithm that is chosen by measuring and not by its heuristic alone.
 
-Called through ctypes, as CuPy wraps cuBLASLt only for its own use. Names and numbers are those of
-`cublasLt.h`.
+It is called through ctypes, because CuPy wraps cuBLASLt only for its own use. Names and numbers are
+those of `cublasLt.h`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpubench.model import Problem
 from gpubench.model.variant import Sample
 
 MAX_ALGORITHMS = 32
-"""Asked of the heuristic, which returns those it rates best, the best first (cuBLAS 13.1: up to
+"""Maximum number of algorithms that the heuristic returns, the best first (cuBLAS 13.1: up to
 8)."""
 
 WORKSPACE_BYTES = 64 * 2**20
@@ -42,11 +42,11 @@ Shape = tuple[int, int, int]
 """M, K, N."""
 
 Multiply = Callable[..., None]
-"""Of A, B and C."""
+"""A product on A, B and C."""
 
 
 class _Heuristic(ctypes.Structure):
-    """cublasLtMatmulHeuristicResult_t: an algorithm that the library proposes."""
+    """cublasLtMatmulHeuristicResult_t: an algorithm that the heuristic proposes."""
 
     _fields_ = (
         ("algorithm", ctypes.c_uint64 * 8),
@@ -59,11 +59,11 @@ class _Heuristic(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class _Product:
-    """A product of one shape, for the library."""
+    """A product of one shape, as the library describes it."""
 
     descriptor: ctypes.c_void_p
     layouts: tuple[ctypes.c_void_p, ...]
-    """Of the library's A, B and C."""
+    """The layouts of the library's A, B and C."""
 
     alpha: Any
     beta: Any
@@ -71,7 +71,7 @@ class _Product:
 
 
 def gemm(dtype: str) -> Callable[..., None]:
-    """C = A·B, by the algorithm that the heuristic rates best."""
+    """Return C = A·B by the algorithm that the heuristic rates best."""
     heuristic: dict[Shape, Multiply] = {}
 
     def multiply(a: Any, b: Any, c: Any) -> None:
@@ -86,10 +86,10 @@ def gemm(dtype: str) -> Callable[..., None]:
 def tuned_gemm(
     problem: Problem, cold: bool, sample: Sample, max_launches: int
 ) -> tuple[Multiply, str]:
-    """C = A·B by the fastest algorithm, and which that is; as `CallVariant.tune`.
+    """Return C = A·B by the fastest algorithm, and its name; the function for `CallVariant.tune`.
 
-    Operands from memory and from the cache have different winners: on an H200 the fastest for hot
-    operands at 256 takes half as long again for cold ones. Raises LaunchError.
+    Operands in memory and in the cache have different winners. On an H200 the fastest algorithm for
+    hot operands at 256 takes 1.5 times the best time for cold operands. Raises LaunchError.
     """
     dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
     proposed = algorithms(dtype, shape)
@@ -104,22 +104,22 @@ def tuned_gemm(
 
 
 def algorithms(dtype: str, shape: Shape) -> list[tuple[str, Multiply]]:
-    """What the heuristic proposes, the best rated first: each algorithm's name and its product.
+    """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
-    The name is the library's own description, by which an algorithm may be saved and used again
-    with the same version (cublasLtMatmulAlgo_t).
+    The name is the library's own description. An algorithm can be saved by it, and used again with
+    the same version (cublasLtMatmulAlgo_t).
     """
     product = _product(dtype, shape, _workspace())
     proposals = (_Heuristic * MAX_ALGORITHMS)()
-    found = ctypes.c_int()
+    count = ctypes.c_int()
     _call(
         "cublasLtMatmulAlgoGetHeuristic",
         *(_handle(), product.descriptor, *product.layouts, product.layouts[-1], _preference()),
-        *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(found)),
+        *(ctypes.c_int(MAX_ALGORITHMS), proposals, ctypes.byref(count)),
     )
     proposed = {
         bytes(proposal.algorithm).hex(): partial(_multiply, product, proposal)
-        for proposal in proposals[: found.value]
+        for proposal in proposals[: count.value]
         if proposal.status == 0
     }
     if not proposed:
@@ -128,7 +128,7 @@ def algorithms(dtype: str, shape: Shape) -> list[tuple[str, Multiply]]:
 
 
 def _facts(dtype: str, shape: Shape, cold: bool) -> dict[str, object]:
-    """All that decides which algorithm is fastest."""
+    """Return everything that affects which algorithm is fastest."""
     version = _library().cublasLtGetVersion
     version.restype = ctypes.c_size_t
     properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -147,7 +147,7 @@ def _facts(dtype: str, shape: Shape, cold: bool) -> dict[str, object]:
 
 @cache
 def _workspace() -> Any:
-    """One for all products: they run one after another."""
+    """Return the workspace of all products, which run one after the other."""
     return cupy.empty(WORKSPACE_BYTES, "uint8")
 
 
@@ -163,7 +163,7 @@ def _product(dtype: str, shape: Shape, workspace: Any) -> _Product:
         _set(descriptor, FAST_ACCUM, ctypes.c_int8(1))
     return _Product(
         descriptor=descriptor,
-        # cuBLAS is column-major: a row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
+        # cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
         layouts=tuple(
             _created(
                 "cublasLtMatrixLayoutCreate",
@@ -206,7 +206,7 @@ def _multiply(product: _Product, chosen: _Heuristic, *arrays: Any) -> None:
 
 @cache
 def _preference() -> ctypes.c_void_p:
-    """How much workspace an algorithm may use, and how it may add parts of a sum."""
+    """Return the limits of an algorithm: its workspace, and how it adds parts of a sum."""
     preference = _created("cublasLtMatmulPreferenceCreate")
     for attribute, value in (
         (MAX_WORKSPACE_BYTES, ctypes.c_size_t(WORKSPACE_BYTES)),
@@ -221,12 +221,12 @@ def _preference() -> ctypes.c_void_p:
 
 
 def _handle() -> ctypes.c_void_p:
-    """A cuBLAS handle is valid for cuBLASLt too (cuBLAS documentation, cublasLtHandle_t)."""
+    """Return a cuBLAS handle, which is valid for cuBLASLt too (cublasLtHandle_t)."""
     return ctypes.c_void_p(device.get_cublas_handle())
 
 
 def _created(function: str, *arguments: Any) -> ctypes.c_void_p:
-    """The object that one of the library's Create functions makes."""
+    """Return the object that a Create function of the library makes."""
     created = ctypes.c_void_p()
     _call(function, ctypes.byref(created), *arguments)
     return created
@@ -239,7 +239,7 @@ def _call(function: str, *arguments: Any) -> None:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The library, as cuBLAS has loaded it."""
+    """Return the library that cuBLAS has loaded."""
     device.get_cublas_handle()
     for major in (13, 12):
         try:

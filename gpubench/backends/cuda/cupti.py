@@ -1,4 +1,4 @@
-"""Execution times of kernels from CUPTI's activity records: what Nsight Systems reports."""
+"""Execution times of kernels from CUPTI's activity records, as Nsight Systems reports them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FORCED = 1
 """CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: deliver unfinished buffers too."""
 
 MAX_RECORDS = 4096
-"""Launches between two flushes."""
+"""Maximum number of launches between two flushes."""
 
 
 def load_cupti() -> Any:
-    """The bindings. Raises DeviceUnavailableError saying what to install."""
+    """Return the bindings. Raises DeviceUnavailableError with what to install."""
     try:
         from cupti import cupti
     except ImportError as error:
@@ -29,9 +29,9 @@ def load_cupti() -> Any:
 
 
 class CuptiTimer:
-    """Times launches from first to last instruction, summed over the kernels of one call.
+    """Times launches from the first to the last instruction, summed over the kernels of a call.
 
-    Where two kernels overlap, the time they share counts once.
+    If two kernels overlap, the common time counts once.
     """
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class CuptiTimer:
         count: int,
         before: Callable[[], None] | None = None,
     ) -> list[float]:
-        """Like `BlockedBatchTimer.sample`: microseconds of execution per launch of each sample."""
+        """Time samples like `BlockedBatchTimer.sample`: microseconds of execution per launch."""
         times: list[float] = []
         while len(times) < count:
             group = max(1, min(count - len(times), MAX_RECORDS // launches))
@@ -85,10 +85,10 @@ class CuptiTimer:
 
 
 def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> list[float]:
-    """Kernels' (start, end) in nanoseconds as microseconds per launch of each of `count` samples.
+    """Convert the starts and ends of kernels in nanoseconds to microseconds per launch by sample.
 
-    Each launch is the same number of kernels, one or more. Raises LaunchError if the kernels do not
-    divide evenly, as when records were lost.
+    Each launch has the same number of kernels, one or more. Raises LaunchError if the kernels do
+    not divide evenly, for example because records were lost.
     """
     calls = launches * count
     if not kernels or len(kernels) % calls:

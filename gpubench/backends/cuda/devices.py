@@ -1,4 +1,4 @@
-"""The machine's GPUs: their properties, or what is missing to use one."""
+"""The GPUs of this machine: their properties, or what is missing to use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpubench.errors import CompileError, DeviceUnavailableError, install_comman
 from gpubench.model import Device
 
 DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
-"""One of them is there where a driver is loaded; the last is WSL's."""
+"""At least one of these files exists if a driver is loaded. The last is for WSL."""
 
 ERROR_INSUFFICIENT_DRIVER = 35
 ERROR_NO_DEVICE = 100
@@ -30,16 +30,16 @@ PROPERTIES = {
     "threads_per_multiprocessor": "maxThreadsPerMultiProcessor",
     "warp_size": "warpSize",
 }
-"""Facts of a device that are fields of `cudaDeviceProp`."""
+"""Facts of a device, with their fields of `cudaDeviceProp`."""
 
 
 def cuda_devices() -> list[Device]:
-    """Every CUDA device. Raises DeviceUnavailableError saying what is missing."""
+    """Return every CUDA device. Raises DeviceUnavailableError with what is missing."""
     return describe_devices(_runtime())
 
 
 def cuda_device(index: int) -> Device:
-    """One device. Raises DeviceUnavailableError if there is none of this index."""
+    """Return the device with an index. Raises DeviceUnavailableError if it does not exist."""
     devices = cuda_devices()
     if index >= len(devices):
         raise DeviceUnavailableError(
@@ -50,7 +50,7 @@ def cuda_device(index: int) -> Device:
 
 
 def _runtime() -> Any:
-    """CuPy's CUDA runtime."""
+    """Return CuPy's CUDA runtime. Raises DeviceUnavailableError."""
     if not any(Path(path).exists() for path in DRIVER_FILES):
         with_cupy = "CuPy is installed, but " if _cupy_is_installed() else ""
         raise DeviceUnavailableError(
@@ -69,12 +69,12 @@ def _runtime() -> Any:
 
 
 def _cupy_is_installed() -> bool:
-    """Without loading it, which takes long and needs the driver's libraries."""
+    """Return whether CuPy is installed, without importing it, which needs the driver."""
     return any(Path(folder, "cupy").is_dir() for folder in sys.path)
 
 
 def _nvidia_on_the_bus() -> bool:
-    """Whether a display controller of NVIDIA's is plugged in, driver or not (Linux)."""
+    """Return whether there is an NVIDIA display controller, even without a driver (Linux)."""
     for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
         try:
             kind = vendor.with_name("class").read_text(encoding="ascii")
@@ -90,7 +90,7 @@ def describe_devices(
     library_versions: Callable[[], dict[str, str]] | None = None,
     uuid: Callable[[int], str] | None = None,
 ) -> list[Device]:
-    """The devices of CuPy's `runtime`; tests give the functions that ask the libraries."""
+    """Return the devices of CuPy's `runtime`. Tests replace the functions that call libraries."""
     count = _count(runtime)
     versions = (library_versions or _library_versions)() | {
         "cuda": _version(runtime.driverGetVersion()),
@@ -125,7 +125,7 @@ def _describe(runtime: Any, index: int, versions: dict[str, str], uuid: str) -> 
     def attribute(name: str) -> int:
         return int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), index))
 
-    # From attributes: CUDA 13 dropped the clocks from the property structure.
+    # From attributes, because the property structure of CUDA 13 has no clocks.
     memory_clock_mhz = attribute("MemoryClockRate") / 1e3
     bus_bits = attribute("GlobalMemoryBusWidth")
     return Device(
@@ -151,10 +151,10 @@ def _describe(runtime: Any, index: int, versions: dict[str, str], uuid: str) -> 
 
 
 def _uuid(index: int) -> str:
-    """As nvidia-smi prints it; empty if the driver does not report one."""
+    """Return the UUID as nvidia-smi prints it; empty if the driver does not report it."""
     try:
         from gpubench.backends.cuda.driver import device_uuid
-    except ImportError:  # without cuda-bindings nothing compiles, and the compile step says so
+    except ImportError:  # nothing compiles without cuda-bindings, which the compiler reports
         return ""
     return device_uuid(index)
 
@@ -181,20 +181,20 @@ def _library_versions() -> dict[str, str]:
 
 
 def _driver_version() -> str:
-    """Of the kernel module, such as 580.95.05; empty where it is not found."""
+    """Return the version of the kernel module, such as 580.95.05; empty if it is not found."""
     try:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
         return ""
-    found = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
-    return found[1] if found else ""
+    version = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", text)
+    return version[1] if version else ""
 
 
 def _version(number: int) -> str:
-    """13000 is 13.0."""
+    """Return a version of CUDA as text: 13000 is 13.0."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _cublas_version(number: int) -> str:
-    """130100 is 13.1.0; 120903 is 12.9.3."""
+    """Return a version of cuBLAS as text: 130100 is 13.1.0, and 120903 is 12.9.3."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

@@ -1,4 +1,4 @@
-"""What CuPy does not wrap of the CUDA driver, through cuda-bindings: needs no CuPy."""
+"""Functions of the CUDA driver that CuPy does not wrap, through cuda-bindings. Needs no CuPy."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ PROMOTIONS = {
 
 SMALL_TENSOR_BYTES = 128 * 2**10
 FAULTY_UP_TO = 13010
-"""Drivers up to CUDA 13.1 set a bit in the tensor map of a tensor smaller than this, with which
-accesses at the end of an allocation may fault: a known issue of NVIDIA's driver release notes
-(595.71.05), seen on Blackwell. CUTLASS and Triton clear the bit on every GPU, and so do we."""
+"""Drivers up to CUDA 13.1 set a bit in the tensor map of tensors below this size. With the bit,
+accesses at the end of an allocation may fault. It is a known issue in NVIDIA's driver release notes
+(595.71.05), seen on Blackwell. gpubench clears the bit on every GPU, as CUTLASS and Triton do."""
 
 FAULTY_BIT = 64 + 21
 
 
 Addresses = Sequence[int]
-"""Of the arrays of a set: operands, output, workspace if there is one."""
+"""Addresses of the arrays of a set: operands, output, and workspace if there is one."""
 
 
 def kernel_arguments(
     variant: CudaVariant, launch: Launch, problem: Problem, *, workspace: bool
 ) -> Callable[[Addresses], tuple[Any, ...]]:
-    """What gives a launch's kernel its arguments on a set, as ctypes objects, in their order.
+    """Return a function from the addresses of a set to the arguments of a launch, in order.
 
-    The signature is read once for all sets.
+    The arguments are ctypes objects. The signature is read once for all sets.
     """
     int_arguments, maps = iter(launch.int_arguments), iter(launch.tensor_maps)
     makers: list[Callable[[Addresses], Any]] = []
@@ -57,14 +57,15 @@ def kernel_arguments(
         if index is not None:
             makers.append(partial(_pointer, index))
         elif parameter.type_name == TENSOR_MAP:
-            wanted = next(maps)
-            of_result = wanted.array == len(problem.input_shapes)
+            tensor_map = next(maps)
+            of_result = tensor_map.array == len(problem.input_shapes)
             dtype = problem.precision.result if of_result else problem.dtype
-            makers.append(partial(_tensor_map, wanted, dtype))
+            makers.append(partial(_tensor_map, tensor_map, dtype))
         else:
-            given = next(int_arguments) if parameter.value == LAUNCH else number(parameter, problem)
-            value = packed(parameter, given, problem.precision.cpp)
-            makers.append(partial(_same, ctypes.create_string_buffer(value, len(value))))
+            from_launch = parameter.value == LAUNCH
+            value = next(int_arguments) if from_launch else number(parameter, problem)
+            content = packed(parameter, value, problem.precision.cpp)
+            makers.append(partial(_same, ctypes.create_string_buffer(content, len(content))))
     return lambda addresses: tuple(make(addresses) for make in makers)
 
 
@@ -81,9 +82,9 @@ def _same(argument: Any, _addresses: Addresses) -> Any:
 
 
 def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:
-    """The CUtensorMap of a matrix in the array at `address`, as a ctypes argument passed by value.
+    """Return the CUtensorMap of a matrix in the array at `address`, as a ctypes argument by value.
 
-    Raises LaunchError where the driver refuses it.
+    Raises LaunchError if the driver refuses it.
     """
     status, tensor_map = driver.cuTensorMapEncodeTiled(
         *tensor_map_arguments(wanted, address, dtype)
@@ -100,7 +101,7 @@ def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:
 
 
 def tensor_map_arguments(wanted: TensorMap, address: int, dtype: str) -> tuple[Any, ...]:
-    """The arguments of cuTensorMapEncodeTiled: no interleaving, zeros outside the matrix."""
+    """Return the arguments of cuTensorMapEncodeTiled, without interleaving, with zeros outside."""
     rows, columns = wanted.shape
     box_rows, box_columns = wanted.box
     u32, u64 = driver.cuuint32_t, driver.cuuint64_t
@@ -121,7 +122,7 @@ def tensor_map_arguments(wanted: TensorMap, address: int, dtype: str) -> tuple[A
 
 
 def without_faulty_bit(encoded: bytes, tensor_bytes: int, version: int) -> bytes:
-    """An encoded tensor map, corrected as `FAULTY_UP_TO` says."""
+    """Return an encoded tensor map without the bit that `FAULTY_UP_TO` describes."""
     if version > FAULTY_UP_TO or tensor_bytes >= SMALL_TENSOR_BYTES:
         return encoded
     cleared = int.from_bytes(encoded, "little") & ~(1 << FAULTY_BIT)
@@ -130,7 +131,7 @@ def without_faulty_bit(encoded: bytes, tensor_bytes: int, version: int) -> bytes
 
 @cache
 def driver_version() -> int:
-    """The CUDA version that the driver supports: 13010 is 13.1."""
+    """Return the CUDA version that the driver supports: 13010 is 13.1."""
     status, version = driver.cuDriverGetVersion()
     if status:
         raise LaunchError(f"cuDriverGetVersion: {status.name}")
@@ -138,7 +139,7 @@ def driver_version() -> int:
 
 
 def launch_config(launch: Launch, stream: int) -> Any:
-    """The CUlaunchConfig of a launch, with its cluster and programmatic dependent launch."""
+    """Return the CUlaunchConfig of a launch, with cluster and programmatic dependent launch."""
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.dimensions[:3]
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.dimensions[3:]
@@ -161,12 +162,12 @@ def launch_config(launch: Launch, stream: int) -> Any:
 
 
 def device_uuid(index: int) -> str:
-    """A GPU's UUID as nvidia-smi prints it; empty if the driver does not report one.
+    """Return a GPU's UUID as nvidia-smi prints it; empty if the driver does not report it.
 
-    From the driver: CuPy's properties cut it at its first zero byte, which one GPU in 16 has.
+    CuPy's properties cut the UUID at its first zero byte, which one GPU in 16 has.
     """
     driver.cuInit(0)
     status, device = driver.cuDeviceGet(index)
     if not status:
-        status, found = driver.cuDeviceGetUuid(device)
-    return "" if status else f"GPU-{uuid.UUID(bytes=found.bytes)}"
+        status, number = driver.cuDeviceGetUuid(device)
+    return "" if status else f"GPU-{uuid.UUID(bytes=number.bytes)}"

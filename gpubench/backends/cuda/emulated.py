@@ -1,9 +1,9 @@
-"""float64 products that cuBLAS makes of int8 products: fixed-point emulation.
+"""Fixed-point emulation: float64 products that cuBLAS computes from int8 products.
 
-By the Ozaki scheme: rows of A and columns of B are scaled to fixed point and cut into slices of 8
-bits, whose products are exact. Called through ctypes, with a handle of its own: CuPy does not wrap
-it, and its workspace and strategy must not change what the baseline does. Names and numbers are
-those of `cublas_api.h`.
+The Ozaki scheme scales rows of A and columns of B to fixed point and cuts them into slices of 8
+bits, whose products are exact. CuPy does not wrap the functions, so they are called through ctypes.
+They have a handle of their own, because their workspace and strategy must not affect the baseline.
+Names and numbers are those of `cublas_api.h`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, O
 from gpubench.errors import LaunchError
 
 EAGER = 2
-"""cublasEmulationStrategy_t: emulate wherever it is possible, not only where it is faster."""
+"""cublasEmulationStrategy_t: emulate whenever it is possible, not only when it is faster."""
 
 WORKSPACE_BYTES = 2**31
-"""For the slices and their products; at most a quarter of the free memory."""
+"""Workspace for the slices and their products; at most a quarter of the free memory."""
 
 
 class EmulatedGemm:
-    """C = A·B for row-major float64 matrices. Raises LaunchError where cuBLAS does not emulate."""
+    """C = A·B for row-major float64 matrices. Raises LaunchError if cuBLAS does not emulate."""
 
     def __init__(self) -> None:
         free, _ = cupy.cuda.runtime.memGetInfo()
@@ -38,7 +38,7 @@ class EmulatedGemm:
         self._checked = False
         _call("cublasCreate_v2", ctypes.byref(self._handle))
         _call("cublasSetStream_v2", self._handle, _pointer(cupy.cuda.get_current_stream().ptr))
-        # After the stream, which sets it back.
+        # After the stream is set, because that resets the workspace.
         workspace = _pointer(self._workspace.data.ptr)
         _call(
             "cublasSetWorkspace_v2",
@@ -51,7 +51,7 @@ class EmulatedGemm:
         )
 
     def __call__(self, a: Any, b: Any, c: Any) -> None:
-        """Enqueue the product; the first one is waited for, and must have been emulated."""
+        """Enqueue the product. Wait for the first product, and require that it was emulated."""
         m, k = a.shape
         n = b.shape[1]
         extents = (ctypes.c_int(extent) for extent in (n, m, k))
@@ -68,12 +68,12 @@ class EmulatedGemm:
 
     @property
     def bits(self) -> int:
-        """Of the fixed-point numbers of the last product; negative: it was not emulated."""
+        """Bits of the fixed-point numbers of the last product; negative if it was not emulated."""
         return int(self._bits.get()[0])
 
     @property
     def algorithm(self) -> str:
-        """What the row says."""
+        """The text for the row."""
         return f"fixed point, {self.bits} bits"
 
 
@@ -87,10 +87,10 @@ def _pointer(address: int) -> ctypes.c_void_p:
 
 def _call(function: str, *arguments: Any) -> None:
     try:
-        found = getattr(_library(), function)
+        routine = getattr(_library(), function)
     except AttributeError as error:
         raise LaunchError(f"this cuBLAS has no {function}: 13.1 and newer emulate") from error
-    if status := found(*arguments):
+    if status := routine(*arguments):
         raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
 
 

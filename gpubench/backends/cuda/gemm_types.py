@@ -1,4 +1,4 @@
-"""The types of each precision, by the numbers of cublas_api.h and library_types.h."""
+"""The types of each precision, as numbers of cublas_api.h and library_types.h."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ OP_N, OP_T = 0, 1
 
 
 class GemmTypes(NamedTuple):
-    """What the libraries take for a product."""
+    """The types of a product for the libraries."""
 
     compute: int
     operand: int
     result: int
     scale: int
-    """Of alpha and beta."""
+    """The type of alpha and beta."""
 
     scalar: Any
     """The ctypes type of alpha and beta."""
 
     fast_accumulation: bool = False
-    """Of float8: sums stay in the tensor core, and are not promoted to float32 now and then."""
+    """For float8: sums stay in the tensor core and are not promoted to float32 at intervals."""
 
 
 def takes_b_by_columns(dtype: str) -> bool:
-    """Whether B is N×K in memory, so that the libraries' first matrix is transposed."""
+    """Return whether B is N×K in memory, so that the libraries' first matrix is transposed."""
     return "B" in PRECISIONS[dtype].column_major
 
 

@@ -1,4 +1,4 @@
-"""Kernels on a GPU: instances of the variants' templates compiled, loaded, bound and launched."""
+"""Compiles and loads the instances of templates, and binds their launches to arrays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import cupy
 from cuda.bindings import driver
 from cupy_backends.cuda.api import driver as cupy_driver
 
+from gpubench.backends import Compiled
 from gpubench.backends.calls import as_tensors
-from gpubench.backends.cuda.compile import Compiled, compile_instance
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments, launch_config
 from gpubench.errors import CompileError, LaunchError, first_line
 from gpubench.hardware.host import cpu_threads
@@ -33,10 +34,11 @@ from gpubench.model import (
 )
 
 MAX_LOADED = 32
-"""Kernels kept on the device: loading one takes less than a millisecond, and code takes memory."""
+"""Maximum number of kernels kept on the device. Code takes memory, and loading a kernel takes less
+than a millisecond."""
 
 Key = tuple[Path, str, str, tuple[str, ...]]
-"""What decides an instance: source, template arguments, architecture and compile options."""
+"""What identifies an instance: source, expression, architecture and compile options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,34 +46,34 @@ class Routine:
     """A kernel or library routine, not yet bound to arrays."""
 
     bind: Callable[[Sequence[Any]], Callable[[], None]]
-    """From the inputs, the output and the workspace, if there is one, to a launch on them."""
+    """Takes the inputs, the output and the workspace, if there is one; returns a launch on them."""
 
     call: Callable[..., None] | None = None
-    """The function of a `CallVariant`; None: a compiled kernel."""
+    """The function of a `CallVariant`; None for a compiled kernel."""
 
     compiled: Resources | None = None
     launch: Launch | None = None
     chosen: str = ""
-    """Which of a library's algorithms it is."""
+    """The algorithm that was chosen from a library's."""
 
     @property
     def resources(self) -> Resources | None:
-        """As the compiler reported them, or as the function says once it ran."""
+        """What the compiler reported, or what the function reports after it ran."""
         return self.compiled or getattr(self.call, "resources", None)
 
     @property
     def algorithm(self) -> str:
-        """As it was chosen, or as the function says once it ran."""
+        """The algorithm that was chosen, or that the function reports after it ran."""
         return self.chosen or str(getattr(self.call, "algorithm", ""))
 
     @property
     def workspace_bytes(self) -> int:
-        """Device memory wanted as the last array; 0: none."""
+        """Device memory that the routine takes as its last array; 0 for none."""
         return self.launch.workspace_bytes if self.launch else 0
 
 
 class Instances:
-    """The instances that a GPU was asked for: compiled once, and loaded when they are bound."""
+    """The instances for one GPU: each is compiled once, and loaded when it is bound."""
 
     def __init__(self, device: Device, architecture: str) -> None:
         self._architecture = architecture
@@ -84,23 +86,23 @@ class Instances:
         self._calls: dict[tuple[Variant, Config | None, str], Callable[..., None]] = {}
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile in as many threads as there are CPUs: NVRTC releases Python's lock."""
-        wanted = {
+        """Compile in one thread per CPU: NVRTC releases Python's lock."""
+        keys = {
             self._key(point, launch): None
             for point in points
             if isinstance(point.variant, CudaVariant)
             for launch in self._launch(point, point.problem).sequence
         }
         with ThreadPoolExecutor(cpu_threads()) as pool:
-            # The slowest instances, those of the largest tiles, tend to come last: start there.
-            builds = [pool.submit(self._build, key) for key in reversed(wanted)]
+            # The largest tiles compile slowest and tend to come last, so start there.
+            builds = [pool.submit(self._build, key) for key in reversed(keys)]
             for count, _ in enumerate(as_completed(builds), 1):
                 on_built(count)
 
     def routine(self, point: Point, problem: Problem) -> Routine:
-        """The point's kernel with its launches for a problem, or its library call.
+        """Return the point's kernel with its launches for a problem, or its library call.
 
-        Raises CompileError for a kernel that does not compile.
+        Raises CompileError if the kernel does not compile.
         """
         if isinstance(point.variant, CallVariant):
             return call_routine(self._call(point), point.variant.tensors)
@@ -130,13 +132,13 @@ class Instances:
         return Routine(bind=bind, compiled=compiled.resources, launch=main)
 
     def _call(self, point: Point) -> Callable[..., None]:
-        """The function of a library, built once: it may compile for each size it meets."""
+        """Return the variant's function. It is built once: it may compile for each new size."""
         variant, dtype = point.variant, point.problem.dtype
         key = variant, point.tile, dtype
         if key not in self._calls and isinstance(variant, CallVariant):
             try:
                 self._calls[key] = variant.build(point.tile, dtype)
-            except Exception as error:  # whatever its author wrote
+            except Exception as error:  # a descriptor may raise anything
                 raise CompileError(f"cannot be built: {first_line(error)}") from error
         return self._calls[key]
 
@@ -152,7 +154,7 @@ class Instances:
         return variant.source, expression, architecture, variant.options(tile, dtype)
 
     def _build(self, key: Key) -> Compiled | str:
-        """A compiled instance, or why it does not compile."""
+        """Return a compiled instance, or why it does not compile."""
         if key not in self._compiled:
             try:
                 self._compiled[key] = compile_instance(*key)
@@ -161,7 +163,7 @@ class Instances:
         return self._compiled[key]
 
     def _load(self, key: Key) -> tuple[Compiled, Any]:
-        """A compiled instance and its function on the device."""
+        """Return a compiled instance and its function on the device."""
         compiled = self._build(key)
         if isinstance(compiled, str):
             raise CompileError(compiled)
@@ -169,23 +171,24 @@ class Instances:
 
 
 def call_routine(call: Callable[..., None], tensors: str = "", chosen: str = "") -> Routine:
-    """A function of inputs and output, as arrays or a package's tensors, as a routine."""
+    """Return the routine of a function that takes inputs and output, as arrays or as tensors."""
     return Routine(
         bind=lambda arrays: partial(call, *as_tensors(tensors, arrays)), call=call, chosen=chosen
     )
 
 
 def load_function(compiled: Compiled) -> Any:
-    """A cubin's kernel, loaded on the current device."""
+    """Load a cubin's kernel on the current device."""
     module = cupy.cuda.Module()
     module.load(compiled.cubin)
     return module.get_function(compiled.symbol)
 
 
 def allow_shared_memory(function: Any, launch: Launch) -> None:
-    """Let a function have the dynamic shared memory of a launch.
+    """Allow a function the dynamic shared memory of a launch.
 
-    By default it gets what 48 KiB leave beside its static arrays (CUDA C++ Programming Guide).
+    By default, its static and dynamic shared memory together may take 48 KiB (CUDA C++ Programming
+    Guide).
     """
     if launch.shared_bytes:
         (status,) = driver.cuFuncSetAttribute(
@@ -202,13 +205,13 @@ def allow_shared_memory(function: Any, launch: Launch) -> None:
 def bind_launch(
     function: Any, launch: Launch, arguments: Sequence[Any], keep_alive: object = None
 ) -> Callable[[], None]:
-    """A launch in the current stream, prepared so that enqueuing it is quick.
+    """Prepare a launch in the current stream, so that enqueuing it is quick.
 
-    `arguments` are the kernel's, as ctypes objects. The launch knows only
-    addresses, so it keeps `keep_alive` from being freed.
+    `arguments` are the kernel's arguments as ctypes objects. They hold only addresses, so the
+    launch keeps a reference to `keep_alive`, which prevents that the arrays are freed.
 
-    CuPy's function enqueues what needs no attributes, cuLaunchKernelEx the rest:
-    docs/decisions/0004 has what both cost.
+    Launches with attributes are enqueued by cuLaunchKernelEx, all others by CuPy's function. The
+    cost of both is in docs/decisions/0004.
     """
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     stream = cupy.cuda.get_current_stream().ptr
@@ -239,7 +242,7 @@ def _run_all(launches: Sequence[Callable[[], None]]) -> None:
 
 
 def _cuda_parts(point: Point) -> tuple[CudaVariant, Config]:
-    """The point's variant and tile, which a CUDA variant always has."""
+    """Return the point's variant and tile. A CUDA variant always has a tile, maybe an empty one."""
     if not isinstance(point.variant, CudaVariant) or point.tile is None:
         raise TypeError(f"{point.label} is not a CUDA source with a tile")
     return point.variant, point.tile

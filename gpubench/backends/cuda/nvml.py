@@ -1,4 +1,4 @@
-"""Clocks, temperature, power and throttling of a GPU, from NVIDIA's management library."""
+"""Clocks, temperature, power and throttling of a GPU, from NVIDIA's management library (NVML)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ THROTTLES = {
     0x80: "hardware slowdown",
     0x2: "application clocks",
 }
-"""NVML's clock event reasons (nvml.h, nvmlClocksEventReason…): software and hardware thermal
-slowdown have one name here, and so do hardware slowdown and power brake. Idle is not throttling."""
+"""NVML's clock event reasons (nvml.h, nvmlClocksEventReason…). Software and hardware thermal
+slowdown share a name here, and so do hardware slowdown and power brake. Idle is not throttling."""
 
 FRESH_S = 0.05
-"""A reading serves for so long. It takes five calls of the driver, a millisecond each where other
-processes ask it too; power is a mean over a second (nvml.h, nvmlDeviceGetPowerUsage)."""
+"""Time for which a reading is reused. A reading takes five calls of the driver, of a millisecond
+each if other processes call it too. Power is a mean over a second (nvml.h,
+nvmlDeviceGetPowerUsage)."""
 
 MAX_NAMED = 3
-"""Processes named in a notice."""
+"""Maximum number of processes that a notice names."""
 
 
 class Nvml:
-    """One GPU's sensors. Raises OSError where NVML or its Python package is missing."""
+    """The sensors of a GPU. Raises OSError if NVML or its Python package is missing."""
 
     def __init__(self, uuid: str) -> None:
         try:
@@ -49,7 +50,7 @@ class Nvml:
         self._latest, self._read_s = Health(), -math.inf
 
     def health(self, sm_mhz: float | None) -> Health:
-        """The sensors, and the clock of the stream; None for what a GPU does not report."""
+        """Return the sensors with the clock of the stream. What the GPU does not report is None."""
         if monotonic() - self._read_s > FRESH_S:
             self._latest, self._read_s = self._sensors(), monotonic()
         return replace(self._latest, sm_mhz=sm_mhz)
@@ -69,15 +70,15 @@ class Nvml:
         )
 
     def energy_j(self) -> float | None:
-        """Energy of the whole GPU since the driver was loaded; None: it does not count it."""
+        """Return the GPU's energy since the driver was loaded, or None if it is not counted."""
         energy_mj = self._read(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if energy_mj is None else energy_mj / 1e3
 
     def configuration(self) -> dict[str, Any]:
-        """What may explain a GPU's speed; what it does not report is left out."""
+        """Return what may explain a GPU's speed, as far as the GPU reports it."""
         nvml = self._nvml
         aggregate = getattr(nvml, "NVML_AGGREGATE_ECC", 1)
-        asked: dict[str, tuple[str, tuple[int, ...]]] = {
+        queries: dict[str, tuple[str, tuple[int, ...]]] = {
             "power_limit_mw": ("nvmlDeviceGetEnforcedPowerLimit", ()),
             "max_sm_mhz": ("nvmlDeviceGetMaxClockInfo", (nvml.NVML_CLOCK_SM,)),
             "pcie_generation": ("nvmlDeviceGetCurrPcieLinkGeneration", ()),
@@ -90,33 +91,33 @@ class Nvml:
             "ecc_errors_uncorrected": ("nvmlDeviceGetTotalEccErrors", (1, aggregate)),
             "remapped_rows": ("nvmlDeviceGetRemappedRows", ()),
         }
-        found: dict[str, Any] = {}
-        for name, (function, arguments) in asked.items():
+        facts: dict[str, Any] = {}
+        for name, (function, arguments) in queries.items():
             try:
                 value = getattr(nvml, function)(self._handle, *arguments)
-            except (nvml.NVMLError, AttributeError):  # not of this GPU, not of this NVML
+            except (nvml.NVMLError, AttributeError):  # not on this GPU, or not in this NVML
                 continue
             if name == "remapped_rows":
                 corrected, uncorrected, pending, failed = value
-                found |= {name: corrected + uncorrected}
-                found |= {"remapping_pending": pending, "remapping_failed": failed}
-            elif isinstance(value, list | tuple):  # current mode and the one after a reset
-                found[name] = value[0]
+                facts |= {name: corrected + uncorrected}
+                facts |= {"remapping_pending": pending, "remapping_failed": failed}
+            elif isinstance(value, list | tuple):  # the current mode, and the mode after a reset
+                facts[name] = value[0]
             else:
-                found[name] = value.decode() if isinstance(value, bytes) else value
-        if "power_limit_mw" in found:
-            found["power_limit_w"] = found.pop("power_limit_mw") / 1e3
-        return found | {"neighbours": self.others()}
+                facts[name] = value.decode() if isinstance(value, bytes) else value
+        if "power_limit_mw" in facts:
+            facts["power_limit_w"] = facts.pop("power_limit_mw") / 1e3
+        return facts | {"neighbours": self.others()}
 
     def others(self) -> str:
-        """The other processes that compute on this process's GPU; empty: none seen."""
+        """Return the other processes that compute on this GPU; empty if none are seen."""
         try:
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:
             return ""
-        ours = {os.getpid(), os.getppid()}  # the parent may have looked at the GPU, too
+        ours = {os.getpid(), os.getppid()}  # the parent may have opened the GPU, too
         others = [process.pid for process in running if process.pid not in ours]
-        if len(others) == len(running):  # in a container PIDs differ: one of them is this process
+        if len(others) == len(running):  # in a container PIDs differ, so one of them is ours
             return f"{len(others) - 1} other processes" if len(others) > 1 else ""
         more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
         return ", ".join(f"{_name(pid)} ({pid})" for pid in others[:MAX_NAMED]) + more
@@ -131,5 +132,5 @@ class Nvml:
 def _name(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # of another container, or gone
+    except OSError:  # in another container, or ended
         return "process"

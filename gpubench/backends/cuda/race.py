@@ -1,4 +1,4 @@
-"""Which of a library's algorithms is fastest: a race between them, and its outcome kept on disk."""
+"""Chooses the fastest of a library's algorithms by a race, and keeps the result on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpubench.cache import keep, user_cache
 from gpubench.errors import LaunchError
 
 ROUNDS, LEAST_ROUNDS = 25, 3
-"""A sample of each algorithm a round; from the third round on, those that are clearly slower leave.
+"""Each round takes a sample of each algorithm. After `LEAST_ROUNDS`, clearly slower ones leave.
 
 On recorded samples of 17 problems the choice was at most 0.9 % slower than the fastest, with 15
 rounds and with 25 (docs/decisions/0017).
@@ -29,18 +29,18 @@ SAMPLE_US = 100.0
 """A sample of the fastest algorithm lasts at least this long."""
 
 Sample = Callable[[int, int], float]
-"""(number of the algorithm, launches) → its time per launch in microseconds. Raises LaunchError for
-an algorithm that cannot run."""
+"""Takes the number of an algorithm and the number of launches; returns microseconds per launch.
+Raises LaunchError for an algorithm that cannot run."""
 
 
 def choose(
     names: Sequence[str], facts: Mapping[str, object], sample: Sample, max_launches: int
 ) -> tuple[int, str]:
-    """The number of the fastest algorithm, from 0, and how it was chosen.
+    """Return the number of the fastest algorithm, from 0, and how it was chosen.
 
-    By a race, whose winner is kept on disk by its name and `facts`, which are all that decides it:
-    so every process uses the same. Where nothing can be kept the library's first choice is taken,
-    as another process might choose another. Raises LaunchError if none can run.
+    The winner of a race is kept on disk under `facts`, which hold everything that affects the race.
+    All processes then use the same algorithm. If nothing can be kept, the library's first choice is
+    used, because another process might choose differently. Raises LaunchError if none can run.
     """
     if (kept := _recall(facts)) in names:
         return names.index(kept), "tuned"
@@ -56,11 +56,11 @@ def race(
     max_launches: int,
     clock: Callable[[], float] = perf_counter,
 ) -> int:
-    """The number of the fastest algorithm: the one with the lowest median.
+    """Return the number of the algorithm with the lowest median.
 
-    Rounds are in random order and samples have equally many launches, so that a change of clock or
-    temperature meets all alike. Where launches are so slow that the first ones take `LIMIT_S`,
-    later algorithms are not tried. Raises LaunchError if none can run.
+    Each round has a random order, and all samples have the same number of launches, so a change of
+    clock or temperature affects all algorithms alike. If the first launches take `LIMIT_S`, the
+    remaining algorithms are not tried. Raises LaunchError if none can run.
     """
     deadline_s = clock() + LIMIT_S
     first_us: dict[int, float] = {}
@@ -92,7 +92,7 @@ def race(
 
 
 def _recall(facts: Mapping[str, object]) -> str | None:
-    """The algorithm kept for `facts`, or whatever a damaged file holds; None without a file."""
+    """Return the algorithm kept for `facts`, or None without a file. The file may be damaged."""
     try:
         return _file(facts).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
@@ -100,7 +100,7 @@ def _recall(facts: Mapping[str, object]) -> str | None:
 
 
 def _remember(facts: Mapping[str, object], algorithm: str) -> bool:
-    """Keep the algorithm that won for `facts`; whether that worked."""
+    """Keep the winner for `facts`, and return whether that succeeded."""
     return keep(_file(facts), f"{algorithm}\n{json.dumps(facts)}\n".encode())
 
 

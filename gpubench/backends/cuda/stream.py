@@ -1,4 +1,4 @@
-"""A stream that is timed: blocking, events, timestamps; and the device's measured ceilings."""
+"""The stream in which kernels are timed, with events and timestamps; and measured ceilings."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ TENSOR_SOURCE = Path(__file__).with_name("tensor_peak.cu")
 TENSOR_THREADS, TENSOR_STEPS = 256, 4000
 
 WARPGROUP_STEP_BYTES, WARP_STEP = 2 * 64 * 256 * 128, 8 * 2 * 16 * 8 * 16
-"""Operations of `tensor_peak` in a step: of a warpgroup, times an operand's bytes; of a warp."""
+"""Operations of `tensor_peak` per step: of a warpgroup, times the operand's bytes; and of a
+warp."""
 
 TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
-"""Whose peaks are measured on 9.0; elsewhere bfloat16's alone."""
+"""Element types whose peaks are measured on 9.0. Elsewhere, only bfloat16 is measured."""
 
 KERNELS = ("blocking_kernel", "timestamp_kernel", "multiply_add", "fingerprint", "pointer_chase")
 
 TIMESTAMP_WORDS = 3
-"""Cycles, nanoseconds, multiprocessor."""
+"""Words of a timestamp: cycles, nanoseconds, multiprocessor."""
 
 MAX_TIMESTAMPS = 2048
-"""Between two synchronizations."""
+"""Maximum number of timestamps between two synchronizations."""
 
 WARM_STEPS = 20_000
-"""Loop iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU."""
+"""Iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU."""
 
 SETTLED, SETTLED_BURSTS = 0.01, 3
 """The clock has settled when the rates of 3 bursts in a row differ by less than 1 %."""
@@ -49,7 +50,7 @@ COPY_BYTES = 2**30
 HOST_COPY_BYTES = 2**26
 CHAIN_LOADS = 4096
 CHAIN_CACHES = 2
-"""The chain of loads goes through so many last-level caches' worth of memory."""
+"""Size of the memory that the chain of loads covers, in last-level caches."""
 
 LINE_BYTES = 128
 REPEATS = 10
@@ -63,12 +64,12 @@ class Timestamp(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether the stream has reached it."""
+        """Whether the stream has reached the event."""
         return bool(self.event.done)
 
 
 class CudaStream:
-    """The current stream of a device, as `BlockedBatchTimer` uses it."""
+    """The current stream of a device, with the interface that `BlockedBatchTimer` uses."""
 
     def __init__(self, device: Device, architecture: str) -> None:
         self._device, self._architecture = device, architecture
@@ -94,48 +95,48 @@ class CudaStream:
         self.block(0.0)
 
     def block(self, microseconds: float) -> None:
-        """Keep the stream busy for at least this long."""
+        """Keep the stream busy for at least this time."""
         self._cycles.value = int(microseconds * self._clock_mhz)
         self._launch_blocking_kernel()  # the driver copies the arguments when it enqueues
 
     def record_start(self) -> Timestamp:
-        """Enqueue a timestamp, then an event: a sample starts after them."""
+        """Enqueue a timestamp, then an event. A sample starts after both."""
         start = self._next_timestamp()
         self._launch_timestamp_kernel[start.slot]()
         start.event.record(self._stream)
         return start
 
     def record_stop(self) -> Timestamp:
-        """Enqueue an event, then a timestamp: a sample ends before them."""
+        """Enqueue an event, then a timestamp. A sample ends before both."""
         stop = self._next_timestamp()
         stop.event.record(self._stream)
         self._launch_timestamp_kernel[stop.slot]()
         return stop
 
     def wait(self, timestamp: Timestamp) -> None:
-        """Wait until the stream has reached it."""
+        """Wait until the stream has reached the timestamp."""
         timestamp.event.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for all work; the timestamps so far stay valid until the next ones are enqueued."""
+        """Wait for all work. The timestamps stay valid until further ones are enqueued."""
         self._stream.synchronize()
         if self._used:
             self._host_timestamps[: self._used] = self._timestamps[: self._used].get()
         self._used = 0
 
     def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
-        """Time between the two events."""
+        """Return the time between the two events."""
         return float(cupy.cuda.get_elapsed_time(start.event, stop.event)) * 1e3
 
     def clock_mhz(self, start: Timestamp, stop: Timestamp) -> float | None:
-        """The multiprocessor clock in between; None if the two ran on different ones."""
+        """Return the multiprocessor's clock in between, or None for different multiprocessors."""
         cycles, nanoseconds, multiprocessor = (
             self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
         ).tolist()
         return cycles / nanoseconds * 1e3 if multiprocessor == 0 and nanoseconds > 0 else None
 
     def fingerprints(self, arrays: Any) -> list[int]:
-        """A number for each of the arrays stacked in one: equal if they hold the same bits."""
+        """Return a number for each of the stacked arrays. Equal bits give equal numbers."""
         count, words = len(arrays), arrays[0].nbytes // 2
         sums = cupy.zeros(count, np.uint64)
         threads = 256
@@ -149,7 +150,7 @@ class CudaStream:
         return [int(number) for number in sums.get()]
 
     def warm_up(self) -> None:
-        """Multiply-add until the rate is steady: the clock has settled under load."""
+        """Multiply-add until the rate is steady, so that the clock has settled under load."""
         rates = deque(
             (self.fma_gflops(repeats=1) for _ in range(SETTLED_BURSTS)), maxlen=SETTLED_BURSTS
         )
@@ -159,7 +160,7 @@ class CudaStream:
             rates.append(self.fma_gflops(repeats=1))
 
     def fma_gflops(self, repeats: int = REPEATS) -> float:
-        """Measured float32 multiply-add rate, each counted as two operations; the median."""
+        """Return the median rate of float32 multiply-adds, each counted as two operations."""
         blocks, threads, chains = 16 * self._device.multiprocessors, 256, 16
         out = cupy.empty(blocks * threads, np.float32)
         launch = bind_launch(
@@ -176,9 +177,9 @@ class CudaStream:
         return flops / self._median_us(launch, repeats) / 1e3
 
     def tensor_gflops(self) -> dict[str, float]:
-        """Measured products on tensor cores by dtype; the median.
+        """Return the median rates of products on tensor cores, by dtype.
 
-        Empty on GPUs without them, and on those that have other instructions for their full rate.
+        Empty for GPUs without tensor cores, and for GPUs whose full rate needs other instructions.
         """
         capability = self._device.compute_capability or (0, 0)
         hopper = capability == (9, 0)
@@ -205,17 +206,17 @@ class CudaStream:
         return blocks * TENSOR_STEPS * a_step / self._median_us(launch, REPEATS) / 1e3
 
     def copy_gbytes_per_s(self) -> float:
-        """Measured device-to-device copy: bytes read plus bytes written; the median."""
+        """Return the median rate of a copy in device memory: bytes read plus bytes written."""
         return 2 * COPY_BYTES / self.copy_us() / 1e3
 
     def copy_us(self) -> float:
-        """Time of a copy of `COPY_BYTES` in device memory."""
+        """Return the time of a copy of `COPY_BYTES` in device memory."""
         source, target = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(COPY_BYTES, np.uint8)
         pointers = target.data.ptr, source.data.ptr
         return self._timed_copy_us(*pointers, COPY_BYTES, runtime.memcpyDeviceToDevice)
 
     def host_copy_us(self, kind: int) -> float:
-        """Time of a copy of `HOST_COPY_BYTES` between device and pinned host memory."""
+        """Return the time of a copy of `HOST_COPY_BYTES` between device and pinned host memory."""
         host = cupy.cuda.alloc_pinned_memory(HOST_COPY_BYTES)
         on_device = cupy.zeros(HOST_COPY_BYTES, np.uint8)
         pointers = on_device.data.ptr, host.ptr
@@ -224,9 +225,9 @@ class CudaStream:
         return self._timed_copy_us(*pointers, HOST_COPY_BYTES, kind)
 
     def latency_us(self) -> float:
-        """Time of a chain of `CHAIN_LOADS` dependent loads from device memory.
+        """Return the time of a chain of `CHAIN_LOADS` dependent loads from device memory.
 
-        In random order through twice the last-level cache, so that each goes to memory.
+        They access twice the last-level cache in random order, so that each load goes to memory.
         """
         lines = CHAIN_CACHES * self._device.l2_bytes // LINE_BYTES
         order = np.random.default_rng(0).permutation(lines)

@@ -1,13 +1,13 @@
-"""Launches without a pause, as in a long run, until clock and power have settled; then samples.
+"""Launches without a pause, as in a long run, until clock and power have settled, then samples.
 
-Nothing is flushed and no kernel blocks the stream: the GPU would cool meanwhile. Marks (a timestamp
-kernel and an event) lie between the launches, and a sample lasts from one mark to the next; the
-mark itself adds some 4 µs to the milliseconds of a sample. Samples are enqueued ahead. One counts
-if all its launches were enqueued before the device came to the first of them. Otherwise the device
-may have waited for the host between them, and the sample is dropped.
+Nothing is flushed and no kernel blocks the stream, because the GPU would cool meanwhile. Marks (a
+timestamp kernel and an event) lie between the launches. A sample lasts from one mark to the next,
+and the mark adds some 4 µs to the milliseconds of a sample. Samples are enqueued ahead. A sample
+counts if all its launches were enqueued before the device reached the first one. Otherwise the
+device may have waited for the host between launches, and the sample is dropped.
 
-A thread reads the energy counter: that takes milliseconds, and where other processes ask the driver
-too, longer than what is enqueued lasts.
+A thread reads the energy counter. This takes milliseconds. If other processes call the driver too,
+it takes longer than the enqueued launches last.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from gpubench.errors import DoesNotFitError
 from gpubench.model import Series
 
 LEAST_AHEAD, AHEAD_US = 2, 40_000.0
-"""Samples in the driver's queue, and how long they last, as far as it has room for their launches.
-The host may be late by as much."""
+"""Number of samples in the driver's queue, and their duration, as far as the queue has room for
+their launches. The host may be late by this duration."""
 
 MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD
 
 SAMPLE_US = 5000.0
-"""A sample lasts at least so long, as far as the queue has room for its launches."""
+"""Minimum duration of a sample, as far as the queue has room for its launches."""
 
 READ_EVERY_S = 0.02
 
 Reading = tuple[float, float]
-"""When the energy counter was read, in seconds, and what it said, in joules."""
+"""The time of a reading in seconds, and the energy counter in joules."""
 
 
 @contextmanager
 def metered(
     energy_j: Callable[[], float | None], clock: Callable[[], float]
 ) -> Iterator[list[Reading]]:
-    """The list gets a reading every `READ_EVERY_S`; it stays empty without a counter."""
+    """Yield a list that gets a reading every `READ_EVERY_S`, or stays empty without a counter."""
     readings: list[Reading] = []
     ended = Event()
 
@@ -67,7 +67,7 @@ def metered(
 Meter = Callable[
     [Callable[[], float | None], Callable[[], float]], AbstractContextManager[Sequence[Reading]]
 ]
-"""`metered`, or what a test has in its place."""
+"""`metered`, or its replacement in a test."""
 
 
 def sustain(
@@ -80,14 +80,14 @@ def sustain(
     clock: Callable[[], float] = perf_counter,
     meter: Meter = metered,
 ) -> tuple[Series, float | None]:
-    """Launch for `heat_s` untimed, then for `timed_s`: the samples, and the clock in MHz meanwhile.
+    """Launch for `heat_s` untimed, then for `timed_s`. Return the samples and their clock in MHz.
 
-    `launch_us` is what a launch takes about. Raises DoesNotFitError where most samples are dropped,
-    as launches are too short for the host to keep ahead.
+    `launch_us` is an estimate of a launch's time. Raises DoesNotFitError if most samples are
+    dropped, because launches are too short for the host to keep ahead.
     """
     launches = max(1, min(MAX_LAUNCHES, math.ceil(SAMPLE_US / launch_us)))
-    wanted = math.ceil(AHEAD_US / (launches * launch_us))
-    ahead = max(LEAST_AHEAD, min(MAX_IN_FLIGHT // launches, wanted))
+    enough = math.ceil(AHEAD_US / (launches * launch_us))
+    ahead = max(LEAST_AHEAD, min(MAX_IN_FLIGHT // launches, enough))
     marks = deque([stream.record_start()])
     samples: list[tuple[Any, Any]] = []
     taken = 0
@@ -122,7 +122,7 @@ def sustain(
 
 
 def mean_power_w(readings: Sequence[Reading]) -> float | None:
-    """From the first change of the counter to the last, as it counts in steps; None without two."""
+    """Return the mean power between the first and last change of the counter; None without two."""
     changes = [after for before, after in pairwise(readings) if after[1] != before[1]]
     if len(changes) < 2:  # noqa: PLR2004 # the ends of an interval
         return None

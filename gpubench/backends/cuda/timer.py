@@ -1,10 +1,10 @@
-"""The blocked batch: CUDA events around launches that were all enqueued before the first one ran.
+"""The blocked batch: CUDA events around launches that are all enqueued before the first one runs.
 
-From Python an event pair around a launch mostly times the host. Here a blocking kernel keeps the
-stream busy while the start event, the launches and the stop event are enqueued; then the device
-runs them at its own pace, and (elapsed − overhead of a sample) ÷ launches is the time per launch in
-a stream. Each sample is checked: its start event must still be pending when its stop event has been
-enqueued, and it must be longer than the overhead.
+In Python, a pair of events around a launch mostly times the host. Here a blocking kernel keeps the
+stream busy while the start event, the launches and the stop event are enqueued. The device then
+runs them at its own pace, and the time per launch is (elapsed − overhead of a sample) ÷ launches.
+Each sample is checked: its start event must still be pending when its stop event has been enqueued,
+and the sample must be longer than the overhead.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from typing import Any, NamedTuple
 from gpubench.errors import DeviceUnavailableError, LaunchError
 
 MAX_ATTEMPTS = 10
-"""Of a sample whose blocking kernel was too short; each next one is twice as long."""
+"""Attempts at a sample whose blocking kernel was too short. Each attempt blocks twice as long."""
 
 MAX_IN_FLIGHT = 512
-"""Launches enqueued at once: the driver's queue holds about 1024, and a full one blocks the host
-while the blocking kernel runs out."""
+"""Maximum number of launches enqueued at once. The driver's queue holds about 1024. A full queue
+blocks the host while the blocking kernel ends."""
 
 GROUP_US = 50_000.0
-"""Samples enqueued together take about this long, so that progress and Ctrl-C come through."""
+"""Time of the samples that are enqueued together. Progress and Ctrl-C are handled in between."""
 
 MARGIN = 1.5
-"""Blocking time over the enqueuing time: the lower median of the last `RECENT` samples. Not their
-maximum: a kernel's first launch loads it, which takes milliseconds, and blocking times of that
-length add up."""
+"""Ratio of the blocking time to the enqueuing time. The latter is the lower median of the last
+`RECENT` samples, not their maximum: a kernel's first launch loads it, which takes milliseconds, and
+such long blocking times add up."""
 
 RECENT = 9
 
 WAITING_US = (5_000.0, 100_000.0)
-"""Blocking times by which a launch that waits is known from one that takes long to enqueue."""
+"""Blocking times that tell a launch that waits from a launch that takes long to enqueue."""
 
 FIRST_ENQUEUE_US = 100.0
-"""Assumed time to enqueue a sample before any was enqueued."""
+"""Time to enqueue a sample, assumed before the first one."""
 
 CALIBRATION_LAUNCHES, CALIBRATION_SAMPLES = 64, 50
 
 MAX_OVERHEAD_US = 10.0
-"""A tenth of the shortest sample. Calibrations on an H200 lie between 2.1 and 2.3 µs, ±3.5 %: so
-accurate, an overhead up to this leaves a time accurate to 0.4 %."""
+"""A tenth of the shortest sample. Calibrations on an H200 are 2.1 to 2.3 µs, that is ±3.5 %. With
+this accuracy, an overhead up to this limit leaves times accurate to 0.4 %."""
 
 MAX_CALIBRATIONS = 3
-"""Before an overhead beyond that is believed."""
+"""Number of calibrations before an overhead beyond that limit is an error."""
 
 
 class Sample(NamedTuple):
@@ -57,11 +57,11 @@ class Sample(NamedTuple):
     start: Any
     stop: Any
     valid: bool
-    """Whether the stream was still blocked when everything had been enqueued."""
+    """Whether the stream was still blocked when the whole sample had been enqueued."""
 
 
 class BlockedBatchTimer:
-    """Times launches in a stream: a `CudaStream`, which records events and blocks."""
+    """Times launches in a stream, such as `CudaStream`, which records events and blocks."""
 
     def __init__(self, stream: Any, host_clock_ns: Callable[[], int] = perf_counter_ns) -> None:
         self._stream = stream
@@ -79,20 +79,20 @@ class BlockedBatchTimer:
         """Samples taken again because the blocking kernel was too short."""
 
     def take_clock_mhz(self) -> float | None:
-        """The median multiprocessor clock of the samples since the last call."""
+        """Return the median multiprocessor clock of the samples since the last call."""
         clocks, self._clocks_mhz = self._clocks_mhz, []
         return statistics.median(clocks) if clocks else None
 
     def set_clock_mhz(self, mhz: float | None) -> None:
-        """Forget the samples' clocks: this is what the next `take_clock_mhz` gives."""
+        """Replace the clocks of the samples: the next `take_clock_mhz` returns this value."""
         self._clocks_mhz = [mhz] if mhz else []
 
     def calibrate(self, launch: Callable[[], None]) -> None:
         """Measure `overhead_us` with an empty kernel.
 
-        A sample of L launches takes overhead + L·τ; samples of one launch and of many tell the two
-        apart. Otherwise a launch timed alone would seem 2 µs longer than among many. Raises
-        DeviceUnavailableError if it is implausible each of `MAX_CALIBRATIONS` times.
+        A sample of L launches takes overhead + L·τ, so samples of one launch and of many launches
+        give both. Without the correction, a launch timed alone would seem 2 µs longer than among
+        many. Raises DeviceUnavailableError if `MAX_CALIBRATIONS` results are implausible.
         """
         many = CALIBRATION_LAUNCHES
         for _ in range(MAX_CALIBRATIONS):
@@ -110,7 +110,7 @@ class BlockedBatchTimer:
         )
 
     def waits(self, launch: Callable[[], None]) -> bool:
-        """Whether a launch returns only when the device has come to it, however late that is."""
+        """Return whether a launch returns only after the device has reached it."""
         for blocked_us in WAITING_US:
             self._stream.block(blocked_us)
             start = self._stream.record_start()
@@ -131,9 +131,9 @@ class BlockedBatchTimer:
     ) -> list[float]:
         """Time `count` samples of `launches` launches from `rotation`: microseconds per launch.
 
-        `before` is enqueued ahead of each sample, outside its time. A sample is void if the device
-        overtook the host, or if it is no longer than the overhead. Raises LaunchError if
-        `MAX_ATTEMPTS` samples in a row are void.
+        `before` is enqueued ahead of each sample and is not timed. A sample is void if the device
+        overtook the host, or if it is no longer than the overhead. Raises LaunchError after
+        `MAX_ATTEMPTS` void samples in a row.
         """
         times: list[float] = []
         sample_us, failures = 0.0, 0
@@ -167,7 +167,7 @@ class BlockedBatchTimer:
         return times
 
     def _group_size(self, launches: int, sample_us: float, wanted: int) -> int:
-        """Samples to enqueue before waiting; 1 while their duration is not known."""
+        """Return the number of samples to enqueue before waiting; 1 until a duration is known."""
         if not sample_us:
             return 1
         return max(1, min(wanted, MAX_IN_FLIGHT // launches, int(GROUP_US / sample_us)))
@@ -182,7 +182,7 @@ class BlockedBatchTimer:
     ) -> Sample:
         """Enqueue a sample behind a blocking kernel, or behind `pending_us` of unfinished work.
 
-        The blocking time doubles with each failure before.
+        The blocking time doubles with each earlier failure.
         """
         recent_us = self._enqueue_us[launches]
         needed_us = MARGIN * statistics.median_low(recent_us) * 2**failures

@@ -26,17 +26,18 @@ def check(
     tiles: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST", help="Tiles to check, such as 1..32. Default: a few, small and large."
+            metavar="LIST",
+            help="Tiles to check, such as 1..32. Default: some small and large tiles.",
         ),
     ] = None,
     arch: Annotated[
         str | None,
-        typer.Option(help="Architecture to compile for too, such as sm_90.", metavar="ARCH"),
+        typer.Option(help="Architecture to compile for. Default: sm_90.", metavar="ARCH"),
     ] = None,
 ) -> None:
-    """Is a kernel right? Run it on the CPU, without a GPU.
+    """Check on the CPU whether a kernel is right; no GPU is needed.
 
-    Is a kernel right? Compile it for a GPU, and run it on the CPU under sanitizers: no GPU needed.
+    Compiles the kernel for a GPU, and runs it on the CPU under sanitizers.
     """
     from gpubench.commands.check.run import run_check
 

@@ -1,4 +1,4 @@
-"""Which tiles, sizes and dtypes of a variant are run on the CPU, and what must come out."""
+"""Selects the tiles, sizes and dtypes of a variant to run on the CPU, with the right results."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Problem
 
 MAX_TILES = 3
-"""Of a larger space of tiles: its defaults, and so many evenly from it all."""
+"""Number of tiles that are taken evenly from a large space, beside its defaults."""
 
 EDGES = (1, 3, 13, 32)
-"""Of tiles that are one number: one, odd, prime, and a power of two."""
+"""Tiles that are taken from spaces of one number: one, odd, prime, and a power of two."""
 
 RACE_TILES = 2
 RACE_THREADS = 128
-"""ThreadSanitizer watches this many tiles, of at most so many threads a block: barriers and shared
-arrays are used alike in all, and its cost grows with the square of a block's threads."""
+"""Number of tiles for ThreadSanitizer, and maximum number of threads per block. All tiles use
+barriers and shared arrays alike, and the cost grows with the square of a block's threads."""
 
-FEWEST_SIZES = 3
-"""A tile is run at this many sizes at the least, however much its variant refuses."""
+MIN_SIZES = 3
+"""Minimum number of sizes for a tile, even if its variant refuses most sizes."""
 
 MAX_PRODUCTS = 2**18
-"""Multiply-adds of a case: K is cut to it, or N where there is no K."""
+"""Maximum number of multiply-adds of a case. K is reduced for it, or N if there is no K."""
 
 MAX_THREADS = 2**16
-"""CUDA threads of a case without K, where one may stand for a row: N is cut to it too."""
+"""Maximum number of CUDA threads of a case without K. N is reduced for it."""
 
 SHORT = 32
-"""N is cut no further."""
+"""N is not reduced below this."""
 
 ROUND = 16
-"""Elements of which round extents are multiples."""
+"""Round extents are multiples of this number of elements."""
 
 WIDEST = 1024
-"""No block covers more of an extent than this, or it covers any."""
+"""Maximum extent that a block covers, unless it covers any extent."""
 
 EXPECTED: dict[str, Callable[..., np.ndarray]] = {
     "gemm": lambda a, b: a @ b,
@@ -48,78 +48,79 @@ EXPECTED: dict[str, Callable[..., np.ndarray]] = {
     "gemv_t": lambda a, x: a.T @ x,
     "atax": lambda a, x: a.T @ (a @ x),
 }
-"""The operations, written once more and independently of gpubench's own references."""
+"""The operations, written again, independently of gpubench's own references."""
 
 
 def expected(problem: Problem) -> np.ndarray:
-    """The result: small whole numbers, and so exact in every dtype."""
-    inputs = [one.astype(np.int64) for one in operands(problem)]
+    """Return the result. It consists of small integers, so it is exact in every dtype."""
+    inputs = [array.astype(np.int64) for array in operands(problem)]
     result = EXPECTED[problem.op](*inputs)
     return result.astype(problem.dtype)
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:
-    """The defaults, the first and the last, and some between."""
+    """Return the default tiles, the first and the last, and some between."""
     legal = tuple(variant.tiles)
-    wanted = {*variant.tiles.defaults, *evenly(legal, MAX_TILES)}
+    chosen = {*variant.tiles.defaults, *evenly(legal, MAX_TILES)}
     edges = EDGES if len(variant.tiles.axes) == 1 else ()
-    return tuple(tile for tile in legal if tile in wanted or next(iter(tile.values())) in edges)
+    return tuple(tile for tile in legal if tile in chosen or next(iter(tile.values())) in edges)
 
 
 def tiles_to_race(variant: CudaVariant) -> tuple[Config, ...]:
-    """A few tiles with small blocks, from the smallest to the largest of them."""
+    """Return up to `RACE_TILES` tiles with small blocks, from the smallest to the largest."""
     by_threads = sorted(variant.tiles, key=lambda tile: threads(variant, tile))
     small = [tile for tile in by_threads if threads(variant, tile) <= RACE_THREADS]
     return evenly(small or by_threads[:1], RACE_TILES)
 
 
-def evenly(tiles: Sequence[Config], most: int) -> tuple[Config, ...]:
-    """At most so many of them, two or more, first and last among them."""
-    if len(tiles) <= most:
+def evenly(tiles: Sequence[Config], limit: int) -> tuple[Config, ...]:
+    """Return at most `limit` tiles, two or more, including the first and the last."""
+    if len(tiles) <= limit:
         return tuple(tiles)
-    return tuple(tiles[round(i * (len(tiles) - 1) / (most - 1))] for i in range(most))
+    return tuple(tiles[round(i * (len(tiles) - 1) / (limit - 1))] for i in range(limit))
 
 
 def threads(variant: CudaVariant, tile: Config) -> int:
-    """Threads of a block at this tile."""
+    """Return the number of threads of a block."""
     problem = Problem(op=variant.op, m=1, n=1, k=1, dtype=variant.dtypes[0])
     return variant.launch(tile, problem).threads_per_block
 
 
 def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
-    """Every tile given, or to run, in the first dtype, and the middle one in the others too.
+    """Return cases of all tiles in the first dtype, and of the middle tile in the other dtypes.
 
-    The source is the same, and what depends on a dtype (vector widths, alignment) hardly depends on
-    the tile.
+    By default, the tiles are `tiles_to_run`. What depends on the dtype, such as vector widths and
+    alignment, hardly depends on the tile.
     """
     first, *others = variant.dtypes
     tiles = tiles or tiles_to_run(variant)
-    found = cases(variant, tiles, first)
+    selected = cases(variant, tiles, first)
     for dtype in others:
-        found += cases(variant, [tiles[len(tiles) // 2]], dtype)
-    return found
+        selected += cases(variant, [tiles[len(tiles) // 2]], dtype)
+    return selected
 
 
 def race_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
-    """Every tile given, or to race, in the first dtype."""
+    """Return cases of all tiles in the first dtype. By default, the tiles are `tiles_to_race`."""
     return cases(variant, tiles or tiles_to_race(variant), variant.dtypes[0])
 
 
 def cases(variant: CudaVariant, tiles: Sequence[Config], dtype: str) -> list[Case]:
-    """The tiles at the sizes where kernels go wrong."""
-    found = []
+    """Return cases of the tiles at the sizes where kernels tend to be wrong."""
+    selected = []
     for tile in tiles:
         of_tile = problems(variant, tile, dtype)
-        if len(of_tile) < FEWEST_SIZES:
+        if len(of_tile) < MIN_SIZES:
             raise UsageError(f"{variant.name} {tile} refuses nearly all sizes")
-        found += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
-    return found
+        selected += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
+    return selected
 
 
 def problems(variant: CudaVariant, tile: Config, dtype: str) -> list[Problem]:
-    """One element; more than a block covers, odd and round; less, and prime; tall; wide.
+    """Return problems at the edges of a tile.
 
-    Where the variant refuses a size, its extents are changed to the nearest that it takes.
+    They have a single element; more than a block covers, odd and round; less, with prime extents; a
+    tall result; and a wide result. If the variant refuses a size, the nearest legal size is used.
     """
 
     def problem(m: int, n: int, k: int) -> Problem:
@@ -128,7 +129,7 @@ def problems(variant: CudaVariant, tile: Config, dtype: str) -> list[Problem]:
     has_k = problem(1, 1, 1).operation.has_k
     m_tile = covered(variant, tile, lambda m: problem(m, 1, 1))
     n_tile = covered(variant, tile, lambda n: problem(1, n, 1))
-    k_tile = tile["BK"] if "BK" in tile else min(next(iter(tile.values())), 32)
+    k_tile = tile["BK"] if "BK" in tile else min(next(iter(tile.values()), 32), 32)
     sizes = [
         (1, 1, 1),
         (m_tile + 1, n_tile + 1, k_tile + 1),
@@ -137,22 +138,22 @@ def problems(variant: CudaVariant, tile: Config, dtype: str) -> list[Problem]:
         (m_tile + 1, 1, 2 * k_tile + 3),
         (1, n_tile + 1, 3 * k_tile - 1),
     ]
-    if not has_k:  # loops over M and N that no tile's number shows
+    if not has_k:  # for loops over M and N that do not follow from the tile
         sizes += [(131, 37, 1), (37, 131, 1)]
-    taken = {}
+    by_size = {}
     for m, n, k in sizes:
-        wanted = problem(m, n, min(k, max(2, MAX_PRODUCTS // (m * n))) if has_k else 1)
-        if near := nearest(variant, tile, affordable(variant, tile, wanted)):
-            taken[near.size] = near
-    return list(taken.values())
+        edge_case = problem(m, n, min(k, max(2, MAX_PRODUCTS // (m * n))) if has_k else 1)
+        if near := nearest(variant, tile, affordable(variant, tile, edge_case)):
+            by_size[near.size] = near
+    return list(by_size.values())
 
 
 def affordable(variant: CudaVariant, tile: Config, problem: Problem) -> Problem:
-    """The problem, where there is no K with N halved, odd or round as it was, while it is long."""
+    """Return the problem; if it has no K, with N halved while it is too large, odd or round."""
 
     def too_much() -> bool:
         launched = variant.launch(tile, problem).sequence
-        all_threads = sum(one.blocks * one.threads_per_block for one in launched)
+        all_threads = sum(launch.blocks * launch.threads_per_block for launch in launched)
         return problem.m * problem.n > MAX_PRODUCTS or all_threads > MAX_THREADS
 
     while not problem.operation.has_k and problem.n > SHORT and too_much():
@@ -162,29 +163,29 @@ def affordable(variant: CudaVariant, tile: Config, problem: Problem) -> Problem:
     return problem
 
 
-def nearest(variant: CudaVariant, tile: Config, wanted: Problem) -> Problem | None:
-    """The problem, or where the variant refuses it one with all extents rounded, up or down."""
-    for by in (rounded_up, rounded_down):
+def nearest(variant: CudaVariant, tile: Config, problem: Problem) -> Problem | None:
+    """Return the problem, or one with all extents rounded that the variant takes, or None."""
+    for rounded in (rounded_up, rounded_down):
         for step in (1, 2, 4, 8, 16, 32, 64, 128):
-            k = by(wanted.k, step) if wanted.operation.has_k else 1
-            near = replace(wanted, m=by(wanted.m, step), n=by(wanted.n, step), k=k)
+            k = rounded(problem.k, step) if problem.operation.has_k else 1
+            near = replace(problem, m=rounded(problem.m, step), n=rounded(problem.n, step), k=k)
             if variant.refuse(tile, near) is None:
                 return near
     return None
 
 
 def rounded_up(extent: int, step: int) -> int:
-    """To a multiple of the step."""
+    """Return the extent rounded up to a multiple of the step."""
     return -(-extent // step) * step
 
 
 def rounded_down(extent: int, step: int) -> int:
-    """To a multiple of the step, or to 1."""
+    """Return the extent rounded down to a multiple of the step, but at least 1."""
     return max(1, extent // step * step)
 
 
 def covered(variant: CudaVariant, tile: Config, problem: Callable[[int], Problem]) -> int:
-    """The largest extent, up to `WIDEST`, for which there is no second block."""
+    """Return the largest extent, up to `WIDEST`, that a single block covers."""
 
     def more_blocks(extent: int) -> bool:
         return variant.launch(tile, problem(extent)).main.blocks > one_block
@@ -194,6 +195,6 @@ def covered(variant: CudaVariant, tile: Config, problem: Callable[[int], Problem
 
 
 def prime(limit: int) -> int:
-    """The largest prime below the limit, or 2; 1 where there is none."""
+    """Return the largest prime below the limit, or 2. Without a prime, return 1."""
     below = (n for n in count(limit - 1, -1) if all(n % d for d in range(2, n)))
     return max(1, next(below))

@@ -1,7 +1,7 @@
-"""Runs CUDA kernels on the CPU, under a sanitizer: the same source, compiled by g++.
+"""Runs CUDA kernels on the CPU under a sanitizer: g++ compiles the same source.
 
-`shim/cuda.h` is CUDA C++ for g++, `shim/runtime.cpp` runs the blocks. A program is one variant's
-source with all the instances that its cases launch.
+`shim/cuda.h` is CUDA C++ for g++, and `shim/runtime.cpp` runs the blocks. A program is the source
+of one variant with all instances that its cases launch.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 SHIM = Path(__file__).parent / "shim"
 
 ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
-"""The smallest GPU to fit a launch to: a grid that follows the device is then shorter than the
-problem, and every block has to go round its loop."""
+"""The smallest GPU that a launch can be fitted to. A grid that follows the device is then smaller
+than the problem, so every block repeats its loop."""
 
 ONE_AT_A_TIME = Lock()
-"""Programs are built in several threads, and share the compiled runtime."""
+"""Held while the runtime is compiled, which programs in several threads share."""
 
 LONGEST_ERROR = 400
-"""Characters of what g++ says."""
+"""Maximum number of characters of an error from g++."""
 
 LONGEST_S = 300
-"""A program that has not ended by then hangs."""
+"""Time limit of a program, in seconds. After it, the program hangs."""
 
 DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
 
 
 class Sanitizer(Enum):
-    """How a kernel is compiled, and what then watches it."""
+    """The options of g++ for a sanitizer."""
 
-    # AddressSanitizer does better what -fsanitize=object-size does in part.
+    # AddressSanitizer includes what -fsanitize=object-size checks.
     ADDRESS = (
         "-fsanitize=address,undefined", "-fno-sanitize=object-size", "-fno-sanitize-recover=all",
     )  # fmt: skip
@@ -52,7 +52,7 @@ class Sanitizer(Enum):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its options: to end at the first finding, and to look far beyond an operand's end."""
+        """Its options: end at the first finding, and check far beyond the end of an operand."""
         if self is Sanitizer.THREAD:
             return {"TSAN_OPTIONS": "halt_on_error=1:exitcode=1:report_signal_unsafe=0"}
         return {
@@ -62,27 +62,27 @@ class Sanitizer(Enum):
 
 
 class KernelFaultError(Exception):
-    """A sanitizer, or the runtime, stopped a kernel."""
+    """A sanitizer or the runtime stopped a kernel."""
 
     def __init__(self, report: str, launches: int = 0) -> None:
         super().__init__(report)
         self.report = report
         self.launches = launches
-        """Launches until then, the one that was stopped included."""
+        """Number of launches, including the one that was stopped."""
 
         self.case: Case | None = None
-        """What was stopped."""
+        """The case that was stopped."""
 
     @property
     def finding(self) -> str:
-        """Which check found what: `AddressSanitizer: heap-buffer-overflow on …`, `fault: …`."""
+        """The check and its finding: `AddressSanitizer: heap-buffer-overflow on …`, `fault: …`."""
         names = "AddressSanitizer|ThreadSanitizer|runtime error|fault"
-        found = re.search(f"({names}): .*", self.report)
-        return found[0] if found else "unknown"
+        match = re.search(f"({names}): .*", self.report)
+        return match[0] if match else "unknown"
 
     @property
     def lines(self) -> list[tuple[str, int]]:
-        """The lines of CUDA sources that the report names, in its order."""
+        """The lines of CUDA sources that the report names, in the order of the report."""
         return [
             (Path(file).name, int(line))
             for file, line in re.findall(r"([^\s:()]+\.cu):(\d+)", self.report)
@@ -98,7 +98,7 @@ class Case:
     problem: Problem
     gpu: Gpu = ONE_MULTIPROCESSOR
     inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
-    """Empty: `operands`."""
+    """The operands; empty for the result of `operands`."""
 
     @property
     def label(self) -> str:
@@ -107,24 +107,24 @@ class Case:
 
     @property
     def launch(self) -> Launch:
-        """The variant's own launch, on the GPU."""
+        """The variant's launch on the GPU."""
         return self.variant.launch_on(self.gpu, self.tile, self.problem)
 
     @property
     def instances(self) -> list[str]:
-        """The template instances of its launches, in their order."""
+        """The template instances of its launches, in order."""
         return [
-            self.variant.instance(self.tile, self.problem.dtype, one.kernel)
-            for one in self.launch.sequence
+            self.variant.instance(self.tile, self.problem.dtype, launch.kernel)
+            for launch in self.launch.sequence
         ]
 
 
 def run_on_cpu(
     cases: Sequence[Case], sanitizer: Sanitizer, folder: Path, text: str | None = None
 ) -> list[np.ndarray]:
-    """The outputs of cases of one variant. Raises KernelFaultError for what a check finds.
+    """Run cases of one variant and return their outputs. Raises KernelFaultError for a finding.
 
-    `text` stands in for the source as it is on disk. The folder must be empty or new.
+    `text` replaces the source on disk. The directory must be empty or new.
     """
     (variant,) = {case.variant for case in cases}
     folder.mkdir(parents=True, exist_ok=True)
@@ -138,21 +138,21 @@ def run_on_cpu(
     try:
         execute([str(program), str(inputs), str(outputs)], sanitizer)
     except KernelFaultError as fault:
-        of_launches = [case for case in cases for _ in case.launch.sequence]
-        fault.case = of_launches[max(0, fault.launches - 1)]
+        launched = [case for case in cases for _ in case.launch.sequence]
+        fault.case = launched[max(0, fault.launches - 1)]
         raise
     return _decoded(outputs.read_bytes(), cases)
 
 
 def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -> str:
-    """The kernel's source as it stands, after the header and before the instances wanted.
+    """Return the header, the unchanged source of the kernel, and the instances.
 
-    Dynamic shared memory is the one thing C++ cannot say by macros: `extern __shared__ T name[];`
-    becomes a pointer.
+    Only dynamic shared memory cannot be expressed by macros. `extern __shared__ T name[];` becomes
+    a pointer.
     """
     text = text if text is not None else source.read_text(encoding="utf-8")
     text = DYNAMIC_SHARED.sub(r"DYNAMIC_SHARED(\1, \2);", text)
-    table = "".join(f'  {{"{one}", call<{one}>}},\n' for one in instances)
+    table = "".join(f'  {{"{name}", call<{name}>}},\n' for name in instances)
     return (
         f'#include "cuda.h"\n#line 1 "{source}"\n{text}\n#line 1 "instances"\n'
         f"namespace on_cpu {{\nconst Instance instances[] = {{\n{table}}};\n}}\n"
@@ -160,12 +160,12 @@ def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -
 
 
 def _runtime(folder: Path) -> Path:
-    """The runtime, compiled once for all programs of a folder, and without a sanitizer."""
+    """Return the runtime, compiled once for all programs of a directory, without a sanitizer."""
     path = folder / "runtime.o"
     with ONE_AT_A_TIME:
         if not path.exists():
-            # -fno-tree-loop-distribute-patterns: no loop over bytes may become a call of memcpy,
-            # which the sanitizers watch.
+            # -fno-tree-loop-distribute-patterns: a loop over bytes must not become a call of
+            # memcpy, which the sanitizers watch.
             gxx("-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra",
                       "-Werror", "-c", str(SHIM / "runtime.cpp"), "-o", str(path))  # fmt: skip
     return path
@@ -173,7 +173,7 @@ def _runtime(folder: Path) -> Path:
 
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
     kernel, program = folder / "kernel.o", folder / "program"
-    # float4 loads of floats: nvcc does not take types for aliases, and g++ must not either.
+    # Kernels load floats as float4. nvcc does not use strict aliasing, so g++ must not either.
     gxx("-Og", "-g1", "-w", "-fno-strict-aliasing", "-fno-omit-frame-pointer",
               *sanitizer.value, f"-I{SHIM}", "-iquote", str(beside), "-c", "-x", "c++", "-",
               "-o", str(kernel), text=text)  # fmt: skip
@@ -183,7 +183,7 @@ def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Pat
 
 
 def gxx(*arguments: str, text: str = "") -> None:
-    """Compile or link. Raises UsageError without g++, CompileError with its first error."""
+    """Compile or link. Raises UsageError without g++, and CompileError with its first error."""
     compiler = shutil.which("g++")
     if not compiler:
         raise UsageError(
@@ -214,15 +214,15 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
 
     done = run()
     if "unexpected memory mapping" in done.stderr:
-        # g++ 12's ThreadSanitizer knows no kernel that spreads addresses over more than 28 bits.
+        # ThreadSanitizer of g++ 12 requires a kernel that randomizes at most 28 bits of addresses.
         if not shutil.which("setarch"):
             raise UsageError(
-                "ThreadSanitizer cannot live with this kernel's address space randomisation; "
+                "ThreadSanitizer does not work with this kernel's address space randomization; "
                 "install setarch (util-linux), or set vm.mmap_rnd_bits=28"
             )
         done = run("setarch", "-R")
     if done.returncode != 0:
-        # The last case's name stands in front of the report, and not all those that went well.
+        # The report starts with the name of the last case, without the cases that succeeded.
         lines = done.stderr.splitlines()
         running = [line for line in lines if line.startswith("running ")]
         rest = (line for line in lines if line not in running)
@@ -230,10 +230,10 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
 
 
 def operands(problem: Problem) -> tuple[np.ndarray, ...]:
-    """Inputs that are small whole numbers and never 0.
+    """Return inputs of small integers other than 0.
 
-    Sums of their products are exact in every dtype and in any order, so results are compared for
-    equality, and no term can be missing unseen.
+    Sums of their products are exact in every dtype and in any order. Results are therefore compared
+    for equality, and every missing term shows.
     """
     rng = np.random.default_rng(problem.m * 1_000_003 + problem.n * 1009 + problem.k)
     choice = np.array([-3, -2, -1, 1, 2, 3], dtype=problem.dtype)
@@ -245,7 +245,7 @@ def _words(*values: int) -> bytes:
 
 
 def _encoded(case: Case, names: Sequence[str]) -> bytes:
-    """A case as runtime.cpp's `run_case` reads it: buffers, then launches on them."""
+    """Return a case in the form of `run_case` in runtime.cpp: buffers, then launches on them."""
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
     output = np.empty(problem.output_shape, dtype=problem.dtype)
@@ -256,20 +256,20 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     for buffer in buffers:
         parts += [_words(buffer.nbytes), buffer.tobytes()]
     parts.append(_words(len(launch.sequence)))
-    for one, name in zip(launch.sequence, case.instances, strict=True):
-        arrays, numbers = _arguments(case, one, workspace=bool(workspace))
-        parts.append(_words(names.index(name), *one.dimensions, one.shared_bytes))
+    for step, name in zip(launch.sequence, case.instances, strict=True):
+        arrays, numbers = _arguments(case, step, workspace=bool(workspace))
+        parts.append(_words(names.index(name), *step.dimensions, step.shared_bytes))
         parts.append(_words(len(arrays), *arrays, len(numbers), *numbers))
-        parts.append(_words(len(one.tensor_maps)))
-        for wanted in one.tensor_maps:
-            place = (wanted.array, wanted.offset_bytes, *wanted.shape, *wanted.box)
+        parts.append(_words(len(step.tensor_maps)))
+        for box in step.tensor_maps:
+            place = (box.array, box.offset_bytes, *box.shape, *box.box)
             parts.append(_words(*place, output.itemsize))
     return b"".join(parts)
 
 
 def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int], list[int]]:
-    """Which buffers a launch's kernel takes, and which numbers, each in the kernel's order."""
-    arrays, numbers, given = [], [], iter(launch.int_arguments)
+    """Return the indices of the buffers and the numbers that a launch's kernel takes, in order."""
+    arrays, numbers, int_arguments = [], [], iter(launch.int_arguments)
     for parameter in case.variant.parameters(launch, workspace=workspace):
         if parameter.is_pointer:
             index = array_index(parameter, case.problem.op)
@@ -277,7 +277,8 @@ def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int
                 raise UsageError(f"{case.variant.path}: {parameter} is no array of the problem")
             arrays.append(index)
         elif parameter.type_name != TENSOR_MAP:
-            value = next(given) if parameter.value == LAUNCH else number(parameter, case.problem)
+            from_launch = parameter.value == LAUNCH
+            value = next(int_arguments) if from_launch else number(parameter, case.problem)
             if value != int(value):
                 raise UsageError(f"{case.variant.path}: only whole numbers are run on the CPU")
             numbers.append(int(value))

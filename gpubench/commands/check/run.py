@@ -1,4 +1,4 @@
-"""`gpubench check`: a kernel compiled for a GPU that need not be there, and run on the CPU."""
+"""`gpubench check`: compiles a kernel for a GPU, and runs it on the CPU. It needs no GPU."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
+from gpubench.backends import backends, compiler_of
 from gpubench.backends.calls import as_tensors
-from gpubench.backends.cuda.compile import compile_instance, nvrtc_version
 from gpubench.commands.check.cases import (
     all_cases,
     evenly,
@@ -20,6 +20,7 @@ from gpubench.commands.check.cases import (
     tiles_to_run,
 )
 from gpubench.commands.check.on_cpu import KernelFaultError, Sanitizer, operands, run_on_cpu
+from gpubench.engine.single import find_variant, launch_on
 from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
@@ -27,58 +28,51 @@ from gpubench.hardware.occupancy import occupancy
 from gpubench.model import OPERATIONS, CallVariant, Config, CudaVariant, Problem, Variant
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_tiles
-from gpubench.plan.registry import of_op
-from gpubench.plan.sweep import Sweep
-from gpubench.text import unknown
 from gpubench.view.tables import console, table
 
 FAULTY, NOT_RUN = 1, 3
-"""Exit codes: a fault was found; nothing was, as the kernel could not be run here."""
+"""Exit codes: a fault was found; the kernel cannot be run here."""
 
 SIZES = ((1, 1, 1), (17, 17, 17), (32, 32, 32), (13, 7, 5), (33, 1, 20), (1, 33, 20))
-"""(M, N, K) at which a function on arrays is checked."""
+"""M, N and K at which a function on arrays is checked."""
 
 MAX_SHOWN = 5
-"""Wrong results that are printed."""
+"""Maximum number of wrong results that are printed."""
 
 MAX_TILES = 4
-"""Of those that nobody named."""
+"""Maximum number of tiles that are checked if the user names none."""
 
 
 def run_check(
     name: str, kernels: Path | None, op: str | None, tiles: str | None, arch: str | None
 ) -> int:
-    """Check a variant and print what was found; the exit code.
+    """Check a variant and print the result. Return the exit code.
 
-    Raises UsageError for a variant or tiles that there are not, and what its description raises.
+    Raises UsageError for an unknown variant or tile, and for what the descriptor raises.
     """
-    op = op or Sweep().op
-    if op not in OPERATIONS:
-        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
-    known = of_op(op, kernels, [name])
-    if name not in known:
-        raise UsageError(unknown("variant", name, known))
-    variant = known[name]
+    variant = find_variant(name, op, kernels)
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
         if isinstance(variant, CallVariant):
             return _check_call(variant, chosen)
         if isinstance(variant, CudaVariant):
-            of_source = [tile for tile in chosen if tile]
-            compiles = _compile(variant, of_source, arch or DEFAULT)
-            return _check_source(variant, of_source, asked=bool(tiles)) if compiles else FAULTY
+            configs = [tile for tile in chosen if tile is not None]
+            compiles = _compile(variant, configs, arch or DEFAULT)
+            return _check_source(variant, configs, named=bool(tiles)) if compiles else FAULTY
     raise UsageError(f"'{name}' is neither a function nor a CUDA source")
 
 
-def _tiles(variant: Variant, asked: str | None) -> list[Config | None]:
-    """The tiles to check. Raises UsageError for one that the variant refuses."""
+def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
+    """Return the tiles to check. Raises UsageError for a tile that the variant refuses."""
     space = variant.tiles
-    if space is None:
-        return [None]
-    if asked is None:
-        few = tiles_to_run(variant) if isinstance(variant, CudaVariant) else space.defaults
-        return list(evenly(few, MAX_TILES))
-    chosen = [space.read(text) for text in parse_tiles(asked)]
+    if space is None or not space.axes:
+        if tiles:
+            raise UsageError(f"--tiles: {variant.name} has no tile to choose")
+        return list(space or [None])
+    if tiles is None:
+        default = tiles_to_run(variant) if isinstance(variant, CudaVariant) else space.defaults
+        return list(evenly(default, MAX_TILES))
+    chosen = [space.read(text) for text in parse_tiles(tiles)]
     for tile in chosen:
         if reason := space.why_not(tile):
             raise UsageError(f"--tiles: {variant.name} {reason}")
@@ -86,30 +80,31 @@ def _tiles(variant: Variant, asked: str | None) -> list[Config | None]:
 
 
 def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -> bool:
-    """Compile the tiles for an architecture and print what they need; whether all compile."""
+    """Compile the tiles for an architecture, print their resources, and return whether all do."""
     screen = console()
     try:
-        nvrtc_version()
+        compiler = compiler_of(variant.backend)
+        compiler.version()
     except CompileError as error:
         screen.print(Text(f"not compiled for a GPU: {error}"), soft_wrap=True)
         return True
     architecture = variant.architecture(architecture)
-    capability = example(architecture).compute_capability
+    gpu = example(architecture)
     grid = table(*("tile", "threads", "registers", "local", "shared", "occupancy"), left={"tile"})
     for tile in tiles:
         try:
-            compiled = compile_instance(
+            compiled = compiler.compile_instance(
                 variant.source,
                 variant.instance(tile, variant.dtypes[0]),
                 architecture,
-                variant.compile_options,
+                variant.options(tile, variant.dtypes[0]),
             )
         except CompileError as error:
             screen.print(Text(f"does not compile for {architecture}: {error}", style="red"))
             return False
-        launch = variant.launch(tile, _problem(variant, 1024)).main
+        launch = launch_on(variant, tile, _problem(variant, 1024), gpu).main
         need = compiled.resources
-        held = occupancy(capability, need, launch) if capability else None
+        held = occupancy(gpu.compute_capability, need, launch)
         grid.add_row(
             str(tile),
             str(launch.threads_per_block),
@@ -123,23 +118,26 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
     return True
 
 
-def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, asked: bool) -> int:
-    """Run a CUDA source on the CPU, under both sanitizers at once; the exit code."""
-    of_sanitizer = {
+def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool) -> int:
+    """Run a CUDA source on the CPU, under both sanitizers at once. Return the exit code.
+
+    `named`: the user named the tiles.
+    """
+    cases = {
         Sanitizer.ADDRESS: all_cases(variant, tiles),
-        Sanitizer.THREAD: race_cases(variant, tiles if asked else ()),
+        Sanitizer.THREAD: race_cases(variant, tiles if named else ()),
     }
     screen = console()
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder, ThreadPoolExecutor(2) as pool:
         runs = {
-            sanitizer: pool.submit(run_on_cpu, found, sanitizer, Path(folder) / sanitizer.name)
-            for sanitizer, found in of_sanitizer.items()
+            sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
+            for sanitizer, watched in cases.items()
         }
         try:
             wrong = [
                 _wrong(case.label, output, expected(case.problem))
                 for sanitizer, run in runs.items()
-                for case, output in zip(of_sanitizer[sanitizer], run.result(), strict=True)
+                for case, output in zip(cases[sanitizer], run.result(), strict=True)
             ]
         except KernelFaultError as fault:
             lines = ", ".join(f"{file} line {line}" for file, line in dict.fromkeys(fault.lines))
@@ -152,17 +150,17 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, asked: bool)
         except CompileError as error:
             screen.print(Text(f"\nnot run on the CPU: {error}", style="yellow"), soft_wrap=True)
             return NOT_RUN
-    watched = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
+    names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
     return _conclude(
         variant,
         list(filter(None, wrong)),
-        ", ".join(f"{len(found)} cases ({watched[one]})" for one, found in of_sanitizer.items()),
+        ", ".join(f"{len(watched)} cases ({names[by]})" for by, watched in cases.items()),
     )
 
 
 def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
-    """Call a function on arrays of the CPU at odd sizes; the exit code."""
-    if variant.backend != "cpu":
+    """Call a function on NumPy arrays at odd sizes. Return the exit code."""
+    if not backends()[variant.backend].host_arrays:
         console().print(
             Text(f"not run: {variant.name} runs on {variant.backend}; sweep it there"),
             soft_wrap=True,
@@ -188,7 +186,7 @@ def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
 
 
 def _wrong(label: str, output: np.ndarray, right: np.ndarray) -> str:
-    """What differs, or nothing: operands are whole numbers, so a right result is equal."""
+    """Return the difference, or an empty text. Operands are integers, so no result is rounded."""
     differing = np.argwhere(output != right)
     if not len(differing):
         return ""

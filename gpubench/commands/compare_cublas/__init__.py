@@ -12,8 +12,10 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 
 app = typer.Typer()
 
+LIBRARY = "cuBLAS"
+
 COMPILING_S = 600.0
-"""Per-point timeout with rivals: their compilers time candidates at each new size."""
+"""Per-point timeout with rivals, whose compilers time candidates at each new size."""
 
 WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
@@ -38,6 +40,7 @@ def compare_cublas(
     **options: Any,
 ) -> None:
     """Compare each variant's best tile with cuBLAS, in one sweep."""
+    from gpubench.backends import AUTO, backends
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
@@ -52,18 +55,19 @@ def compare_cublas(
         checked(save, "--save")
     if resume and not dry_run:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
-    # This command looks for each variant's best tile: a launch of over a second is never that.
+    # This command searches for each variant's best tile, whose launch never takes over a second.
     timing = replace(option.DEFAULT.timing, launch_limit_s=1.0)
     if rivals:
         timing = replace(timing, point_limit_s=COMPILING_S)
     sweep = option.read_sweep(options, config, replace(option.DEFAULT, timing=timing))
-    if sweep.device == "cpu":
+    (backend,) = (entry.name for entry in backends().values() if entry.blas == LIBRARY)
+    if sweep.device.partition(":")[0] not in {AUTO, backend}:
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
-    order = steps(choose(sweep.op, "cuda", (), sweep.kernels)) if ladder else {}
+    order = steps(choose(sweep.op, backend, (), sweep.kernels)) if ladder else {}
     sweep = replace(
         sweep,
-        variants=with_libraries(sweep, sweep.variants or tuple(order), rivals=rivals),
-        device=sweep.device.replace("auto", "cuda"),
+        variants=with_libraries(sweep, backend, sweep.variants or tuple(order), rivals=rivals),
+        device=sweep.device.replace(AUTO, backend),
     )
     try:
         if dry_run:

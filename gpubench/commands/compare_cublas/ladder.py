@@ -14,29 +14,31 @@ from gpubench.results.row import Row
 from gpubench.view.tables import Table, best_of, by_problem, marked, number, remarks, table, title
 
 
-def with_libraries(sweep: Sweep, asked: Sequence[str], *, rivals: bool = False) -> tuple[str, ...]:
-    """The variants asked for, or else the usual ones, and cuBLAS: the call, and the tuned one.
+def with_libraries(
+    sweep: Sweep, backend: str, asked: Sequence[str], *, rivals: bool = False
+) -> tuple[str, ...]:
+    """Return the requested or default variants, and the variants of cuBLAS, also the tuned one.
 
-    With `rivals` what a program would use instead, too.
+    `rivals` adds other libraries that a program might use instead.
     """
-    named = choose(sweep.op, "cuda", asked, sweep.kernels)
+    named = choose(sweep.op, backend, asked, sweep.kernels)
     libraries = [
         variant
         for variant in variants()
-        if (variant.op, variant.backend) == (sweep.op, "cuda")
+        if (variant.op, variant.backend) == (sweep.op, backend)
         and ("cublas" in {variant.name, variant.tunes} or (rivals and variant.rival))
     ]
-    # Nobody asked for these by name, so what they lack needs no message.
+    # The user did not name these variants, so a dtype that they lack needs no message.
     unnamed = libraries if asked else [*named, *libraries]
     fitting = [variant for variant in unnamed if set(variant.dtypes) & set(sweep.dtypes)]
     return tuple(dict.fromkeys((*asked, *(variant.name for variant in fitting))))
 
 
 def steps(known: Sequence[Variant]) -> dict[str, str]:
-    """Every step of the ladders among the variants, in order: its name, and its predecessor's.
+    """Return every step of the ladders among the variants, in order, with its predecessor.
 
-    A variant is a step if it follows another or is followed. A step stands behind what it follows,
-    and before the steps that follow others.
+    A variant is a step if it follows another variant, or if another variant follows it. The
+    followers of a step come directly after it.
     """
     after = {row.name: row.after for row in known}
     followers: dict[str, list[str]] = {}
@@ -57,7 +59,7 @@ def steps(known: Sequence[Variant]) -> dict[str, str]:
 
 
 def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
-    """Per problem: the steps in order, each with its gain over the one it changes."""
+    """Return a table for each problem: the steps in order, each with its gain."""
     parts: list[RenderableType] = []
     for of_problem in by_problem(row for row in rows if row.status == Status.OK):
         parts.append(Text(f"\n{title(of_problem[0])}", style="bold"))
@@ -66,7 +68,7 @@ def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableTy
 
 
 def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
-    """The best tile of each step, in order; what is no step, as a library's product, last."""
+    """Return the best tile of each step, in order, followed by variants that are not steps."""
     best = {
         name: best_of(row for row in rows if row.variant == name)
         for name in dict.fromkeys(row.variant for row in rows)
@@ -92,7 +94,7 @@ def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
 
 
 def _gain(row: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:
-    """How many times as fast as the nearest measured step before it: `1.52×`."""
+    """Return the speed relative to the nearest measured step before it: `1.52×`."""
     before = order.get(row.variant, "")
     while before and before not in best:
         before = order.get(before, "")

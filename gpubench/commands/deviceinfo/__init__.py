@@ -19,7 +19,7 @@ def deviceinfo(
     ] = False,
     as_json: option.AsJson = False,
 ) -> None:
-    """Properties and peaks of every GPU, and of the CPU."""
+    """Show properties and peaks of every GPU, and of the CPU."""
     from gpubench.commands.deviceinfo.view import print_deviceinfo
 
     print_deviceinfo(device or "auto", measure=measure, as_json=as_json)

@@ -53,24 +53,27 @@ def with_ceilings(device: Device) -> Device:
     """The device with its measured ceilings among its facts."""
     entry = backends()[device.backend]
     backend = entry.open(device.index, entry.timers[0])
-    return replace(device, facts=device.facts | backend.ceilings())
+    return replace(device, facts=device.facts | backend.gauge.ceilings())
 
 
 def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:
     """Everything known, under the names of the fields, with their units."""
-    return {
-        "devices": [
-            asdict(device)
-            | {
-                "peaks": list(map(asdict, peaks(device) if device.compute_capability else ())),
-                "ridge_flop_per_byte": {
-                    dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
-                },
-            }
-            for device in devices
-        ],
-        "cuda_missing": None,
-    } | {f"{name}_missing": str(reason) for name, reason in missing.items()}
+    return (
+        {
+            "devices": [
+                asdict(device)
+                | {
+                    "peaks": list(map(asdict, peaks(device) if device.compute_capability else ())),
+                    "ridge_flop_per_byte": {
+                        dtype: ridge_flop_per_byte(device, dtype) for dtype in DTYPES
+                    },
+                }
+                for device in devices
+            ],
+        }
+        | {f"{entry.name}_missing": None for entry in backends().values() if entry.numbers}
+        | {f"{name}_missing": str(reason) for name, reason in missing.items()}
+    )
 
 
 def as_tables(device: Device) -> RenderableType:

@@ -24,7 +24,7 @@ def explain(
     ],
     tile: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8; a list or 1..32 gives a table."),
+        typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
     ] = None,
     size: Annotated[
         str | None,
@@ -55,23 +55,23 @@ def explain(
     ] = None,
     op: option.Op = None,
     kernels: option.Kernels = None,
-    every: Annotated[bool, typer.Option("--all", help="A table of every legal tile.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show a table of every legal tile.")] = False,
     csv: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Results of a sweep, such as a.csv: how far its times are from the bound.",
+            help="Results of a sweep, such as a.csv, to compare its times with the bound.",
             autocompletion=completion.results,
         ),
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Time it here, to say how far from the bound it is.")
+        bool, typer.Option("--measure", help="Time the kernel here, to compare it with the bound.")
     ] = False,
     as_json: option.AsJson = False,
 ) -> None:
-    """Why a kernel is as fast as it is, in words.
+    """Explain in words why a kernel is as fast as it is.
 
-    Registers, spills, occupancy, waves, roofline and inner loop, for any architecture.
+    Shows registers, spills, occupancy, waves, roofline and inner loop, for any architecture.
     """
     from gpubench.commands.explain.run import run_explain
 

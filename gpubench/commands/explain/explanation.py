@@ -1,4 +1,4 @@
-"""The figures of one kernel launch that `gpubench explain` shows, and what they mean in words."""
+"""The figures of a kernel launch that `gpubench explain` shows, and their meaning in words."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gpubench.hardware.occupancy import (
     waves,
 )
 from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak
-from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Gpu, Launch, Problem, Resources
+from gpubench.model import ITEM_BYTES, Config, CudaVariant, Device, Launch, Problem, Resources
 from gpubench.plan.descriptor import described_by
 
-PROBE_EXTENT = 2**28  # M and N of a result so large that a grid's rounding up is negligible
+PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible
 MAX_ACCUMULATORS = 2**14  # more than any thread has: a persistent kernel's grid does not grow
 SPARE = 16  # a kernel that spills uses all its registers but a few; far fewer get a remark
 LONG_GRID = 20  # from this many waves on a tail costs less than 5 %
@@ -33,19 +33,18 @@ LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
 ISSUED_PER_CLOCK = 128
-"""From that capability on four schedulers issue an instruction of a warp each clock (CUDA
+"""From that capability on, four schedulers each issue an instruction of a warp per clock (CUDA
 Programming Guide, compute capabilities), so 128 threads advance by one instruction."""
 
-
 SHARED_BYTES_PER_CLOCK = 128
-"""32 banks of 4 bytes a multiprocessor (CUDA Programming Guide, shared memory, 5.x and later)."""
+"""32 banks of 4 bytes per multiprocessor (CUDA Programming Guide, shared memory, from 5.x on)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
     """One launch of a kernel, compiled for one architecture, at one size.
 
-    What is not known is None. Figures of the whole problem stand with its first launch.
+    Unknown figures are None. Figures of the whole problem belong to its first launch.
     """
 
     variant: CudaVariant
@@ -53,12 +52,12 @@ class Explanation:
     problem: Problem
     architecture: str
     device: Device
-    """The GPU whose multiprocessors, clock and bandwidth count; without a name none is known."""
+    """The GPU whose multiprocessors, clock and bandwidth count. Without a name, none is known."""
 
     resources: Resources
     launch: Launch
     step: int
-    """0 for the first of the variant's launches, of which there are `steps`."""
+    """Index of the launch among the variant's `steps` launches."""
 
     steps: int
     inner_loop: InnerLoop | None = None
@@ -67,14 +66,14 @@ class Explanation:
 
     @property
     def label(self) -> str:
-        """`shared_tile 16 at 1024 float32`, and which of several launches."""
+        """`shared_tile 16 at 1024 float32`, with the number of the launch if there are several."""
         label = f"{self.variant.name} {self.tile} at {self.problem.size} {self.problem.dtype}"
         which = f", launch {self.step + 1} of {self.steps}: {self.kernel}"
         return label + which if self.steps > 1 else label
 
     @property
     def kernel(self) -> str:
-        """The template that is launched."""
+        """The name of the template that is launched."""
         return self.launch.kernel or self.variant.name
 
     @property
@@ -84,16 +83,16 @@ class Explanation:
 
     @property
     def registers_allowed(self) -> int | None:
-        """The most registers of a thread in a block of this many threads."""
+        """Maximum number of registers per thread in a block of this size."""
         capability, threads = self.device.compute_capability, self.launch.threads_per_block
         return registers_allowed(capability, threads) if capability in LIMITS else None
 
     @cached_property
     def accumulators(self) -> int | None:
-        """Elements of the result that one thread computes, from the grid for a huge result.
+        """Number of elements of the result per thread, from the grid for a huge result.
 
-        Assumes that the grid's x and y run over the result, and its z over parts of K. None where
-        the grid does not grow with the result, and where threads share an element.
+        Assumes that the grid's x and y cover the result, and its z covers parts of K. None if the
+        grid does not grow with the result, or if threads share an element.
         """
         if self.step:
             return None
@@ -109,7 +108,7 @@ class Explanation:
 
     @cached_property
     def occupancy(self) -> Occupancy | None:
-        """How many blocks and warps a multiprocessor holds at once."""
+        """The blocks and warps that a multiprocessor holds at once."""
         with described_by(self.variant.path):  # its launch may have no threads
             return occupancy(self.device.compute_capability, self.resources, self.launch)
 
@@ -121,7 +120,7 @@ class Explanation:
 
     @cached_property
     def cgma(self) -> float | None:
-        """Operations per element that the kernel loads from or stores to global memory."""
+        """Operations per element that the kernel loads from or stores to global memory (CGMA)."""
         if self.step or self.variant.reuse is None:
             return None
         with described_by(self.variant.path):
@@ -129,12 +128,12 @@ class Explanation:
 
     @property
     def cgma_flop_per_byte(self) -> float | None:
-        """The same per byte."""
+        """Operations per byte that the kernel loads from or stores to global memory."""
         return self.cgma / ITEM_BYTES[self.problem.dtype] if self.cgma else None
 
     @cached_property
     def roofline(self) -> Roofline | None:
-        """The least time of the problem, and what sets it."""
+        """The minimum time of the problem, and what sets it."""
         return None if self.step else roofline(self.problem, self.device, self.problem.dtype)
 
     @property
@@ -146,7 +145,7 @@ class Explanation:
 
     @property
     def issue_bound(self) -> float | None:
-        """The largest fraction of the roofline's peak that the inner loop can issue, 0 to 1."""
+        """Maximum fraction of the roofline's peak that the inner loop can issue, 0 to 1."""
         loop, roof, capability = self.inner_loop, self.roofline, self.device.compute_capability
         if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
             return None
@@ -158,7 +157,7 @@ class Explanation:
 
     @property
     def shared_share(self) -> float | None:
-        """What the matrix instructions read of what shared memory could deliver at their peak."""
+        """Fraction of shared memory's rate that the matrix instructions read at their peak."""
         loop, dtype = self.inner_loop, self.problem.dtype
         if not loop or not loop.shared_bytes_per_operation:
             return None
@@ -168,34 +167,25 @@ class Explanation:
         return loop.shared_bytes_per_operation * peak.operations_per_clock / SHARED_BYTES_PER_CLOCK
 
 
-def launches(
-    variant: CudaVariant, tile: Config, problem: Problem, device: Device
-) -> tuple[Launch, ...]:
-    """The launches that compute a problem, specialized for the device where it is known."""
-    limits = LIMITS.get(device.compute_capability or (0, 0))
-    with described_by(variant.path):
-        if limits is None or not device.multiprocessors:
-            return variant.launch(tile, problem).sequence
-        threads = limits.warps * WARP
-        gpu = Gpu(multiprocessors=device.multiprocessors, threads_per_multiprocessor=threads)
-        return variant.launch_on(gpu, tile, problem).sequence
-
-
-def sentences(of: Explanation) -> list[str]:
-    """Why the kernel is as fast as it is; what is not known is left out."""
+def sentences(figures: Explanation) -> list[str]:
+    """Return sentences on why the kernel is as fast as it is. Unknown figures are left out."""
     topics = (registers, warps, resident, grid, bound, traffic, loop, measured)
-    return [sentence for topic in topics if (sentence := topic(of))]
+    return [sentence for topic in topics if (sentence := topic(figures))]
 
 
-def registers(of: Explanation) -> str:
-    """What fits into a thread's registers, and what does not."""
-    used, local_bytes, count = of.resources.registers, of.resources.local_bytes, of.accumulators
-    registers_each = 2 if of.problem.dtype == "float64" else 1
+def registers(figures: Explanation) -> str:
+    """Describe what fits into a thread's registers, and what does not."""
+    used, local_bytes, count = (
+        figures.resources.registers,
+        figures.resources.local_bytes,
+        figures.accumulators,
+    )
+    registers_each = 2 if figures.problem.dtype == "float64" else 1
     accumulators = counted(count or 0, "accumulator")
     if registers_each > 1:
         accumulators += f" of {registers_each} registers" + (" each" if count != 1 else "")
-    if of.resources.spill_bytes:
-        most, threads = of.registers_allowed or MAX_REGISTERS, of.launch.threads_per_block
+    if figures.resources.spill_bytes:
+        most, threads = figures.registers_allowed or MAX_REGISTERS, figures.launch.threads_per_block
         values = accumulators if count else "A thread's values"
         more = " and what else a thread needs" if count and count * registers_each <= most else ""
         limit = (
@@ -218,24 +208,24 @@ def registers(of: Explanation) -> str:
     return f"Nothing spills: {accumulators} a thread fit into its {used} registers."
 
 
-def warps(of: Explanation) -> str:
-    """Lanes of a block's last warp that have no thread."""
-    threads = of.launch.threads_per_block
+def warps(figures: Explanation) -> str:
+    """Describe the lanes of a block's last warp that have no thread."""
+    threads = figures.launch.threads_per_block
     lanes = -(-threads // WARP) * WARP
     if threads == lanes:
         return ""
-    block = "1 thread a block is" if threads == 1 else f"{threads:,} threads a block are"
+    block = "1 thread per block is" if threads == 1 else f"{threads:,} threads per block are"
     return f"{block} not whole warps: {lanes - threads} of {lanes} lanes idle."
 
 
-def resident(of: Explanation) -> str:
-    """How full a multiprocessor is, and what keeps it from being fuller."""
-    if not (state := of.occupancy):
+def resident(figures: Explanation) -> str:
+    """Describe how full a multiprocessor is, and what limits it."""
+    if not (state := figures.occupancy):
         return ""
     limits = " and ".join(LIMITERS.get(name, name) for name in state.limited_by)
     if not state.blocks:
         return f"It cannot be launched: a block is too large for {limits} of a multiprocessor."
-    threads = counted(of.launch.threads_per_block, "thread")
+    threads = counted(figures.launch.threads_per_block, "thread")
     held = f"{counted(state.blocks, 'block')} of {threads} a multiprocessor"
     occupied = f"{state.warps} of {state.max_warps} warps"
     if state.warps == state.max_warps:
@@ -248,9 +238,9 @@ def resident(of: Explanation) -> str:
     )
 
 
-def grid(of: Explanation) -> str:
-    """How the blocks spread over the multiprocessors."""
-    if not (waves := of.waves):
+def grid(figures: Explanation) -> str:
+    """Describe how the blocks are distributed over the multiprocessors."""
+    if not (waves := figures.waves):
         return ""
     if waves.idle_multiprocessors:
         return (
@@ -278,9 +268,9 @@ def grid(of: Explanation) -> str:
     )
 
 
-def bound(of: Explanation) -> str:
-    """Which limit of the roofline the problem has."""
-    if not (roof := of.roofline):
+def bound(figures: Explanation) -> str:
+    """Describe which limit of the roofline the problem has."""
+    if not (roof := figures.roofline):
         return ""
     side = "above" if roof.bound == "arithmetic" else "below"
     return (
@@ -290,37 +280,37 @@ def bound(of: Explanation) -> str:
     )
 
 
-def traffic(of: Explanation) -> str:
-    """What the kernel itself loads and stores."""
-    if of.roofline is None or of.cgma is None or of.cgma_flop_per_byte is None:
+def traffic(figures: Explanation) -> str:
+    """Describe what the kernel itself loads and stores."""
+    if figures.roofline is None or figures.cgma is None or figures.cgma_flop_per_byte is None:
         return ""
     accesses = (
-        f"The kernel makes {of.cgma:.1f} operations per element it loads or stores (CGMA ratio), "
-        f"{of.cgma_flop_per_byte:.2f} per byte: "
+        f"The kernel makes {figures.cgma:.1f} operations per element it loads or stores "
+        f"(CGMA ratio), {figures.cgma_flop_per_byte:.2f} per byte: "
     )
-    if of.roofline.bound == "memory":
-        times = of.roofline.arithmetic_intensity / of.cgma_flop_per_byte
+    if figures.roofline.bound == "memory":
+        times = figures.roofline.arithmetic_intensity / figures.cgma_flop_per_byte
         if times <= NEAR:
             return f"{accesses}it loads and stores hardly more than must move."
         return (
             f"{accesses}{times:.1f} times the bytes that must move, unless caches serve the rest."
         )
-    times = of.roofline.ridge_flop_per_byte / of.cgma_flop_per_byte
+    times = figures.roofline.ridge_flop_per_byte / figures.cgma_flop_per_byte
     if times <= 1:
         return f"{accesses}it would be no slower if every access went to memory."
     return f"{accesses}{times:.1f} times too few for the peak, unless caches serve most of it."
 
 
-def loop(of: Explanation) -> str:
-    """What the inner loop consists of."""
-    if not (inner := of.inner_loop):
+def loop(figures: Explanation) -> str:
+    """Describe what the inner loop consists of."""
+    if not (inner := figures.inner_loop):
         return ""
     if inner.tensor:
         tensor = counted(inner.tensor, "matrix instruction")
         text = f"The inner loop has {tensor} among {inner.instructions:,}"
-        if of.shared_share is not None:
+        if figures.shared_share is not None:
             text += (
-                f"; at their peak rate they would read {100 * of.shared_share:.0f} % of what "
+                f"; at their peak rate they would read {100 * figures.shared_share:.0f} % of what "
                 "shared memory can deliver"
             )
     else:
@@ -330,11 +320,19 @@ def loop(of: Explanation) -> str:
         )
         if loads := sum(inner.shared_loads.values()):
             text += f", {inner.multiply_adds / loads:.1f} for each load from shared memory"
-    if of.issue_bound is not None and of.roofline and of.roofline.bound == "arithmetic":
-        at_most = f"at one instruction a clock and scheduler, at most {100 * of.issue_bound:.0f} %"
-        text += ": enough for the peak" if of.issue_bound >= FULL else f": {at_most} of the peak"
-        if of.roofline.peak_unit != "cores":
-            text += f" (that of the {of.roofline.peak_unit}, which it does not use)"
+    if (
+        figures.issue_bound is not None
+        and figures.roofline
+        and figures.roofline.bound == "arithmetic"
+    ):
+        at_most = (
+            f"at one instruction a clock and scheduler, at most {100 * figures.issue_bound:.0f} %"
+        )
+        text += (
+            ": enough for the peak" if figures.issue_bound >= FULL else f": {at_most} of the peak"
+        )
+        if figures.roofline.peak_unit != "cores":
+            text += f" (that of the {figures.roofline.peak_unit}, which it does not use)"
     if inner.local_loads or inner.local_stores:
         text += (
             f". Each iteration reads local memory {inner.local_loads:,} times and writes it "
@@ -343,13 +341,13 @@ def loop(of: Explanation) -> str:
     return text + "."
 
 
-def measured(of: Explanation) -> str:
-    """How far a measured time is from the bound."""
-    if of.measured_us is None or not of.roofline_share:
+def measured(figures: Explanation) -> str:
+    """Describe how far a measured time is from the bound."""
+    if figures.measured_us is None or not figures.roofline_share:
         return ""
     return (
-        f"Measured: {time(of.measured_us)}, {1 / of.roofline_share:.2f} times the bound: "
-        f"{100 * of.roofline_share:.1f} % of what the GPU could do."
+        f"Measured: {time(figures.measured_us)}, {1 / figures.roofline_share:.2f} times the bound: "
+        f"{100 * figures.roofline_share:.1f} % of what the GPU could do."
     )
 
 
@@ -359,5 +357,5 @@ def counted(count: int, noun: str) -> str:
 
 
 def time(time_us: float) -> str:
-    """In milliseconds; below 10 µs, where these would start with zeros, in microseconds."""
+    """Return a time in milliseconds, or below 10 µs in microseconds."""
     return f"{time_us:.3g} µs" if time_us < SHORT_US else f"{time_us / 1e3:.4g} ms"

@@ -1,9 +1,9 @@
-"""What a kernel's inner loop is made of: disassembles a cubin with nvdisasm, reads the listing.
+"""Finds a kernel's inner loop: disassembles a cubin with nvdisasm, and reads the listing.
 
-A loop is what lies between a backward branch and its target. The *inner loop* is a heuristic: the
-loop with the most multiply-adds of its own, outside any loop within it. That is where a matrix
-product spends its time; loops without any, such as a copying loop or the trap behind a kernel's
-end, are never it.
+A loop is the code between a backward branch and its target. The *inner loop* is found by a
+heuristic: it is the loop with the most multiply-adds outside any loop within it. A matrix product
+spends its time there. Loops without multiply-adds do not count, such as a copying loop, or the trap
+after a kernel's end.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ TIMEOUT_S = 120
 
 @cache
 def nvdisasm() -> Path | None:
-    """The disassembler: on PATH, in a CUDA toolkit, or from NVIDIA's wheel; None if there is none.
+    """Return the disassembler from PATH, a CUDA toolkit, or NVIDIA's wheel; None without one.
 
-    The wheel installs it in `site-packages/nvidia/…/bin`, which is on no PATH.
+    The wheel installs it in `site-packages/nvidia/…/bin`, which is not on PATH.
     """
     toolkits = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
     wheels = (Path(sysconfig.get_path("purelib")) / "nvidia").glob("*/bin")
@@ -39,12 +39,12 @@ def nvdisasm() -> Path | None:
         *(Path(toolkit) / "bin" for toolkit in toolkits if toolkit),
         *sorted(wheels, reverse=True),  # cu13 before cuda_nvdisasm
     ]
-    found = (shutil.which("nvdisasm", path=path) for path in (None, *directories))
-    return next((Path(program) for program in found if program), None)
+    programs = (shutil.which("nvdisasm", path=path) for path in (None, *directories))
+    return next((Path(program) for program in programs if program), None)
 
 
 def disassemble(cubin: bytes) -> str | None:
-    """The listing of a cubin; None without a disassembler, or if it is too old for the cubin."""
+    """Return the listing of a cubin, or None without a disassembler for the cubin's version."""
     program = nvdisasm()
     if program is None:
         return None
@@ -60,7 +60,7 @@ def disassemble(cubin: bytes) -> str | None:
 
 
 MULTIPLY_ADDS = {"float32": {"FFMA": 1, "FFMA2": 2}, "float64": {"DFMA": 1}, "int32": {"IMAD": 1}}
-"""Multiply-adds a thread makes in one instruction, by element type."""
+"""Multiply-adds per instruction and thread, by element type."""
 
 TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA")
 """Tensor core instructions, of a warp or of a warpgroup."""
@@ -68,18 +68,18 @@ TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGM
 _WARP_SHAPES = {"884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8)} | {
     f"168{k}": (16, 8, k) for k in (16, 32, 64, 128)
 }
-"""M, N and K of a warp's matrix instruction, as its opcode has them: `HMMA.16816`; in
-`DMMA.16x8x16` they stand apart."""
+"""M, N and K of a warp's matrix instruction by the text in its opcode, such as `HMMA.16816`.
+Opcodes such as `DMMA.16x8x16` need no table."""
 
 _GROUP_SHAPE = re.compile(r"[HIQ]GMMA\.64x(\d+)x(\d+)")
 MATRIX_BYTES = 128
-"""Of the 8 by 8 matrices of 16 bits that `ldmatrix` reads."""
+"""Bytes of an 8 by 8 matrix of 16 bits, which `ldmatrix` reads."""
 
 GROUP_K_BYTES = 32
-"""Of a row of A and a column of B in a warpgroup's instruction, in every type."""
+"""Bytes of a row of A and of a column of B in a warpgroup's instruction, for every type."""
 
 GROUP_WARPS = 4
-"""In a warpgroup."""
+"""Number of warps in a warpgroup."""
 
 ASYNC_COPIES = ("LDGSTS", "UTMALDG", "UBLKCP")  # `cp.async` and TMA, which bypass registers
 
@@ -92,7 +92,7 @@ _TARGET = re.compile(r"`\((\.L\w+)\)")
 
 
 class Instruction(NamedTuple):
-    """One machine instruction: `LDS`, `LDS.128` with the opcode's modifiers, and its operands."""
+    """A machine instruction: its name `LDS`, its opcode `LDS.128` with modifiers, its operands."""
 
     name: str
     opcode: str
@@ -101,7 +101,7 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class InnerLoop:
-    """The instructions of one iteration of the inner loop, counted, as one thread issues them."""
+    """Counts of the instructions that a thread issues in an iteration of the inner loop."""
 
     instructions: int
     multiply_adds: int
@@ -113,16 +113,16 @@ class InnerLoop:
     global_loads: dict[str, int]
     async_copies: int
     local_loads: int
-    """LDL: spilled registers, or arrays in local memory, read back."""
+    """LDL: reads of spilled registers, or of arrays in local memory."""
 
     local_stores: int
     barriers: int
     shared_bytes_per_operation: float | None
-    """Bytes that tensor cores, or the loads before them, read from shared memory; a multiply-add is
+    """Bytes that tensor cores, or the loads before them, read from shared memory. A multiply-add is
     two operations. None without matrix instructions."""
 
     register_limits: tuple[int, ...]
-    """Registers a thread, as `setmaxnreg` gives them to the warpgroups' roles; empty: all alike."""
+    """Registers per thread that `setmaxnreg` assigns to warpgroups. Empty if all are equal."""
 
     opcodes: dict[str, int]
     """Every opcode without its modifiers, the most frequent first."""
@@ -134,10 +134,10 @@ class InnerLoop:
 
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
-    """The inner loop of a disassembled kernel; None if no loop multiplies and adds in `dtype`."""
+    """Return the inner loop of a disassembled kernel, or None without multiply-adds in `dtype`."""
 
     def work(loop: list[Instruction]) -> int:
-        # A tensor core instruction makes many multiply-adds, so any of those outweighs the rest.
+        # A tensor core instruction makes many multiply-adds, so it outweighs all others.
         return sum(_multiply_adds(i, dtype) + 1000 * (i.name in TENSOR) for i in loop)
 
     loop = max(_loops(disassembly), key=work, default=[])
@@ -164,7 +164,7 @@ def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
 
 
 def _loops(disassembly: str) -> list[list[Instruction]]:
-    """For each loop, the instructions that belong to no loop within it."""
+    """Return for each loop the instructions that belong to no loop within it."""
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}  # to the index of the instruction that follows
     for line in disassembly.splitlines():
@@ -178,7 +178,7 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
         target = _TARGET.search(instruction.operands) if instruction.name == "BRA" else None
         start = labels.get(target[1], index + 1) if target else index + 1
         if start <= index:
-            ends[start] = index  # of several branches to a label the last
+            ends[start] = index  # the last of several branches to a label
     loops = []
     for start, end in ends.items():
         within = {
@@ -192,7 +192,7 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
 
 
 def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
-    """Of a warp's or a warpgroup's instructions: B always lies in shared memory, A may."""
+    """Return the bytes per operation. B is always in shared memory, and A may be."""
     read, operations, loaded = 0, 0, 0
     warps = 1
     for instruction in loop:
@@ -202,7 +202,7 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
             rows_of_a = 64 if operands.split(",")[1].lstrip().startswith("gdesc") else 0
             read += GROUP_K_BYTES * (rows_of_a + n)
             operations += 2 * 64 * n * k
-            warps = GROUP_WARPS  # each of which loads what stands in the registers
+            warps = GROUP_WARPS  # each warp loads what is in the registers
         elif name == "LDSM":
             matrices = opcode.rpartition(".")[2]
             loaded += MATRIX_BYTES * int(matrices if matrices in {"2", "4"} else 1)
@@ -216,7 +216,7 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
 
 
 def _warp_shape(text: str) -> tuple[int, ...]:
-    """M, N and K of `16816` or `16x8x16`; (0,) for what is not known."""
+    """Return M, N and K of `16816` or `16x8x16`, or (0,) for an unknown text."""
     if "x" in text:
         return tuple(map(int, text.split("x")))
     return _WARP_SHAPES.get(text, (0,))
@@ -230,7 +230,7 @@ def _multiply_adds(instruction: Instruction, dtype: str) -> int:
 
 
 def _widths(instructions: Iterable[Instruction], name: str) -> dict[str, int]:
-    """Accesses by bits: `.64`, `.128`, `.U8`; 32 where the opcode names no width."""
+    """Count accesses by bits, from `.64`, `.128` or `.U8`. An opcode without a width has 32."""
     opcodes = [instruction.opcode for instruction in instructions if instruction.name == name]
     widths = (re.search(r"\.[US]?(8|16|64|128|256)\b", opcode) for opcode in opcodes)
     bits = Counter(int(width[1]) if width else 32 for width in widths)

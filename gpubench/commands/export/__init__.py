@@ -23,7 +23,8 @@ def export(
         ),
     ],
     tile: Annotated[
-        str | None, typer.Option(metavar="TILE", help="Such as 32. Default: the kernel's first.")
+        str | None,
+        typer.Option(metavar="TILE", help="Tile, such as 32. Default: the kernel's first."),
     ] = None,
     size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Matrix size. Default: 4096.")
@@ -47,18 +48,18 @@ def export(
         typer.Option(
             "--dir",
             metavar="DIR",
-            help="Where VARIANT.cu and VARIANT.py go.",
+            help="Directory for VARIANT.cu and VARIANT.py.",
             autocompletion=completion.folders,
         ),
     ] = Path("exported"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
-    """Write a kernel as files of its own.
+    """Write a kernel as two files that need no gpubench.
 
-    One .cu file with launch code, which checks and times itself, for nvcc alone, and a Python file
-    that calls it on CuPy's arrays.
+    The .cu file has launch code, and checks and times itself. It needs only nvcc. The Python file
+    calls the kernel on CuPy's arrays.
     """
     from gpubench.commands.export.run import run_export
 
-    asked = {"tiles": tile, "sizes": size, "dtypes": dtype, "op": op, "kernels": kernels}
-    run_export(variant, asked, arch, folder, force=force)
+    options = {"tiles": tile, "sizes": size, "dtypes": dtype, "op": op, "kernels": kernels}
+    run_export(variant, options, arch, folder, force=force)

@@ -1,7 +1,7 @@
-"""`gpubench export`: a kernel as one CUDA C++ file with its launches, and a Python file.
+"""`gpubench export`: writes a kernel as a CUDA C++ file with its launches, and a Python file.
 
-The launches are those of one tile, problem and number of multiprocessors, as constants: what
-computes them for others is the description, which is Python.
+The launches are constants for one tile, problem and number of multiprocessors. Other launches come
+from the description, which is Python.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -17,29 +18,24 @@ from typing import Any
 import ml_dtypes
 
 import gpubench
-from gpubench.backends.cuda.devices import cuda_device
+from gpubench.backends import find_devices
+from gpubench.engine.single import find_kernel, launch_on, read_options
 from gpubench.engine.verify import ROUNDED_ONCE
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
-from gpubench.hardware.occupancy import LIMITS, WARP
 from gpubench.model import (
     PRECISIONS,
     Config,
     CudaVariant,
     Device,
-    Gpu,
     Launch,
     Problem,
     TensorMap,
 )
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, WORKSPACE, array_index, number
 from gpubench.model.sources import flattened, include_folders
-from gpubench.options import read_sweep
-from gpubench.plan.descriptor import described_by
-from gpubench.plan.registry import of_op, variants
-from gpubench.plan.sweep import Sweep, plan
+from gpubench.plan.sweep import plan
 from gpubench.results.output import Output
-from gpubench.text import unknown
 from gpubench.view.tables import console
 
 HERE = Path(__file__).parent
@@ -48,12 +44,14 @@ HERE = Path(__file__).parent
 def run_export(
     name: str, options: dict[str, Any], arch: str | None, folder: Path, *, force: bool
 ) -> None:
-    """Write `folder/NAME.cu` and `.py`; print their paths and how to compile.
+    """Write `folder/NAME.cu` and `.py`, and print their paths and the command to compile.
 
-    Raises UsageError for what is not a CUDA kernel, or cannot be launched so.
+    Raises UsageError for a variant that is not a CUDA source, and for a tile that cannot be
+    launched.
     """
-    device = _device(arch)
-    variant, tile, problem = _chosen(name, options, device)
+    variant = find_kernel(name, options["op"], options["kernels"], "export")
+    device = _device(variant, arch)
+    tile, problem = _chosen(variant, options, device)
     texts = exported(variant, tile, problem, device)
     outputs = [
         Output(folder / f"{name}{ending}", overwrite=force, flag="") for ending in (".cu", ".py")
@@ -73,11 +71,10 @@ def run_export(
 def exported(
     variant: CudaVariant, tile: Config, problem: Problem, device: Device
 ) -> tuple[str, str]:
-    """The CUDA C++ file and the Python file."""
+    """Return the CUDA C++ file and the Python file."""
     precision, name = problem.precision, variant.name
     options = variant.options(tile, problem.dtype)
-    with described_by(variant.path):
-        launches = _launch(variant, tile, problem, device).sequence
+    launches = launch_on(variant, tile, problem, device).sequence
     workspace = max(launch.workspace_bytes for launch in launches)
     operands = problem.operation.arrays
     limits: Any = ml_dtypes.finfo
@@ -133,10 +130,13 @@ def exported(
 def compile_command(
     variant: CudaVariant, tile: Config, problem: Problem, device: Device, *, library: bool = False
 ) -> str:
-    """How nvcc makes a program of the file, or a shared library."""
+    """Return the command of nvcc that makes a program of the file, or a shared library."""
     number = variant.architecture("{}{}".format(*device.compute_capability or (0, 0)))
-    given = variant.options(tile, problem.dtype)
-    options = " ".join(shlex.quote(one) for one in given if not include_folders([one]))
+    options = " ".join(
+        shlex.quote(option)
+        for option in variant.options(tile, problem.dtype)
+        if not include_folders([option])
+    )
     kind = "-shared -Xcompiler -fPIC " if library else ""
     output = f"lib{variant.name}.so" if library else variant.name
     target = f"-gencode arch=compute_{number},code=sm_{number}"
@@ -144,11 +144,11 @@ def compile_command(
     return f"nvcc -std=c++17 -O3 {target} {options}{kind}-o {output} {variant.name}.cu"
 
 
-def _device(arch: str | None) -> Device:
-    """The GPU that launches are made for: this machine's, or an example of an architecture."""
+def _device(variant: CudaVariant, arch: str | None) -> Device:
+    """Return the GPU that launches are made for: this machine's, or an architecture's example."""
     if arch is None:
         try:
-            return cuda_device(0)
+            return find_devices(variant.backend)[0][0]
         except DeviceUnavailableError:
             arch = DEFAULT
     try:
@@ -158,44 +158,25 @@ def _device(arch: str | None) -> Device:
 
 
 def _chosen(
-    name: str, options: dict[str, Any], device: Device
-) -> tuple[CudaVariant, Config, Problem]:
-    """The kernel, its tile and the problem. Raises UsageError."""
-    op, folder = options["op"], options["kernels"]
-    every = of_op(op or Sweep().op, folder) if op or folder else {v.name: v for v in variants()}
-    if name not in every:
-        raise UsageError(unknown("variant", name, every))
-    variant = every[name]
-    if not isinstance(variant, CudaVariant):
-        raise UsageError(f"'{name}' is not a CUDA source, and export writes only those")
+    variant: CudaVariant, options: dict[str, Any], device: Device
+) -> tuple[Config, Problem]:
+    """Return the tile and the problem. Raises UsageError."""
     if variant.op == "atax":
         raise UsageError("atax cannot be exported: two products, and no check of them in one file")
-    options = options | {"op": variant.op, "variants": name, "device": "cuda"}
-    options["sizes"] = options["sizes"] or "4096"
-    options["dtypes"] = options["dtypes"] or variant.dtypes[0]
-    options["tiles"] = options["tiles"] or variant.tiles.default[0]
-    planned = plan(read_sweep(options), "cuda", device.compute_capability)
-    if len(planned) > 1:
-        raise UsageError("export writes one tile, size and dtype; name one of each")
-    ((point, reason),) = planned.items()
+    sweep = read_options(variant, options, size="4096")
+    if options["tiles"] and len(sweep.tiles) > 1:
+        raise UsageError(f"--tile: one at a time, not {len(sweep.tiles)}")
+    sweep = replace(sweep, tiles=sweep.tiles[:1])
+    ((point, reason),) = plan(sweep, variant.backend, device.compute_capability).items()
     if reason or point.tile is None:
-        raise UsageError(f"{name} {reason}")
-    return variant, point.tile, point.problem
-
-
-def _launch(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:
-    limits = LIMITS.get(device.compute_capability or (0, 0))
-    if limits is None or not device.multiprocessors:
-        return variant.launch(tile, problem)
-    threads = limits.warps * WARP
-    gpu = Gpu(multiprocessors=device.multiprocessors, threads_per_multiprocessor=threads)
-    return variant.launch_on(gpu, tile, problem)
+        raise UsageError(f"{variant.name} {reason}")
+    return point.tile, point.problem
 
 
 def _launch_code(
     variant: CudaVariant, tile: Config, problem: Problem, launch: Launch, *, workspace: bool
 ) -> str:
-    """A launch in C++, in a block of its own."""
+    """Return a launch in C++, in a block of its own."""
     maps, arguments = _arguments(variant, problem, launch, workspace=workspace)
     settings = {
         "gridDim": f"dim3({', '.join(map(str, launch.dimensions[:3]))})",
@@ -224,9 +205,9 @@ def _launch_code(
 def _arguments(
     variant: CudaVariant, problem: Problem, launch: Launch, *, workspace: bool
 ) -> tuple[list[str], list[str]]:
-    """Lines that make the tensor maps, and what a launch's kernel is given, in C++."""
+    """Return the lines that make the tensor maps, and the arguments of a launch, in C++."""
     arrays, scalar = (*problem.operation.arrays, WORKSPACE), problem.precision.cpp
-    given, maps = iter(launch.int_arguments), iter(launch.tensor_maps)
+    int_arguments, maps = iter(launch.int_arguments), iter(launch.tensor_maps)
     lines: list[str] = []
     arguments: list[str] = []
     for parameter in variant.parameters(launch, workspace=workspace):
@@ -234,19 +215,20 @@ def _arguments(
         if parameter.is_pointer:
             arguments.append(f"({cpp}){arrays[array_index(parameter, problem.op) or 0]}")
         elif parameter.type_name == TENSOR_MAP:
-            wanted = next(maps)
+            tensor_map = next(maps)
             name = f"map{len(lines)}"
-            code = _encode(wanted, arrays[wanted.array], problem)
+            code = _encode(tensor_map, arrays[tensor_map.array], problem)
             lines.append(f"const CUtensorMap {name} = {code};")
             arguments.append(name)
         else:
-            value = next(given) if parameter.value == LAUNCH else number(parameter, problem)
+            from_launch = parameter.value == LAUNCH
+            value = next(int_arguments) if from_launch else number(parameter, problem)
             arguments.append(f"({cpp}){value}")
     return lines, arguments
 
 
 def _attributes(launch: Launch) -> Iterator[str]:
-    """Lines that declare and fill the launch's attributes."""
+    """Yield the lines that declare and fill the launch's attributes."""
     yield "cudaLaunchAttribute attributes[2] = {};"
     place = 0
     if launch.cluster != (1, 1, 1):
@@ -259,22 +241,22 @@ def _attributes(launch: Launch) -> Iterator[str]:
         yield f"attributes[{place}].val.programmaticStreamSerializationAllowed = 1;"
 
 
-def _encode(wanted: TensorMap, array: str, problem: Problem) -> str:
-    """The call that makes a tensor map; the numbers are those of cuda.h."""
-    rows, columns = wanted.shape
-    box_rows, box_columns = wanted.box
-    swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[wanted.swizzle_bytes]
-    promotion = {0: 0, 64: 1, 128: 2, 256: 3}[wanted.l2_promotion_bytes]
-    of_result = wanted.array == len(problem.input_shapes)
+def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
+    """Return the call that makes a tensor map. Its numbers are from cuda.h."""
+    rows, columns = tensor_map.shape
+    box_rows, box_columns = tensor_map.box
+    swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[tensor_map.swizzle_bytes]
+    promotion = {0: 0, 64: 1, 128: 2, 256: 3}[tensor_map.l2_promotion_bytes]
+    of_result = tensor_map.array == len(problem.input_shapes)
     precision = PRECISIONS[problem.precision.result] if of_result else problem.precision
     return (
-        f"encode({precision.tensor_map_code}, (char*){array} + {wanted.offset_bytes}, {rows}, "
+        f"encode({precision.tensor_map_code}, (char*){array} + {tensor_map.offset_bytes}, {rows}, "
         f"{columns}, {precision.item_bytes}, {box_rows}, {box_columns}, {swizzle}, {promotion})"
     )
 
 
 def _product(problem: Problem) -> str:
-    """Rows, columns and depth of the product, and the steps of each index in each array."""
+    """Return rows, columns and depth of the product, and the strides of its arrays, in C++."""
     m, n, k = problem.m, problem.n, problem.k
     a_columns, b_columns, c_columns = problem.by_columns
     if problem.op == "gemm":

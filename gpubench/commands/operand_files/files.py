@@ -1,9 +1,9 @@
-"""Operand files: a matrix A and a vector v, and the results computed from them.
+"""Operand files hold a matrix A and a vector v. Result files hold what was computed from them.
 
-A binary file is little endian: uint32 columns, uint32 rows, 8 bytes of padding, then the rows of A
-and then v, all float32. Its result file holds the elements of the vector alone, float32. A file
-named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or int32; its result file holds
-`result`.
+A binary file is little endian. It holds uint32 columns, uint32 rows, 8 bytes of padding, then the
+rows of A, then v, all in float32. Its result file holds only the vector's elements in float32. A
+file named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or int32, and its result
+file holds `result`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import IO
 
 import numpy as np
 
-from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.errors import UsageError, first_line
+from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import CORE_DTYPES, LARGEST, Problem
 from gpubench.results.output import Output
 from gpubench.text import shown
@@ -30,27 +30,28 @@ _ITEM = np.dtype("<f4")
 
 
 def read_problem(path: Path, op: str) -> Problem:
-    """What `op` computes of a file's operands, from the headers of their arrays alone.
+    """Return the problem of `op` on a file's operands. Only the headers are read.
 
-    Raises UsageError for a file that is not an operand file, truncated, too long, or whose
-    operands `op` does not take.
+    Raises UsageError for a file that is not an operand file, that is truncated or too long, or
+    whose operands `op` does not take.
     """
     with _reading(path):
         shape, v_size, dtype = _npz_shapes(path) if path.suffix == ".npz" else _shapes(path)
     problem = Problem(op=op, m=shape[0], n=shape[1], dtype=dtype)
-    (wanted,) = problem.input_shapes[1]
-    if v_size != wanted:
+    (elements,) = problem.input_shapes[1]
+    if v_size != elements:
         raise UsageError(
-            f"{path}: v has {v_size} elements, and {op} of {problem.m}x{problem.n} takes {wanted}"
+            f"{path}: v has {v_size} elements, and {op} of {problem.m}x{problem.n} takes {elements}"
         )
     return problem
 
 
 def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """A (M×N) and v, whose length the operation judges.
+    """Return A (M×N) and v. The operation decides whether the length of v is right.
 
-    Nothing is allocated before sizes are checked against the file's and free memory. Raises
-    UsageError for a file that is not an operand file, truncated, too long, or not finite.
+    Sizes are compared with the file's size and with free memory before anything is allocated.
+    Raises UsageError for a file that is not an operand file, that is truncated or too long, or
+    whose elements are not finite.
     """
     with _reading(path):
         a, v = _read_npz(path) if path.suffix == ".npz" else _read_binary(path)
@@ -63,7 +64,7 @@ def read_operands(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Raises UsageError for what is not a file, or where reading it fails."""
+    """Raise UsageError if a path is not a file, or if reading it fails inside the block."""
     if not path.is_file():
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise UsageError(f"{path} {problem}")
@@ -82,18 +83,19 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
-    """Write A and v; a binary file takes float32, and as many elements of v as A has columns.
+    """Write A and v. For a binary file they are float32, and v has an element per column of A.
 
-    Raises UsageError if the file cannot be written; then what was there stays.
+    Raises UsageError if the file cannot be written. An existing file then stays.
     """
     rows, columns = a.shape
     _write(output, _HEADER.pack(columns, rows), {"A": a, "v": v})
 
 
 def write_result(output: Output, result: np.ndarray) -> None:
-    """Write a vector: its elements alone, or `result` of a `*.npz`.
+    """Write a vector: only its elements, or `result` in a `*.npz`.
 
-    Raises UsageError as `write_operands` does, and for a binary file of another dtype than float32.
+    Raises UsageError if the file cannot be written, and for a binary file in another dtype than
+    float32.
     """
     require_binary(output.path, str(result.dtype))
     _write(output, b"", {"result": result})
@@ -112,13 +114,13 @@ def _write(output: Output, head: bytes, arrays: dict[str, np.ndarray]) -> None:
 
 
 def require_binary(path: Path, dtype: str) -> None:
-    """Raise UsageError where a binary file would hold another dtype than float32."""
+    """Raise UsageError for a binary file in another dtype than float32."""
     if path.suffix != ".npz" and dtype != "float32":
         raise UsageError(f"--output: {path} would hold float32, not {dtype}: name a file *.npz")
 
 
 _MAX_INFLATED = 1032
-"""Bytes that one byte of a deflated stream can become (RFC 1951: 258 bytes from two bits)."""
+"""Maximum number of bytes from one byte of a deflated stream (RFC 1951: 258 bytes from 2 bits)."""
 
 _Shapes = tuple[tuple[int, int], int, str]
 """M and N of A, elements of v, dtype."""
@@ -160,7 +162,7 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _npz_shapes(path: Path) -> _Shapes:
-    """From the archive's directory and the arrays' headers, as a small file can inflate to much."""
+    """Read only the directory and the headers, because a small file can inflate to a large one."""
     with zipfile.ZipFile(path) as archive:
         members = {info.filename: info for info in archive.infolist()}
         shapes, dtypes, held = [], [], []
@@ -201,11 +203,11 @@ _READ_HEADER = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-"""By the version of the format; later ones are for names of fields, which no operand has."""
+"""By version of the format. Later versions are for names of fields, which operands lack."""
 
 
 def _require_memory(path: Path, needed: int) -> None:
-    free = CpuBackend().bytes_free()
+    free = free_memory_bytes()
     if needed > free:
         raise UsageError(f"{path}: its arrays take {needed:,} bytes, {free:,} are free")
 

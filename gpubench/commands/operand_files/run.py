@@ -1,6 +1,6 @@
-"""`gpubench generate` and `gpubench run`: operand files are written, and computed from.
+"""`gpubench generate` writes operand files, and `gpubench run` computes from them.
 
-`run` computes one product of the operands once, verifies it and does not time it.
+`run` computes one product once and verifies it. It does not time it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from rich.text import Text
 
 from gpubench.backends import Backend, backends, open_backend
-from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.commands.operand_files import files
 from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
 from gpubench.engine.verify import poison, relative_error, why_wrong
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
+from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import OPERATIONS, Cache, Config, Point, Problem, Scope, Variant
 from gpubench.options import read_sweep
 from gpubench.plan.ranges import parse_sizes, parse_tiles
@@ -29,14 +29,14 @@ _OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]
 
 
 def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
-    """Write a file of random operands, and print its line."""
+    """Write a file of random operands, and print a line about it."""
     shapes = parse_sizes(shape, "atax", "--shape")
     if len(shapes) != 1:
         raise UsageError(f"--shape: one shape such as 320x640 (MxN), not {len(shapes)}")
     m, n, _ = shapes[0]
     problem = Problem(op="atax", m=m, n=n, dtype="float32")
     output = Output(path, overwrite=force)
-    free = CpuBackend().bytes_free()
+    free = free_memory_bytes()
     if problem.bytes > free:
         raise UsageError(f"--shape: {problem.bytes:,} bytes of operands, {free:,} are free")
     files.write_operands(output, *make_inputs(problem, seed))
@@ -53,7 +53,7 @@ def run(
     *,
     force: bool,
 ) -> int:
-    """Compute from an operand file, and write the result if it is right; returns the exit code."""
+    """Compute from an operand file, and write the result if it is right. Return the exit code."""
     if op not in _OPS:
         raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
     tiles = parse_tiles(tile, "--tile") if tile else (None,)
@@ -86,9 +86,10 @@ def run(
 
 
 def choose_point(backend: str, problem: Problem, name: str | None, tile: str | None) -> Point:
-    """The variant named, or the backend's BLAS, with the tile given, or the first that fits.
+    """Return the point of a variant, by default the backend's BLAS, and of a tile.
 
-    Raises UsageError if the variant cannot take the tile or the problem.
+    By default, the tile is the variant's first default tile that takes the problem. Raises
+    UsageError if the variant cannot take the tile or the problem.
     """
     variant = choose(problem.op, backend, [name])[0] if name else _usual_variant(backend, problem)
     if problem.dtype not in variant.dtypes:
@@ -106,11 +107,10 @@ def choose_point(backend: str, problem: Problem, name: str | None, tile: str | N
 def compute(
     backend: Backend, point: Point, read: Callable[[], tuple[np.ndarray, ...]]
 ) -> tuple[np.ndarray, float]:
-    """The result of a point on the operands that are read, once there is memory for all of it.
+    """Compute a point once. Return the result and its error, as `max_relative_error` of a sweep.
 
-    With its error, as `max_relative_error` of a sweep.
-
-    Raises CompileError, LaunchError or DoesNotFitError.
+    The operands are read when there is memory for the whole computation. Raises CompileError,
+    LaunchError or DoesNotFitError.
     """
     problem = point.problem
     needed = backend.bytes_needed(problem, cold=False) + verifying_bytes(problem)
@@ -122,14 +122,14 @@ def compute(
     kernel = backend.bind(point, operands)
     output = operands.output
     poison(output)
-    backend.run(kernel)
+    kernel.run()
     reference = make_reference(backend.xp, problem.op, *operands.inputs)
     error = relative_error(backend.xp, output, reference)
     return np.asarray(output.get() if hasattr(output, "get") else output), error  # CuPy has get
 
 
 def _usual_variant(backend: str, problem: Problem) -> Variant:
-    """The backend's BLAS on all threads; the first kernel for dtypes that the BLAS lacks."""
+    """Return the backend's BLAS on all threads, or the first kernel for a dtype that it lacks."""
     candidates = [
         variant
         for variant in variants()
@@ -139,13 +139,13 @@ def _usual_variant(backend: str, problem: Problem) -> Variant:
     return min(candidates, key=lambda v: (v.baseline != v.name, getattr(v, "threads", 0) != 0))
 
 
-def _fitting_tile(variant: Variant, asked: str | None, problem: Problem) -> Config | None:
+def _fitting_tile(variant: Variant, text: str | None, problem: Problem) -> Config | None:
     space = variant.tiles
+    if text and (space is None or not space.axes):
+        raise UsageError(f"--tile: {variant.name} has no tile to choose")
     if space is None:
-        if asked:
-            raise UsageError(f"--tile: {variant.name} has no tile to choose")
         return None
-    for tile in (space.read(asked),) if asked else space.defaults:
+    for tile in (space.read(text),) if text else space.defaults:
         reason = variant.why_not(tile, problem)
         if reason is None:
             return tile

@@ -14,13 +14,13 @@ app = typer.Typer()
 @app.command(epilog="Example: gpubench selfcheck")
 def selfcheck(
     device: Annotated[
-        str,
+        str | None,
         typer.Option(help="cuda or cuda:1. Default: cuda.", autocompletion=completion.devices),
-    ] = "cuda",
+    ] = None,
 ) -> None:
     """Time kernels by two timers, to see if they agree.
 
-    Time kernels by events and by CUPTI, and say whether this machine can be trusted.
+    Times a set of kernels by events and by CUPTI, and reports whether the times can be trusted.
     """
     from gpubench.commands.selfcheck.check import run_selfcheck
 

@@ -1,8 +1,8 @@
-"""A few kernels, from 2 µs to 2 ms, timed by events and by CUPTI, and the launch gap judged.
+"""Times kernels of 2 µs to 2 ms by events and by CUPTI, and judges the launch gap.
 
-The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI): what
-the device takes to go from one kernel to the next. It is a property of the machine, so it must be
-the same for every kernel; where it is not, one of the two timers is disturbed.
+The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). It is
+the time that the device takes between two kernels. It is a property of the machine, so it must be
+equal for all kernels. If it is not, one of the two timers is disturbed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from gpubench.backends import backends
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
@@ -55,12 +56,14 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-def run_selfcheck(device: str) -> int:
-    """Print the gaps and the verdict: 0 if this machine's times can be trusted, else 1.
+def run_selfcheck(device: str | None) -> int:
+    """Print the gaps and the verdict. Return 0 if this machine's times can be trusted, or else 1.
 
     Raises DeviceUnavailableError without a GPU or without CUPTI.
     """
     rows: list[Row] = []
+    if device is None:
+        device = next(name for name, entry in backends().items() if Timer.CUPTI in entry.timers)
     try:
         device = read_sweep({"device": device}).device
         with progress() as watcher, local_pool(device, Timer.CUPTI) as pool:
@@ -80,7 +83,7 @@ def run_selfcheck(device: str) -> int:
 
 
 def launch_gaps(times: Iterable[tuple[str, str, float]]) -> list[Gap]:
-    """Kernels that were timed by both timers, shortest first, from (label, timer, µs)."""
+    """Return the kernels that both timers timed, the shortest first, from label, timer and µs."""
     times_us = {(label, timer): time_us for label, timer, time_us in times}
     gaps = [
         Gap(label, times_us[label, Timer.EVENTS], execution_us)
@@ -91,7 +94,7 @@ def launch_gaps(times: Iterable[tuple[str, str, float]]) -> list[Gap]:
 
 
 def deviating(gaps: Sequence[Gap]) -> list[Gap]:
-    """Gaps further from the median than the two limits allow."""
+    """Return the gaps that differ from the median by more than both limits."""
     median = statistics.median(gap.gap_us for gap in gaps) if gaps else 0.0
     return [
         gap
@@ -101,7 +104,7 @@ def deviating(gaps: Sequence[Gap]) -> list[Gap]:
 
 
 def judge_gaps(gaps: Sequence[Gap]) -> Verdict:
-    """Trust times whose launch gap is short and the same for all kernels."""
+    """Return a verdict: times are trusted if the launch gap is short and equal for all kernels."""
     if not gaps:
         return Verdict(False, "No kernel was measured by both timers.")
     median = statistics.median(gap.gap_us for gap in gaps)
@@ -120,7 +123,7 @@ def judge_gaps(gaps: Sequence[Gap]) -> Verdict:
 
 
 def gap_table(gaps: Sequence[Gap]) -> Table:
-    """The time of each kernel by both timers and its launch gap, shortest kernel first."""
+    """Return a table of the kernels with both times and the launch gap, the shortest first."""
     marked = deviating(gaps)
     grid = table("kernel", "events, µs", "CUPTI, µs", "launch gap, µs", left={"kernel"})
     for gap in gaps:

@@ -24,6 +24,7 @@ def sweep(
     **options: Any,
 ) -> None:
     """Time kernels over tile and matrix sizes; save a CSV."""
+    from gpubench.backends import backends
     from gpubench.commands.sweep.curve import curves
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
@@ -50,6 +51,6 @@ def sweep(
         screen.print(drawn)
     code = conclude(outcome)
     if config is None and not options.get("sizes"):
-        sizes = "512,1024" if outcome.rows[0].backend == "cpu" else "1024,2048"
-        console(stderr=True).print(f"for more: gpubench sweep --sizes {sizes} --tiles 1..32")
+        n = backends()[outcome.rows[0].backend].quick_size
+        console(stderr=True).print(f"for more: gpubench sweep --sizes {n},{2 * n} --tiles 1..32")
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""The tile curves after a sweep, small enough for a terminal of 80 columns: a line a variant."""
+"""Draws the tile curves after a sweep, with a line per variant, for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from gpubench.view.tables import best_of, by_problem, milliseconds
 
 BARS = "▁▂▃▄▅▆▇█"
 
-FEWEST = 4
-"""Tiles from which on there is a curve to see."""
+MIN_TILES = 4
+"""Minimum number of tiles for a curve."""
 
 WIDEST = 36
-"""Tiles side by side; of more, every second or third is shown, and the best always."""
+"""Maximum number of tiles side by side. Of more tiles, every second or third is shown, and the best
+one."""
 
 LONGEST_NAME = 20
 
 
 def curves(rows: Sequence[Row]) -> RenderableType | None:
-    """A bar a tile, higher for slower on a logarithmic scale that the variants of a size share.
+    """Return curves with a bar per tile, on a logarithmic scale that the variants of a size share.
 
-    None if no variant has enough tiles given by an edge.
+    Slower tiles have higher bars. None if no variant has enough tiles that are a single edge.
     """
     tiled = [row for row in rows if row.status == Status.OK and row.tile.isdecimal()]
     parts: list[RenderableType] = []
     for of_problem in by_problem(tiled):
         edges = sorted({int(row.tile) for row in of_problem})
-        if len(edges) >= FEWEST:
+        if len(edges) >= MIN_TILES:
             first = of_problem[0]
             title = f"\n{first.op} {first.size} {first.dtype}, {first.cache} cache: time by tile"
             parts += [Text(title, style="bold"), _grid(of_problem, edges)]
@@ -55,7 +56,7 @@ def _grid(rows: Sequence[Row], edges: Sequence[int]) -> Table:
         place = shown.index(int(best.tile))
         bars.stylize("bold green", place, place + 1)
         grid.add_row(variant, bars, f"best {best.tile}: {milliseconds(best.median_us)} ms")
-    # The first and the last tile stand under the first and the last bar.
+    # The first and the last tile are printed under the first and the last bar.
     left, right = str(edges[0]), str(edges[-1])
     width = len(_shown(edges, edges[0])) - len(left)
     grid.add_row("", Text(left + right.rjust(max(width, len(right) + 1)), style="dim"), "")
@@ -63,7 +64,7 @@ def _grid(rows: Sequence[Row], edges: Sequence[int]) -> Table:
 
 
 def _shown(edges: Sequence[int], best: int) -> list[int]:
-    """The tiles that fit: where not all do, the best takes its neighbour's place."""
+    """Return the tiles that fit. If not all do, the best tile replaces its neighbour."""
     step = math.ceil(len(edges) / WIDEST)
     chosen = list(edges[::step])
     if best not in chosen:

@@ -1,4 +1,4 @@
-"""What needs no launch: the kernels' compiler reports and bounds, and what follows from them."""
+"""What is known of a point without a launch: its compiler report, and a bound on its time."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from gpubench.backends.cuda.compile import compile_instance
+from gpubench.backends import compiler_of
+from gpubench.engine.single import launch_on
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.metrics import cgma
-from gpubench.hardware.occupancy import LIMITS, WARP, occupancy
+from gpubench.hardware.occupancy import gpu_of, occupancy
 from gpubench.hardware.peaks import peak_gflops
-from gpubench.model import Config, CudaVariant, Device, Gpu, Launch, Point, Resources
-from gpubench.plan.descriptor import described_by
+from gpubench.model import Config, CudaVariant, Device, Launch, Point, Resources
 
 MAX_SPILL_BYTES = 32
-"""Of a thread. In the recorded H200 sweeps (results/h200) kernels that spill 4 or 16 bytes are the
-fastest of their variant or within 0.4 % of it at some size; from 64 bytes on none comes closer than
-1.5 times its time."""
+"""Maximum number of bytes that a thread of a competitive kernel spills. In the recorded H200 sweeps
+(results/h200), some kernels that spill 4 or 16 bytes are the fastest of their variant, or within
+0.4 % of it. Every kernel that spills 64 bytes or more takes at least 1.5 times the best time."""
 
 Instance = tuple[CudaVariant, Config, str]
 
 
 class Builds:
-    """Compiles CUDA kernels here, while another process measures, which finds them in the cache.
+    """Compiles CUDA kernels ahead of the process that measures, which finds them in the cache.
 
-    Without a GPU's capability, and for what is no CUDA source, everything is ready at once.
+    On a CPU, and for variants that are not CUDA sources, nothing is compiled.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         capability = device.compute_capability
         self._architecture = "sm_{}{}".format(*capability) if capability else ""
-        self._pool = ThreadPoolExecutor(max(1, cpu_threads() - 1))  # one is left to measure
+        self._pool = ThreadPoolExecutor(max(1, cpu_threads() - 1))  # one CPU is for measuring
         self._futures: dict[Instance, Future[Resources]] = {}
 
     def close(self) -> None:
-        """Stop compiling; what is being compiled ends by itself."""
+        """Start no further compilation. Those in progress end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def start(self, points: Sequence[Point]) -> None:
@@ -47,7 +47,7 @@ class Builds:
                 self._futures[key] = self._pool.submit(self._build, point)
 
     def first_ready(self, points: Sequence[Point]) -> int:
-        """The index of the first point whose kernel is built; waits until there is one."""
+        """Wait until a kernel is compiled. Return the index of the first point whose kernel is."""
         while True:
             building = []
             for index, point in enumerate(points):
@@ -58,7 +58,7 @@ class Builds:
             wait(building, return_when=FIRST_COMPLETED)
 
     def resources(self, point: Point) -> Resources | None:
-        """What the compiler reports; None where none does, or it failed: measuring will say how."""
+        """Return the compiler's report, or None if nothing is compiled or compiling failed."""
         future = self._future(point)
         try:
             return future.result() if future else None
@@ -66,27 +66,21 @@ class Builds:
             return None
 
     def launch(self, point: Point) -> Launch | None:
-        """The launch of the kernel that bears the variant's name; None for what has none."""
+        """Return the launch of the kernel with the variant's name, or None without a launch."""
         launch = self._launch(point)
         return launch and launch.main
 
     def _launch(self, point: Point) -> Launch | None:
-        limits = LIMITS.get(self._device.compute_capability or (0, 0))
         variant, tile = point.variant, point.tile
-        if not isinstance(variant, CudaVariant) or tile is None or limits is None:
+        if not isinstance(variant, CudaVariant) or tile is None or not gpu_of(self._device):
             return None
-        gpu = Gpu(
-            multiprocessors=self._device.multiprocessors,
-            threads_per_multiprocessor=limits.warps * WARP,
-        )
-        with described_by(variant.path):
-            return variant.launch_on(gpu, tile, point.problem)
+        return launch_on(variant, tile, point.problem, self._device)
 
     def least_us(self, point: Point) -> float:
-        """A time that the point cannot be below; 0: nothing is known.
+        """Return a lower bound of the point's time, or 0 if nothing is known.
 
-        Some multiprocessor computes the grid's blocks over the multiprocessors, rounded up, and no
-        faster than its peak at the highest clock.
+        At least one multiprocessor computes the number of blocks over the number of
+        multiprocessors, rounded up. It is not faster than its peak at the highest clock.
         """
         device, launch = self._device, self.launch(point)
         rate = peak_gflops(device, point.problem.dtype, device.sm_clock_mhz)
@@ -96,25 +90,26 @@ class Builds:
         return point.problem.flops / rate / 1e3 * waves / launch.blocks
 
     def promising(self, points: Sequence[Point]) -> list[Point]:
-        """The points, first those that are likely to be fast: the author's, then by their bounds.
+        """Return the points, the most promising first.
 
-        Of equal bounds the one that computes more for each element it loads.
+        The default tiles of a variant come first, then points with low bounds. Among equal bounds,
+        points with more operations per loaded element come first.
         """
         spaces = {point.variant: point.variant.tiles for point in points}
-        authors = {
+        defaults = {
             (variant, tile) for variant, space in spaces.items() if space for tile in space.defaults
         }
 
         def rank(point: Point) -> tuple[bool, float, float]:
             variant, tile = point.variant, point.tile
-            reuse = variant.reuse(tile) if variant.reuse and tile else None
-            each = cgma(point.problem, reuse) if reuse else 0.0
-            return (variant, tile) not in authors, round(self.least_us(point), 3), -each
+            reuse = variant.reuse(tile) if variant.reuse and tile is not None else None
+            per_element = cgma(point.problem, reuse) if reuse else 0.0
+            return (variant, tile) not in defaults, round(self.least_us(point), 3), -per_element
 
         return sorted(points, key=rank)
 
     def why_not(self, point: Point, fastest: Point | None, fastest_us: float) -> str | None:
-        """Why a point cannot be the best, or None; `fastest` was measured."""
+        """Return why a point cannot be the best, or None. `fastest` was measured."""
         resources, launch = self.resources(point), self.launch(point)
         if not resources or not launch:
             return None
@@ -142,12 +137,13 @@ class Builds:
         return self._futures.get(key) if key else None
 
     def _build(self, point: Point) -> Resources:
-        """Compile every kernel of a point: what the main one uses. Raises CompileError."""
+        """Compile every kernel of a point; return the main one's report. Raises CompileError."""
         variant, tile, launch = point.variant, point.tile, self._launch(point)
         if not isinstance(variant, CudaVariant) or tile is None or launch is None:
             raise CompileError(f"{point.label} is nothing to compile")
+        compiler = compiler_of(variant.backend)
         used = {
-            step.kernel: compile_instance(
+            step.kernel: compiler.compile_instance(
                 variant.source,
                 variant.instance(tile, point.problem.dtype, step.kernel),
                 variant.architecture(self._architecture),

@@ -22,19 +22,19 @@ def variants(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Only this backend's: cuda or cpu.", autocompletion=completion.backends),
+        typer.Option(help="Only this backend: cuda or cpu.", autocompletion=completion.backends),
     ] = None,
     kernels: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="List your own of --op (default: gemm) too: mine.py in DIR, or in DIR/gemm. "
+            help="Also list your own of --op (default: gemm): mine.py in DIR, or in DIR/gemm. "
             "This runs the code of every .py there, as you.",
             autocompletion=completion.folders,
         ),
     ] = None,
 ) -> None:
-    """List the kernels: dtypes, legal tiles, idea."""
+    """List the kernels with their dtypes, legal tiles and idea."""
     from gpubench.commands.variants.listing import print_variants
 
     print_variants(op, device, kernels)

@@ -1,4 +1,4 @@
-"""The variants as a table."""
+"""Prints the variants as a table."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from gpubench.view.tables import console, table
 
 
 def print_variants(op: str | None, backend: str | None, kernels: Path | None = None) -> None:
-    """Print the variants of an operation and a backend, by default of all."""
+    """Print the variants of an operation and a backend, by default all variants."""
     if op is not None and op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
     if backend not in {None, *backends()}:
         raise UsageError(f"--device: {unknown('backend', str(backend), backends())}")
-    found = of_op(op or Sweep().op, kernels).values() if op or kernels else variants()
-    shown = [variant for variant in found if variant.backend == (backend or variant.backend)]
+    listed = of_op(op or Sweep().op, kernels).values() if op or kernels else variants()
     listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
-    for variant in shown:
+    for variant in listed:
+        if backend not in {None, variant.backend}:
+            continue
         listing.add_row(
             variant.op,
             variant.name,

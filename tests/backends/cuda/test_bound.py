@@ -22,7 +22,7 @@ from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
 PROBLEM = Problem(op="gemm", m=40, n=50, k=60, dtype="float32")
-MODULES = ("launching", "stream", "backend", "cupti")
+MODULES = ("launching", "stream", "kernel", "gauge", "backend", "cupti")
 
 
 class Hook:
@@ -75,7 +75,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     before = {name: sys.modules.pop(f"{package.__name__}.{name}", None) for name in MODULES}
     found = {
         name: importlib.import_module(f"{package.__name__}.{name}")
-        for name in ("launching", "backend")
+        for name in ("launching", "kernel", "backend")
     }
     yield SimpleNamespace(**found, launched=launched)
     for name, module in before.items():
@@ -174,10 +174,10 @@ class Stream:
 
 
 def watched(cuda: SimpleNamespace, launch: Any, stream: Stream) -> str:
-    backend = object.__new__(cuda.backend.CudaBackend)
-    backend.timer = BlockedBatchTimer(stream)
-    said: str = backend.watch(SimpleNamespace(rotation=iter(lambda: launch, None)))
-    return said
+    timers = SimpleNamespace(events=BlockedBatchTimer(stream))
+    kernel = SimpleNamespace(timers=timers, rotation=iter(lambda: launch, None))
+    note: str = cuda.kernel.CudaKernel.watch(kernel)
+    return note
 
 
 def test_memory_from_cupys_pool_is_seen_and_said(cuda: SimpleNamespace) -> None:

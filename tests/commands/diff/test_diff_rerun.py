@@ -15,8 +15,8 @@ from gpubench.commands.diff.compare import MODES, Comparison, Verdict, compare
 from gpubench.commands.diff.report import covering_options
 from gpubench.commands.diff.rerun import installed_hashes, measure_again, rerun
 from gpubench.commands.diff.sides import Side
-from gpubench.engine.executor import InProcess
 from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.runner import Runner
 from gpubench.errors import UsageError
 from gpubench.model import Cache, Timer, Variant, edges
 from gpubench.plan import sweep as plan
@@ -130,7 +130,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     def choose(_op: str, _backend: str, names: tuple[str, ...], *_: object) -> tuple[Variant, ...]:
         return tuple(known for known in (TILED, OTHER) if known.name in names)
 
-    monkeypatch.setattr(module, "local_pool", lambda *_: nullcontext(LocalPool(InProcess(fake))))
+    monkeypatch.setattr(module, "local_pool", lambda *_: nullcontext(LocalPool(Runner(fake))))
     monkeypatch.setattr(plan, "choose", choose)
     return fake
 

@@ -41,10 +41,10 @@ def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "nvdisasm", lambda: Path("nvdisasm"))
     code = RECORDED.read_text(encoding="utf-8")
     monkeypatch.setattr(module, "disassemble", lambda _cubin: code)
-    monkeypatch.setattr(module, "cuda_device", no_gpu)
+    monkeypatch.setattr(module, "find_devices", no_gpu)
 
 
-def no_gpu(_index: int) -> None:
+def no_gpu(_name: str) -> None:
     raise DeviceUnavailableError("no driver is loaded: get one; --device cpu works without")
 
 
@@ -160,7 +160,7 @@ def test_the_machines_gpu_is_the_default(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(H200, name="NVIDIA A100-PCIE", compute_capability=(8, 0), multiprocessors=108)
-    monkeypatch.setattr(module, "cuda_device", lambda _index: here)
+    monkeypatch.setattr(module, "find_devices", lambda _name: ([here], {}))
     out, err = printed(capsys, "naive", tile="16")
     assert "on NVIDIA A100-PCIE (sm_80)" in out
     assert err == ""
@@ -226,7 +226,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
             raise CompileError("error: cp.async needs sm_80")
         return compile_instance(source, expression, *target)
 
-    monkeypatch.setattr(module, "compile_instance", sometimes)
+    monkeypatch.setattr(compile_module, "compile_instance", sometimes)
     assert exit_code("naive", tile="8,16,32") == 1
     out = capsys.readouterr().out
     assert "error: 16: error: cp.async needs sm_80" in out
@@ -361,7 +361,7 @@ def test_a_kernel_is_timed_here_if_asked(
     monkeypatch.setattr(module, "run", run)
     pool = SimpleNamespace(name="cuda:0", device=H200)
     monkeypatch.setattr(module, "local_pool", lambda _device, _timer: nullcontext(pool))
-    monkeypatch.setattr(module, "cuda_device", lambda _index: H200)
+    monkeypatch.setattr(module, "find_devices", lambda _name: ([H200], {}))
     out, _ = printed(capsys, "shared_tile", tile="16", measure=True)
     assert "0.283 ms: 11.3 %" in out
     assert measured_sweeps == [("cuda:0", ("shared_tile",), ("16",), ((1024, 1024, 1024),))]
@@ -372,8 +372,8 @@ def test_a_kernel_is_timed_here_if_asked(
 
 def test_what_cannot_be_explained_is_one_line() -> None:
     cases: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
-        ("cublas", {}, ("'cublas' is a library routine", "shared_tile")),
-        ("cpu_naive", {}, ("'cpu_naive' runs on the CPU", "naive")),
+        ("cublas", {}, ("'cublas' is a function that runs on cuda",)),
+        ("cpu_naive", {}, ("'cpu_naive' is a function that runs on cpu",)),
         ("shard_tile", {}, ("did you mean 'shared_tile'",)),
         ("naive", {"op": "gem"}, ("--op: unknown operation 'gem'",)),
         ("naive", {"op": "gemv"}, ("unknown variant 'naive'",)),

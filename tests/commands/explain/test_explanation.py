@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from gpubench.commands.explain.explanation import Explanation, launches
+from gpubench.commands.explain import explanation as module
+from gpubench.commands.explain.explanation import Explanation, sentences
 from gpubench.commands.explain.sass import InnerLoop
+from gpubench.engine.single import launch_on
 from gpubench.hardware.architectures import example
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, Resources, edges
 from gpubench.plan.registry import variants
@@ -59,7 +61,7 @@ def explained(
 ) -> Explanation:
     variant = KERNELS[kernel] if isinstance(kernel, str) else kernel
     device, of = example(architecture), of or problem()
-    sequence = launches(variant, Config.parse(str(tile)), of, device)
+    sequence = launch_on(variant, Config.parse(str(tile)), of, device).sequence
     return Explanation(
         variant=variant,
         tile=Config.parse(str(tile)),
@@ -159,9 +161,9 @@ def test_a_grid_is_specialized_for_the_gpu_that_is_explained() -> None:
     specialized = replace(
         variant(lambda _tile, _of: Launch(grid=(1,), block=(256,))), specialize=specialize
     )
-    (launch,) = launches(specialized, Config.parse("4"), problem(), example("sm_90"))
+    launch = launch_on(specialized, Config.parse("4"), problem(), example("sm_90"))
     assert launch.blocks == 132 * 8
-    (launch,) = launches(specialized, Config.parse("4"), problem(), example("sm_88"))
+    launch = launch_on(specialized, Config.parse("4"), problem(), example("sm_88"))
     assert launch.blocks == 1
 
 
@@ -187,3 +189,59 @@ def test_without_tensor_cores_float64_reaches_half_the_h200s_peak() -> None:
 
 def test_matrix_instructions_have_no_issue_bound() -> None:
     assert explained(inner_loop=loop(64, 16, tensor=4)).issue_bound is None
+
+
+# ---- in words
+
+
+def of(registers: int = 32, local: int = 0, spilled: int = 0, shared: int = 0) -> Resources:
+    return Resources(
+        registers=registers, local_bytes=local, spill_bytes=spilled, shared_bytes=shared
+    )
+
+
+THIN = problem(4096, 1, 4096)
+
+WORDS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    ("registers", {"kernel": "register_tile", "resources": SPILLING}, ("256", "255", "1248")),
+    ("registers", {"tile": 32, "resources": of(64, 8, 8)}, ("64 registers", "1024 threads", "8 b")),
+    ("registers", {"kernel": "register_tile", "resources": of(32, 7120, 17312)}, ("only 32",)),
+    ("registers", {"resources": of(40, 64)}, ("64 bytes", "array")),
+    ("registers", {"kernel": "register_tile", "tile": 8}, ("64 accumulators", "32 registers")),
+    ("warps", {"kernel": "naive", "tile": 3}, ("9 threads", "23 of 32 lanes")),
+    ("resident", {"kernel": "register_tile", "resources": SPILLING}, ("4 blocks", "8 of 64 warps")),
+    ("resident", {"tile": 8, "resources": of(shared=40_000)}, ("Shared memory", "5 blocks")),
+    ("resident", {"kernel": "naive", "tile": 32, "resources": of(65)}, ("cannot be launched",)),
+    ("grid", {"kernel": "register_tile", "of": problem(512, 512)}, ("16 blocks", "132", "116")),
+    ("grid", {"of": problem(1024, 272)}, ("1,088 blocks", "1.03 waves", "1 full wave", "97 %")),
+    ("grid", {"of": problem(16 * 133, 16)}, ("All 133", "1,056", "get 2", "average 1.0")),
+    ("grid", {"of": problem(16 * 2112, 16)}, ("2,112 blocks", "2 full waves")),
+    ("bound", {}, ("above", "13.9", "arithmetic")),
+    ("bound", {"kernel": "naive", "of": THIN}, ("below", "13.9", "memory")),
+    ("traffic", {"kernel": "naive"}, ("55.8 times",)),
+    ("traffic", {"kernel": "naive", "of": THIN}, ("2.0 times",)),
+    ("loop", {"inner_loop": loop(64, 16, shared_loads={"32": 20})}, ("16", "64", "0.8", "25 %")),
+    ("loop", {"inner_loop": loop(493, 256, local_loads=91, local_stores=43)}, ("91", "43")),
+    ("loop", {"inner_loop": loop(64, 0, tensor=8)}, ("8 matrix instructions", "64")),
+    ("measured", {"measured_us": 242.0}, ("0.242 ms", "7.54 times", "13.3 %")),
+    ("measured", {"measured_us": 8.02, "of": problem(64, 64, 64)}, ("8.02 µs",)),
+]
+
+
+@pytest.mark.parametrize(("topic", "facts", "figures"), WORDS)
+def test_the_words_hold_the_figures(
+    topic: str, facts: dict[str, Any], figures: tuple[str, ...]
+) -> None:
+    sentence = getattr(module, topic)(explained(**facts))
+    for figure in figures:
+        assert figure in sentence, sentence
+    assert sentence.endswith(".")
+    assert "  " not in sentence
+
+
+def test_the_words_leave_out_what_is_not_known() -> None:
+    assert len(sentences(explained(architecture="sm_107"))) == 1
+    assert module.measured(explained()) == ""
+    assert module.warps(explained("naive", 16)) == ""
+    everything = explained("register_tile", 3, inner_loop=loop(493, 256), measured_us=776.0)
+    assert len(sentences(everything)) == 7

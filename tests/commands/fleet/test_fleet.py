@@ -35,9 +35,9 @@ from gpubench.commands.fleet.verdicts import Fleet, Verdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
 from gpubench.engine import runner
 from gpubench.engine.cluster import Member
-from gpubench.engine.executor import InProcess
 from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool
+from gpubench.engine.runner import Runner
 from gpubench.errors import DeviceBusyError, LaunchError, UsageError
 from gpubench.model import Device, Health
 from gpubench.results import store
@@ -236,7 +236,7 @@ def measuring(
             factor = factors.get(int(slot), 1.0)
             if not factor:
                 raise DeviceBusyError("it is being measured by another")
-            yield LocalPool(InProcess(FakeBackend(10.0 * factor, device=device)), slot)
+            yield LocalPool(Runner(FakeBackend(10.0 * factor, device=device)), slot)
 
         monkeypatch.setattr(units, "local_pool", opened)
         path = tmp_path / "fleet.csv"
@@ -293,7 +293,7 @@ def test_a_turn_has_each_unit_once_a_round_and_the_edges_do_not_count(
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
     backend = FakeBackend(10.0)
     asked = Asked("cpu", phase, rounds, seed=1)
-    report = units._measure(asked, LocalPool(InProcess(backend), "0"), "0")
+    report = units._measure(asked, LocalPool(Runner(backend), "0"), "0")
     assert Counter(time.unit for time in report.times) == dict.fromkeys(
         ("float32 product", "float64 product", "copy"), rounds
     )
@@ -315,7 +315,7 @@ def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
                 raise LaunchError("illegal access")
             super().run(kernel, launches)
 
-    pool = LocalPool(InProcess(Failing(10.0)), "0")
+    pool = LocalPool(Runner(Failing(10.0)), "0")
     report = units._measure(Asked("cpu", ALONE, 3, seed=1), pool, "0")
     assert Counter((time.unit, time.status) for time in report.times) == {
         ("float32 product", "ok"): 3,

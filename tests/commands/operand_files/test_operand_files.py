@@ -228,7 +228,7 @@ def test_a_small_archive_that_would_fill_the_memory_is_refused_before_it_is_infl
     path = tmp_path / "operands.npz"
     np.savez_compressed(path, A=np.zeros((2**11, 2**10), np.float32), v=np.ones(2**10, np.float32))
     assert path.stat().st_size < 2**15
-    monkeypatch.setattr("gpubench.backends.cpu.backend.CpuBackend.bytes_free", lambda _self: 2**22)
+    monkeypatch.setattr("gpubench.commands.operand_files.files.free_memory_bytes", lambda: 2**22)
     tracemalloc.start()
     try:
         assert "bytes, 4,194,304 are free" in refusal(path)

@@ -14,8 +14,8 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.reproduce.run import LoopCache, reproduce, with_pace
-from gpubench.engine.executor import InProcess
 from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.runner import Runner
 from gpubench.model import Device, Point
 from gpubench.results import row as table
 from gpubench.results.output import Output
@@ -57,6 +57,7 @@ class FakeGpu(FakeBackend):
 
     def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
         return FakeKernel(
+            backend=self,
             point=of,
             call=lambda a, b, c: np.matmul(a, b, out=c),
             operands=operands,
@@ -79,7 +80,7 @@ def ran(
     out.mkdir(exist_ok=True)
     messages: list[str] = []
     given = {"cpu": FakeBackend(), **({"cuda": FakeGpu(device=GPU)} if gpu else {})} | backends
-    executors = {name: LocalPool(InProcess(backend)) for name, backend in given.items()}
+    executors = {name: LocalPool(Runner(backend)) for name, backend in given.items()}
     done = reproduce(
         *(
             read_experiment(path),
@@ -233,7 +234,7 @@ def test_ctrl_c_ends_the_experiment_and_keeps_what_was_measured(tmp_path: Path) 
 
 def test_a_wrong_kernel_fails_the_experiment_and_is_not_remembered(tmp_path: Path) -> None:
     class Wrong(FakeBackend):
-        def run(self, kernel: FakeKernel) -> None:
+        def run(self, kernel: FakeKernel, _launches: int = 1) -> None:
             self.events.append(Event("run", kernel.point, kernel.rows))
 
     done, _, _ = ran(tmp_path, cpu=Wrong())

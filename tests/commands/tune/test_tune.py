@@ -18,8 +18,7 @@ from gpubench.commands.tune import schedule
 from gpubench.commands.tune.prune import Builds
 from gpubench.commands.tune.run import Settings, Tuned, confirmed_path, groups, read_settings, tune
 from gpubench.commands.tune.view import summary
-from gpubench.engine.executor import Executor, InProcess
-from gpubench.engine.pool import LocalPool, Watcher
+from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.runner import Runner
 from gpubench.errors import UsageError
 from gpubench.model import Space, edges
@@ -112,7 +111,7 @@ def tuned(
 ) -> Tuned:
     return tune(
         settings(**options),
-        LocalPool(executor or InProcess(backend or Timed(by_edge))),
+        LocalPool(executor or Runner(backend or Timed(by_edge))),
         watcher or Watcher(),
         output=output,
         resume=resume,

@@ -1,0 +1,162 @@
+"""This machine's CPU: its description, and its highest rates as measured."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import timeit
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import threadpoolctl
+
+from gpubench.cache import keep, user_cache
+from gpubench.hardware.host import cpu_threads, memory_bytes, read_text
+from gpubench.model import CORE_DTYPES, Device, Health
+
+UNKNOWN_CACHE_BYTES = 32 * 2**20
+"""A common size of a last-level cache, assumed if the operating system reports none."""
+
+COPY_BYTES = 2**28
+REPEATS = 5
+
+FMA_COUNT = 2**18
+"""Iterations of the loop of multiply-adds: a few milliseconds."""
+
+FMA_REPEATS = 10
+
+
+class CpuGauge:
+    """Measures the CPU on all threads that this process may use."""
+
+    def __init__(self, device: Device, copy_bytes: int = COPY_BYTES) -> None:
+        self._device = device
+        self._copy_bytes = copy_bytes
+
+    def copy_gbytes_per_s(self) -> float:
+        """Measure a copy in main memory: bytes read plus bytes written."""
+        threads = cpu_threads()
+        source = np.ones(self._copy_bytes, np.uint8)
+        sources = np.array_split(source, threads)
+        targets = np.array_split(np.empty_like(source), threads)
+        with ThreadPoolExecutor(threads) as pool:  # NumPy releases Python's lock while it copies
+            copy_s = min(
+                timeit.repeat(
+                    lambda: list(pool.map(np.copyto, targets, sources)), number=1, repeat=REPEATS
+                )
+            )
+        return 2 * self._copy_bytes / copy_s / 1e9
+
+    def parts(self) -> dict[str, float]:
+        """Measure a copy in main memory."""
+        return {"copy": 2 * self._copy_bytes / self.copy_gbytes_per_s() / 1e3}
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the operating system."""
+        return {"system": self._device.facts.get("system")}
+
+    def health(self) -> Health:
+        """Return no readings: operating systems report a CPU's clock in different ways."""
+        return Health()
+
+    def ceilings(
+        self, dtypes: Sequence[str] = CORE_DTYPES, *, kept: bool = False
+    ) -> dict[str, float]:
+        """Measure a copy in main memory, and multiply-adds in vector registers.
+
+        The highest rates of this kind of CPU are kept in the user's cache. `kept` returns those
+        that exist without measuring, which saves a second.
+        """
+        measures = {"measured_copy_gbytes_per_s": self.copy_gbytes_per_s}
+        for dtype in dtypes:
+            measures[f"measured_{dtype}_fma_gflops"] = partial(self._fma_gflops, dtype)
+        cpu = f"{self._device.name} {cpu_threads()} {self._copy_bytes}"
+        path = user_cache("rates", f"{hashlib.sha256(cpu.encode()).hexdigest()[:32]}.json")
+        earlier = _kept_rates(path)
+        rates = {
+            name: earlier[name] if kept and name in earlier else measure()
+            for name, measure in measures.items()
+        }
+        highest = earlier | {
+            name: max(rate, earlier.get(name, 0.0)) for name, rate in rates.items()
+        }
+        if highest != earlier:
+            keep(path, msgspec.json.encode(highest))
+        return rates
+
+    def _fma_gflops(self, dtype: str) -> float:
+        """Return the highest of several rates, because other load can only lower a rate."""
+        from gpubench.backends.cpu.multiply_add import multiply_adds, operations
+
+        run, threads = multiply_adds(dtype), cpu_threads()
+
+        def on_all(pool: ThreadPoolExecutor) -> None:
+            list(pool.map(lambda _thread: run(FMA_COUNT, 1, 0), range(threads)))
+
+        with ThreadPoolExecutor(threads) as pool:
+            fastest_s = min(timeit.repeat(partial(on_all, pool), number=1, repeat=FMA_REPEATS))
+        return threads * operations(dtype, FMA_COUNT) / fastest_s / 1e9
+
+
+def _kept_rates(path: Path) -> dict[str, float]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
+    except (OSError, msgspec.MsgspecError):  # no file yet, or a damaged one
+        return {}
+
+
+def describe_cpu() -> Device:
+    """Describe this machine's CPU, from /proc and /sys if they exist."""
+    caches = _caches()
+    blas = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
+    return Device(
+        backend="cpu",
+        name=_model_name(),
+        multiprocessors=cpu_threads(),
+        l2_bytes=max((size for _, size in caches), default=UNKNOWN_CACHE_BYTES),
+        versions={"blas": f"{blas[0]['internal_api']} {blas[0]['version']}" if blas else ""},
+        facts={
+            "cores": cpu_threads(),
+            "clock_mhz": _clock_mhz(),
+            "memory_bytes": memory_bytes("MemTotal"),
+            "cache_bytes": dict(caches),
+            "machine": platform.machine(),
+            "system": f"{platform.system()} {platform.release()}",
+            "blas": [
+                {key: info.get(key) for key in ("internal_api", "version", "num_threads")}
+                for info in blas
+            ],
+        },
+    )
+
+
+def _model_name() -> str:
+    match = re.search(r"^model name\s*:\s*(.+)$", read_text("/proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+def _clock_mhz() -> float | None:
+    """Return the highest clock, or the present clock of the first CPU if only that is reported."""
+    highest = read_text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
+    if highest.isdecimal():
+        return int(highest) / 1e3
+    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)", read_text("/proc/cpuinfo"), re.MULTILINE)
+    return float(match[1]) if match else None
+
+
+def _caches() -> list[tuple[str, int]]:
+    """Return name and bytes of the first CPU's data caches and unified caches."""
+    caches = []
+    for directory in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind = read_text(directory / "type")
+        size = re.fullmatch(r"(\d+)([KM])", read_text(directory / "size"))
+        if size and kind in {"Data", "Unified"}:
+            name = f"L{read_text(directory / 'level')}{'d' if kind == 'Data' else ''}"
+            caches.append((name, int(size[1]) * {"K": 2**10, "M": 2**20}[size[2]]))
+    return caches

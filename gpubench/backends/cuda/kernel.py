@@ -1,0 +1,197 @@
+"""A kernel bound to operands on a GPU: it runs, and is timed by one of three ways.
+
+Launches of the kernel alone are timed by the blocked batch (events) or by CUPTI. Launches with
+copies and allocations are timed end to end by events, without blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Self
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from gpubench.backends.calls import allocating, torch
+from gpubench.backends.cuda.cupti import CuptiTimer
+from gpubench.backends.cuda.launching import Routine
+from gpubench.backends.cuda.stream import CudaStream
+from gpubench.backends.cuda.sustained import sustain
+from gpubench.backends.cuda.timer import BlockedBatchTimer
+from gpubench.backends.rotation import CACHES_TO_OUTGROW
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
+from gpubench.model import Launch, Resources, Scope, Series, Timer
+
+
+class CudaTimers:
+    """What all kernels of a device share: the stream, its timers, and the flush of the cache."""
+
+    def __init__(
+        self,
+        stream: CudaStream,
+        cache_bytes: int,
+        energy_j: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self.stream = stream
+        self.events = BlockedBatchTimer(stream)
+        self.energy_j = energy_j
+        self.flush_bytes = CACHES_TO_OUTGROW * cache_bytes
+        self._flush_buffer: Any = None
+        self._cupti: CuptiTimer | None = None
+
+    @property
+    def cupti(self) -> CuptiTimer:
+        """The CUPTI timer, which records nothing until its first sample."""
+        if self._cupti is None:
+            self._cupti = CuptiTimer(cupy.cuda.get_current_stream().synchronize)
+        return self._cupti
+
+    def allocate_flush_buffer(self) -> None:
+        """Allocate what `flush` overwrites, unless that was done before."""
+        if self._flush_buffer is None:
+            self._flush_buffer = cupy.empty(self.flush_bytes, np.uint8)
+
+    def flush(self) -> None:
+        """Enqueue a write that evicts the contents of the last-level cache."""
+        runtime.memsetAsync(
+            self._flush_buffer.data.ptr, 0, self.flush_bytes, cupy.cuda.get_current_stream().ptr
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaKernel:
+    """A kernel or library routine bound to operands."""
+
+    rotation: Iterator[Callable[[], None]]
+    """Launches on one set after the other, continuing after the latest launch on these operands.
+    They enqueue and do not wait."""
+
+    routine: Routine
+    timers: CudaTimers
+    host_output: np.ndarray
+    """Where a launch that is timed end to end leaves its result, instead of in `output`."""
+
+    output: Any
+    """The output of the first set."""
+
+    timer: Timer
+    scope: Scope
+    flush: bool
+    max_launches: int
+    thread_counts: tuple[int, ...] = ()
+
+    @property
+    def launch(self) -> Launch | None:
+        """The main launch of a compiled kernel."""
+        return self.routine.launch and self.routine.launch.main
+
+    @property
+    def resources(self) -> Resources | None:
+        """The resources that the compiler or the function reports."""
+        return self.routine.resources
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm that the library or the function reports."""
+        return self.routine.algorithm
+
+    def on_threads(self, _count: int) -> Self:
+        """Return the kernel itself: the number of CPU threads does not matter."""
+        return self
+
+    def run(self, launches: int = 1) -> None:
+        """Launch on the next sets and wait."""
+        with faults():
+            for launch in islice(self.rotation, launches):
+                launch()
+            cupy.cuda.get_current_stream().synchronize()
+            if self.scope == Scope.END_TO_END:
+                self.output.set(self.host_output)
+
+    def watch(self) -> str:
+        """Return a note on the memory that a call takes from CuPy or torch.
+
+        Raises LaunchError for a call that waits for the device.
+        """
+        with faults(), _Allocations() as allocations:
+            waits = self.timers.events.waits(next(self.rotation))
+        if waits:
+            raise LaunchError(
+                "the call waits for the GPU (it synchronizes, or copies to the host), so launches "
+                "cannot be enqueued behind one another: leave that out, or use --scope end-to-end"
+            )
+        return allocating(allocations.bytes)
+
+    def sample(self, launches: int, count: int) -> list[float]:
+        """Time samples by the blocked batch, by CUPTI, or end to end by events."""
+        timers = self.timers
+        before = timers.flush if self.flush else None
+        with faults():
+            if self.scope == Scope.END_TO_END:
+                return self._sample_end_to_end(launches, count)
+            if self.timer == Timer.CUPTI:
+                return timers.cupti.sample(self.rotation, launches, count, before)
+            return timers.events.sample(self.rotation, launches, count, before)
+
+    def sustain(self, heat_s: float, timed_s: float) -> Series:
+        """Launch without a pause. The next `health` reports the clock during the launches."""
+        timers = self.timers
+        with faults():
+            launch_us = min(timers.events.sample(self.rotation, 1, 3))
+            series, mhz = sustain(
+                timers.stream, self.rotation, launch_us, heat_s, timed_s, timers.energy_j
+            )
+            timers.events.set_clock_mhz(mhz)
+        return series
+
+    def _sample_end_to_end(self, launches: int, count: int) -> list[float]:
+        """Time without blocking: copies from pageable memory wait for the host, as in a program."""
+        times, stream = [], self.timers.stream
+        for _ in range(count):
+            start = stream.record_start()
+            for launch in islice(self.rotation, launches):
+                launch()
+            stop = stream.record_stop()
+            stream.synchronize()
+            times.append(stream.elapsed_us(start, stop) / launches)
+        self.output.set(self.host_output)
+        return times
+
+
+class _Allocations(cupy.cuda.MemoryHook):  # type: ignore[misc] # CuPy has no types
+    """Counts the bytes that CuPy's pool and torch's pool allocate inside the block."""
+
+    name = "gpubench"
+
+    def __init__(self) -> None:
+        self.bytes = -_torch_allocated_bytes()
+
+    def malloc_preprocess(self, **facts: int) -> None:
+        """Count an allocation from CuPy's pool."""
+        self.bytes += facts["size"]
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self.bytes += _torch_allocated_bytes()
+
+
+def _torch_allocated_bytes() -> int:
+    stats = torch().cuda.memory_stats() if torch() else {}
+    return int(stats.get("allocated_bytes.all.allocated", 0))
+
+
+@contextmanager
+def faults() -> Iterator[None]:
+    """Raise CuPy's errors as DoesNotFitError (too little memory) or LaunchError (all others)."""
+    try:
+        yield
+    except (CompileError, DoesNotFitError, LaunchError):
+        raise
+    except MemoryError as error:
+        raise DoesNotFitError(f"out of device memory: {error}") from error
+    except Exception as error:  # errors of CUDA and cuBLAS in CuPy, and of a variant's function
+        raise LaunchError(first_line(error)) from error

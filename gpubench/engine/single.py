@@ -1,0 +1,107 @@
+"""One variant, named on the command line, and the options of the commands about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpubench.backends import Compiler
+from gpubench.errors import UsageError
+from gpubench.hardware.occupancy import gpu_of
+from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Problem, Variant
+from gpubench.options import read_sweep
+from gpubench.plan.descriptor import described_by
+from gpubench.plan.registry import of_op, variants
+from gpubench.plan.sweep import Sweep, tuned_file
+from gpubench.text import shown, unknown
+
+FLAGS = {"sizes": "--size", "tiles": "--tile", "dtypes": "--dtype"}
+"""The flags of these commands, by the option of a sweep."""
+
+
+def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
+    """Return the variant with a name: of any operation, unless `op` or `kernels` limit it.
+
+    Raises UsageError if there is none, or if the user's directory cannot be used.
+    """
+    if op and op not in OPERATIONS:
+        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    if op or kernels:
+        by_name = of_op(op or Sweep().op, kernels, [name])
+    else:
+        by_name = {variant.name: variant for variant in reversed(variants())}
+    if name not in by_name:
+        raise UsageError(unknown("variant", name, by_name))
+    return by_name[name]
+
+
+def find_kernel(name: str, op: str | None, kernels: Path | None, command: str) -> CudaVariant:
+    """Return the CUDA source with a name. Raises UsageError for any other variant."""
+    variant = find_variant(name, op, kernels)
+    if not isinstance(variant, CudaVariant):
+        raise UsageError(
+            f"'{name}' is a function that runs on {variant.backend}, and {command} needs a CUDA "
+            "source, such as shared_tile"
+        )
+    return variant
+
+
+def read_options(
+    kernel: CudaVariant, options: Mapping[str, Any], *, size: str, every: bool = False
+) -> Sweep:
+    """Return the sweep of one kernel at one size in one dtype, with at least one legal tile.
+
+    `size` is the default size. `every` takes all legal tiles. Raises UsageError with the flags as
+    the user typed them.
+    """
+    defaults = {"sizes": size, "dtypes": kernel.dtypes[0]}
+    given = {name: value or defaults.get(name) for name, value in options.items()}
+    sweep = read_sweep(given | {"op": kernel.op, "variants": kernel.name}, flags=FLAGS)
+    for name, values in (("sizes", sweep.sizes), ("dtypes", sweep.dtypes)):
+        if len(values) > 1:
+            raise UsageError(f"{FLAGS[name]}: one at a time, not {len(values)}")
+    if sweep.dtypes[0] not in kernel.dtypes:
+        known = ", ".join(kernel.dtypes)
+        raise UsageError(f"--dtype: {kernel.name} has no {sweep.dtypes[0]}, only {known}")
+    return replace(sweep, tiles=_tiles(kernel, sweep.tiles, every=every))
+
+
+def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
+    """Return the tiles as users write them. Empty for a kernel without tiles to choose."""
+    space = kernel.tiles
+    if tiles and every:
+        raise UsageError("--all and --tile: name tiles, or ask for all of them")
+    if tuned_file(tiles):
+        raise UsageError("--tile: names tiles, such as 16; 'tuned' is for sweep and compare-cublas")
+    if not space.axes:
+        if tiles:
+            raise UsageError(f"--tile: {kernel.name} has no tile to choose")
+        return ()
+    with described_by(kernel.path):
+        refusals = [space.why_not(space.read(tile)) for tile in tiles]
+        if refusals and all(refusals):
+            raise UsageError(f"--tile: {kernel.name} {refusals[0]}")
+        return tiles or tuple(map(str, space if every else space.defaults))
+
+
+def require_architecture(name: str, compiler: Compiler) -> None:
+    """Raise UsageError for an architecture that a compiler does not know."""
+    architectures = compiler.architectures()
+    if re.sub("[af]$", "", name) not in architectures:
+        raise UsageError(
+            f"--arch: '{shown(name)}' is not an architecture that {compiler.version()} compiles "
+            f"for: {', '.join(architectures)}"
+        )
+
+
+def launch_on(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:
+    """Return the launch of a kernel, fitted to the device if the device's figures are known.
+
+    Raises UsageError for what the descriptor raises.
+    """
+    gpu = gpu_of(device)
+    with described_by(variant.path):
+        return variant.launch_on(gpu, tile, problem) if gpu else variant.launch(tile, problem)
