@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@sweep_options
+@partial(sweep_options, for_python=True)
 def sweep(
     *, config: str | Path | None = None, on: str | None = None, **options: Any
 ) -> pd.DataFrame:
-    """Measure like `gpubench sweep`; the frame holds the CSV's columns, one row a point.
+    """Measure like `gpubench sweep`, and return a frame with the CSV's columns and a row per point.
 
-    The arguments are the command's options. Lists may be given as on the command line (`"1..32"`)
-    or as Python lists. A file is written only if `output` names one. `kernels` is a directory of
-    your own variants, whose files are run. `on` names several devices that share the points. Raises
-    UsageError for what the command would refuse, and DeviceUnavailableError if the device does not
-    exist.
+    The arguments are the command's options; `config` is a TOML file with further ones. Lists are
+    Python lists, or text as on the command line (`"1..32"`). A size is a number, or a tuple (M, N,
+    K). Percentages are text with a sign (`precision="0.5%"`). `kernels` is a directory of your own
+    variants, whose code is run. `on` names several devices that share the points. A file is written
+    only if `output` names it. Raises UsageError for arguments that the command would refuse, and
+    DeviceUnavailableError if the device does not exist.
 
     >>> frame = gpubench.sweep(sizes=[256], tiles=[8, 16], device="cpu")
     """
@@ -45,22 +46,23 @@ def sweep(
     return _frame(outcome)
 
 
-@partial(sweep_options, without=("tiles", "samples", "state"))
+@partial(sweep_options, for_python=True, without=("tiles", "samples", "state"))
 def tune(
     *,
     where: str | None = None,
-    within: str | float | None = None,
+    within: str | None = None,
     winners: str | Path | None = None,
     on: str | None = None,
     **options: Any,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tune like `gpubench tune`; two frames of the CSV's columns, a row a point.
+    """Tune like `gpubench tune`, and return two frames with the CSV's columns and a row per point.
 
-    The first frame has all configurations: those with status `ok` were not shown to be slower than
-    the best. The second frame has the winner and the simplest configuration of each race, confirmed
-    in fresh processes beside the library. Files are written only if `output` names one. Winners are
-    kept only in a TOML that `winners` names. Raises UsageError for what the command would refuse,
-    and DeviceUnavailableError if the device does not exist.
+    The first frame has all configurations. Configurations with status `ok` were not shown to be
+    slower than the best. The second frame has the winner and the simplest configuration of each
+    race, measured again in new processes beside the library. `within` is a percentage such as
+    `"1%"`. Files are written only if `output` names one, and winners only into the TOML file that
+    `winners` names. Raises UsageError for arguments that the command would refuse, and
+    DeviceUnavailableError if the device does not exist.
 
     >>> ranking, validation = gpubench.tune(variants="cpu_tile", sizes=[256], device="cpu")
     """
@@ -184,9 +186,10 @@ def diff(
 
 
 def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str, Any]]:
-    """What `gpubench deviceinfo --json` prints of each device.
+    """Return what `gpubench deviceinfo --json` prints for each device.
 
-    Raises UsageError for a device that is none, DeviceUnavailableError for one that is not there.
+    `measure` adds measured rates. Raises UsageError if the device name is invalid, and
+    DeviceUnavailableError if the device does not exist.
 
     >>> [cpu] = gpubench.deviceinfo("cpu", measure=True)
     >>> cpu["facts"]["measured_copy_gbytes_per_s"]
@@ -206,9 +209,9 @@ def explain(
     arch: str | None = None,
     kernels: str | Path | None = None,
 ) -> list[dict[str, Any]]:
-    """What `gpubench explain --json` prints of each tile and launch of a CUDA kernel.
+    """Return what `gpubench explain --json` prints for each tile and launch of a CUDA kernel.
 
-    Needs NVRTC and no GPU. Raises UsageError for a variant, tile or architecture there is not.
+    Needs NVRTC and no GPU. Raises UsageError for an unknown variant, tile or architecture.
 
     >>> [why] = gpubench.explain("shared_tile", tile=16, arch="sm_90")
     >>> why["registers"], why["occupancy"]

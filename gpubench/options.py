@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -33,10 +34,12 @@ from gpubench.model import (
 )
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
 from gpubench.plan.sweep import Sweep, tuned_file
-from gpubench.plan.toml_file import read_toml
+from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
+
+_TIMING_FIELDS = {field.name for field in fields(Timing)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +78,26 @@ class Option:
         )
 
     def text(self, value: object) -> str:
-        """Return a value as text. Lists are joined by commas. Raises UsageError for other types."""
+        """Return a value or a list as text; a tuple is one size or tile. Raises UsageError."""
         if isinstance(value, list | tuple):
-            return ",".join(self.text(item) for item in value)
+            is_shape = isinstance(value, tuple) and self.name in {"sizes", "tiles"}
+            return ("x" if is_shape else ",").join(map(self.text, value))
         if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
             raise UsageError(
                 f"{self.flag}: takes text, a number or a list, not {shown(str(value))}"
             )
         return str(value)
+
+    @property
+    def default(self) -> Any:
+        """The default as a Python argument; None where it depends on the device or the kernel."""
+        field = self.field or self.name
+        value = getattr(DEFAULT.timing if field in _TIMING_FIELDS else DEFAULT, field)
+        if isinstance(value, tuple):
+            return ",".join(map(str, value)) or None
+        if self.name == "precision":
+            return f"{100 * value:g}%"
+        return str(value) if isinstance(value, StrEnum) else value
 
     def convert(self, text: str, flag: str = "") -> Any:
         """Return the value of the field. Raises UsageError with `flag`, by default the option's."""
@@ -172,6 +187,16 @@ def _file(flag: str, path: Path) -> Path:
     return path
 
 
+def _csv_file(flag: str, path: Path) -> Path:
+    if not _file(flag, path).name.endswith((".csv", ".csv.gz")):
+        name = shown(str(path))
+        raise UsageError(
+            f"{flag}: '{name}' does not end in .csv or .csv.gz: results are a CSV, such as "
+            f"{shown(str(path.with_name(path.stem)))}.csv"
+        )
+    return path
+
+
 def _choices(*known: str) -> str:
     return f"[{'|'.join(known)}]"
 
@@ -242,8 +267,9 @@ OPTIONS = {
         Option(
             name="output",
             kind=Path,
-            help="CSV to write, such as a.csv. Default: results/<time>-<device>-<op>.csv.",
-            read=_file,
+            help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
+            "Default: results/<time>-<device>-<op>.csv.",
+            read=_csv_file,
             metavar="FILE",
             complete=completion.results,
             short="-o",
@@ -340,8 +366,6 @@ OPTIONS = {
     )
 }
 
-_TIMING_FIELDS = {field.name for field in fields(Timing)}
-
 
 def read_sweep(
     given: Mapping[str, Any],
@@ -405,7 +429,7 @@ def resumed(path: Path, given: Mapping[str, str]) -> dict[str, str]:
             f"--resume: {path} sweeps kernels of a directory, which runs their code: "
             f"add --kernels {shown(started['kernels'])}"
         )
-    if "samples" in started and "samples" not in given and not _lies_below(started["samples"]):
+    if "samples" in started and "samples" not in given and not lies_below(started["samples"]):
         raise UsageError(
             f"--resume: {path} writes samples outside the current directory: "
             f"add --samples {shown(started['samples'])}"
@@ -421,54 +445,26 @@ def _read_config(path: Path) -> dict[str, Any]:
     return confined(path, values)
 
 
-def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration's options with paths relative to the current directory.
-
-    A configuration may come from elsewhere, and the files that it names are run or written. So
-    `kernels` must lie in its directory or below, and `output` and `samples` below the current
-    directory. Raises UsageError for a path that leads out.
-    """
-    found = dict(values)
-    for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
-        if isinstance(found.get(name), str):
-            found[name] = _confined(path, name, found[name], base)
-    return found
-
-
-def _confined(config: Path, name: str, text: str, base: Path) -> str:
-    """Return a path of a configuration that lies below `base` after links are followed."""
-    if not _lies_below(text, base) and "\0" not in text:  # NUL is refused as in every option
-        raise UsageError(
-            f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
-            f"give such a path on the command line: --{name}"
-        )
-    return str(base / text) if text else text
-
-
-def _lies_below(text: str, base: Path = Path()) -> bool:
-    """Whether a path lies below a directory after links are followed."""
-    try:
-        return (base / text).resolve().is_relative_to(base.resolve())
-    except (OSError, ValueError, RuntimeError):  # not a path, or links in a circle
-        return False
-
-
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def sweep_options(command: Command, *, without: Collection[str] = ()) -> Command:
+def sweep_options(
+    command: Command, *, without: Collection[str] = (), for_python: bool = False
+) -> Command:
     """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    The command's own options follow. Python functions get the same signature.
+    The command's own options follow. With `for_python`, the signature has the defaults that `help`
+    prints, and nothing of Typer.
     """
+    empty = inspect.Parameter.empty
     return with_parameters(
         command,
         [
             inspect.Parameter(
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[option.kind | None, option.typer],
+                default=option.default if for_python else None,
+                annotation=empty if for_python else Annotated[option.kind | None, option.typer],
             )
             for option in OPTIONS.values()
             if option.name not in without
@@ -485,7 +481,8 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
     ]
     ordered = sorted([*own, *parameters], key=lambda parameter: parameter.kind)
     command.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined] # PEP 362
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in ordered}
+    annotated = [parameter for parameter in ordered if parameter.annotation is not parameter.empty]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
     return command
 
 
@@ -520,6 +517,16 @@ On = Annotated[
         "cluster, tcp://host:8786 or its scheduler file. See docs/fleet.md.",
     ),
 ]
+
+
+def _store_name(name: str | None) -> str | None:
+    if name is not None:
+        from gpubench.results.store import checked
+
+        checked(name, "--save")
+    return name
+
+
 Save = Annotated[
     str | None,
     typer.Option(
@@ -527,6 +534,7 @@ Save = Annotated[
         help="Keep the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
         "'gpubench history NAME'.",
         autocompletion=completion.saved,
+        callback=_store_name,
     ),
 ]
 DryRun = Annotated[

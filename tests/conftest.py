@@ -1,4 +1,4 @@
-"""What every test shares: caches of their own, no GPU, and small things to measure."""
+"""Settings of all tests: caches of their own, and no GPU."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from hypothesis import settings
 
 import gpubench
 
-# Counterexamples are searched for from the same start each time: a red run stays red, and no test
-# depends on how fast the machine is.
+# Hypothesis generates the same examples in each run, so a failure can be repeated, and no test
+# depends on the speed of the machine.
 settings.register_profile("gpubench", deadline=None, derandomize=True, database=None)
 settings.load_profile("gpubench")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Compiled kernels are kept for the run, in all its processes and in the commands they start.
+    """Keep compiled kernels for this run of the tests, for all its processes and their commands.
 
-    Those run in other folders, and must find the package under test.
-
-    Not for longer, or a test would pass on what an earlier version compiled.
+    A longer life would let a test pass with a kernel that an earlier version compiled. Commands run
+    in other folders, so PYTHONPATH names the package under test.
     """
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "caches"
@@ -33,8 +32,8 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         patch.setenv("GPUBENCH_STORE", str(own / "store"))
         patch.setenv("NUMBA_CACHE_DIR", str(folder / "numba"))
-        patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read when it was imported
-        # The tests say what happens without a GPU, so there is none, on any machine.
+        patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read at import
+        # The tests expect no GPU, so they get none on any machine.
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         patch.delenv("COLUMNS", raising=False)
         patch.delenv("FORCE_COLOR", raising=False)
@@ -42,14 +41,14 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 LONGEST = ("test_kernels.py", "test_compile_blocks.py", "test_cpu.py", "test_first_steps.py")
-"""Files of tests that take a minute or more."""
+"""Test files that take a minute or more."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let pytest-xdist give out files in the order below, not by how many tests they have."""
+    """Make pytest-xdist distribute files in the order below, not by their number of tests."""
     config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest files first, so that none is still running when all others are done."""
+    """Start the longest files first, so that they do not run alone at the end."""
     items.sort(key=lambda item: item.path.name not in LONGEST)

@@ -1,4 +1,4 @@
-"""Stand-ins for devices: NumPy computes, a script says how long it took."""
+"""Fake devices: NumPy computes the results, and a script provides the times."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 
 def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVariant:
-    """A variant that computes by `call`; its file is this one."""
+    """Return a variant that computes by `call`. Its file is this file."""
     return CallVariant(
         **{
             "idea": "a fake",
@@ -124,7 +124,7 @@ class FakeKernel:
 
 @dataclass(frozen=True)
 class Event:
-    """What the backend was told to do."""
+    """A call of the backend."""
 
     what: str
     """`load`, `run` or `sample`."""
@@ -136,7 +136,7 @@ class Event:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows took part, and it was no probe of another size."""
+        """Whether the call used all rows of the problem, and was no probe of another size."""
         if self.point is None:
             return False
         problem = self.point.problem
@@ -145,7 +145,10 @@ class Event:
 
 
 class FakeBackend:
-    """Every launch takes as long as `script` says next, in microseconds, or less for fewer rows."""
+    """A backend whose launches take the next time of `script`, in microseconds.
+
+    A launch on part of the rows takes a proportional part of the time.
+    """
 
     xp: Any = np
     notices: tuple[str, ...] = ()
@@ -163,21 +166,21 @@ class FakeBackend:
         self.gauge = self
         self.events: list[Event] = []
         self.fail: dict[str, BaseException] = {}
-        """What to raise instead of `bind`, `run` or `sample`."""
+        """Errors to raise in `bind`, `run` or `sample`, by name."""
 
         self.at_sampling: Callable[[], None] | None = None
         """Called once, before the next sample of all rows."""
 
         self.free = bytes_free
-        self._most_launches = max_launches
+        self._max_launches = max_launches
         self._script: Iterator[float] = (
             itertools.repeat(script) if isinstance(script, int | float) else iter(script)
         )
         self._healths = iter(healths)
 
     def events_of(self, what: str, *, whole: bool = True) -> list[Event]:
-        """Runs or samples on all rows, or on some."""
-        return [one for one in self.events if one.what == what and one.whole == whole]
+        """Return the calls of a kind on all rows, or those on part of the rows."""
+        return [event for event in self.events if event.what == what and event.whole == whole]
 
     def warm_up(self) -> None:
         self.events.append(Event("warm up"))
@@ -234,7 +237,7 @@ class FakeBackend:
             call=of.variant.build(of.tile, of.problem.dtype),
             operands=operands,
             rows=of.problem.m if rows is None else rows,
-            max_launches=self._most_launches,
+            max_launches=self._max_launches,
         )
 
     def watch(self, kernel: FakeKernel) -> str:
@@ -251,7 +254,7 @@ class FakeBackend:
         if self.at_sampling and self.events[-1].whole:
             self.at_sampling()
             self.at_sampling = None
-        if self.events[-1].whole:  # once a set: that is what is left of any number of launches
+        if self.events[-1].whole:  # once per set: more launches would compute the same
             self._launch(kernel, min(launches * count, len(kernel.operands.sets)))
         share = kernel.rows / kernel.point.problem.m
         return [next(self._script) * share for _ in range(count)]
@@ -271,12 +274,12 @@ class FakeBackend:
 
 
 def series(median_us: float = 10.0) -> Series:
-    """Ten samples, all alike."""
+    """Return a series of ten equal samples."""
     return Series(times_us=(median_us,) * 10, launches_per_sample=4, stop_reason="precise")
 
 
 def measurement(median_us: float = 10.0, of: Point | None = None) -> Measurement:
-    """Of a right point, one round."""
+    """Return a measurement of a right point, with one round."""
     return Measurement(
         point=of or point(),
         status=Status.OK,
@@ -287,13 +290,13 @@ def measurement(median_us: float = 10.0, of: Point | None = None) -> Measurement
 
 
 def measured(median_us: float = 10.0, of: Point | None = None, **facts: Any) -> Row:
-    """The row of a right point, one round; `facts` are columns that differ."""
+    """Return the row of a right point with one round; `facts` replace columns."""
     taken = measurement(median_us, of)
     return replace(row(taken, CPU, source_hash(taken.point.variant)), **facts)
 
 
 def failed(status: Status, reason: str, of: Point | None = None) -> Row:
-    """The row of a point without times."""
+    """Return the row of a point without times."""
     taken = Measurement(point=of or point(), status=status, reason=reason)
     return row(taken, CPU, source_hash(taken.point.variant))
 
@@ -305,5 +308,5 @@ def run_sweep(
     file: ResultFile | None = None,
     **job: Any,
 ) -> Outcome:
-    """Prepare and run a sweep on an executor; `job` are further arguments of `prepare`."""
+    """Prepare and run a sweep on an executor. `job` has further arguments of `prepare`."""
     return run(prepare(sweep, executor.device, **job), LocalPool(executor), watcher, file)

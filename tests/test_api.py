@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import subprocess
 import sys
 from pathlib import Path
@@ -153,3 +154,17 @@ def test_deviceinfo_and_explain_give_what_json_has() -> None:
     assert why["registers"] > 0
     with pytest.raises(UsageError, match="takes edges 1 to 32"):
         gpubench.explain("shared_tile", tile=33, arch="sm_90")
+
+
+def test_help_shows_the_defaults_of_a_sweep_and_of_tune() -> None:
+    for function in (gpubench.sweep, gpubench.tune):
+        text = pydoc.render_doc(function)
+        assert "OptionInfo" not in text
+        for default in ("precision='0.5%'", "rounds=5", "dtypes='float32'", "op='gemm'"):
+            assert default in text
+
+
+def test_bare_numbers_are_no_percentages() -> None:
+    for options in ({"precision": 0.5}, {"precision": "0.5"}):
+        with pytest.raises(UsageError, match=r"--precision: '0\.5' needs a percent sign"):
+            gpubench.sweep(sizes=[8], device="cpu", **options)

@@ -70,7 +70,6 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
 
 
 def test_a_precision_is_a_fraction_or_a_percentage() -> None:
-    assert read_sweep({"precision": "0.02"}).timing.precision == 0.02
     assert read_sweep({"precision": "2%"}).timing.precision == 0.02
 
 
@@ -88,7 +87,7 @@ def test_toml_takes_lists_and_numbers(toml: Any) -> None:
         {},
         toml(
             'sizes = [64, "8x4x2", "1..2"]\ntiles = 16\nvariants = ["cpu_tile"]\n'
-            'seed = 3\nlaunch_limit = 0.5\nprecision = 0.01\ndtypes = ["int32"]\n'
+            'seed = 3\nlaunch_limit = 0.5\nprecision = "1%"\ndtypes = ["int32"]\n'
         ),
     )
     assert sweep.sizes == ((64, 64, 64), (8, 4, 2), (1, 1, 1), (2, 2, 2))
@@ -174,7 +173,7 @@ def test_a_flag_that_cannot_be_used_says_what_would_be_right() -> None:
         ({"seed": "9" * 5000}, "--seed"),
         ({"rounds": "0"}, "from 1 to 1000"),
         ({"rounds": "2.5"}, "a whole number"),
-        ({"precision": "0"}, "a percentage from 0.01% to 100%"),
+        ({"precision": "0%"}, "a percentage from 0.01% to 100%"),
         ({"precision": "101%"}, "a percentage from"),
         ({"precision": "%"}, "not a percentage"),
         ({"cache": "warm"}, "cold, hot, both"),
@@ -259,3 +258,16 @@ def test_sizes_are_read_as_the_operation_has_them_whichever_came_first() -> None
     assert read_sweep({"op": "atax"}).sizes == ()
     with pytest.raises(UsageError, match="a size of gemm is"):
         read_sweep({"sizes": "8x9"})
+
+
+def test_a_tuple_is_a_size_and_a_list_holds_several() -> None:
+    assert read_sweep({"sizes": [(64, 32, 16), 8]}).sizes == ((64, 32, 16), (8, 8, 8))
+    assert read_sweep({"sizes": (64, 32, 16)}).sizes == ((64, 32, 16),)
+    assert read_sweep({"tiles": [(128, 64, 8), 16]}).tiles == ("128x64x8", "16")
+
+
+def test_results_go_into_a_csv() -> None:
+    for name in ("out.json", "out", "out.csv.zip", "a.csv/b.txt"):
+        with pytest.raises(UsageError, match=r"--output: .* does not end in .csv or .csv.gz"):
+            read_sweep({"output": name})
+    assert read_sweep({"output": "a.csv.gz"}).output == Path("a.csv.gz")

@@ -199,7 +199,7 @@ def test_folders_of_kernels_hold_kernels_alone() -> None:
     for folder in (PACKAGE / "kernels").iterdir():
         if folder.is_dir() and folder.name != "__pycache__":
             kinds = {path.suffix for path in folder.iterdir() if path.is_file()}
-            assert kinds <= {".py", ".cu"}
+            assert kinds <= {".py", ".cu", ".md"}
 
 
 def test_a_file_reads_in_one_sitting() -> None:

@@ -7,7 +7,7 @@ from gpubench.model import CallVariant, Config
 
 
 def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
-    """Give the function of A, B and C: torch tensors in gpubench's own memory."""
+    """Return the function of A, B and C, which are torch tensors in gpubench's memory."""
     import torch
 
     def multiply(a: Any, b: Any, c: Any) -> None:
@@ -17,7 +17,7 @@ def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
 
 
 VARIANT = CallVariant(
-    idea="torch.mm into the tensor that it is given",
+    idea="torch.mm into gpubench's tensor",
     dtypes=("float32", "float64"),
     runs_on="cpu",
     build=build,

@@ -1,13 +1,13 @@
-// Three steps of a float32 matrix product, C = alpha * A * B + beta * C, in the form in which many
-// kernels exist already: their own names, their own order of arguments, headers of the host's, one
-// template argument. The description beside it says what gpubench must know; nothing here is for it.
+// Three steps of a float32 matrix product, C = alpha * A * B + beta * C, in the form of many existing
+// kernels: their own names and order of arguments, headers of the host, one template argument. The
+// description beside it says what gpubench needs. Nothing in this file is written for gpubench.
 
 #include <cassert>
 #include <cstdio>
 #include <cuda_runtime.h>
 
-// One thread an element. Threads that are neighbours compute one below the other, so their loads of A
-// lie a row apart: a warp of 32 needs as many memory transactions as it has rows.
+// One thread per element. Neighbouring threads compute elements below each other, so their loads of A
+// are a row apart: a warp of 32 threads needs a memory transaction for each of its rows.
 template <const uint BLOCK>
 __global__ void sgemm_naive(int M, int N, int K, float alpha, const float *A, const float *B,
                             float beta, float *C) {
@@ -19,8 +19,8 @@ __global__ void sgemm_naive(int M, int N, int K, float alpha, const float *A, co
   C[row * N + col] = alpha * sum + beta * C[row * N + col];
 }
 
-// The same with rows and columns exchanged: neighbours load neighbouring elements of B and store
-// neighbouring elements of C, and all of a row load the same element of A.
+// Rows and columns are exchanged: neighbouring threads load neighbouring elements of B and store
+// neighbouring elements of C, and all threads of a row load the same element of A.
 template <const uint BLOCK>
 __global__ void sgemm_coalesced(int M, int N, int K, float alpha, const float *A, const float *B,
                                 float beta, float *C) {
@@ -32,7 +32,7 @@ __global__ void sgemm_coalesced(int M, int N, int K, float alpha, const float *A
   C[row * N + col] = alpha * sum + beta * C[row * N + col];
 }
 
-// Tiles of A and B go through shared memory, so that an element is loaded once for BLOCK uses.
+// Tiles of A and B pass through shared memory, so that an element is loaded once for BLOCK uses.
 template <const uint BLOCK>
 __global__ void sgemm_shared(int M, int N, int K, float alpha, const float *A, const float *B,
                              float beta, float *C) {

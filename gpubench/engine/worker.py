@@ -57,7 +57,7 @@ SILENT_VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
     "CUPY_TF32",
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS"),
-    "NUMBA_NUM_THREADS",
+    *("NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT"),
 )
 """Variables that change what libraries compute, or how fast, without a trace in the results. The
 child does not get them, and rows record them. The backend sets the number of threads itself."""

@@ -1,1 +1,1 @@
-"""The variants: per operation a folder, per variant a `.py` and, for CUDA, a `.cu`."""
+"""The variants: a folder per operation. A variant is a `.py` and, for CUDA, a `.cu`."""

@@ -1,10 +1,11 @@
-// async_copy: copies from global to shared memory, waited for only where their data is used.
+// async_copy: copies from global to shared memory that run while the threads go on. `pipelined`
+// introduces them.
 //
-// cuda_pipeline.h has the same three calls; NVRTC finds no such header without the CUDA toolkit.
+// cuda_pipeline.h has the same three calls, but NVRTC does not find it without the CUDA toolkit.
 
 #pragma once
 
-// BYTES are 4, 8 or 16, and both addresses multiples of them. Before compute capability 8.0 the
+// BYTES is 4, 8 or 16, and both addresses are multiples of it. Before compute capability 8.0 the
 // copy passes through a register and is finished at once.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from) {
@@ -12,7 +13,7 @@ __device__ __forceinline__ void copy_async(void* to, const void* from) {
   __pipeline_memcpy_async(to, from, BYTES);
 #elif __CUDA_ARCH__ >= 800
   const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  if (BYTES == 16) {  // past the L1 cache, which has no use for it
+  if (BYTES == 16) {  // bypasses the L1 cache, where nothing would read it again
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(BYTES)
@@ -34,7 +35,7 @@ __device__ __forceinline__ void commit_copies() {
 #endif
 }
 
-// Waits until at most PENDING groups of this thread are still under way.
+// Waits until at most PENDING groups of this thread are unfinished.
 template <int PENDING>
 __device__ __forceinline__ void await_copies() {
 #ifndef __CUDACC__

@@ -1,8 +1,9 @@
-// bits16: what all kernels on 16-bit elements share: their types, rounding, and the swizzle.
+// bits16: the types, the rounding and the swizzle of all kernels on 16-bit elements. `mma_sync`
+// introduces them.
 
 #pragma once
 
-struct __half;  // cuda_fp16.h and cuda_bf16.h are not among NVRTC's own headers, and names suffice
+struct __half;  // NVRTC does not have cuda_fp16.h and cuda_bf16.h, and the names suffice
 struct __nv_bfloat16;
 
 template <typename Scalar>
@@ -10,8 +11,8 @@ constexpr bool IS_BFLOAT16 = false;
 template <>
 constexpr bool IS_BFLOAT16<__nv_bfloat16> = true;
 
-// Two sums, rounded, the first one in the lower half. Volatile, so that it stays behind a wait for
-// the sums.
+// Returns two sums, rounded, with the first sum in the lower half. It is volatile, so that the
+// compiler keeps it behind a wait for the sums.
 template <typename Scalar>
 __device__ __forceinline__ unsigned pack(float first, float second) {
   unsigned pair;
@@ -23,7 +24,7 @@ __device__ __forceinline__ unsigned pack(float first, float second) {
   return pair;
 }
 
-// 128-byte swizzle. Matrix instructions read or write 16 bytes of each of eight rows at once. In rows
-// of 128 bytes, or multiples of it, these would lie one below the other, in the same four banks. So
-// each 16 bytes (a chunk) of row r lie at chunk c ^ (r % 8) instead of c.
+// The 128-byte swizzle. Matrix instructions read or write 16 bytes (a chunk) of each of eight rows
+// at once. In rows of 128 bytes, or a multiple, these chunks would lie in the same four banks. So
+// chunk c of row r lies at place c ^ (r % 8).
 __host__ __device__ constexpr int swizzle(int row, int chunk) { return chunk ^ row % 8; }

@@ -1,4 +1,4 @@
-"""Block tiles: their spaces, the reasons why a tile is illegal, and the launch kernels share."""
+"""Block tiles: their spaces, the reasons why a tile is illegal, and the launches of kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STATIC_SHARED_BYTES = 48 * 1024
 """Shared memory that a kernel may declare with a fixed size (CUDA C++ Programming Guide)."""
 
 MAX_SHARED_BYTES = 227 * 1024
-"""Shared memory a block may have, asked for at launch, on compute capability 9.0."""
+"""Maximum shared memory of a block, requested at launch, on compute capability 9.0."""
 
 
 def blocks(
@@ -23,10 +23,10 @@ def blocks(
     together: Callable[[Config], str | None] = lambda _tile: None,
     **further: Sequence[int | str],
 ) -> Space:
-    """The space of block tiles BM×BN×BK with a tile TM×TN per thread, such as `128x128x8/8x8`.
+    """Return the space of block tiles BM×BN×BK with a tile TM×TN per thread: `128x128x8/8x8`.
 
-    `further` are more axes, such as `stages`, in the order of the template's arguments; `together`
-    gives the reason why a combination is illegal, or None.
+    `further` are more axes, such as `stages`, in the order of the template's arguments. `together`
+    returns why a combination is illegal, or None.
     """
     thread_tiles = [tuple(map(int, thread.split("x"))) for thread in threads]
 
@@ -46,33 +46,33 @@ def blocks(
 
 
 def threads_of(tile: Config) -> int:
-    """Threads a block of BM×BN has when each computes its thread tile."""
+    """Return the threads of a block of BM×BN, one for each thread tile."""
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
     return bm * bn // (tm * tn)
 
 
 def rows_and_columns(tile: Config) -> tuple[int, int]:
-    """A block's tile of C, whose rows and columns share each load from global memory."""
+    """Return the rows and columns of a block's tile of C, which share loads from global memory."""
     rows, columns = tile.numbers("BM", "BN")
     return rows, columns
 
 
 def tiles_of_c(tile: Config, problem: Problem) -> int:
-    """Block tiles that cover C."""
+    """Return the number of block tiles that cover C."""
     bm, bn = tile.numbers("BM", "BN")
     return -(-problem.m // bm) * -(-problem.n // bn)
 
 
 def block_per_tile(tile: Config, problem: Problem) -> Launch:
-    """Launch one block per tile of C, the grid's x over columns and its y over rows."""
+    """Launch one block per tile of C. The grid's x runs over columns, and its y over rows."""
     bm, bn = tile.numbers("BM", "BN")
     return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
 
 
 def rasterized(tile: Config, problem: Problem) -> Launch:
-    """Launch one block per tile of C in one dimension, for a kernel that orders them itself.
+    """Launch one block per tile of C in one dimension, for a kernel that orders the tiles itself.
 
-    With shared memory for `padded_stages_bytes`.
+    A block has `padded_stages_bytes` of shared memory.
     """
     return Launch(
         grid=(tiles_of_c(tile, problem),),
@@ -82,7 +82,7 @@ def rasterized(tile: Config, problem: Problem) -> Launch:
 
 
 def at_most_1024_threads(tile: Config) -> str | None:
-    """Why a block cannot have the threads that a tile asks for, or None."""
+    """Return why a block cannot have the threads of a tile, or None."""
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
     if bm % tm or bn % tn:
         return f"{tile}: {tm}x{tn} a thread does not divide {bm}x{bn}"
@@ -92,7 +92,7 @@ def at_most_1024_threads(tile: Config) -> str | None:
 
 
 def whole_warps(tile: Config) -> str | None:
-    """Why a tile is not made of warps of 4×8 threads, or None."""
+    """Return why a tile does not consist of warps of 4×8 threads, or None."""
     if reason := at_most_1024_threads(tile):
         return reason
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
@@ -102,7 +102,7 @@ def whole_warps(tile: Config) -> str | None:
 
 
 def warps_that_fit(shared_bytes: Callable[[Config], int]) -> Callable[[Config], str | None]:
-    """Require whole warps of 4×8 threads, and dynamic shared memory that a block may have."""
+    """Require whole warps of 4×8 threads, and no more dynamic shared memory than a block has."""
 
     def together(tile: Config) -> str | None:
         if shared_bytes(tile) > MAX_SHARED_BYTES:
@@ -113,6 +113,6 @@ def warps_that_fit(shared_bytes: Callable[[Config], int]) -> Callable[[Config], 
 
 
 def padded_stages_bytes(tile: Config) -> int:
-    """Bytes of STAGES tiles of A and B of 4-byte elements, each row of A's padded by 16 bytes."""
+    """Return the bytes of STAGES tiles of 4-byte elements, with A's rows padded by 16 bytes."""
     bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
     return 4 * stages * bk * (bm + 4 + bn)

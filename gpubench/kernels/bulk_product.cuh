@@ -1,11 +1,12 @@
-// bulk_product: what `bulk_copies` and `packed_panels` share: the innermost loop on a stage of shared
-// memory that the TMA has filled, and the padded copy of a B whose rows a tensor map cannot take.
+// bulk_product: the innermost loop on a stage of shared memory that the TMA has filled, and a
+// padded copy of B. `bulk_copies` introduces them, and `packed_panels` uses them too.
 //
-// As in `interleaved`, the next k's operands are loaded into a second set of registers while this
-// k's are multiplied, and the loop over CHUNK values of k stays a loop. But it turns amid the
-// multiply-adds of one k, with the next one's operands under way: were it to turn between two values
-// of k, the compiler would load operands right before their use. So whoever calls `add_chunk` has
-// multiplied the first HALF columns of the first k, and multiplies the rest of the last one.
+// As in `interleaved`, the operands of the next k are loaded into a second set of registers while
+// those of this k are multiplied, and the loop over CHUNK values of k stays a loop. Here one turn
+// of the loop ends in the middle of a k, with the loads for the next k under way. If it ended
+// between two values of k, the compiler would place the loads right before their use. So the caller
+// of `add_chunk` multiplies the first HALF columns of the first k before, and the rest of the last
+// k afterwards.
 
 #pragma once
 
@@ -13,10 +14,10 @@
 #include "panels.cuh"
 #include "tma.cuh"
 
-constexpr int CHUNK = 4;  // values of k, even: fragments[0] and [1] take turns
+constexpr int CHUNK = 4;  // values of k; even, as fragments[0] and [1] take turns
 
-// From the second half of this k's multiply-adds to the first half of those STEPS values of k later.
-// `a` and `b` are this k's operands in shared memory.
+// Makes the multiply-adds from the second half of this k to the first half of the k that comes
+// STEPS later. `a` and `b` point to the operands of this k in shared memory.
 template <int STEPS, int BM, int BN, typename Scalar, int TM, int TN>
 __device__ __forceinline__ void add_chunk(const Scalar* a, const Scalar* b,
                                           Fragments<Scalar, TM, TN> (&fragments)[2],
@@ -30,10 +31,10 @@ __device__ __forceinline__ void add_chunk(const Scalar* a, const Scalar* b,
   }
 }
 
-// A tensor map takes rows that start at multiples of 16 bytes: columns of B with that padding.
+// The number of columns of B with padding: rows of a tensor map start at multiples of 16 bytes.
 __host__ __device__ constexpr int padded(int N) { return (N + 3) / 4 * 4; }
 
-// Copies row k of B to a padded row, by 256 threads.
+// Copies row k of B to a padded row, with 256 threads.
 template <typename Scalar>
 __device__ __forceinline__ void pad_row(const Scalar* B, Scalar* copy, size_t k, int N) {
   Scalar* const to = copy + k * padded(N);

@@ -1,21 +1,22 @@
-// cluster_tiles: how the blocks of a cluster share what they fetch, and in which order they take
-// tiles. `wgmma_cluster` says why.
+// cluster_tiles: how the blocks of a cluster share the tiles that they fetch, and the order of
+// tiles. `wgmma_cluster` introduces them and explains why. `wgmma_deferred` introduces the pair
+// `start_step` and `end_step`, and `wgmma_mixed` introduces `MixedTiles`.
 //
 // The blocks of a cluster of CM×CN compute neighbouring tiles: CM rows of CN tiles. Blocks in a row
-// need the same rows of A, so each fetches 1/CN of them and the TMA writes it into the shared memory
-// of all (multicast); blocks in a column do the same with columns of B. A stage may be overwritten
-// when it is free in every block, and is filled when all parts have come, whoever sent them.
+// need the same rows of A, so each fetches 1/CN of them, and the TMA writes this part into the
+// shared memory of all (multicast). Blocks in a column do the same with columns of B. A stage may
+// be overwritten when it is free in every block. It is filled when all its parts have arrived.
 //
-// The order: down GROUP rows of clusters, then along the columns; every second such group backwards,
-// so that the next group begins with the columns that were used last:
+// The order: down GROUP rows of clusters, then along the columns; every second such group
+// backwards, so that the next group begins with the columns that were used last:
 //
 //      0  2  4  6          GROUP = 2
 //      1  3  5  7
 //     14 12 10  8
 //     15 13 11  9
 //
-// And every second tile of a block runs through k from its end, with those parts of A and B that the
-// L2 cache got last.
+// Every second tile of a block runs through k backwards, and so begins with the parts of A and B
+// that the L2 cache got last.
 
 #pragma once
 
@@ -47,7 +48,7 @@ struct Place {
   int col;
 };
 
-// Where a tile stands among `down` rows and `across` columns of tiles, in the order above.
+// The place of a tile among `down` rows and `across` columns of tiles, in the order above.
 template <int GROUP>
 __device__ __forceinline__ Place snake(int index, int down, int across) {
   const int group = index / (GROUP * across);
@@ -75,8 +76,8 @@ struct ClusterTiles {
 
 constexpr int NARROW = 128;
 
-// Tiles of two widths: those of BN columns, `wide` of them in a row of clusters, then those of NARROW
-// columns. The host chooses `wide` so that all blocks end together.
+// Tiles of two widths: those of BN columns, `wide` of them in a row of clusters, then those of
+// NARROW columns. The host chooses `wide` so that all blocks end together.
 template <int BM, int BN, int CM, int CN, int GROUP>
 struct MixedTiles {
   Rank<CM, CN> rank;
@@ -100,7 +101,7 @@ struct MixedTiles {
   }
 };
 
-// The barriers of all blocks are there.
+// Initializes the ring, and waits until all blocks of the cluster have done so.
 template <int STAGES>
 __device__ __forceinline__ void init_cluster(Ring<STAGES>& ring, int releases) {
   if (threadIdx.x == 0) ring.init(releases);
@@ -120,10 +121,11 @@ __device__ __forceinline__ void multicast_box(Mbarrier& filled, void* to, const 
       : "memory");
 }
 
-// Requests a step of a tile, by one thread: what this block sends of it. All bytes that will land
-// here are expected, whoever sends them. In shared memory A and then B lie in parts whose rows are
-// 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, BK rows of B for each WIDTH
-// columns. Or B lies along k, as A: then so many of its columns come at once as divide a part.
+// Requests this block's parts of a step of a tile, by one thread. It expects all bytes that arrive
+// in this block, from any block. In shared memory A and then B lie in parts whose rows have 128
+// bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for each WIDTH
+// columns. If B lies along k like A, it comes by 64 columns, or by 32 if 64 do not divide a block's
+// part.
 template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false>
 __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stage,
                                            const Rank<CM, CN>& rank, const BlockTile& tile, int k,
@@ -167,8 +169,8 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
   }
 }
 
-// For kernels that store results beside multiplications: a step's multiplications begin, once its
-// stage is filled; WIDTH columns of a tile of BN.
+// Waits for a step's stage and starts its multiplications, for WIDTH columns of a tile of BN.
+// Kernels store results between this call and `end_step`.
 template <typename Scalar, int BM, int BN, int WIDTH, int STAGES, int PIECES>
 __device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], Ring<STAGES>& ring,
                                            Slot<STAGES> slot, unsigned base, int first_row,
@@ -184,7 +186,7 @@ __device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], R
   commit_multiplications();
 }
 
-// And ends its turn: the step before has been multiplied, and its stage is free.
+// Waits for the previous step's multiplications, and frees its stage.
 template <int BLOCKS, int STAGES>
 __device__ __forceinline__ void end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before,
                                          bool first) {
@@ -194,8 +196,8 @@ __device__ __forceinline__ void end_step(Ring<STAGES>& ring, Slot<STAGES>& slot,
   slot.advance();
 }
 
-// Before a block ends, by the thread that fetches: all stages are free, up to its next slot. Other
-// blocks arrive at this one's barriers up to then.
+// Waits until all stages are free, in the thread that fetches, before the block ends. Until then
+// other blocks may arrive at this block's barriers.
 template <int STAGES>
 __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES> slot) {
   for (int stage = 0; stage < STAGES; ++stage, slot.advance()) {

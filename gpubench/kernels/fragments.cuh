@@ -1,19 +1,22 @@
-// fragments: what the fastest float32 kernels share. A warp of 4×8 threads computes a tile of
-// 4·TM × 8·TN, as in `warptile`: a thread's rows and columns come as vectors of four elements of 4
-// bytes, and neighbouring threads take neighbouring vectors.
+// fragments: a thread's operands of one k in registers, and the store of its sums. `interleaved`
+// introduces the operands, and `register_banks` introduces the store.
+//
+// A warp of 4×8 threads computes a tile of 4·TM × 8·TN, as in `warptile`. A thread's rows and
+// columns come as vectors of four 4-byte elements, and neighbouring threads take neighbouring
+// vectors.
 
 #pragma once
 
 #include "vector.cuh"
 
-// A thread's part of a column of A's tile and of a row of B's, for one k.
+// A thread's part of a column of A's tile and of a row of B's tile, for one k.
 template <typename Scalar, int TM, int TN>
 struct Fragments {
   Scalar a[TM];
   Scalar b[TN];
 
-  // From the thread's first vector of the column and of the row; the next ones are 16 and 32
-  // elements on.
+  // Loads from the thread's first vector of the column and of the row. The next vectors are 16
+  // elements further in the column, and 32 in the row.
   __device__ __forceinline__ void load(const Scalar* a_row, const Scalar* b_row) {
 #pragma unroll
     for (int i = 0; i < TM; i += 4) {
@@ -29,13 +32,13 @@ struct Fragments {
     }
   }
 
-  // Goes down one column of the tile and up the next: each multiply-add shares an operand with the
-  // one before, which then needs no second read of the register file.
+  // Goes down one column of the tile and up the next. So each multiply-add shares an operand with
+  // the previous multiply-add, and need not read it from the register file again.
   __device__ __forceinline__ void multiply_into(Scalar (&sum)[TM][TN]) const {
     multiply_columns<0, TN>(sum);
   }
 
-  // Columns FROM to TO - 1 only.
+  // Multiplies columns FROM to TO - 1 only.
   template <int FROM, int TO>
   __device__ __forceinline__ void multiply_columns(Scalar (&sum)[TM][TN]) const {
 #pragma unroll
@@ -50,10 +53,10 @@ struct Fragments {
 };
 
 // Stores a warp's tile of C, which starts at (row0, col0), through `scratch` in shared memory (16
-// rows of 8·TN + 4 elements), so that 32 threads store 32 neighbours.
+// rows of 8·TN + 4 elements), so that 32 threads store 32 neighbouring elements.
 //
-// Elements go to shared memory one at a time: see `register_banks` for why. Every fourth row is
-// shifted by one element, so that the four rows of threads meet 32 banks of shared memory.
+// Elements go to shared memory one at a time: `register_banks` explains why. Every fourth row is
+// shifted by one element, so that the four rows of threads write to 32 different banks.
 template <typename Scalar, int TM, int TN>
 __device__ __forceinline__ void store_tile(const Scalar (&sum)[TM][TN], Scalar* scratch, Scalar* C,
                                            int row0, int col0, int M, int N) {

@@ -1,10 +1,10 @@
-// interleaved_product: the multiplying loop of `interleaved`, which says why it is as it is, and of
-// the kernels after it.
+// interleaved_product: the multiplying loop that `interleaved` introduces and explains. The kernels
+// after it use the loop too.
 //
-// A stage of shared memory holds BK rows of A's tile, transposed, then BK rows of B's. Where BK does
-// not divide K the first step is the short one, with zeros for the values of k that it lacks: so the
-// loop has no bounds to check along K. Rows past M and columns past N are not copied, and what is
-// computed of them is never stored.
+// A stage of shared memory holds BK transposed rows of A's tile, then BK rows of B's tile. If BK
+// does not divide K, the first step is the short step, with zeros for the missing values of k. So
+// the loop need not check bounds along K. Rows past M and columns past N are not copied, and the
+// sums that belong to them are never stored.
 
 #pragma once
 
@@ -12,12 +12,13 @@
 #include "fragments.cuh"
 #include "rasterization.cuh"
 
-// How A lies in global memory: row-major, or in panels as `packed_a` makes them.
+// The layout of A in global memory: row-major, or the panels that `packed_a` writes.
 enum class Layout { ROWS, PANELS };
 
 // Adds the product of this thread's rows of A and columns of B to `sum`, along `depth` values of k
-// of the tile at `origin`. Rows of A are K apart, those of B N; ALIGNED says that N is a multiple of
-// 4. All threads of the block take part; no copy is under way afterwards.
+// of the tile at `origin`. Rows of A are K elements apart, and rows of B are N elements apart.
+// ALIGNED says that N is a multiple of 4. All threads of the block call it. No copy is pending
+// afterwards.
 template <Layout A_LAYOUT, bool ALIGNED, int BM, int BN, int BK, int STAGES, typename Scalar, int TM,
           int TN>
 __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scalar* B, int M, int N,
@@ -27,12 +28,12 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   constexpr int WARPS_X = BN / (8 * TN);
   constexpr int CHUNK = 8;  // values of k
   constexpr int CHUNKS = BK / CHUNK;
-  // A row of A's tile is padded, so that transposed writes meet 32 banks. Panels need no padding.
+  // A row of A's tile is padded, so that transposed writes go to 32 banks. Panels need no padding.
   constexpr int A_ROW = A_LAYOUT == Layout::ROWS ? BM + 4 : BM;
   constexpr int STAGE = BK * (A_ROW + BN);
-  // A copy of A by a warp takes 4 rows × 8 k; B goes by fours.
+  // A warp copies 4 rows × 8 values of k of A at once, and four elements per thread of B.
   constexpr int A_ROWS = THREADS / 8;
-  constexpr int A_COPIES = BM / A_ROWS / CHUNKS;  // times A_ROWS rows a chunk, along all of BK
+  constexpr int A_COPIES = BM / A_ROWS / CHUNKS;  // of A_ROWS rows per chunk, along all of BK
   constexpr int B_ROWS = THREADS / (BN / 4);
   constexpr int B_COPIES = BK / B_ROWS / CHUNKS;
   static_assert(A_COPIES * CHUNKS * A_ROWS == BM && B_COPIES * CHUNKS * B_ROWS == BK,
@@ -51,7 +52,7 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   const int b_k = t / (BN / 4);
   const int b_col = t % (BN / 4) * 4;
   const bool b_inside = origin.col + b_col < N;
-  // The next element of A, and of B, that this thread copies: as if the ragged step were whole.
+  // The next element of A and of B that this thread copies, as if the short step were whole.
   const Scalar* a_from =
       A_LAYOUT == Layout::PANELS
           ? A + static_cast<size_t>(origin.row / BM) * steps * BM * BK
@@ -60,9 +61,10 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   const size_t a_pass = static_cast<size_t>(A_ROWS) * K;
   const size_t b_pass = static_cast<size_t>(B_ROWS) * N;
 
-  // Requests the copies that chunk `chunk` makes of the next step's tiles; k below `zeros` are 0.
+  // Requests the copies that chunk `chunk` makes of the next step's tiles. Values of k below
+  // `zeros` are filled with 0.
   const auto copy = [&](int chunk, Scalar* stage, int zeros) {
-    if constexpr (A_LAYOUT == Layout::PANELS) {  // as it lies, 16 bytes at a time
+    if constexpr (A_LAYOUT == Layout::PANELS) {  // contiguous, 16 bytes at a time
       constexpr int VECTORS = BM * BK / 4 / THREADS / CHUNKS;
 #pragma unroll
       for (int i = 0; i < VECTORS; ++i) {
@@ -124,7 +126,7 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   const Scalar* const b_first = stages + BK * A_ROW + warp_col + lane % 8 * 4;
   const Scalar* a = a_first;
   const Scalar* b = b_first;
-  int reading = 0;  // offsets of stages
+  int reading = 0;  // offset of the stage that is read, and of the stage that is written
   int writing = (STAGES - 1) * STAGE;
 
   await_copies<STAGES - 2>();
@@ -150,7 +152,7 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
     for (int k = 0; k < CHUNK; ++k) {
       if (k < CHUNK - 1) {
         fragments[(k + 1) % 2].load(a + (k + 1) * A_ROW, b + (k + 1) * BN);
-      } else {  // the last chunk ends with the next step's first operands
+      } else {  // the last chunk loads the first operands of the next step
         await_copies<STAGES - 2>();
         __syncthreads();
         writing = reading;
@@ -164,8 +166,8 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   }
 }
 
-// Computes and stores a block's tile of C, or of a matrix like it, in dynamic shared memory. The
-// sums leave through shared memory, element by element: see `register_banks`.
+// Computes a block's tile of C, or of a matrix like it, and stores it. `shared` is the dynamic
+// shared memory. The sums are stored through it element by element: `register_banks` explains why.
 template <Layout A_LAYOUT, bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES,
           typename Scalar>
 __device__ __forceinline__ void interleaved_tile(const Scalar* A, const Scalar* B, Scalar* C, int M,

@@ -1,4 +1,4 @@
-"""What the descriptors of library routines and of CPU loops share. Loads no library by itself."""
+"""Functions for the descriptions of library routines and CPU loops. Imports no library itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from gpubench.model import CallVariant, Config, Problem
 
 Build = Callable[[Config | None, str], Callable[..., None]]
-"""Tile and dtype give the function of operands and output."""
+"""Returns the function of operands and output for a tile and a dtype."""
 
 
 def refuse_ragged_bytes(_tile: Config | None, problem: Problem) -> str | None:
-    """Rows of int8 must be whole words of 4 bytes, of float8 16 (`cublasLtMatmul`)."""
+    """Refuse rows that `cublasLtMatmul` does not take: int8 needs multiples of 4, float8 of 16."""
     whole = {"int8": 4, "float8_e4m3fn": 16}.get(problem.precision.element, 1)
     if problem.n % whole or problem.k % whole:
         return (
@@ -23,7 +23,7 @@ def refuse_ragged_bytes(_tile: Config | None, problem: Problem) -> str | None:
 
 
 def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64")) -> CallVariant:
-    """Call cuBLAS for an operation: the baseline of the GPU's variants."""
+    """Return the variant that calls cuBLAS, the baseline of the GPU's variants."""
 
     def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
         from gpubench.backends.cuda import cublas as routines
@@ -42,9 +42,9 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
 
 
 def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..., None]:
-    """A function of torch with the arithmetic of a precision: TF32 only where it is asked for.
+    """Return a function of torch with the arithmetic of a precision. Only "tf32" uses TF32.
 
-    The setting is the process', so each call makes it; sums are kept in float32.
+    The setting belongs to the process, so each call makes it. Sums are kept in float32.
     """
     import torch
 
@@ -60,7 +60,7 @@ def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..
 
 
 def numpy_blas(build: Build, *, threads: int, calls: str = "") -> CallVariant:
-    """NumPy's BLAS on one thread, or the best number (0): the baseline of the CPU's variants."""
+    """Return NumPy's BLAS on one thread, or on the best number (0): the CPU variants' baseline."""
     idea = ("NumPy's BLAS", "one thread" if threads else "the fastest number of threads", calls)
     return CallVariant(
         idea=", ".join(filter(None, idea)),
@@ -75,10 +75,10 @@ def numpy_blas(build: Build, *, threads: int, calls: str = "") -> CallVariant:
 def cpu_loop(
     idea: str, loop: Callable[[Any], Callable[..., None]], dimensions: tuple[int, ...]
 ) -> CallVariant:
-    """A loop on one thread, compiled by Numba.
+    """Return a loop on one thread, compiled by Numba.
 
-    `loop(zero)` gives the Python function of C-contiguous arrays that have so many dimensions each;
-    `zero` is the dtype's.
+    `loop(zero)` returns the Python function of C-contiguous arrays, whose numbers of dimensions are
+    `dimensions`. `zero` is 0 in the dtype.
     """
 
     def build(_tile: Config | None, dtype: str) -> Callable[..., None]:

@@ -1,13 +1,14 @@
-// panels: A rearranged so that a tile lies in global memory as shared memory wants it.
+// panels: A rearranged, so that each tile is contiguous in global memory in the order of shared
+// memory. `packed_a` introduces it.
 //
-// A panel is BM rows of A. It is cut into tiles of BM×BK, one for each step, and these are transposed
-// and contiguous: tile `step` of panel `panel` starts at (panel · steps + step) · BM · BK, and its row
-// k holds the BM elements that one value of k needs. Zeros stand for what lies outside A.
+// A panel is BM rows of A. It is cut into tiles of BM×BK, one for each step, which are transposed
+// and contiguous. Tile `step` of panel `panel` starts at (panel · steps + step) · BM · BK, and its
+// row k holds the BM elements of one value of k. Elements outside A are zeros.
 
 #pragma once
 
-// Writes this block's tile, blockIdx.x, by 256 threads. Where BK does not divide K, the zeros of the
-// short step stand in the first step or in the last one.
+// Writes tile number blockIdx.x with 256 threads. If BK does not divide K, the first step or the
+// last step is the short step, and gets the zeros.
 template <bool SHORT_STEP_FIRST, int BM, int BK, typename Scalar>
 __device__ __forceinline__ void pack_tile(const Scalar* A, Scalar* panels, int M, int K) {
   __shared__ Scalar tile[BK][BM + 1];

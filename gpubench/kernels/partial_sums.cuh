@@ -1,14 +1,14 @@
-// partial_sums: adds up what several blocks computed of the same vector, in an order that does not
-// depend on which block finished first.
+// partial_sums: adds up what several blocks computed of the same vector, always in the same order.
+// `gemv_t_vectorized` introduces it.
 //
-// The other way, atomic additions to the result, needs no second launch; but it must set the result
-// to zero first, and adds in another order each time, so the last digits differ from run to run.
+// Atomic additions to the result would need no second launch. But the result must be set to zero
+// before, and the order of additions would change from run to run, and with it the last digits.
 
 #pragma once
 
-constexpr int SUM_COLUMNS = 32;  // a warp reads neighbours
-constexpr int SUM_GROUPS = 16;   // of threads, each with every SUM_GROUPS-th part
-constexpr int SUM_BATCH = 8;     // loads of a thread in flight
+constexpr int SUM_COLUMNS = 32;  // a warp reads neighbouring elements
+constexpr int SUM_GROUPS = 16;   // groups of threads; each adds every SUM_GROUPS-th part
+constexpr int SUM_BATCH = 8;     // loads that a thread has in flight
 
 // y[j] = Σ parts[p·N + j] over p < count. The grid covers N in steps of SUM_COLUMNS; a block has
 // SUM_COLUMNS × SUM_GROUPS threads.
@@ -22,7 +22,7 @@ __device__ void partial_sums(const Scalar* parts, Scalar* y, int N, int count) {
   Scalar sum = 0;
   if (column < N) {
     for (int first = group; first < count; first += SUM_BATCH * SUM_GROUPS) {
-      // Few parts or many, their loads are on the way together.
+      // All loads of a batch are in flight together.
       Scalar batch[SUM_BATCH];
 #pragma unroll
       for (int step = 0; step < SUM_BATCH; ++step) {

@@ -1,4 +1,4 @@
-"""Launches that compute parts of a vector's sums, and add up the parts: `partial_sums.cuh`."""
+"""Launches that compute parts of a vector's sums and add up the parts: `partial_sums.cuh`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 SUM_COLUMNS = 32
 SUM_GROUPS = 16
-"""As in the source."""
+"""Columns and groups of threads of a block that adds up parts, as in the source."""
 
 
 def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
-    """Add up parts of `columns` elements each, by a template of the variant's source."""
+    """Launch a template of the variant's source that adds up parts of `columns` elements each."""
     return Launch(
         grid=(-(-columns // SUM_COLUMNS),),
         block=(SUM_COLUMNS, SUM_GROUPS),
@@ -20,9 +20,9 @@ def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
 
 
 def slab_launch(tile: Config, problem: Problem, kernel: str, sum_kernel: str) -> Launch:
-    """Sums of columns over slabs of rows, 16 bytes a thread, and then of the slabs' parts.
+    """Launch the sums of columns over slabs of rows, 16 bytes per thread, then of the slabs' parts.
 
-    The tile is threads × rows a slab × unroll. The parts are the workspace.
+    The tile is threads × rows per slab × unroll. The workspace holds the parts.
     """
     threads, rows = tile.numbers("threads", "rows_per_slab")
     item = ITEM_BYTES[problem.dtype]

@@ -1,11 +1,12 @@
-// pipelined_tile: what a block of `pipelined` does, which says why it is as it is, and of `large_tile`.
+// pipelined_tile: the work of one block that `pipelined` introduces and explains. `large_tile` uses
+// it too.
 
 #pragma once
 
 #include "async_copy.cuh"
 #include "vector_tiles.cuh"
 
-// Computes the tile of C whose first row and column are `row0` and `col0`, in dynamic shared memory.
+// Computes the tile of C that starts at (row0, col0). `shared` is the dynamic shared memory.
 template <int BM, int BN, int BK, int TM, int TN, int STAGES, typename Scalar>
 __device__ __forceinline__ void pipelined_tile(const Scalar* A, const Scalar* B, Scalar* C, int M,
                                                int N, int K, int row0, int col0,
@@ -29,7 +30,7 @@ __device__ __forceinline__ void pipelined_tile(const Scalar* A, const Scalar* B,
   const bool b_aligned = N % WIDTH == 0;
   const int steps = (K + BK - 1) / BK;
 
-  // Requests the tiles of one step; outside the matrices they are 0.
+  // Requests the tiles of one step. Elements outside the matrices are 0.
   const auto request = [&](int step) {
     Scalar* const a = reinterpret_cast<Scalar*>(a_stages + step % STAGES * BK * A_ROW);
     Vector<Scalar>* const b = b_stages + step % STAGES * BK * B_ROW;
@@ -82,7 +83,7 @@ __device__ __forceinline__ void pipelined_tile(const Scalar* A, const Scalar* B,
     const Vector<Scalar>* const b_tile = b_stages + step % STAGES * BK * B_ROW + x;
 #pragma unroll
     for (int k = 0; k < BK; ++k) {
-      // Loaded here and not in a function: that takes six registers more, and 4 % more time at 1024.
+      // In a function, these loads would take six more registers, and 4 % more time at 1024.
       Vector<Scalar> a[TM / WIDTH];
       Vector<Scalar> b[TN / WIDTH];
 #pragma unroll
@@ -92,7 +93,7 @@ __device__ __forceinline__ void pipelined_tile(const Scalar* A, const Scalar* B,
       add_outer_product(a, b, sum);
     }
   }
-  // Stored here too: with `store_sums` the loop above gets other registers, and takes 2 to 3 % more.
+  // With `store_sums` here, the loop above would get other registers and take 2 to 3 % more time.
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     const int row = row0 + (y + i / WIDTH * WARP_ROWS) * WIDTH + i % WIDTH;

@@ -6,15 +6,15 @@ from gpubench.kernels.tile_grid import THREADS, tile_grid
 from gpubench.model import Config, Gpu
 
 MAX_SHARED = 6144
-"""Elements of up to 8 bytes in 48 KB of shared memory."""
+"""Maximum number of 8-byte elements in 48 KB of shared memory."""
 
 
 def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
-    """Blocks that compute so many rows or columns: at most as many as the GPU holds at once.
+    """Return the number of blocks for `outputs` rows or columns, up to what the GPU holds.
 
-    Where there are more outputs, the largest divisor of their number, as published. Where that is
-    less than half of what the GPU holds (it is 1 for a prime), the number of blocks with which all
-    but the last compute equally many.
+    If there are more outputs than that, it is the largest divisor of their number, as published. If
+    the divisor is less than half of what the GPU holds (it is 1 for a prime), all blocks but the
+    last compute the same number of outputs.
     """
     resident = gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
     if outputs <= resident:
@@ -25,7 +25,7 @@ def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
 
 
 def refuse(tile: Config) -> str | None:
-    """Shared memory holds a part of x, and a sum per thread."""
+    """Refuse tiles whose part of x and sums exceed shared memory."""
     threads, vec_blocks = tile.numbers("threads", "vec_blocks")
     if threads * (vec_blocks + 1) > MAX_SHARED:
         return f"takes up to {MAX_SHARED // threads - 1} vec_blocks with {threads} threads: 48 KB"

@@ -1,13 +1,15 @@
 // stream_k: which block computes which steps of which tiles of C (Osama et al., "Stream-K", 2023).
+// `packed_panels` introduces it.
 //
-// A step is BK values of k of one tile. Only as many blocks as the GPU holds at once are launched,
-// and each works on one tile after the other. Whole tiles alone rarely come out even: 12 tiles are
-// three rounds for 5 blocks, and in the last round three blocks have nothing to do.
+// A step is BK values of k of one tile. The number of blocks is what the GPU holds at once, and
+// each block computes one tile after the other. Whole tiles alone rarely divide evenly: 12 tiles
+// take 5 blocks three rounds, and in the last round three blocks are idle.
 //
-// So the steps of the first `streamed` tiles, one round and what does not come out even, are cut
-// into equal ranges, one a block. The remaining tiles are taken whole, as many by each block. Here
-// 7 tiles of 5 steps are streamed (35 steps, 7 a block), and tiles 7 to 11 are taken whole. Time
-// goes from left to right; a digit is a step of that tile, and blocks are named by their range:
+// So the steps of the first `streamed` tiles (one round, and the remainder of the division) are cut
+// into equal ranges, one per block. The other tiles are taken whole, the same number by each block.
+// In this example 7 tiles of 5 steps are streamed (35 steps, 7 per block), and tiles 7 to 11 are
+// taken whole. Time goes from left to right. A digit is a step of that tile. Blocks are named by
+// range:
 //
 //     range 0 | 0 0 0 0 0 1 1 | 11 11 11 11 11     waits for range 1, adds its sums to tile 1
 //     range 1 | 1 1 1 2 2 2 2 | 10 10 10 10 10     waits for range 2, adds its sums to tile 2
@@ -15,12 +17,12 @@
 //     range 3 | 4 4 4 4 5 5 5 |  8  8  8  8  8     waits for range 4, adds its sums to tile 5
 //     range 4 | 5 5 6 6 6 6 6 |  7  7  7  7  7
 //              ^
-//              a range that starts amid a tile writes that tile's sums to the workspace first, and
-//              sets its flag: long before the range before it ends and needs them
+//              a range that starts inside a tile first writes that tile's sums to the workspace and
+//              sets its flag, long before the previous range ends and reads them
 //
-// The block that has a tile's first step completes the tile. Ranges are longer than a tile, so no
-// tile has more than two blocks; with splits of K, where there are fewer tiles than blocks, it adds
-// up the sums of several ranges in their order. So the result is the same in every run.
+// The block that has a tile's first step completes the tile. Ranges are longer than a tile, so at
+// most two blocks share a tile. With splits of K there are fewer tiles than blocks, and the block
+// adds up the sums of several ranges in their order. So the result is the same in every run.
 
 #pragma once
 
@@ -40,8 +42,8 @@ struct StreamK {
   int streamed;  // tiles whose steps are cut into ranges
   int steps;     // of a tile
 
-  // A block waits for ranges after its own. Blocks start in the order of their numbers, so the last
-  // block has the first range: what it waits for belongs to blocks that started before it.
+  // A block waits for the ranges after its own range. Blocks start in the order of their numbers,
+  // so the last block has the first range: it waits only for blocks that started before it.
   __device__ __forceinline__ int range() const { return gridDim.x - 1 - blockIdx.x; }
   // The first step of a range, counted over all streamed tiles.
   __device__ __forceinline__ int begin(int range) const {
@@ -65,7 +67,7 @@ struct StreamK {
   }
 };
 
-// A block's steps in order, whatever tiles they belong to.
+// A block's steps in order, across its tiles.
 struct Cursor {
   int index;
   int step;
@@ -80,7 +82,7 @@ struct Cursor {
   }
 };
 
-// A release store: a thread that acquires the flag sees what this thread knows to be written.
+// Sets the flag with release semantics: a thread that acquires it sees what was written before.
 __device__ __forceinline__ void store_release(unsigned* flag) {
 #ifndef __CUDACC__
   __atomic_store_n(flag, 1u, __ATOMIC_RELEASE);
@@ -89,7 +91,7 @@ __device__ __forceinline__ void store_release(unsigned* flag) {
 #endif
 }
 
-// Acquire loads until the flag is set.
+// Loads the flag with acquire semantics until it is set.
 __device__ __forceinline__ void wait_acquire(const unsigned* flag) {
 #ifndef __CUDACC__
   on_cpu::wait_acquire(flag);

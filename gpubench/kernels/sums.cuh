@@ -1,16 +1,19 @@
-// sums: over a warp by shuffles, over a block by shuffles and one barrier.
+// sums: sums over a warp by shuffles, and over a block by shuffles and one barrier.
+// `gemv_vectorized` introduces the sum over a warp, and `gemv_block` introduces the sum over a
+// block.
 
 #pragma once
 
-// Σ over the warp's lanes, the same in all of them.
+// Returns the sum over the lanes of the warp, in every lane.
 template <typename Scalar>
 __device__ inline Scalar warp_sum(Scalar sum) {
   for (int half = 16; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, half);
   return sum;
 }
 
-// Σ over the block's threads, the same in all of them. `sums` holds THREADS / 32 elements of shared
-// memory, and not those of the call before: another thread may still be reading them.
+// Returns the sum over the threads of the block, in every thread. `sums` is shared memory for
+// THREADS / 32 elements. Two calls in a row need different memory: another thread may still read
+// it.
 template <typename Scalar, int THREADS>
 __device__ Scalar block_sum(Scalar sum, Scalar* sums) {
   sum = warp_sum(sum);

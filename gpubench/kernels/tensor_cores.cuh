@@ -1,12 +1,15 @@
-// tensor_cores: products by a warpgroup (wgmma), and what the kernels on them share. The
-// instructions are those of compute capability 9.0 only, compiled for sm_90a.
+// tensor_cores: products by a warpgroup (wgmma), and what the kernels with them share. `wgmma`
+// introduces the product, `wgmma_ring` introduces the roles of warpgroups and the ring of stages,
+// and `wgmma_persistent` introduces `multiply_tile` and the store of results.
+//
+// The instructions exist on compute capability 9.0 only, and are compiled for sm_90a.
 //
 // A warpgroup, four warps, multiplies 64 rows of A by N columns of B, 32 bytes of k at a time, and
 // adds to N/2 sums in the registers of each thread. Both operands lie in shared memory, in rows of
-// 128 bytes. Of A: 64 values of k with 16 bits, 128 with 8. Of B: 64 columns of 16 bits; with 8 bits
-// the instruction takes B as A only, along k, and so does whoever calls the kernel (N×K). A descriptor
-// says where. The TMA puts them down with the 128-byte swizzle (`bits16.cuh`), the tensor core reads
-// them like that, and results go the same way back.
+// 128 bytes. A row of A holds 64 values of k with 16 bits, or 128 with 8 bits. A row of B holds 64
+// columns of 16 bits. With 8 bits the instruction takes B along k only, like A, so the kernels take
+// B as N×K. A descriptor says where an operand lies. The TMA writes tiles with the 128-byte swizzle
+// (`bits16.cuh`), the tensor core reads them like that, and results go the same way back.
 
 #pragma once
 
@@ -40,7 +43,7 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// This thread's warpgroup. From lane 0, so that the compiler knows it to be the same in a warp.
+// This thread's warpgroup, read from lane 0, so that the compiler treats it as uniform in a warp.
 __device__ __forceinline__ int warpgroup_index() {
   return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0);
 }
@@ -56,7 +59,7 @@ __device__ __forceinline__ unsigned long long descriptor(unsigned address, unsig
 }
 
 // 64 rows of A, each with its 128 bytes of k: 1024 bytes from 8 rows to the next 8. The leading
-// stride is not used. The next 32 bytes of k begin 32 bytes further. And so B lies with 8 bits.
+// stride is not used. The next 32 bytes of k begin 32 bytes further. With 8 bits, B lies like this.
 __device__ __forceinline__ unsigned long long a_descriptor(unsigned address) {
   return descriptor(address, 16, 8 * ROW_BYTES);
 }
@@ -113,8 +116,8 @@ __device__ __forceinline__ void
 multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
   static_assert(N == 128 || N == 192 || N == 256, "add a line for further widths");
   static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
-  // The flags of floats: neither operand negated. Of 16 bits also: A as it lies (along k), B transposed
-  // (along n).
+  // The flags of floats: neither operand negated. Of 16 bits also: A as it lies (along k), B
+  // transposed (along n).
   if constexpr (Sum<Scalar>(0.5f) == 0) {  // ints
     WGMMA_BY_WIDTH("k32.s32.s8.s8", "", "+r");
   } else if constexpr (IS_8_BITS<Scalar>) {
@@ -157,7 +160,7 @@ __device__ __forceinline__ void fence_sums(int (&sum)[SUMS]) {
 #pragma unroll
   for (int& part : sum) asm volatile("" : "+r"(part)::"memory");
 }
-// Waits until at most PENDING groups are still under way.
+// Waits until at most PENDING groups are unfinished.
 template <int PENDING>
 __device__ __forceinline__ void await_multiplications() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -165,8 +168,8 @@ __device__ __forceinline__ void await_multiplications() {
 
 // ---- roles
 
-// One warpgroup requests tiles, the others multiply. By these calls, one for each role in the two
-// branches of a single `if`, the former gives up registers that the latter take.
+// One warpgroup requests tiles, and the others multiply. The first gives up registers, and the
+// others take them, by these two calls in the two branches of a single `if`.
 template <int REGISTERS>
 __device__ __forceinline__ void lower_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
@@ -188,7 +191,7 @@ struct Roles {
 };
 
 // STAGES stages of shared memory between the producer, which fills them, and the consumers. Each
-// stage's two barriers: it is filled (one arrival, and the bytes); it is free (so many releases).
+// stage has two barriers: it is filled (one arrival, and the bytes), and it is free (all releases).
 template <int STAGES>
 struct Ring {
   Mbarrier filled[STAGES];
@@ -219,11 +222,11 @@ struct Slot {
   }
 };
 
-// Says that this warpgroup, or so many other THREADS, are through with a stage: an arrival in each
-// block of the cluster, by as many of its threads. The multiplications that read the stage have been
-// waited for, and that is all the order it takes. With release semantics in the cluster, an arrival
-// would also wait for all of the thread's memory accesses, which took 9 to 23 % of the time on an
-// H200.
+// Reports that this warpgroup, or another group of THREADS, has read a stage: one thread per block
+// of the cluster arrives at that block's barrier. The caller has waited for the multiplications
+// that read the stage, so no further ordering is needed. An arrival with release semantics in the
+// cluster would also wait for all memory accesses of the thread, which took 9 to 23 % of the time
+// on an H200.
 template <int BLOCKS = 1, int THREADS = 128>
 __device__ __forceinline__ void free_stage(Mbarrier& barrier) {
   const int block = threadIdx.x % THREADS;
@@ -254,8 +257,8 @@ __device__ __forceinline__ void request_step(Mbarrier& filled, unsigned char* st
   }
 }
 
-// A consumer's part of a tile: its rows of A times BN columns of B, all steps of the ring. Two steps
-// are under way at a time, so a stage is freed one step late.
+// Computes a consumer's part of a tile: its rows of A times BN columns of B, for all steps. Two
+// steps are under way at a time, so a stage is freed one step late.
 template <typename Scalar, int BM, int BN, int BLOCKS, int STAGES>
 __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN / 2],
                                               Ring<STAGES>& ring, Slot<STAGES>& slot,
@@ -289,14 +292,15 @@ constexpr int RESULT_BYTES = 2;
 template <>
 constexpr int RESULT_BYTES<signed char> = 4;
 
-// A box of results is 64 rows of 128 bytes. Of it a thread has so many sums, in 16 words: pairs of
-// rounded sums, or ints.
+// A box of results is 64 rows of 128 bytes. BOX_SUMS is a thread's number of sums in a box. They
+// take 16 words: pairs of rounded sums, or ints.
 template <typename Scalar>
 constexpr int BOX_SUMS = 16 * 4 / RESULT_BYTES<Scalar>;
 template <typename Scalar>
 constexpr int BOX_COLUMNS = ROW_BYTES / RESULT_BYTES<Scalar>;
 
-// The words of a thread's part of a box. Volatile, so that it stays behind a wait for the sums.
+// Rounds a thread's sums of a box to words. It is volatile, so that it stays behind a wait for the
+// sums.
 template <typename Scalar>
 __device__ __forceinline__ void take_results(unsigned (&words)[16], const Sum<Scalar>* sums) {
 #pragma unroll
@@ -332,9 +336,9 @@ store_sums(const float (&sum)[SUMS], Scalar* C, int row0, int col0, int rows, in
   }
 }
 
-// The way of results out of registers: a warpgroup puts boxes of 64 rows and 128 bytes into shared
-// memory, in two buffers by turns, and one of its threads has the TMA store them while the others go
-// on. A result has 2 bytes, or 4, as an int.
+// Stores results from registers. A warpgroup writes boxes of 64 rows and 128 bytes to shared
+// memory, in two buffers by turns. One thread has the TMA store them while the other threads go on.
+// A result has 2 bytes, or 4 as an int.
 struct ResultBoxes {
   static constexpr int BYTES = 64 * ROW_BYTES;
   static constexpr int BUFFERS = 2;
@@ -349,24 +353,25 @@ struct ResultBoxes {
                                          int warpgroup)
       : map(map), buffers(all_buffers + warpgroup * BUFFERS * BYTES), warpgroup(warpgroup) {}
 
-  // Where thread t has `stmatrix` number i put 16 bytes. A warp puts down four 8×8 matrices at once,
-  // 16 rows of 16 columns, and each of its lanes names one row of a matrix.
+  // Where thread t has `stmatrix` number i put 16 bytes. A warp puts down four 8×8 matrices at
+  // once, 16 rows of 16 columns, and each of its lanes names one row of a matrix.
   static __host__ __device__ constexpr int offset(int t, int i) {
     const int row = t / 32 * 16 + t % 16;
     return row * ROW_BYTES + swizzle(row, 2 * i + t % 32 / 16) * 16;
   }
 
-  // Where thread t puts the two ints that it has of block `block` of 8 columns, in a row or (`half`)
-  // 8 rows further.
+  // Where thread t puts the two ints that it has of block `block` of 8 columns, in a row or
+  // (`half`) 8 rows further.
   static __host__ __device__ constexpr int int_offset(int t, int block, int half) {
     const int row = t / 32 * 16 + t % 32 / 4 + 8 * half;
     return row * ROW_BYTES + swizzle(row, 2 * block + t % 4 / 2) * 16 + t % 2 * 8;
   }
-  // The block that thread t stores as its i-th. Rows that differ in the last bit would meet in banks,
-  // so odd ones take blocks in another order.
+  // The block that thread t stores as its i-th. Rows that differ in the last bit would meet in
+  // banks, so odd ones take blocks in another order.
   static __host__ __device__ constexpr int int_block(int t, int i) { return i ^ t / 4 % 2 * 2; }
 
-  // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, or 16 ints, in their order.
+  // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, or 16 ints, in their
+  // order.
   template <int EACH = 2>  // bytes
   __device__ __forceinline__ void store(const unsigned* words, int row, int col) {
     const int t = threadIdx.x % 128;
@@ -442,7 +447,7 @@ struct ResultBoxes {
       }
     }
   }
-  // The L2 cache need not keep what nobody reads again; the encoding is that of CUTLASS.
+  // The L2 cache need not keep results, which nothing reads again. CUTLASS has this encoding.
   static constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000;
 
   // The threads of this warpgroup, by a barrier of its own.

@@ -1,6 +1,6 @@
-"""What the descriptors of the kernels on tensor cores share: tiles, roles, tensor maps, grids.
+"""Tiles, roles, tensor maps and grids of the kernels on tensor cores.
 
-The numbers are those of `tensor_cores.cuh`.
+The constants are the same as in `tensor_cores.cuh`.
 """
 
 from __future__ import annotations
@@ -23,67 +23,68 @@ from gpubench.model import (
 DTYPES = ("bfloat16", "float16")
 
 ROW_BYTES = 128
-"""A row of a tile in shared memory: elements of A along k, or columns of B."""
+"""Bytes of a row of a tile in shared memory: elements of A along k, or columns of B."""
 
 STEP, BYTES_STEP = 64, 128
-"""Elements of 16 bits in such a row, and so BK; and of 8."""
+"""Elements of a row of a tile, and so BK: with 16 bits, and with 8 bits."""
 
 PIECE_ROWS, NARROW = 64, 128
-"""Rows that a warpgroup multiplies at once, and columns of a narrow tile."""
+"""Rows that a warpgroup multiplies at once; columns of a narrow tile."""
 
 FEWER_WIDE = 256
-"""So many wide tiles in a row of tiles fewer than there is room for are tried."""
+"""Maximum number of wide tiles per row that may be dropped while searching for an even split."""
 
 ALIGNED_BYTES = 16
-"""What the bytes of a matrix's row must be a multiple of for the TMA."""
+"""The TMA takes rows whose bytes are a multiple of this."""
 
 MAX_DYNAMIC_BYTES = 226 * 1024
-"""Dynamic shared memory beside the barriers, which take 1 KiB with alignment."""
+"""Maximum dynamic shared memory. The barriers take 1 KiB more, with alignment."""
 
 RESULT_BYTES = 2 * 64 * ROW_BYTES
-"""Two buffers for results, of each warpgroup that multiplies."""
+"""Bytes of the two result buffers of each warpgroup that multiplies."""
 
 MAX_SUMS = 192
-"""Of a thread: more do not fit beside addresses into 240 registers."""
+"""Maximum number of sums of a thread. More do not fit beside addresses into 240 registers."""
 
 MULTIPROCESSORS = 132
-"""Of H100 and H200 with SXM sockets, where no GPU is given."""
+"""Multiprocessors of H100 and H200 with SXM sockets, if no GPU is given."""
 
 A, B, C = range(3)
-"""Positions among the kernel's arrays."""
+"""Indices of the kernel's arrays."""
 
 
 def consumers(tile: Config) -> int:
-    """Warpgroups that multiply; one more fetches."""
+    """Return the number of warpgroups that multiply. One more warpgroup fetches."""
     return 1 if tile["BM"] == PIECE_ROWS else 2
 
 
 def threads(tile: Config) -> int:
-    """Threads of a block: 128 in each warpgroup."""
+    """Return the threads of a block: 128 in each warpgroup."""
     return 128 * (consumers(tile) + 1)
 
 
 def cluster(tile: Config) -> tuple[int, int]:
-    """Rows and columns of the blocks in a cluster."""
+    """Return the rows and columns of blocks in a cluster."""
     rows, columns = str(tile.get("cluster", "1x1")).split("x")
     return int(rows), int(columns)
 
 
 def stages_bytes(tile: Config, item_bytes: int = 2) -> int:
-    """Shared memory of the stages."""
+    """Return the shared memory of the stages."""
     bm, bn, bk = tile.numbers("BM", "BN", "BK")
     return int(tile.get("stages", 1)) * (bm + bn) * bk * item_bytes
 
 
 def stages_and_results_bytes(tile: Config) -> int:
-    """The same, where BK makes a row, and the buffers through which results leave."""
+    """Return the shared memory of stages whose rows have BK elements, and of the result buffers."""
     return stages_bytes(tile, ROW_BYTES // tile["BK"]) + consumers(tile) * RESULT_BYTES
 
 
 def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
-    """Of A, the rows that one block sends; of B, as many columns as make a row.
+    """Return the tensor maps of A and B.
 
-    Or, where B lies along k, 64 columns, or 32 as `fetch_step` says.
+    A box of A has the rows that one block sends. A box of B has the columns of a row of 128 bytes.
+    If B lies along k, its box has 64 columns, or 32, as in `fetch_step`.
     """
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
@@ -95,7 +96,7 @@ def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
 
 
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
-    """Of the operands and of C, which leaves by boxes of 64 rows and 128 bytes."""
+    """Return the tensor maps of A, B and C. C is stored by boxes of 64 rows and 128 bytes."""
     box = (PIECE_ROWS, ROW_BYTES // problem.precision.result_bytes)
     return (*operand_maps(tile, problem), _map(C, (problem.m, problem.n), box))
 
@@ -107,7 +108,7 @@ def _map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
 
 
 def refuse(_tile: Config, problem: Problem) -> str | None:
-    """Rows must be multiples of 16 bytes for the TMA: those of C, of A, and of B either way."""
+    """Refuse rows of A, B or C that are not multiples of 16 bytes, which the TMA does not take."""
     n = ALIGNED_BYTES // problem.precision.result_bytes
     k = ALIGNED_BYTES // problem.precision.item_bytes
     if problem.n % n or problem.k % k:
@@ -117,24 +118,24 @@ def refuse(_tile: Config, problem: Problem) -> str | None:
 
 
 def clusters(tile: Config, problem: Problem) -> int:
-    """Clusters' worth of tiles that cover C."""
+    """Return the number of clusters that cover C, with one tile per block."""
     rows, columns = cluster(tile)
     whole = {"BM": tile["BM"] * rows, "BN": tile["BN"] * columns}
     return tiles_of_c(Config(whole.items(), ("BM", "BN")), problem)
 
 
 def even_grid(tiles: int, at_most: int) -> int:
-    """The fewest workers that need no more rounds than `at_most` do: 64 of 66 for 256 tiles.
+    """Return the minimum number of workers that take no more rounds than `at_most` workers.
 
-    More would end no earlier, and those that work in the last round alone keep the others from
-    running in step: 0.5 to 1.6 % on an H200.
+    For 256 tiles and 66 workers it is 64. More workers would end no earlier, and workers that are
+    alone in the last round disturb the others: 0.5 to 1.6 % on an H200.
     """
     rounds = -(-tiles // at_most)
     return -(-tiles // rounds)
 
 
 def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """One block a multiprocessor at the most, in whole clusters."""
+    """Launch at most one block per multiprocessor, in whole clusters."""
     rows, columns = cluster(tile)
     blocks = rows * columns
     grid = blocks * even_grid(clusters(tile, problem), multiprocessors // blocks)
@@ -151,7 +152,10 @@ def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 def from_registers(
     threads: Callable[[Config], int],
 ) -> Callable[[Config, Problem, int], Launch]:
-    """The same with so many threads and results stored from registers: all memory for stages."""
+    """Return `persistent` with `threads`, and with results stored from registers.
+
+    So all shared memory is for stages.
+    """
 
     def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
         return replace(
@@ -165,7 +169,7 @@ def from_registers(
 
 
 def stages_that_fit(item_bytes: int) -> Callable[[Config], str | None]:
-    """Why a tile's stages are more than shared memory, or None."""
+    """Return a constraint: why a tile's stages exceed shared memory, or None."""
 
     def together(tile: Config) -> str | None:
         if (needed := stages_bytes(tile, item_bytes)) > MAX_DYNAMIC_BYTES:
@@ -176,9 +180,9 @@ def stages_that_fit(item_bytes: int) -> Callable[[Config], str | None]:
 
 
 def two_widths(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """As many columns in wide tiles as make the last block end first.
+    """Launch with the number of columns in wide tiles with which the last block ends earliest.
 
-    All of them where narrow ones divide a wide one.
+    If narrow tiles divide a wide tile, all columns are in wide tiles.
     """
     rows, columns = cluster(tile)
     blocks = rows * columns
@@ -199,10 +203,10 @@ def two_widths(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 def split(
     *, down: int, columns: int, wide_columns: int, narrow_columns: int, at_most: int
 ) -> tuple[int, int]:
-    """Wide tiles in a row of tiles, and the workers to take all tiles in turns.
+    """Return the number of wide tiles per row of tiles, and the number of workers.
 
-    The longest of the workers decides; then fewer narrow tiles, as they take more bytes for each
-    operation; then fewer workers, as in `even_grid`.
+    The first criterion is the time of the slowest worker. The second is few narrow tiles, as they
+    take more bytes per operation. The third is few workers, as in `even_grid`.
     """
 
     def narrow(wide: int) -> int:
@@ -212,7 +216,7 @@ def split(
         of_wide, of_all = down * wide, down * (wide + narrow(wide))
 
         def columns_of(first: int) -> int:
-            """Of the worker that takes this tile first, and then every `workers`-th."""
+            """Return the columns of the worker that takes every `workers`-th tile from `first`."""
             own_wide = max(0, -(-(of_wide - first) // workers))
             own = -(-(of_all - first) // workers)
             return wide_columns * own_wide + narrow_columns * (own - own_wide)
@@ -237,7 +241,7 @@ def tiles(
     step: int = STEP,
     **further: Sequence[int | str],
 ) -> Space:
-    """Tiles of BM×BN×`step` such as `128x256x64/s4/cluster=2x1`, with further axes in order."""
+    """Return the space of tiles BM×BN×`step`, as `128x256x64/s4/cluster=2x1`, with further axes."""
 
     def together(tile: Config) -> str | None:
         bm, bn = tile.numbers("BM", "BN")
@@ -266,7 +270,7 @@ def variant(
     dtypes: tuple[str, ...] = DTYPES,
     refuse: Callable[[Config, Problem], str | None] = refuse,
 ) -> CudaVariant:
-    """A kernel for Hopper. `launches` takes the number of multiprocessors last."""
+    """Return a kernel for Hopper. `launches` takes the number of multiprocessors last."""
 
     def launch(tile: Config, problem: Problem) -> Launch:
         return launches(tile, problem, MULTIPROCESSORS)

@@ -1,16 +1,17 @@
-// tf32: products by a warpgroup in TF32, with columns of B in registers.
+// tf32: products by a warpgroup in TF32, with columns of B in registers. `wgmma_tf32` introduces
+// them.
 //
-// In shared memory `wgmma` takes 4-byte operands along k only, and a row-major B lies along n. So
-// A and B change places: Cᵀ = Bᵀ·Aᵀ. The operand of 64 rows is 64 columns of B, which a warpgroup
-// loads into registers, where each thread may fetch them from anywhere. The operand of N columns is
-// N rows of A, which lie along k. Nothing is transposed beforehand.
+// In shared memory `wgmma` takes 4-byte operands along k only, but a row-major B lies along n. So A
+// and B change places: Cᵀ = Bᵀ·Aᵀ. The operand of 64 rows is 64 columns of B. A warpgroup loads it
+// into registers, and each thread may load them from any address. The operand of N columns is N
+// rows of A, which lie along k. Nothing is transposed beforehand.
 //
-// The TMA rounds to TF32, to the nearest and to even, on the way into shared memory: the tensor
-// cores would cut off the bits.
+// The TMA rounds to TF32 (to nearest, ties to even) on the way into shared memory. The tensor cores
+// would cut off the bits instead.
 //
-// One instruction takes 8 values of k. Of the 64×8 register operand, thread t (g = t % 32 / 4) has
-// rows g and g + 8 of its warp's 16, at k = t % 4 and 4 further. Which column of B stands for which
-// row is free: rows g and g + 8 are neighbouring columns, so one load of 8 bytes brings both.
+// One instruction takes 8 values of k. In the 64×8 register operand, thread t (g = t % 32 / 4) has
+// rows g and g + 8 of its warp's 16 rows, at k = t % 4 and k = t % 4 + 4. Any column of B may stand
+// for any row. Rows g and g + 8 are neighbouring columns, so that one load of 8 bytes brings both.
 
 #pragma once
 
@@ -18,16 +19,16 @@
 
 constexpr int TF32_WIDTH = 32;  // elements in a row of 128 bytes: a step's values of k
 
-// The first of thread t's two columns among the 64 of its warpgroup: a warp has 16 columns, half of
-// them 16 further than the others, and so stores whole sectors of 32 bytes.
+// The first of thread t's two columns among the 64 columns of its warpgroup. A warp has two groups
+// of 8 columns that are 16 apart, and so stores whole sectors of 32 bytes.
 __host__ __device__ constexpr int tf32_column(int t) {
   const int warp = t / 32, g = t % 32 / 4;
   return warp / 2 * 32 + g % 2 * 16 + warp % 2 * 8 + g / 4 * 4 + g / 2 % 2 * 2;
 }
 
-// Where thread t finds its two columns at k = t % 4, among the warpgroup's parts of B: in bytes,
-// swizzled. The 16 threads that load at once use all banks. And, with that address, where it finds
-// k = 4i + t % 4.
+// The offset in bytes, swizzled, of thread t's two columns at k = t % 4 in the warpgroup's parts of
+// B. The 16 threads that load at once use all banks. `tf32_address` goes from there to k = 4i + t %
+// 4.
 __host__ __device__ constexpr int tf32_offset(int t) {
   const int column = tf32_column(t), k = t % 4;
   return (column / TF32_WIDTH * TF32_WIDTH + k) * ROW_BYTES +
@@ -37,12 +38,12 @@ __host__ __device__ constexpr unsigned tf32_address(unsigned first, int i) {
   return (first ^ i % 2 * 64) + i * 4 * ROW_BYTES;
 }
 
-// A thread's values of B for LOADS × 4 values of k: of each, two columns.
+// A thread's values of B for LOADS × 4 values of k, two columns each.
 template <int LOADS>
 struct Tf32Columns {
   unsigned bits[LOADS][2];
 
-  // `first`: where this thread finds k = t % 4 in the stage; the loads are those from `begin` on.
+  // `first` is the address of k = t % 4 in the stage. `begin` is the number of the first load.
   __device__ __forceinline__ void load(unsigned first, int begin = 0) {
 #pragma unroll
     for (int i = 0; i < LOADS; ++i) {
@@ -65,9 +66,9 @@ struct Tf32Columns {
                : "r"(b[0][0]), "r"(b[0][1]), "r"(b[1][0]), "r"(b[1][1]), "l"(a),            \
                  "r"(static_cast<int>(add)))
 
-// Starts to multiply 64 columns of B, in registers, by N rows of A, 8 values of k. Thread t gets, for
-// each j, of rows 8j + 2(t % 4) and one further its two columns: sum[4j], sum[4j + 2]; sum[4j + 1],
-// sum[4j + 3].
+// Starts to multiply 64 columns of B, in registers, by N rows of A, for 8 values of k. For each j,
+// thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the next
+// row in sum[4j + 1] and sum[4j + 3].
 template <int N>
 __device__ __forceinline__ void multiply_async(float (&sum)[N / 2], const unsigned (*b)[2],
                                                unsigned long long a, bool add) {
@@ -86,7 +87,7 @@ __device__ __forceinline__ void multiply_async(float (&sum)[N / 2], const unsign
   }
 }
 
-// The same for all values of k of the columns. `a` is an address in shared memory.
+// Multiplies all values of k of the columns. `a` is an address in shared memory.
 template <int N, int LOADS>
 __device__ __forceinline__ void multiply_columns(float (&sum)[N / 2],
                                                  const Tf32Columns<LOADS>& columns, unsigned a,
@@ -97,8 +98,8 @@ __device__ __forceinline__ void multiply_columns(float (&sum)[N / 2],
   }
 }
 
-// Stores the sums of N rows × 64 columns at (row0, col0). Both columns of a thread are inside or
-// outside, as the number of columns is even.
+// Stores the sums of N rows × 64 columns at (row0, col0). The number of columns is even, so both
+// columns of a thread are inside C or both are outside.
 template <int N>
 __device__ __forceinline__ void store_columns(const float (&sum)[N / 2], float* C, int row0,
                                               int col0, int rows, int cols) {

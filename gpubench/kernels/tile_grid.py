@@ -1,4 +1,4 @@
-"""Spaces of tiles `AxBxC`: every combination of the numbers listed for each axis."""
+"""Spaces of tiles `AxBxC`: every combination of the numbers of each axis."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from gpubench.model import Config, Space
 
 THREADS = (32, 64, 128, 256, 512, 1024)
-"""Threads in a block: whole warps, and a power of two for reductions in a tree."""
+"""Threads of a block: whole warps, and a power of two for reductions in a tree."""
 
 SLAB_ROWS = (32, 64, 128, 256, 512, 1024)
-"""Rows that one block adds up, where several blocks add up the rows of a column."""
+"""Rows that one block adds up, if several blocks add up a column."""
 
 
 def tile_grid(
@@ -18,8 +18,8 @@ def tile_grid(
     default: tuple[str, ...],
     refuse: Callable[[Config], str | None] | None = None,
 ) -> Space:
-    """The tiles `AxBxC` with a number for each axis.
+    """Return the space of tiles `AxBxC` with a number for each axis.
 
-    `refuse` gives the reason why a combination is illegal, or None.
+    `refuse` returns why a combination is illegal, or None.
     """
     return Space(axes=axes, block=tuple(axes), default=default, constraint=refuse)

@@ -1,16 +1,16 @@
-// tma: bulk copies by the TMA (tensor memory accelerator), mbarriers that wait for them, and launches
-// that overlap. All need compute capability 9.0. CUDA's own header for them (cuda/barrier) is not
-// among NVRTC's.
+// tma: bulk copies by the TMA (tensor memory accelerator) and their mbarriers, which `bulk_copies`
+// introduces, and launches that overlap, which `packed_panels` introduces. All need compute
+// capability 9.0. NVRTC does not have CUDA's own header for them (cuda/barrier).
 
 #pragma once
 
-// A tensor map: describes a matrix, and the box of it that one copy takes, to the TMA. The driver
-// encodes it on the host; the kernel gets it by value.
+// A tensor map describes a matrix to the TMA, and the box that one copy takes. The driver encodes
+// it on the host, and the kernel gets it by value.
 struct alignas(64) CUtensorMap {
   unsigned long long opaque[16];
 };
 
-// A barrier in shared memory. Its phase ends when all threads that it counts have arrived and all
+// A barrier in shared memory. Its phase ends when all threads that it counts have arrived, and all
 // bytes that they expect have been copied.
 struct Mbarrier {
   unsigned long long state;
@@ -33,7 +33,7 @@ struct Mbarrier {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals)
                  : "memory");
   }
-  // Arrives, and adds `bytes` to those that this phase waits for.
+  // Arrives, and adds `bytes` to the number of bytes that this phase waits for.
   __device__ __forceinline__ void arrive_expect_bytes(unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()),
                  "r"(bytes)

@@ -1,4 +1,5 @@
-// vector: 16 bytes of neighbouring elements, the most that one load instruction moves.
+// vector: 16 bytes of neighbouring elements, the maximum of one load instruction. `vectorized`
+// introduces them.
 
 #pragma once
 
@@ -9,14 +10,14 @@ struct alignas(16) Vector {
 };
 
 // Whether every row of a row-major matrix with N columns, and the vector x, start at a multiple of
-// 16 bytes: then all of both can be loaded as vectors.
+// 16 bytes. Then both can be loaded as vectors.
 template <typename Scalar>
 __device__ inline bool aligned(const Scalar* A, const Scalar* x, int N) {
   const size_t addresses = reinterpret_cast<size_t>(A) | reinterpret_cast<size_t>(x);
   return N % Vector<Scalar>::SIZE == 0 && addresses % 16 == 0;
 }
 
-// Loads a vector that is used once, marked as the first to be evicted from the caches.
+// Loads a vector that is used once. The caches evict it first.
 template <typename Scalar>
 __device__ inline Vector<Scalar> load_streaming(const Vector<Scalar>* from) {
 #ifdef __CUDACC__
@@ -31,8 +32,8 @@ __device__ inline Vector<Scalar> load_streaming(const Vector<Scalar>* from) {
 #endif
 }
 
-// The vector of a row of `length` elements that starts at element `at`, with 0 for elements past
-// the row's end. `aligned`: the row starts at a multiple of 16 bytes, and so does its end.
+// Loads the vector that starts at element `at` of a row of `length` elements, with 0 for elements
+// past the row's end. `aligned`: the row starts and ends at a multiple of 16 bytes.
 template <typename Scalar>
 __device__ __forceinline__ Vector<Scalar> load_vector(const Scalar* row, int at, int length,
                                                       bool aligned) {
@@ -48,7 +49,7 @@ __device__ __forceinline__ Vector<Scalar> load_vector(const Scalar* row, int at,
   return vector;
 }
 
-// The reverse: elements past the row's end are not stored.
+// Stores a vector. Elements past the row's end are not stored.
 template <typename Scalar>
 __device__ __forceinline__ void store_vector(const Vector<Scalar>& vector, Scalar* row, int at,
                                              int length, bool aligned) {

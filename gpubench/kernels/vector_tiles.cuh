@@ -1,13 +1,13 @@
-// vector_tiles: tiles of A and B in shared memory as vectors of 16 bytes, A's tile transposed.
-// `vectorized` introduces them, `warptile` and `pipelined` use them too.
+// vector_tiles: tiles of A and B in shared memory as vectors of 16 bytes, with A's tile transposed.
+// `vectorized` introduces them, and `warptile` and `pipelined` use them too.
 
 #pragma once
 
 #include "vector.cuh"
 
 // Copies the BM×BK tile of A at (row0, k0) and the BK×BN tile of B at (k0, col0) to shared memory,
-// with zeros for what lies outside the matrices. A row of `a_tile` holds one k: BM elements and a
-// vector of padding. `a_aligned`, `b_aligned`: rows start at multiples of 16 bytes.
+// with zeros for elements outside the matrices. A row of `a_tile` holds one k: BM elements and a
+// vector of padding. `a_aligned` and `b_aligned`: rows start at multiples of 16 bytes.
 template <int THREADS, typename Scalar, int BK, int A_ROW, int B_ROW>
 __device__ __forceinline__ void load_tiles(const Scalar* A, const Scalar* B, int M, int N, int K,
                                            int row0, int col0, int k0, bool a_aligned,
@@ -37,13 +37,14 @@ __device__ __forceinline__ void load_tiles(const Scalar* A, const Scalar* B, int
   }
 }
 
-// Adds the outer product of TM elements of a column of A and TN of a row of B, in registers.
+// Adds the outer product of TM elements of a column of A and TN elements of a row of B, which are
+// in registers.
 template <typename Scalar, int A_VECTORS, int B_VECTORS, int TM, int TN>
 __device__ __forceinline__ void add_outer_product(const Vector<Scalar> (&a)[A_VECTORS],
                                                   const Vector<Scalar> (&b)[B_VECTORS],
                                                   Scalar (&sum)[TM][TN]) {
   constexpr int WIDTH = Vector<Scalar>::SIZE;
-  if constexpr (TM > TN) {  // see `large_tile`
+  if constexpr (TM > TN) {  // `large_tile` explains this order
 #pragma unroll
     for (int j = 0; j < TN; ++j) {
 #pragma unroll
@@ -63,8 +64,8 @@ __device__ __forceinline__ void add_outer_product(const Vector<Scalar> (&a)[A_VE
   }
 }
 
-// Likewise from shared memory, for one k. A thread's vectors of the column lie Y_STEP vectors apart,
-// those of the row X_STEP.
+// Adds the outer product of one k, with operands in shared memory. A thread's vectors of the column
+// lie Y_STEP vectors apart, and its vectors of the row lie X_STEP vectors apart.
 template <int Y_STEP, int X_STEP, typename Scalar, int TM, int TN>
 __device__ __forceinline__ void add_outer_product(const Vector<Scalar>* a_column,
                                                   const Vector<Scalar>* b_row,
@@ -79,8 +80,8 @@ __device__ __forceinline__ void add_outer_product(const Vector<Scalar>* a_column
   add_outer_product(a, b, sum);
 }
 
-// Stores a thread's sums to C. Its first vectors are at (row0, col0), the next ones Y_STEP vectors
-// below and X_STEP vectors to the right.
+// Stores a thread's sums to C. Its first vectors are at (row0, col0). The next vectors are Y_STEP
+// vectors below and X_STEP vectors to the right.
 template <int Y_STEP, int X_STEP, typename Scalar, int TM, int TN>
 __device__ __forceinline__ void store_sums(const Scalar (&sum)[TM][TN], Scalar* C, int row0,
                                            int col0, int M, int N, bool aligned) {

@@ -1,4 +1,4 @@
-"""The nouns: what is measured, how, and what came out. Standard library only."""
+"""The nouns: what is measured, how, and the outcome. Standard library only."""
 
 from __future__ import annotations
 

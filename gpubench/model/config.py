@@ -1,4 +1,4 @@
-"""Configurations: a kernel's parameters by name, and the combinations a variant can take."""
+"""Configurations: a kernel's parameters by name, and the combinations that a variant takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise, product
 from typing import Any
 
@@ -16,10 +16,13 @@ Value = int | str
 Names = tuple[str, ...]
 
 MARKS = {"stages": "s", "splits": "k"}
-"""Parameters written with a letter, `/s3` and `/k4`. A value of 1 is left out."""
+"""Parameters that are written with a letter, `/s3` and `/k4`. A value of 1 is left out."""
 
 BLOCK, THREAD = ("BM", "BN", "BK"), ("TM", "TN")
-"""Names of the numbers in a text, where no space names them; one number alone is an `edge`."""
+"""Names of the numbers in a text if no space names them. A single number is an `edge`."""
+
+NO_PARAMETERS = "-"
+"""How the configuration of a kernel without tile parameters is written."""
 
 _NUMBER = r"0*[1-9]\d{0,8}"
 _TEXT = re.compile(
@@ -29,22 +32,23 @@ _TEXT = re.compile(
     re.ASCII,
 )
 
-FEW = 3
-"""So many values are listed one by one; more may be shown as a range."""
+MAX_LISTED = 3
+"""Lists up to this length are printed in full; longer ones as a range where possible."""
 
 
 class Config(Mapping[str, Any]):
     """A kernel's parameters in order, each an int or a text: `config["BM"]`.
 
     It prints as users write it. `128x128x8/8x8/s3/cluster=2x1` is a block of 128×128 elements of C
-    computed in steps of 8 along K, 8×8 elements a thread, three stages, and one parameter more. The
-    names of the numbers in the block and in the thread tile are given by `block` and `thread`.
+    computed in steps of 8 along K, 8×8 elements per thread, three stages, and one more parameter.
+    `block` and `thread` name the numbers of the block and of the thread tile. `Config()` has no
+    parameters and prints as `-`.
     """
 
     __slots__ = ("_block", "_thread", "_values")
 
     def __init__(
-        self, values: Iterable[tuple[str, Value]], block: Names, thread: Names = ()
+        self, values: Iterable[tuple[str, Value]] = (), block: Names = (), thread: Names = ()
     ) -> None:
         self._values, self._block, self._thread = dict(values), block, thread
 
@@ -56,6 +60,9 @@ class Config(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def __bool__(self) -> bool:
+        return True  # without parameters it is a configuration all the same; None is not
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and tuple(self.items()) == tuple(other.items())
@@ -71,27 +78,29 @@ class Config(Mapping[str, Any]):
         marks = (f"{mark}{self[name]}" for name, mark in MARKS.items() if self.get(name, 1) != 1)
         placed = {*self._block, *self._thread, *MARKS}
         named = (f"{name}={value}" for name, value in self.items() if name not in placed)
-        return "/".join(filter(None, (*numbers, *marks, *named)))
+        return "/".join(filter(None, (*numbers, *marks, *named))) or NO_PARAMETERS
 
     def __repr__(self) -> str:
         return f"Config({self})"
 
     def numbers(self, *names: str) -> tuple[int, ...]:
-        """The values of so many parameters: `bm, bn = config.numbers("BM", "BN")`."""
+        """Return the values of the named parameters: `bm, bn = config.numbers("BM", "BN")`."""
         return tuple(self[name] for name in names)
 
     @property
     def arguments(self) -> str:
-        """The values as template arguments, in order; `2x1` gives two of them."""
+        """The values as template arguments, in order. The text `2x1` gives two arguments."""
         values = (re.sub(r"(?<=\d)x(?=\d)", ", ", str(value)) for value in self.values())
         return ", ".join(values)
 
     @classmethod
     def parse(cls, text: str, block: Names = (), thread: Names = THREAD) -> Config:
-        """Read what `str(config)` wrote; ValueError for anything else.
+        """Read what `str(config)` wrote. Raise ValueError for any other text.
 
-        `block` and `thread` name the numbers; a block of another length has the usual names.
+        `block` and `thread` name the numbers. A block of another length gets the usual names.
         """
+        if text == NO_PARAMETERS:
+            return cls()
         match = _TEXT.fullmatch(text)
         if not match:
             raise ValueError(f"'{text}' is not a tile; write 16, 128x128x8/8x8/s3 or 16/name=value")
@@ -113,33 +122,37 @@ class Config(Mapping[str, Any]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Space:
-    """The configurations a variant can take. Nothing lists them all unless it is iterated."""
+    """The configurations that a variant can take. They are listed only when iterated.
 
-    axes: Mapping[str, Sequence[Value]]
+    `Space()` is the space of a kernel without tile parameters: one configuration, written `-`.
+    """
+
+    axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     """Each parameter's name and values, a range or a tuple, in the order in which the kernel's
     template takes them."""
 
-    block: Names
-    """The parameters written first, `128x128x8`: one to three."""
+    block: Names = ()
+    """The parameters that are written first, `128x128x8`: one to three."""
 
     thread: Names = ()
-    """The two parameters written after the block, `/8x8`. `stages` and `splits` are written `/s3`
-    and `/k4`, all others by their names, `/cluster=2x1`."""
+    """The two parameters that are written after the block, `/8x8`. `stages` and `splits` are
+    written `/s3` and `/k4`, and all further parameters by name, `/cluster=2x1`."""
 
-    default: tuple[str, ...]
+    default: tuple[str, ...] = (NO_PARAMETERS,)
     """What is swept when the user names no tiles, as users write it."""
 
     constraint: Callable[[Config], str | None] | None = None
-    """Why values that their axes have are not legal together, or None if they are."""
+    """Returns why values of the axes are not legal together, or None if they are."""
 
     outside: str = ""
-    """Why a value is not on its axis, where there is more to say than which values are."""
+    """Why a value is not on its axis, if the list of values does not say enough."""
 
     def __post_init__(self) -> None:
+        named = {*self.block, *self.thread} <= self.axes.keys()
         for place in (0, -1):
             values = [(name, axis[place]) for name, axis in self.axes.items() if axis]
             config = Config(values, self.block, self.thread)
-            if len(config) < len(self.axes) or config != self._parsed(str(config)):
+            if not named or len(config) < len(self.axes) or config != self._parsed(str(config)):
                 raise ValueError(
                     f"'{config}' cannot be read as {', '.join(self.axes)}: block names one to "
                     "three axes, thread two or none; other names and texts are lower-case"
@@ -149,59 +162,61 @@ class Space:
         return self._legal(self.axes)
 
     def count(self) -> int:
-        """How many configurations are legal."""
+        """Return the number of legal configurations."""
         if self.constraint is None:
             return math.prod(map(len, self.axes.values()))
         return sum(1 for _ in self)
 
     def sample(self, count: int, seed: int) -> tuple[Config, ...]:
-        """So many legal configurations at random, all different; fewer if there are not as many.
+        """Return up to `count` different legal configurations, drawn at random.
 
-        Every legal one is equally likely. Looks at no more combinations than it needs.
+        Every legal configuration is equally likely. Only the combinations drawn are looked at.
         """
         combinations = math.prod(map(len, self.axes.values()))
         rng = random.Random(seed)  # noqa: S311 # a choice, not a secret
-        swapped: dict[int, int] = {}  # a shuffle of all combinations, made as far as it is read
-        found: list[Config] = []
+        swapped: dict[int, int] = {}  # a shuffle of all combinations, made only as far as needed
+        drawn: list[Config] = []
         for place in range(combinations):
-            if len(found) == count:
+            if len(drawn) == count:
                 break
-            drawn = rng.randrange(place, combinations)
-            index = swapped.get(drawn, drawn)
-            swapped[drawn] = swapped.pop(place, place)
+            number = rng.randrange(place, combinations)
+            index = swapped.get(number, number)
+            swapped[number] = swapped.pop(place, place)
             values = []
             for name, axis in self.axes.items():
                 index, step = divmod(index, len(axis))
                 values.append((name, axis[step]))
             config = Config(values, self.block, self.thread)
             if self._together(config) is None:
-                found.append(config)
-        return tuple(found)
+                drawn.append(config)
+        return tuple(drawn)
 
     def read(self, text: str) -> Config:
-        """The configuration that a user's text means; ValueError if it is not a tile at all.
+        """Return the configuration that a user's text means. Raise ValueError if it is not a tile.
 
-        Parameters left out are those of the first default, or else of the first legal
-        configuration, that has the given ones; if there is none, they stay left out, and `why_not`
-        says what is wrong. Where only `/s` and `/k` are left out, they are 1.
+        Missing parameters come from the first default that agrees with the text, or else from the
+        first legal configuration that does. If no configuration agrees, they stay missing, and
+        `why_not` says what is wrong. If only `/s` and `/k` are missing, they are 1.
         """
-        given = self._parsed(text)
-        if not set(self.block) <= given.keys() < self.axes.keys():
-            return given  # nothing is left out, or it is of another form
+        config = self._parsed(text)
+        if not set(self.block) <= config.keys() < self.axes.keys():
+            return config  # nothing is missing, or the text has another form
         narrowed = {
-            name: [value for value in values if value == given.get(name, value)]
+            name: [value for value in values if value == config.get(name, value)]
             for name, values in self.axes.items()
         }
         candidates = chain(self.defaults, self._legal(narrowed))
-        return next((config for config in candidates if given.items() <= config.items()), given)
+        return next((whole for whole in candidates if config.items() <= whole.items()), config)
 
     @property
     def defaults(self) -> tuple[Config, ...]:
-        """What is swept when the user names no tiles."""
+        """The configurations that are swept when the user names no tiles."""
         return tuple(map(self._parsed, self.default))
 
     def why_not(self, config: Config) -> str | None:
-        """Why a configuration is not legal, or None if it is."""
+        """Return why a configuration is not legal, or None if it is."""
+        if not self.axes and len(config):
+            return f"has no tile parameters, so it takes '{NO_PARAMETERS}', not {config}"
         if not set(self.block) <= config.keys() <= self.axes.keys():
             numbers = "x".join(self.block) if len(self.block) > 1 else f"a single {self.block[0]}"
             return f"takes {numbers}, such as {self.default[0]}, not {config}"
@@ -215,7 +230,7 @@ class Space:
     def summary(self) -> str:
         """The values of each axis, in words."""
         listed = {name: _listed(values, ", ") for name, values in self.axes.items()}
-        return "; ".join(f"{name} {of}".removeprefix("edge ") for name, of in listed.items())
+        return "; ".join(f"{name} {axis}".removeprefix("edge ") for name, axis in listed.items())
 
     def _legal(self, axes: Mapping[str, Sequence[Value]]) -> Iterator[Config]:
         for values in product(*axes.values()):
@@ -227,18 +242,18 @@ class Space:
         return self.constraint(config) if self.constraint else None
 
     def _parsed(self, text: str) -> Config:
-        """What a text gives, in the order of the axes; `/s` and `/k` of 1 if all else is given."""
-        given = Config.parse(text, self.block, self.thread or THREAD)
-        left_out = self.axes.keys() - given.keys()
-        values = {**given, **dict.fromkeys(left_out, 1)} if left_out <= MARKS.keys() else given
+        """Parse a text into the order of the axes. `/s` and `/k` are 1 if only they are missing."""
+        config = Config.parse(text, self.block, self.thread or THREAD)
+        missing = self.axes.keys() - config.keys()
+        values = {**config, **dict.fromkeys(missing, 1)} if missing <= MARKS.keys() else config
         if values.keys() - self.axes.keys():
-            return given
+            return config
         ordered = ((name, values[name]) for name in self.axes if name in values)
         return Config(ordered, self.block, self.thread)
 
 
 def edges(low: int, high: int, *, because: str) -> Space:
-    """Tiles given by one edge from `low` to `high`; `because` says why not more."""
+    """Return the space of tiles of one edge, `low` to `high`. `because` says why not more."""
     return Space(
         axes={"edge": range(low, high + 1)},
         block=("edge",),
@@ -249,10 +264,10 @@ def edges(low: int, high: int, *, because: str) -> Space:
 
 
 def _listed(values: Sequence[Value], separator: str) -> str:
-    """`1..8` for consecutive numbers, `32..1024:x2` for powers, others one by one."""
+    """Write consecutive numbers as `1..8`, powers as `32..1024:x2`, and other values in full."""
     first, last = values[0], values[-1]
     numbers = [value for value in values if isinstance(value, int)]
-    if len(numbers) == len(values) > FEW:
+    if len(numbers) == len(values) > MAX_LISTED:
         if all(after == before + 1 for before, after in pairwise(numbers)):
             return f"{first}..{last}"
         if all(after == 2 * before for before, after in pairwise(numbers)):

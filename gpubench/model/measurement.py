@@ -1,4 +1,4 @@
-"""The nouns of an outcome: the device, and what came out. Standard library only."""
+"""The nouns of an outcome: the device and its measurements. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gpubench.model.point import Point, Status
 from gpubench.model.variant import Launch
 
 LONGEST_REASON = 2000
-"""Characters of why a point has no time."""
+"""Maximum number of characters of the reason why a point has no time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """What runs the kernels, as far as figures depend on it."""
+    """The device that runs the kernels: the properties on which figures depend."""
 
     backend: str
     name: str
-    """As the driver or the operating system names it."""
+    """The name from the driver or the operating system."""
 
     index: int = 0
     compute_capability: tuple[int, int] | None = None
@@ -27,29 +27,29 @@ class Device:
     """Streaming multiprocessors; cores on a CPU."""
 
     sm_clock_mhz: float | None = None
-    """Highest clock of the multiprocessors, the nominal one for peaks."""
+    """Highest clock of the multiprocessors, which peaks are computed from."""
 
     memory_bandwidth_gbytes_per_s: float | None = None
     l2_bytes: int = 0
-    """Last-level cache."""
+    """Bytes of the last-level cache."""
 
     versions: dict[str, str] = field(default_factory=dict)
-    """Of driver, CUDA, CuPy and the BLAS."""
+    """Versions of driver, CUDA, CuPy and the BLAS."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    """Everything else `deviceinfo` shows."""
+    """All other facts that `deviceinfo` shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What the compiler gave a kernel, per thread and per block."""
+    """The resources that the compiler gave a kernel, per thread and per block."""
 
     registers: int
     local_bytes: int
-    """Stack frame: spilled registers, and arrays the compiler could not keep in registers."""
+    """Stack frame: spilled registers, and arrays that do not fit into registers."""
 
     spill_bytes: int
-    """Bytes of spill stores: registers that did not fit."""
+    """Bytes of spill stores, for registers that did not fit."""
 
     shared_bytes: int
     """Static shared memory."""
@@ -60,14 +60,14 @@ class Series:
     """The samples of one point and round."""
 
     times_us: tuple[float, ...]
-    """Time per launch of each sample in microseconds, in the order they were taken."""
+    """Time per launch of each sample in microseconds, in the order of measurement."""
 
     launches_per_sample: int
     stop_reason: str
-    """Why no more were taken."""
+    """Why sampling stopped."""
 
     joules: float | None = None
-    """Energy of a launch of the whole device; None where nothing says."""
+    """Energy of the whole device per launch. None: not known."""
 
     @property
     def median_us(self) -> float:
@@ -76,83 +76,83 @@ class Series:
 
     @property
     def device_s(self) -> float:
-        """Sum of all samples: seconds that the device worked for this series."""
+        """Sum of all samples in seconds: the device time of this series."""
         return sum(self.times_us) * self.launches_per_sample / 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """The state of a device at a moment; None where nothing says."""
+    """The state of a device at a moment. None: not known."""
 
     sm_mhz: float | None = None
-    """Multiprocessor clock during the samples since the last look: cycles over time, in-stream."""
+    """Multiprocessor clock since the last reading: cycles over time, measured in the stream."""
 
     overhead_us: float | None = None
-    """What each sample takes beyond its launches, as calibrated in this process and subtracted."""
+    """Time of a sample besides its launches, calibrated in this process and subtracted."""
 
     nvml_sm_mhz: float | None = None
     memory_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     throttle: tuple[str, ...] = ()
-    """What holds the clock down, such as `power cap`."""
+    """The reasons for a lower clock, such as `power cap`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """The host while a point was measured; None where the system does not say."""
+    """The state of the host while a point was measured. None: not known."""
 
     cores: int | None = None
-    """Physical cores under the CPUs that the process may run on, as the system shows them."""
+    """Physical cores of the CPUs that the process may use, as the system reports them."""
 
     mhz: float | None = None
     """Mean clock of the CPUs."""
 
     steal_percent: float | None = None
-    """Time in which the hypervisor ran something else, of all CPUs' time."""
+    """Share of the CPUs' time in which the hypervisor ran something else, in percent."""
 
     other_load: float | None = None
-    """CPUs that other processes kept busy."""
+    """Number of CPUs that other processes kept busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What came of one point in one round."""
+    """The outcome of one point in one round."""
 
     point: Point
     status: Status
     reason: str = ""
     max_relative_error: float | None = None
     fingerprints: dict[int, int] = field(default_factory=dict)
-    """Of right outputs, by the factors of their sets (`backends.rotation.result_factor`)."""
+    """Fingerprints of right outputs, by the factors of their sets (`backends.rotation`)."""
 
     series: Series | None = None
     resources: Resources | None = None
     launch: Launch | None = None
     algorithm: str = ""
-    """Which of a library's algorithms ran, and how it was chosen; empty: not known."""
+    """The library's algorithm, and how it was chosen. Empty: not known."""
 
     notes: str = ""
-    """What a call does beside computing, such as allocating memory."""
+    """What a call does besides computing, such as allocating memory."""
 
     threads: int | None = None
-    """CPU threads that the kernel used; None on a GPU."""
+    """CPU threads that the kernel used. None on a GPU."""
 
     host: Host | None = None
-    """Of points whose time depends on it."""
+    """The host, for points whose time depends on it."""
 
     before: Health = Health()
     after: Health = Health()
     started_utc: str = ""
     device_uuid: str = ""
-    """Of the GPU that measured it."""
+    """UUID of the GPU that measured the point."""
 
     slot: str = ""
-    """Where that is in its host: its address on the PCI bus; of CPUs the name of the worker."""
+    """The device's place in its host: its address on the PCI bus, or a CPU worker's name."""
 
     hostname: str = ""
 
     def __post_init__(self) -> None:
-        """Cut what an exception says, which may be megabytes."""
+        """Cut the reason. An exception's text may have megabytes."""
         if len(self.reason) > LONGEST_REASON:
             object.__setattr__(self, "reason", f"{self.reason[: LONGEST_REASON - 1]}…")

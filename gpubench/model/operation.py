@@ -1,4 +1,4 @@
-"""The operations: what is computed, from operands of which shapes. Standard library only."""
+"""The operations: shapes of operands and results, and work. Standard library only."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class Operation:
     output: Callable[[int, int, int], Shape]
     flops: Callable[[int, int, int], int]
     terms: Callable[[int, int, int], int]
-    """Products summed for an element of the result."""
+    """Number of products that are summed for an element of the result."""
 
     arrays: tuple[str, ...] = ("A", "x", "y")
-    """What kernels call the operands and the result, in the order of their arguments."""
+    """Names of the operands and the result in the kernels, in the order of their arguments."""
 
     uses_of_a: int = 1
-    """How often an element of A is a factor of a product that is summed."""
+    """Number of products in which an element of A is a factor."""
 
     has_k: bool = True
-    """Whether there is an inner extent of its own; if not, K is 1."""
+    """Whether the operation has an inner extent. If not, K is 1."""
 
     bandwidth_bound: bool = False
-    """Whether each element of A is used so few times that memory alone sets the pace: its rate is
-    compared with a copy."""
+    """Whether memory alone limits the speed, as each element of A is used once or twice. The rate
+    is then compared with a copy."""
 
     def size(self, m: int, n: int, k: int) -> str:
-        """A size as `--sizes` takes it: `1024`, or `320x640x320`, or `320x640` without K."""
+        """Write a size as `--sizes` takes it: `1024`, `320x640x320`, or `320x640` without K."""
         numbers = (m, n, k) if self.has_k else (m, n)
         return str(m) if len(set(numbers)) == 1 else "x".join(map(str, numbers))
 

@@ -1,4 +1,4 @@
-"""One thing to measure, and the conditions it is measured under. Standard library only."""
+"""A point to measure, and the conditions under which it is measured. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from gpubench.model.variant import Variant
 
 
 class Cache(StrEnum):
-    """What the caches hold when a launch starts."""
+    """Whether the caches hold the operands when a launch starts."""
 
     COLD = "cold"
     HOT = "hot"
 
 
 class Scope(StrEnum):
-    """What the clock sees: the kernel alone, or allocation and copies too."""
+    """What is timed: the kernel alone, or allocation and copies too."""
 
     KERNEL = "kernel"
     END_TO_END = "end-to-end"
 
 
 class Fill(StrEnum):
-    """What operands hold."""
+    """The values of the operands."""
 
     UNIFORM = "uniform"
-    """Drawn from [−1, 1], integers from their whole range."""
+    """Random values from [−1, 1]; integers from their whole range."""
 
     INDEX = "index"
-    """Element i of the first operand is i, of the second 2·i, and so on; integers wrap."""
+    """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap."""
 
 
 class Timer(StrEnum):
-    """Which clock: events (time per launch in a stream), CUPTI (execution), or the host's."""
+    """The clock: events (time per launch in a stream), CUPTI (execution), or the host's clock."""
 
     EVENTS = "events"
     CUPTI = "cupti"
@@ -44,24 +44,24 @@ class Timer(StrEnum):
 
 
 class Status(StrEnum):
-    """How a point ended; each but `ok` comes with a reason."""
+    """How a point ended. Every status except `ok` has a reason."""
 
     OK = "ok"
     SKIPPED = "skipped"
     WRONG = "wrong"
     ERROR = "error"
     ELIMINATED = "eliminated"
-    """`tune` has shown that it is not the best; the times it had until then are kept."""
+    """`tune` showed that the configuration is not the fastest. Its times up to then are kept."""
 
 
 class State(StrEnum):
-    """What the clock and the power limit have been through when a launch starts."""
+    """The load on the device before a launch, on which clock and power limit depend."""
 
     BURST = "burst"
-    """Samples follow a short warm-up: the clock is the highest that the device allows."""
+    """Samples follow a short warm-up. The clock is the highest that the device allows."""
 
     SUSTAINED = "sustained"
-    """The kernel has run for a second without a pause: the clock is what power and heat allow."""
+    """The kernel has run for a second without a pause. The clock is what power and heat allow."""
 
 
 class PointKey(NamedTuple):
@@ -86,10 +86,12 @@ class PointKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One thing to measure."""
+    """A variant, its tile, a problem, and the conditions of the measurement."""
 
     variant: Variant
     tile: Config | None
+    """None: the variant has no tile to choose."""
+
     problem: Problem
     operands: Fill = Fill.UNIFORM
     cache: Cache
@@ -99,13 +101,13 @@ class Point:
 
     @property
     def key(self) -> PointKey:
-        """What identifies the point."""
+        """The columns that identify the point."""
         problem, variant = self.problem, self.variant
         return PointKey(
             op=problem.op,
             variant=variant.name,
             backend=variant.backend,
-            tile=str(self.tile or ""),
+            tile="" if self.tile is None else str(self.tile),
             dtype=problem.precision.element,
             compute_mode=problem.dtype,
             layout=problem.layout,
@@ -121,11 +123,11 @@ class Point:
 
     @property
     def problem_key(self) -> PointKey:
-        """The key without variant and tile: points that agree in it may be compared."""
+        """The key without variant and tile. Points with equal problem keys may be compared."""
         return self.key._replace(variant="", tile="")
 
     @property
     def label(self) -> str:
-        """What a person calls it: `shared_tile 16 at 1024 float32`."""
-        tile = f" {self.tile}" if self.tile else ""
+        """The point in words: `shared_tile 16 at 1024 float32`."""
+        tile = "" if self.tile is None else f" {self.tile}"
         return f"{self.variant.name}{tile} at {self.problem.size} {self.problem.dtype}"

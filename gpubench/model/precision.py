@@ -1,4 +1,4 @@
-"""The precisions: element types, what the sum is held in, and what may round. One table."""
+"""The precisions in one table: element types, the type of the sum, and rounding."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ from dataclasses import dataclass, replace
 
 CORES, TENSOR_CORES = "cores", "tensor cores"
 SUM_ROUNDINGS = 8.0
-"""Unit roundoffs of the sum that a right result may be off by."""
+"""Maximum error of a right result, in unit roundoffs of the sum."""
 
 F64, F32, F16, BF16 = 2.0**-53, 2.0**-24, 2.0**-11, 2.0**-8
 """Unit roundoffs, half the distance from 1 to the next number: IEEE 754 binary64, binary32 and
 binary16, and bfloat16. TF32 has the significand of binary16."""
 
 F8_SUM = 2.0**-13
-"""Of sums of float8 on Hopper's tensor cores, which keep 13 bits behind the leading one of the
-largest term and cut off the rest: 14 bits (DeepSeek-AI, DeepSeek-V3 Technical Report, 3.3.2)."""
+"""Unit roundoff of float8 sums on Hopper's tensor cores. They keep 13 bits after the leading bit of
+the largest term, and cut off the rest (DeepSeek-AI, DeepSeek-V3 Technical Report, 3.3.2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
     """How a product is computed: the element types and the arithmetic.
 
-    `name` is what `--dtypes` takes, and the row's compute mode. Element types are NumPy's names,
-    or ml_dtypes' where NumPy has none.
+    `name` is the value of `--dtypes` and the row's compute mode. Element types have NumPy's names,
+    or ml_dtypes' names if NumPy lacks the type.
     """
 
     name: str
     element: str = ""
-    """Of the operands; empty: the precision's own name."""
+    """Element type of the operands. Empty: the precision's own name."""
 
     result: str = ""
-    """Of the result; empty: as the operands."""
+    """Element type of the result. Empty: the operands' type."""
 
     accumulator: str
-    """Of the sum."""
+    """Type of the sum."""
 
     cpp: str
     """An operand's C++ type in a kernel's template arguments."""
 
     bits: int
-    """Of an operand's element."""
+    """Bits of an operand's element."""
 
     result_bits: int = 0
-    """Of a result's element; 0: as an operand's."""
+    """Bits of a result's element. 0: the operand's bits."""
 
     units: tuple[str, ...]
-    """Parts of the GPU that can compute it; `hardware.peaks` has their rates."""
+    """Parts of the GPU that can compute it. `hardware.peaks` has their rates."""
 
     tensor_map_code: int
     """CUtensorMapDataType (cuda.h)."""
 
     sum_roundoff: float
-    """Unit roundoff of the sum; 0: exact, modulo 2³²."""
+    """Unit roundoff of the sum. 0: exact, modulo 2³²."""
 
     input_roundoff: float = 0.0
-    """Unit roundoff with which operands may be rounded; 0: they may not."""
+    """Unit roundoff with which operands may be rounded. 0: they may not be rounded."""
 
     result_roundoff: float = 0.0
-    """Unit roundoff with which the sum becomes the result; 0: it does not round."""
+    """Unit roundoff with which the sum becomes the result. 0: it is not rounded."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that all its kernels and routines take column by column, such as `("B",)`:
-    tensor cores multiply 8-bit operands along k only."""
+    """The matrices that are column-major for all kernels and routines, such as `("B",)`: tensor
+    cores multiply 8-bit operands along k only."""
 
     rate_of: str = ""
-    """The precision whose instructions it uses, and so its peak; empty: its own."""
+    """The precision whose instructions, and so whose peak, it has. Empty: its own."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)
@@ -89,11 +89,11 @@ class Precision:
 
     @property
     def tolerance(self) -> float:
-        """Largest error of a right result, on the scale of `measure.verify.relative_error`.
+        """Largest error of a right result, on the scale of `engine.verify.relative_error`.
 
-        Sums of right kernels stay under two unit roundoffs on that scale; operands rounded where
-        they may not be, or one product left out of 16384, make tens of them. Where operands may be
-        rounded, each adds its own.
+        Sums of right kernels stay below two unit roundoffs on that scale. If operands are rounded
+        without permission, or one product out of 16384 is missing, the error is tens of them. If
+        operands may be rounded, each operand adds its own roundoff.
         """
         return SUM_ROUNDINGS * self.sum_roundoff + 2 * self.input_roundoff
 
@@ -193,7 +193,7 @@ PRECISIONS = {
 }
 
 DTYPES = tuple(PRECISIONS)
-"""What `--dtypes` takes."""
+"""The values of `--dtypes`."""
 
 DTYPE_ALIASES = {
     "fp64": "float64",
@@ -205,7 +205,7 @@ DTYPE_ALIASES = {
 """Other names of element types that users may write."""
 
 CORE_DTYPES = tuple(name for name, precision in PRECISIONS.items() if CORES in precision.units)
-"""What a template kernel without tensor instructions computes in."""
+"""The precisions of a template kernel without tensor instructions."""
 
 ITEM_BYTES = {name: precision.item_bytes for name, precision in PRECISIONS.items()}
 """Bytes of an operand's element."""

@@ -1,4 +1,4 @@
-"""What is computed: an operation at one size, in one dtype. Standard library only."""
+"""A problem: an operation at one size, in one dtype. Standard library only."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Problem:
     """1 for operations on a matrix and a vector."""
 
     dtype: str
-    """As `--dtypes` takes it: the name of a precision."""
+    """The name of a precision, as `--dtypes` takes it."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that lie in memory column by column, such as `("B",)`; others row by row. Empty:
-    those of the precision."""
+    """The column-major matrices, such as `("B",)`. All others are row-major. Empty: those of the
+    precision."""
 
     def __post_init__(self) -> None:
         layout = self.column_major or self.precision.column_major
@@ -32,7 +32,7 @@ class Problem:
 
     @property
     def precision(self) -> Precision:
-        """Element types, and what may round."""
+        """The element types and rounding."""
         return PRECISIONS[self.dtype]
 
     @property
@@ -42,12 +42,12 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Floating-point (or integer) operations, a multiply-add counted as two."""
+        """Number of floating-point (or integer) operations. A multiply-add counts as two."""
         return self.operation.flops(self.m, self.n, self.k)
 
     @property
     def bytes(self) -> int:
-        """Bytes that must move at the least: each operand once, the result once."""
+        """Minimum number of bytes that must move: each operand once, the result once."""
         elements = sum(math.prod(shape) for shape in self.input_shapes)
         results = math.prod(self.output_shape)
         return self.precision.item_bytes * elements + self.precision.result_bytes * results
@@ -74,7 +74,7 @@ class Problem:
 
     @property
     def layout(self) -> str:
-        """How the matrices lie in memory: the column of the CSV."""
+        """The layout of the matrices in memory, as the CSV's column has it."""
         return f"column-major {' '.join(self.column_major)}" if self.column_major else "row-major"
 
     @property
@@ -90,7 +90,7 @@ class Problem:
 
     @property
     def terms(self) -> int:
-        """Products summed for an element of the result."""
+        """Number of products that are summed for an element of the result."""
         return self.operation.terms(self.m, self.n, self.k)
 
     @property

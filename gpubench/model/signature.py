@@ -1,4 +1,4 @@
-"""A kernel's parameters as its C++ declares them, and what each is given."""
+"""A kernel's parameters as its C++ declares them, and the value that each gets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gpubench.model.operation import OPERATIONS
 from gpubench.model.problem import Problem
+from gpubench.text import shown
 
 _PARAMETER = re.compile(
     r"(?P<type>.+?)(?P<name>\b\w+)\s*(?P<array>\[\s*\])?\s*(=\s*(?P<value>.+))?"
@@ -26,15 +27,18 @@ FORMATS = {
     **dict.fromkeys(("half", "__half"), "e"),
     **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16"), "bfloat16"),
 }
-"""The numbers that a kernel may take by value, as `struct` writes them (Linux, 64 bits)."""
+"""The types of numbers that a kernel may take by value, as `struct` names them (Linux, 64 bits)."""
+
+MAX_CHARACTERS = 500
+"""Maximum length of a parameter."""
 
 WORKSPACE = "workspace"
 
 LAUNCH = "launch"
-"""The value of a parameter that is given the next of the launch's int arguments."""
+"""The value of a parameter that gets the next of the launch's int arguments."""
 
 TENSOR_MAP = "CUtensorMap"
-"""The type of a parameter that is given the next of the launch's tensor maps."""
+"""The type of a parameter that gets the next of the launch's tensor maps."""
 
 _NUMBER = re.compile(r"-?\d+(\.\d*f?)?", re.IGNORECASE)
 
@@ -48,8 +52,8 @@ class Parameter:
 
     name: str
     value: str
-    """What it is given: an array's name, an extent, a stride, a number, a product of those, or
-    `launch`. Its own name where the signature says nothing."""
+    """What it gets: an array's name, an extent, a stride, a number, a product of these, or
+    `launch`. If the signature does not say, it is the parameter's own name."""
 
     @property
     def is_pointer(self) -> bool:
@@ -65,34 +69,44 @@ class Parameter:
 def parameters(signature: str) -> tuple[Parameter, ...]:
     """Read `int M, float alpha=1, const float* A`, with or without parentheses around it.
 
-    Raises ValueError for what is no parameter.
+    Raise ValueError for a text that is not a parameter.
     """
-    found = []
+    listed = []
     for text in filter(None, split(signature.strip().removeprefix("(").removesuffix(")"))):
-        match = _PARAMETER.fullmatch(" ".join(_RESTRICT.sub(" ", text).split()))
-        if not match:
-            raise ValueError(f"'{text}' is not a parameter; write int M, or float alpha=1")
+        line = " ".join(_RESTRICT.sub(" ", text[:MAX_CHARACTERS]).split())
+        match = _PARAMETER.fullmatch(line)
+        if not match or len(text) > MAX_CHARACTERS:
+            raise ValueError(f"'{shown(line)}' is not a parameter; write int M, or float alpha=1")
         cpp = match["type"] + ("*" if match["array"] else "")
         cpp = re.sub(r"\s*([*&])\s*(const)?", r"\1", cpp).strip()
         value = (match["value"] or match["name"]).strip()
-        found.append(Parameter(cpp=cpp, name=match["name"], value=value))
-    return tuple(found)
+        listed.append(Parameter(cpp=cpp, name=match["name"], value=value))
+    return tuple(listed)
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas that no bracket encloses."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "(<[{") - (letter in ")>]}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
+    """Return the parts between the commas that no bracket encloses."""
+    parts, start, depth = [], 0, 0
+    for mark in re.finditer(r"[(<\[{)>\]},]", text):
+        depth += (mark[0] in "(<[{") - (mark[0] in ")>]}")
+        if mark[0] == "," and depth == 0:
+            parts.append(text[start : mark.start()])
+            start = mark.end()
+    return [part.strip() for part in (*parts, text[start:])]
+
+
+def position_after(text: str, opening: int, brackets: str) -> int:
+    """Return the position after the bracket that closes the one at `opening`, or the text's end."""
+    depth = 0
+    for mark in re.compile(f"[{re.escape(brackets)}]").finditer(text, opening):
+        depth += 1 if mark[0] == brackets[0] else -1
+        if depth == 0:
+            return mark.end()
+    return len(text)
 
 
 def why_unknown(parameter: Parameter, op: str) -> str | None:
-    """Why nobody can say what a parameter is given, or None."""
+    """Return why the value of a parameter is not known, or None."""
     arrays = (*OPERATIONS[op].arrays, WORKSPACE)
     if parameter.is_pointer:
         if array_index(parameter, op) is None:
@@ -107,37 +121,40 @@ def why_unknown(parameter: Parameter, op: str) -> str | None:
         except ValueError as error:
             return f"{parameter.cpp} {parameter.name}: {error}"
     if parameter.type_name not in {*FORMATS, "Scalar"}:
-        return f"{parameter.cpp} {parameter.name}: no type of a number that is known"
+        return f"{parameter.cpp} {parameter.name}: not a type that a kernel takes by value"
     return None
 
 
 def array_index(parameter: Parameter, op: str) -> int | None:
-    """Which of the kernel's arrays (operands, output, workspace) a pointer is given, or None."""
-    known = [name.casefold() for name in (*OPERATIONS[op].arrays, WORKSPACE)]
+    """Return the index of the array that a pointer gets, or None.
+
+    The arrays are the operands, the output and the workspace.
+    """
+    names = [name.casefold() for name in (*OPERATIONS[op].arrays, WORKSPACE)]
     name = parameter.value.casefold()
-    return known.index(name) if name in known else None
+    return names.index(name) if name in names else None
 
 
 def number(parameter: Parameter, problem: Problem) -> float:
-    """What a parameter that is no array is given. Raises ValueError for an unknown name."""
-    extents = {"m": problem.m, "n": problem.n}
+    """Return the value of a parameter that is not an array. Raise ValueError for unknown names."""
+    numbers = {"m": problem.m, "n": problem.n}
     if problem.operation.has_k:
-        extents["k"] = problem.k
-    known = extents | problem.strides
+        numbers["k"] = problem.k
+    numbers |= problem.strides
     factors: list[float] = []
     for factor in map(str.strip, parameter.value.split("*")):
-        if factor.casefold() in known:
-            factors.append(known[factor.casefold()])
+        if factor.casefold() in numbers:
+            factors.append(numbers[factor.casefold()])
         elif _NUMBER.fullmatch(factor):
             factors.append(float(factor.rstrip("fF")) if "." in factor else int(factor))
         else:
-            names = ", ".join(name.upper() if len(name) == 1 else name for name in known)
+            names = ", ".join(name.upper() if len(name) == 1 else name for name in numbers)
             raise ValueError(f"write {parameter.name}=1, or which of {names} it is")
     return math.prod(factors)
 
 
 def packed(parameter: Parameter, value: float, scalar: str) -> bytes:
-    """A number in the bytes of its C++ type; `Scalar` is the type `scalar`."""
+    """Return the bytes of a number in its C++ type. `Scalar` stands for the type `scalar`."""
     name = parameter.type_name
     form = FORMATS[scalar if name == "Scalar" else name]
     if form == "bfloat16":  # the upper half of a float; 0, 1 and -1 are exact

@@ -11,12 +11,12 @@ _FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
 
 
 def include_folders(options: Iterable[str]) -> tuple[Path, ...]:
-    """The include folders among a compiler's options."""
+    """Return the include folders in a compiler's options."""
     return tuple(Path(match[1]) for match in map(_FOLDER.fullmatch, options) if match)
 
 
 def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None = None) -> str:
-    """The file's text with the files that it includes in their places, each once."""
+    """Return the file's text, with each included file inserted once in place of its directive."""
     seen = {path.resolve()} if seen is None else seen
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
@@ -35,23 +35,23 @@ def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None =
 
 
 def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """The file, then every file that it includes, directly or through another, once.
+    """Return the file, then every file that it includes, directly or through another file, once.
 
-    A name in quotes is looked for beside the file that includes it, then in `folders`, as others
-    are; what is not there is left to the compiler.
+    A name in quotes is searched beside the file that includes it, then in `folders`. A name in
+    angle brackets is searched in `folders`. All other names are left to the compiler.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     waiting = [path.resolve()]
     while waiting:
         file = waiting.pop(0)
-        if file not in found and file.is_file():
-            found[file] = None
+        if file not in files and file.is_file():
+            files[file] = None
             for quote, name in _INCLUDE.findall(file.read_text(encoding="utf-8")):
                 waiting += _candidates(file, quote, name, folders)
-    return tuple(found)
+    return tuple(files)
 
 
 def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
-    """Where a file that another includes may be."""
+    """Return the paths where an included file may be."""
     beside = (file.parent,) if quote == '"' else ()
     return [(folder / name).resolve() for folder in (*beside, *folders)]

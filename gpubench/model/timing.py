@@ -15,40 +15,40 @@ class Timing:
 
     min_samples: int = 10
     min_device_s: float = 0.05
-    """A point gets at least so many samples and so much device time, all its rounds together,
-    however precise they seem."""
+    """Minimum number of samples and minimum device time of a point, over all its rounds, even if
+    its times seem precise before."""
 
     few_samples: int = 3
-    """The least of launches longer than `slow_launch_s`, all rounds together. More are taken while
-    `max_wall_s` lasts."""
+    """Minimum number of samples if launches are longer than `slow_launch_s`, over all rounds. More
+    are taken until `max_wall_s`."""
 
     slow_launch_s: float = 0.1
     sample_us: float = 100.0
-    """A sample lasts at least this long: shorter launches are batched."""
+    """Minimum duration of a sample. Shorter launches are batched."""
 
     max_wall_s: float = 1.5
-    """A point's sampling stops after this time, all rounds together, whatever its interval, once it
-    has the fewest samples allowed."""
+    """Sampling of a point stops after this time, over all rounds, once it has the minimum number of
+    samples, however wide its interval is."""
 
     heat_s: float = 1.0
-    """A round of a sustained point launches so long before its samples."""
+    """A round of a sustained point launches for this time before its samples."""
 
     sustained_s: float = 0.5
-    """And takes samples for so long: under 0.2 s they err by 5 % where a power cap holds the clock,
-    as the regulator lags."""
+    """A round of a sustained point takes samples for this time. Below 0.2 s they err by 5 % under a
+    power cap, as the regulator lags."""
 
     launch_limit_s: float = 10.0
     """A point whose launch is estimated to take longer is skipped."""
 
     point_limit_s: float | None = None
-    """A point that takes longer in a round is taken for hung; None: as long as honest ones may."""
+    """A point that takes longer in a round counts as hung. None: the default limit, `hang_s`."""
 
     budget_s: float | None = None
-    """Wall time for all points together, shared out among them; None: each takes what it needs."""
+    """Wall time for all points together, divided among them. None: no limit."""
 
     @property
     def hang_s(self) -> float:
-        """When a point is taken for hung: long after operands, reference and slow launches."""
+        """Time after which a point counts as hung. Operands and slow launches take less."""
         return self.point_limit_s or 60 + 6 * self.launch_limit_s
 
     @property
@@ -58,15 +58,15 @@ class Timing:
 
     @property
     def round_samples(self) -> int:
-        """The least samples of a round: its part of `min_samples`, and two to compare."""
+        """Minimum number of samples of a round: its part of `min_samples`, and at least two."""
         return max(2, -(-self.min_samples // self.rounds))
 
     @property
     def round_few_samples(self) -> int:
-        """The samples of a round for slow launches."""
+        """Minimum number of samples of a round for slow launches."""
         return -(-self.few_samples // self.rounds)
 
     @property
     def round_device_s(self) -> float:
-        """The least device time of a round."""
+        """Minimum device time of a round."""
         return self.min_device_s / self.rounds

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.model.config import Config, Space
-from gpubench.model.operation import OPERATIONS
+from gpubench.model.expression import Expression, evaluate
+from gpubench.model.operation import LARGEST, OPERATIONS
 from gpubench.model.precision import CORE_DTYPES, PRECISIONS
 from gpubench.model.problem import Problem
 from gpubench.model.signature import WORKSPACE, Parameter, parameters
 from gpubench.model.sources import include_folders, whole_source
 
 Sample = Callable[[Callable[..., None], int], float]
-"""(function of inputs and output, launches) → its time in microseconds per launch."""
+"""Times a function of inputs and output, given the number of launches: microseconds per launch."""
 
 MAX_GRID_Y = 65_535
-"""CUDA C++ Programming Guide, technical specifications: largest y dimension of a grid."""
+"""Largest y or z dimension of a grid (CUDA C++ Programming Guide, technical specifications)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,23 +31,24 @@ class TensorMap:
     """A row-major matrix for the tensor memory accelerator (TMA) of compute capability 9.0."""
 
     array: int
-    """Index of the kernel's array that holds it: operands, output, workspace."""
+    """Index of the kernel's array that holds the matrix: operands, output, workspace."""
 
     shape: tuple[int, int]
     """Rows and columns; a row's bytes are a multiple of 16."""
 
     box: tuple[int, int]
-    """Rows and columns of one copy, at most 256 each; outside the matrix it reads zeros."""
+    """Rows and columns of one copy, at most 256 each. Outside the matrix it reads zeros."""
 
     offset_bytes: int = 0
-    """Where it starts in the array."""
+    """Where the matrix starts in the array."""
 
     swizzle_bytes: int = 0
-    """Width of the pattern that spreads a box over the banks of shared memory: 32, 64 or 128, and a
-    row of the box is at most as wide; 0: none."""
+    """Width of the pattern that spreads a box over the banks of shared memory: 32, 64 or 128. A row
+    of the box is at most as wide. 0: no pattern."""
 
     l2_promotion_bytes: int = 128
-    """What the L2 cache fetches at once at the least: 64, 128 or 256; 0: what the copy asks for."""
+    """Minimum number of bytes that the L2 cache fetches at once: 64, 128 or 256. 0: the size of the
+    copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,41 +59,41 @@ class Launch:
     block: tuple[int, ...]
     shared_bytes: int = 0
     kernel: str = ""
-    """The template in the variant's source; empty: the one that bears the variant's name."""
+    """The template in the variant's source. Empty: the template with the variant's name."""
 
     int_arguments: tuple[int, ...] = ()
     """Further int arguments, after the extents."""
 
     workspace_bytes: int = 0
-    """Device memory for intermediate results, passed as a pointer after the output; it holds
+    """Device memory for intermediate results, passed as a pointer after the output. It holds
     garbage at first."""
 
     tensor_maps: tuple[TensorMap, ...] = ()
-    """Passed by value after all else, as 128-byte structures."""
+    """Passed by value after all other arguments, as 128-byte structures."""
 
     pdl: bool = False
-    """May start while the launch before it ends, as its kernel waits for that one itself
-    (programmatic dependent launch, from compute capability 9.0)."""
+    """Whether the launch may start before the previous launch has ended (programmatic dependent
+    launch, from compute capability 9.0). The kernel must wait for the previous launch itself."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
-    """Blocks of a thread block cluster (compute capability 9.0); the grid is a multiple of it."""
+    """Blocks of a thread block cluster (compute capability 9.0). The grid is a multiple of it."""
 
     next_launches: tuple[Launch, ...] = ()
-    """Launches that complete the result, with the same workspace; they are timed with it."""
+    """Launches that complete the result, with the same workspace. They are timed together."""
 
     @property
     def sequence(self) -> tuple[Launch, ...]:
-        """This launch and those that follow."""
+        """This launch and its next launches."""
         return (self, *self.next_launches)
 
     @property
     def main(self) -> Launch:
-        """The launch of the kernel that bears the variant's name, or the first if none does."""
+        """The launch of the kernel with the variant's name, or else the first launch."""
         return next((launch for launch in self.sequence if not launch.kernel), self)
 
     @property
     def has_attributes(self) -> bool:
-        """Whether the driver must be given more than grid, block and shared memory."""
+        """Whether the driver needs more than grid, block and shared memory."""
         return self.pdl or self.cluster != (1, 1, 1)
 
     @property
@@ -101,7 +103,7 @@ class Launch:
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """The grid's x, y and z, then the block's, as CUDA's launches take them."""
+        """The x, y and z of the grid, then of the block, as CUDA's launches take them."""
         return (*(*self.grid, 1, 1)[:3], *(*self.block, 1, 1)[:3])
 
     @property
@@ -112,64 +114,65 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """What a launch may be fitted to."""
+    """The properties of a GPU that a launch may be fitted to."""
 
     multiprocessors: int
     threads_per_multiprocessor: int
-    """Threads that can be resident at once."""
+    """Maximum number of resident threads per multiprocessor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way to compute an operation. Its `.py` describes it; name and op come from the path."""
+    """One way to compute an operation. Its `.py` describes it. Name and op come from the path."""
 
     idea: str
     """What it teaches, in a line."""
 
     dtypes: tuple[str, ...] = CORE_DTYPES
     tiles: Space | None = None
-    """None: the variant has no tile to choose."""
+    """None: the function has no tile to choose."""
 
-    baseline: str
-    """Variant of the vendor's BLAS that it is compared with; empty: it has none."""
+    baseline: str = ""
+    """Variant of the vendor's BLAS that it is compared with. Empty: none."""
 
     default: bool = True
     """Whether a sweep that names no variants runs it."""
 
     after: str = ""
-    """The variant it changes one thing of: its predecessor on the ladder; empty: not a step."""
+    """Its predecessor on the ladder: the variant that it changes in one way. Empty: not a step."""
 
     rival: bool = False
-    """Whether it is what a program would use in place of a kernel of one's own: `compare-cublas
-    --rivals` takes it in."""
+    """Whether `compare-cublas --rivals` includes it: a library's product, which a program may use
+    instead of its own kernel."""
 
     tunes: str = ""
-    """The BLAS variant that this is a tuned call of: the faster of both is what others are held
-    against; empty: none."""
+    """The BLAS variant that this variant is a tuned call of. Variants are compared with the faster
+    of the two. Empty: none."""
 
     capability: tuple[int, int] = (0, 0)
-    """The lowest compute capability that has what it needs."""
+    """The lowest compute capability that it runs on."""
 
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
-    """Why it cannot take a problem with a legal tile (None without tiles to choose), or None."""
+    """Returns why it cannot take a problem with a legal tile, or None. Without tiles to choose, a
+    function gets None as the tile, and a kernel `Config()`."""
 
     reuse: Callable[[Config], tuple[int, int]] | None = None
     """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
-    where R elements of a vector share a load of the other; None: not known."""
+    where R elements of a vector share a load of the other vector. None: not known."""
 
     libraries: tuple[str, ...] = ()
     """Packages that it imports, and whose versions decide its code, such as `torch`."""
 
     file: str = ""
-    """The file of its code, relative to the descriptor; empty: as the kind of variant has it."""
+    """The file of its code, relative to the descriptor. Empty: the usual file of its kind."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that it takes column by column, such as `("B",)`: they are laid out so before
-    anything is timed, and the row's layout says it."""
+    """The matrices that it takes column by column, such as `("B",)`. They are laid out like that
+    before anything is timed, and the row's layout reports it."""
 
     reads_output: bool = False
-    """Whether it reads the result before it writes it, as `beta * C` does: then that holds zeros at
-    first, and not NaN."""
+    """Whether it reads the result before it writes it, as `beta * C` does. Then the result holds
+    zeros at first instead of NaN."""
 
     name: str = ""
     op: str = ""
@@ -194,12 +197,12 @@ class Variant:
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
-        """Why it cannot compute a problem with a tile, or None.
+        """Return why it cannot compute a problem with a tile, or None.
 
-        `capability` is the GPU's compute capability; None leaves it open.
+        `capability` is the GPU's compute capability. None leaves it open.
         """
         if capability is not None and self.capability > capability:
-            needs, has = (".".join(map(str, one)) for one in (self.capability, capability))
+            needs, has = (".".join(map(str, pair)) for pair in (self.capability, capability))
             return f"needs compute capability {needs}, and this GPU has {has}"
         if problem.dtype not in self.dtypes:
             return f"has no {problem.dtype}, only {', '.join(self.dtypes)}"
@@ -215,41 +218,97 @@ def _is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
+def _no_launch(_tile: Config, _problem: Problem) -> Launch:
+    """Stand for a missing launch, which the descriptor's check refuses."""
+    raise NotImplementedError
+
+
+def _tuple(value: object) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+@dataclass(frozen=True)
+class PlainLaunch:
+    """A launch whose grid, block and shared memory are expressions: `model.expression`."""
+
+    grid: tuple[Expression, ...]
+    block: tuple[Expression, ...]
+    shared_bytes: tuple[Expression, ...]
+
+    def __call__(self, tile: Config, problem: Problem) -> Launch:
+        """Return the launch. Raise ValueError for an expression that has no value."""
+        names = {"M": problem.m, "N": problem.n, **tile}
+        if problem.operation.has_k:
+            names["K"] = problem.k
+        values: dict[str, tuple[int, ...]] = {}
+        for name, expressions in vars(self).items():
+            if len(expressions) > 3:  # noqa: PLR2004 # x, y and z
+                raise ValueError(f"{name}: has at most x, y and z")
+            try:
+                values[name] = tuple(evaluate(expression, names) for expression in expressions)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        (shared_bytes,) = values["shared_bytes"]
+        return Launch(grid=values["grid"], block=values["block"], shared_bytes=shared_bytes)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CudaVariant(Variant):
     """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
 
-    Signature: `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, with vectors
-    `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A launch with a workspace has
-    `Scalar* workspace` after the output, and its further int arguments come last. A kernel with
-    another name or signature says so by `kernel` and `signature`.
+    Its signature is `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, and with
+    vectors `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A launch with a workspace
+    passes `Scalar* workspace` after the output, and further int arguments last. `kernel` and
+    `signature` describe a kernel with another name or signature.
     """
 
     kernel: str = ""
     """The kernel as C++ names it, with the tile's parameters in braces: `sgemm<{BM}, {BN}>`, where
-    `{scalar}` is the type of an element; empty: as above."""
+    `{scalar}` is the type of an element. Empty: as above."""
 
     signature: str = ""
-    """Its parameters as in the source, `int M, float alpha=1, const float* A, float* C`. A name is
-    an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb, ldc), in any
-    case; `= 1` gives a constant, `= A` or `= M*N` what another name means, and `= launch` the next
-    of the launch's int arguments. A `CUtensorMap` is the next of its tensor maps. Empty: as above.
+    """Its parameters as in the source, `int M, float alpha=1, const float* A, float* C`.
+
+    A name means an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb,
+    ldc), in any case. `= 1` passes a constant, `= A` or `= M*N` says what another name means, and
+    `= launch` passes the next of the launch's int arguments. A `CUtensorMap` gets the next of the
+    launch's tensor maps. Empty: as above.
     """
 
-    launch: Callable[[Config, Problem], Launch]
-    specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None
-    """The launch fitted to a GPU, for grids that follow the device; None: `launch` suits any."""
+    grid: Expression | tuple[Expression, ...] = ()
+    """Blocks in x, y and z as `model.expression` reads them: `("N/64", "M/64")`, where `/` rounds
+    up. Names are M, N, K and the tile's parameters. Empty: `launch` gives the grid."""
 
-    tiles: Space = field()
+    block: Expression | tuple[Expression, ...] = ()
+    """Threads of a block in x, y and z, like `grid`: `256`, `("edge", "edge")`."""
+
+    shared_bytes: Expression = 0
+    """Dynamic shared memory in bytes, like `grid`."""
+
+    launch: Callable[[Config, Problem], Launch] = field(default=_no_launch)
+    """Returns the launch of a tile and a problem, where `grid` and `block` do not suffice."""
+
+    specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None
+    """Returns the launch fitted to a GPU, for grids that follow the device. None: `launch` suits
+    every GPU."""
+
+    tiles: Space = Space()  # noqa: RUF009 # frozen
+    """`Space()`: a kernel without tile parameters."""
 
     compile_options: tuple[str, ...] = ()
     """Further options of NVRTC, such as `--use_fast_math`, with the tile's parameters in braces:
     `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor."""
 
     architecture_suffix: str = ""
-    """`a` for the features of one architecture only (`sm_90a`); it runs on no other capability."""
+    """`a` for instructions that only one architecture has (`sm_90a`). The kernel runs on no other
+    compute capability."""
 
     baseline: str = "cublas"
+
+    def __post_init__(self) -> None:
+        if self.grid != () and (self.launch is _no_launch or isinstance(self.launch, PlainLaunch)):
+            plain = PlainLaunch(*map(_tuple, (self.grid, self.block, self.shared_bytes)))
+            object.__setattr__(self, "launch", plain)
 
     @property
     def backend(self) -> str:
@@ -263,13 +322,13 @@ class CudaVariant(Variant):
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """The descriptor, the CUDA C++ file and what that includes."""
+        """The descriptor, the CUDA C++ file and the files that it includes."""
         folders = include_folders(self._options)
         return (self.path, *whole_source(self.source, folders))
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """The compile options, include folders relative to the descriptor."""
+        """The compile options, with the paths of include folders."""
         here = self.path.parent
         return tuple(
             re.sub(r"^(-I|--include-path=)(.+)", lambda folder: f"-I{here / folder[2]}", option)
@@ -277,18 +336,19 @@ class CudaVariant(Variant):
         )
 
     def options(self, tile: Config, dtype: str) -> tuple[str, ...]:
-        """The compile options of an instance."""
+        """Return the compile options of an instance."""
         return tuple(self._filled(option, tile, dtype) for option in self._options)
 
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
-        """The kernel of a tile as C++ names it: `shared_tile<float, 16>`.
+        """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
 
-        `kernel` names another template of the source. With a signature of its own the name has the
-        function's type, so that the compiler refuses another one.
+        `kernel` names another template of the source. If the variant has a signature, the name is
+        cast to the function's type, so that the compiler refuses another signature.
         """
         scalar = PRECISIONS[dtype].cpp
         if kernel or not self.kernel:
-            return f"{kernel or self.name}<{scalar}, {tile.arguments}>"
+            arguments = ", ".join(filter(None, (scalar, tile.arguments)))
+            return f"{kernel or self.name}<{arguments}>"
         name = self._filled(self.kernel, tile, dtype)
         if not self.signature:
             return name
@@ -297,9 +357,9 @@ class CudaVariant(Variant):
         return f"static_cast<void (*)({types})>({name})"
 
     def parameters(self, launch: Launch, *, workspace: bool = False) -> tuple[Parameter, ...]:
-        """The parameters of a launch's kernel, with or without a workspace.
+        """Return the parameters of a launch's kernel, with or without a workspace.
 
-        Raises ValueError for a signature that cannot be read.
+        Raise ValueError for a signature that cannot be read.
         """
         if self.signature and not launch.kernel:
             return parameters(self.signature)
@@ -318,45 +378,47 @@ class CudaVariant(Variant):
         )
 
     def _filled(self, text: str, tile: Config, dtype: str) -> str:
-        """A text with the tile's parameters, and the type of an element, in place of braces."""
-        arguments = {name: Config([(name, value)], ()).arguments for name, value in tile.items()}
+        """Replace the braces of a text by the tile's parameters and the type of an element."""
+        arguments = {name: Config([(name, value)]).arguments for name, value in tile.items()}
         return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
 
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
-        """Those of every variant; another architecture; a grid beyond what the driver takes."""
+        """Also refuse another architecture, and a grid that CUDA cannot launch."""
         if reason := super().why_not(tile, problem, capability):
             return reason
         if self.architecture_suffix and capability not in {None, self.capability}:
             return f"runs on compute capability {'.'.join(map(str, self.capability))} only"
-        for launch in self.launch(tile, problem).sequence if tile else ():
-            if any(blocks > MAX_GRID_Y for blocks in launch.grid[1:]):
-                blocks = "×".join(map(str, launch.grid))
+        for launch in self.launch(tile, problem).sequence if tile is not None else ():
+            blocks = "×".join(map(str, launch.grid))
+            if any(extent > MAX_GRID_Y for extent in launch.grid[1:]):
                 return f"a grid of {blocks} blocks: at most {MAX_GRID_Y} in y"
+            if min(launch.dimensions) < 1 or launch.grid[0] > LARGEST:
+                threads = "×".join(map(str, launch.block))
+                return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
         return None
 
     def architecture(self, name: str) -> str:
-        """An architecture such as `sm_90` with the suffix it needs."""
+        """Add the suffix that the variant needs to an architecture such as `sm_90`."""
         return name if name[-1].isalpha() else name + self.architecture_suffix
 
     def launch_on(self, gpu: Gpu, tile: Config, problem: Problem) -> Launch:
-        """The launch on a GPU."""
+        """Return the launch on a GPU."""
         launch = self.launch(tile, problem)
         return self.specialize(launch, tile, problem, gpu) if self.specialize else launch
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenVariant(Variant):
-    """A file that cannot be used; `idea` says why, and its points are skipped for that."""
+    """A file that cannot be used. `idea` says why, and its points are skipped with that reason."""
 
     runs_on: str = ""
-    baseline: str = ""
     dtypes: tuple[str, ...] = tuple(PRECISIONS)
 
     @property
     def backend(self) -> str:
-        """Not known: that of the sweep."""
+        """The backend of the sweep, as the file does not say."""
         return self.runs_on
 
     def why_not(self, *_: object) -> str:
@@ -372,21 +434,22 @@ class CallVariant(Variant):
     """The backend, such as `cuda` or `cpu`."""
 
     build: Callable[[Config | None, str], Callable[..., None]]
-    """Tile and dtype give the function (inputs…, output) that computes into the output. What it has
-    as `resources` and `algorithm` goes into the row, read after it ran."""
+    """Returns the function (inputs…, output) of a tile and a dtype. It computes into the output.
+    The row takes `resources` and `algorithm` from the function's attributes after it ran."""
 
     tensors: str = ""
-    """The package whose `from_dlpack` makes its arguments, such as `torch`; empty: it takes the
-    backend's arrays, CuPy's or NumPy's. They are made once, before anything is timed."""
+    """The package whose `from_dlpack` makes its arguments, such as `torch`. They are made once,
+    before anything is timed. Empty: the function takes the backend's arrays, CuPy's or NumPy's."""
 
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
-    """For a library with several algorithms: the function by the fastest of them, and which it is.
+    """For a library with several algorithms: returns the function that calls the fastest algorithm,
+    and the algorithm's name.
 
-    Takes the problem, whether operands are cold, what times a function, and the most launches that
-    it times at once. None: `build` gives the only one."""
+    It takes the problem, whether operands are cold, a `Sample`, and the maximum number of launches
+    per sample. None: `build` returns the only algorithm."""
 
     threads: int = 0
-    """CPU threads it may use; 0: as many as serve it best, which is measured."""
+    """CPU threads that it may use. 0: the fastest number, which is measured."""
 
     @property
     def backend(self) -> str:

@@ -1,4 +1,4 @@
-"""Reads one variant's description, ours or a user's: a `.py` that defines `VARIANT`."""
+"""Reads the description of a variant, ours or a user's: a `.py` that defines `VARIANT`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, CallVariant, CudaVariant, Problem, Space, Variant
 from gpubench.model.signature import parameters, why_unknown
+from gpubench.model.variant import PlainLaunch
 from gpubench.text import shown
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}", re.ASCII)
 NAME_RULE = "lower-case letters, digits and _, a letter first, at most 60"
-"""A name becomes a template instance, an item of `--variants` and a field of the CSV."""
+"""The rule for names. A name becomes a C++ template, an item of `--variants` and a CSV field."""
 
 FUNCTIONS = {
     "launch": "tile and problem",
@@ -36,23 +37,22 @@ FUNCTIONS = {
     "specialize": "launch, tile, problem and GPU",
     "tune": "problem, whether cold, sample and launches",
 }
-"""Fields that hold a function, and what it is given."""
-
+"""Fields that hold a function, and its arguments."""
 
 PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
-"""Types of the fields that hold no function."""
+"""Types of fields that are converted and checked by msgspec."""
 
 
 def is_name(name: str) -> bool:
-    """Whether a variant may be called so."""
+    """Whether a variant may have this name."""
     return bool(_NAME.fullmatch(name))
 
 
 def load(path: Path, op: str) -> Variant:
-    """The variant of `op` that `path` describes, named after the file.
+    """Return the variant of `op` that `path` describes, named after the file.
 
-    The same object again as long as the file does not change, so that it may be called for every
-    point. It runs the file. Raises UsageError with the file and what is wrong in it.
+    It runs the file. It returns the same object as long as the file does not change, so it may be
+    called for every point. Raises UsageError with the file and what is wrong in it.
     """
     try:
         facts = path.stat()
@@ -68,12 +68,12 @@ def load(path: Path, op: str) -> Variant:
 
 @contextmanager
 def described_by(path: Path) -> Iterator[None]:
-    """Round a call into a description: what it raises becomes a UsageError with file and line."""
+    """Turn an exception from a description's code into a UsageError with file and line."""
     try:
         yield
     except (KeyboardInterrupt, UsageError):
         raise
-    except BaseException as error:  # a description that ends the process is a broken one, too
+    except BaseException as error:  # a description that ends the process is broken too
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
@@ -83,7 +83,7 @@ def described_by(path: Path) -> Iterator[None]:
 
 
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
-    """Descriptions hold functions, which do not pickle: another process loads the file again."""
+    """Pickle a variant as its path. Its functions do not pickle, so the file is loaded again."""
     return load, (variant.path, variant.op)
 
 
@@ -103,7 +103,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
     if spec is None:
         raise UsageError(f"{path}: not a Python file")
     with described_by(path):
-        # Looked for before anything runs: `--kernels` may be given a folder of other scripts.
+        # Checked before anything runs: the folder of `--kernels` may hold other scripts.
         if "VARIANT" not in loader.get_code(loader.name).co_names:
             raise UsageError(f"{path}: defines no VARIANT")
         module = importlib.util.module_from_spec(spec)
@@ -116,43 +116,50 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
 
 
 def _check_arguments(variant: Variant) -> None:
-    """Raise UsageError for matrices that the operation has not, and for unknown parameters."""
-    where, known = f"{variant.path}: VARIANT", OPERATIONS[variant.op]
-    problem = Problem(op=variant.op, m=1, n=1, dtype="float32")
-    matrices = [name for name in known.arrays if f"ld{name.casefold()}" in problem.strides]
+    """Raise UsageError for matrices that the operation lacks, and for unknown names."""
+    where, operation = f"{variant.path}: VARIANT", OPERATIONS[variant.op]
+    problem = Problem(op=variant.op, m=1024, n=1024, k=1024, dtype="float32")
+    matrices = [name for name in operation.arrays if f"ld{name.casefold()}" in problem.strides]
     if strange := set(variant.column_major) - set(matrices):
         raise UsageError(
             f"{where}: column_major is a tuple of {', '.join(matrices)}, not {min(strange)}"
         )
-    if not isinstance(variant, CudaVariant) or not variant.signature:
+    if not isinstance(variant, CudaVariant):
+        return
+    if isinstance(variant.launch, PlainLaunch):
+        try:
+            variant.launch(variant.tiles.defaults[0], problem)
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}") from error
+    if not variant.signature:
         return
     try:
-        found = parameters(variant.signature)
+        signature = parameters(variant.signature)
     except ValueError as error:
         raise UsageError(f"{where}: signature: {error}") from error
-    for parameter in found:
+    for parameter in signature:
         if reason := why_unknown(parameter, variant.op):
             raise UsageError(f"{where}: signature: {reason}")
-    if variant.signature and not variant.kernel:
+    if not variant.kernel:
         raise UsageError(f"{where}: signature: goes with kernel, the name of the kernel in C++")
 
 
 class _Loader(SourceFileLoader):
     """Compiles the file each time.
 
-    Python's own cache of bytecode takes a file that was edited twice within a second for unchanged,
-    and would be written into the user's folder.
+    Python's cache of bytecode misses a second edit within one second, and it would write into the
+    user's folder.
     """
 
     def get_code(self, fullname: str) -> CodeType:
-        """The file's code as it stands now."""
+        """Return the code of the file's present text."""
         path = self.get_filename(fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
 
 
 def _checked(described: object, path: Path) -> Variant:
-    """The description; raises UsageError for the first field that cannot be used."""
+    """Return the description. Raise UsageError for the first field that cannot be used."""
     if not isinstance(described, Variant) or type(described) is Variant:
         raise UsageError(
             f"{path}: VARIANT is a {type(described).__name__}, not a CudaVariant or a CallVariant"
@@ -165,12 +172,12 @@ def _checked(described: object, path: Path) -> Variant:
             except msgspec.ValidationError as error:
                 raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
             described = replace(described, **{name: value})  # a list of names is a tuple now
-    tiles, known = described.tiles, backends()
+    tiles, names = described.tiles, backends()
     rules: dict[str, object] = {
         "idea is a line of text": described.idea.strip(),
         f"dtypes is a tuple of {', '.join(DTYPES)}": described.dtypes
         and set(described.dtypes) <= set(DTYPES),
-        f"runs_on is {' or '.join(known)}": described.backend in known,
+        f"runs_on is {' or '.join(names)}": described.backend in names,
         "tiles is a Space, such as edges(1, 32, because='…')": isinstance(tiles, Space)
         or (tiles is None and defaults["tiles"] is None),
     }
@@ -181,11 +188,16 @@ def _checked(described: object, path: Path) -> Variant:
             and not any(map(tiles.why_not, tiles.defaults))
         )
     rules |= {
-        f"{name} is a function of {of}": callable(getattr(described, name))
+        f"{name} is a function of {arguments}": callable(getattr(described, name))
         or getattr(described, name) is defaults[name]
-        for name, of in FUNCTIONS.items()
+        for name, arguments in FUNCTIONS.items()
         if name in defaults
     }
+    if isinstance(described, CudaVariant):
+        is_plain = isinstance(described.launch, PlainLaunch)
+        rules["a kernel has either grid and block, or launch"] = described.launch is not defaults[
+            "launch"
+        ] and is_plain == (described.grid != ()) == (described.block != ())
     for rule, holds in rules.items():
         if not holds:
             raise UsageError(f"{path}: VARIANT: {rule}")

@@ -1,4 +1,4 @@
-"""What a list on the command line means: `1..32`, `64..512:64`, `1..64:x2`, `320x640x320`."""
+"""Lists on the command line: `1..32`, `64..512:64`, `1..64:x2`, `320x640x320`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from gpubench.errors import UsageError
 from gpubench.model import LARGEST, OPERATIONS, Config
+from gpubench.model.config import NO_PARAMETERS
 from gpubench.text import shown
 
 MAX_ITEMS = 10_000
-"""Longer lists are typing mistakes; they are refused before they are built."""
+"""Maximum number of items. A longer list is a typing mistake, and is refused before it is built."""
 
 MAX_REPEATED = 10 * MAX_ITEMS
-"""Items with their repeats, which take time to read, too."""
+"""Maximum number of items including repeats, which take time to read too."""
 
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)
@@ -27,16 +28,16 @@ Item = TypeVar("Item")
 def parse_sizes(
     text: str, op: str = "gemm", flag: str = "--sizes"
 ) -> tuple[tuple[int, int, int], ...]:
-    """Sizes of an operation as (M, N, K).
+    """Read the sizes of an operation as (M, N, K).
 
-    `1024` is square, `320x640x320` is M×N×K, spans are square. For operations without K, `320x640`
-    is M×N, and K is 1.
+    `1024` and the sizes of a span are square, and `320x640x320` is M×N×K. For operations without K,
+    `320x640` is M×N, and K is 1.
     """
     has_k = OPERATIONS[op].has_k
     shape = "320x640x320 (MxNxK)" if has_k else "320x640 (MxN)"
     expects = f"a size of {op} is 1024, {shape}, 64..512:64 or 1..64:x2"
 
-    def one(item: str) -> Iterator[tuple[int, int, int]]:
+    def sizes(item: str) -> Iterator[tuple[int, int, int]]:
         if _SHAPE.fullmatch(item) and item.count("x") == 1 + has_k:
             numbers = [_bounded(number, item, flag, expects) for number in item.split("x")]
             m, n, k = (*numbers, 1)[:3]
@@ -44,15 +45,15 @@ def parse_sizes(
         else:
             yield from ((n, n, n if has_k else 1) for n in _span(item, flag, expects))
 
-    return _items(text, one, flag, expects)
+    return _items(text, sizes, flag, expects)
 
 
 def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
-    """Tiles as a space reads them: edges (`16`, `1..32`), and others (`128x128x8/8x8/s3`)."""
+    """Read tiles: edges (`16`, `1..32`), block tiles (`128x128x8/8x8/s3`), and `-` for no tile."""
     expects = "a tile is 16, 1..32, 1..64:x2, 128x128x8 or 128x128x8/8x8/s3"
 
-    def one(item: str) -> Iterator[str]:
-        if ("x" in item or "/" in item) and ".." not in item:
+    def tiles(item: str) -> Iterator[str]:
+        if ("x" in item or "/" in item or item == NO_PARAMETERS) and ".." not in item:
             try:
                 yield str(Config.parse(item))
             except ValueError:
@@ -60,44 +61,44 @@ def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
         else:
             yield from map(str, _span(item, flag, expects))
 
-    return _items(text, one, flag, expects)
+    return _items(text, tiles, flag, expects)
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """A comma-separated list of names, blanks stripped, repeats dropped."""
+    """Read a comma-separated list of names. Blanks and repeats are dropped."""
     return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
 def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 1.0) -> float:
-    """A fraction given as a percentage (`"3%"`) or a number (`0.03`).
+    """Return a percentage such as `"3%"` as a fraction.
 
-    Raises UsageError if it is neither, or does not lie within `low` to `high`.
+    Raises UsageError for text without a percent sign, for numbers, as 0.5 may mean 0.5% or 50%,
+    and for a percentage that is not between `low` and `high`.
     """
+    right = f"a percentage from {100 * low:g}% to {100 * high:g}%, such as 3%"
     try:
-        is_percent = isinstance(value, str) and value.endswith("%")
-        number = float(str(value).removesuffix("%")) / (100 if is_percent else 1)
+        number = float(str(value).removesuffix("%")) / 100
     except ValueError:
         number = math.nan
-    if isinstance(value, bool) or not low <= number <= high:
-        raise UsageError(
-            f"{flag}: '{shown(str(value))}' is not a percentage from {100 * low:g}% to "
-            f"{100 * high:g}%, such as 3% or 0.03"
-        )
+    if not (isinstance(value, str) and value.endswith("%")) and not math.isnan(number):
+        raise UsageError(f"{flag}: '{shown(str(value))}' needs a percent sign, as in 0.5%")
+    if not low <= number <= high:
+        raise UsageError(f"{flag}: '{shown(str(value))}' is not {right}")
     return number
 
 
 def _items(
     text: str, parse: Callable[[str], Iterable[Item]], flag: str, expects: str
 ) -> tuple[Item, ...]:
-    """All items of a list in order, repeats dropped."""
+    """Return all items of a list in order, without repeats."""
     items: dict[Item, None] = {}
     count = 0
     for part in text.split(","):
         item = part.strip().lower()
         if not item:
             raise UsageError(f"{flag}: an item of '{shown(text)}' is empty; {expects}")
-        for one in parse(item):
-            items[one] = None
+        for parsed in parse(item):
+            items[parsed] = None
             count += 1
         if len(items) > MAX_ITEMS or count > MAX_REPEATED:
             raise UsageError(f"{flag}: more than {MAX_ITEMS} items; widen the step")
@@ -105,7 +106,7 @@ def _items(
 
 
 def _span(item: str, flag: str, expects: str) -> Iterable[int]:
-    """The integers of one item: a number, or a span with an optional step or factor."""
+    """Return the integers of an item: a number, or a span with an optional step or factor."""
     if _NUMBER.fullmatch(item):
         return (_bounded(item, item, flag, expects),)
     match = _SPAN.fullmatch(item)

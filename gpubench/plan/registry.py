@@ -1,7 +1,7 @@
-"""Finds the variants: every `kernels/<op>/<name>.py` is one, named after its file.
+"""Finds the variants: every `kernels/<op>/<name>.py` describes a variant, named after its file.
 
-A user's folder (`--kernels DIR`) is read in the same form, and may also hold the files of one
-operation without a folder between: `DIR/<name>.py`.
+A user's folder (`--kernels DIR`) has the same form. It may also hold the files of one operation
+directly: `DIR/<name>.py`.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ KERNELS = Path(__file__).parent.parent / "kernels"
 
 
 def descriptors(folder: Path) -> list[Path]:
-    """The files in a folder that describe a variant, by name: all Python files without a leading _.
+    """Return the files in a folder that describe a variant: all Python files without a leading _.
 
-    Looks at names alone and runs nothing.
+    It reads only names and runs nothing.
     """
     return sorted(path for path in folder.glob("*.py") if path.name[0] not in "._")
 
 
 def variants() -> tuple[Variant, ...]:
-    """Every variant that comes with gpubench, by op and name."""
+    """Return every variant of gpubench, by op and name."""
     return tuple(load(path, op) for op in OPERATIONS for path in descriptors(KERNELS / op))
 
 
 def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> dict[str, Variant]:
-    """The variants of an operation by name: ours, then those of the user's folder.
+    """Return the variants of an operation by name: ours, then the variants of the user's folder.
 
-    A file of that folder that cannot be used is a `BrokenVariant`. Raises UsageError for one that
-    is needed, a folder without variants of the op, one that cannot be used, and a name that is
+    A file of that folder that cannot be used is a `BrokenVariant`. Raises UsageError if a `needed`
+    file cannot be used, if the folder has no variants of the op or cannot be used, and if a name is
     taken.
     """
-    known = {path.stem: load(path, op) for path in descriptors(KERNELS / op)}
+    by_name = {path.stem: load(path, op) for path in descriptors(KERNELS / op)}
     if kernels is None:
-        return known
+        return by_name
     own: dict[str, Variant] = {}
     for path in _own_descriptors(kernels.absolute(), op):
-        if path.stem in known:
+        if path.stem in by_name:
             raise UsageError(
                 f"--kernels: {path}: gpubench has a variant '{path.stem}' already; rename yours"
             )
@@ -58,17 +58,19 @@ def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> d
     for source in sorted(
         [*kernels.absolute().glob("*.cu"), *(kernels.absolute() / op).glob("*.cu")]
     ):
-        is_kernel = source.name[0] not in "._" and source.stem not in {**known, **own}
+        is_kernel = source.name[0] not in "._" and source.stem not in {**by_name, **own}
         if is_kernel and os.path.realpath(source) not in described:
             own[source.stem] = _own(source, op)
-    known |= own
+    by_name |= own
     for name, variant in own.items():
-        if variant.baseline and variant.baseline not in known:
-            problem = unknown("variant", variant.baseline, known)
-            known[name] = _broken(f"{variant.path}: VARIANT: baseline: {problem}", variant.path, op)
-        if isinstance(known[name], BrokenVariant) and (name in needed or len(own) == 1):
-            raise UsageError(known[name].idea)
-    return known
+        if variant.baseline and variant.baseline not in by_name:
+            problem = unknown("variant", variant.baseline, by_name)
+            by_name[name] = _broken(
+                f"{variant.path}: VARIANT: baseline: {problem}", variant.path, op
+            )
+        if isinstance(by_name[name], BrokenVariant) and (name in needed or len(own) == 1):
+            raise UsageError(by_name[name].idea)
+    return by_name
 
 
 def _own(path: Path, op: str) -> Variant:
@@ -104,30 +106,30 @@ def _own_descriptors(folder: Path, op: str) -> list[Path]:
 def choose(
     op: str, backend: str, names: Sequence[str], kernels: Path | None = None
 ) -> tuple[Variant, ...]:
-    """The variants named, in that order; without names, the default ones of op and backend.
+    """Return the named variants in that order, or the default variants of the op and backend.
 
-    A name may be a pattern such as `cpu_*`, which means every variant of the backend that fits.
+    A name may be a pattern such as `cpu_*`, which means every matching variant of the backend.
 
-    `kernels` is a folder of the user's own, whose variants stand beside ours. Raises UsageError for
-    a name that is unknown, or known for another op or backend, and for a folder that cannot be used
-    or holds nothing for the backend.
+    `kernels` is the user's folder, whose variants are added to ours. Raises UsageError for an
+    unknown name, for a name of another op or backend, and for a folder that cannot be used or holds
+    nothing for the backend.
     """
-    known = {
+    by_name = {
         name: replace(variant, runs_on=backend) if isinstance(variant, BrokenVariant) else variant
         for name, variant in of_op(op, kernels, names).items()
     }
     if not names:
-        own = [variant for variant in known.values() if variant.path.parent != KERNELS / op]
+        own = [variant for variant in by_name.values() if variant.path.parent != KERNELS / op]
         if kernels is not None and backend not in {variant.backend for variant in own}:
             raise UsageError(
                 f"--kernels: {', '.join(variant.name for variant in own)} run on "
                 f"{own[0].backend}, and this sweep on {backend}; "
                 f"choose it with --device {own[0].backend}"
             )
-        return tuple(v for v in known.values() if v.backend == backend and v.default)
+        return tuple(v for v in by_name.values() if v.backend == backend and v.default)
     chosen: dict[str, Variant] = {}
     for name in names:
-        if fitting := [v for v in known.values() if fnmatchcase(v.name, name)]:
+        if fitting := [v for v in by_name.values() if fnmatchcase(v.name, name)]:
             here = {variant.name: variant for variant in fitting if variant.backend == backend}
             if not here:
                 raise UsageError(
@@ -136,5 +138,5 @@ def choose(
                 )
             chosen |= here
         else:
-            raise UsageError(f"--variants: {unknown('variant', name, known)}")
+            raise UsageError(f"--variants: {unknown('variant', name, by_name)}")
     return tuple(chosen.values())

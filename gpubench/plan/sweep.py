@@ -22,6 +22,7 @@ from gpubench.model import (
     Timing,
     Variant,
 )
+from gpubench.model.config import NO_PARAMETERS
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import choose
 from gpubench.plan.selection import matching
@@ -177,13 +178,16 @@ def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...
     space = variant.tiles
     if space is None:
         return (None,)
-    of_its_kind = [tile for tile in asked if _numbers(tile) == len(space.block)]
+    # A kernel without tile parameters has a point for every tile that it refuses.
+    of_its_kind = [tile for tile in asked if _numbers(tile) == len(space.block) or not space.axes]
     with described_by(variant.path):
         return tuple(dict.fromkeys(map(space.read, of_its_kind))) or space.defaults
 
 
 def _numbers(tile: str) -> int:
     """Return the number of extents of a tile's block: 1 for an edge, 3 for `128x128x8/8x8`."""
+    if tile == NO_PARAMETERS:
+        return 0
     return tile.partition("/")[0].count("x") + 1
 
 

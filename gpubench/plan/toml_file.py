@@ -1,9 +1,10 @@
-"""Reads a TOML file that may come from anywhere, and decodes its tables into typed objects."""
+"""Reads a TOML file of any origin, decodes its tables, and keeps its paths from leading out."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from gpubench.errors import UsageError
-from gpubench.text import unknown
+from gpubench.text import shown, unknown
 
 MAX_BYTES = 2**20  # a configuration is a page or two
 _MAX_DOTS = 200  # in a key: the time that `tomllib` takes grows with their square
@@ -20,7 +21,7 @@ _MAX_DEPTH = 20  # tables and lists within each other
 _LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer ones
 
 NOT_BLANK = r"\S"
-"""Pattern of a text that must not be blank."""
+"""Pattern of a text that is not blank."""
 
 _WORDS = {
     "array": "list",
@@ -30,7 +31,7 @@ _WORDS = {
     "object": "table",
     "str": "text",
 }
-"""msgspec's names for types, and TOML's."""
+"""Names of types: msgspec's, and ours for users."""
 
 _KEY = "key"  # the step of a path that leads to the keys of a table
 
@@ -38,7 +39,7 @@ Kind = TypeVar("Kind")
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
-    """The file's table. Raises UsageError, which begins with `flag`, for what cannot be used."""
+    """Return the file's table. Raise UsageError, which begins with `flag`, for an invalid file."""
     at = f"{flag}: " if flag else ""
     try:
         with path.open("rb") as file:
@@ -49,7 +50,7 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
         raise UsageError(f"{at}{path} has more than {MAX_BYTES:,} bytes")
     try:
         text = content.decode()
-        # Before the value; in a table's heading, all.
+        # Count the dots before the value, or all dots of a table's heading.
         if any(line.partition("=")[0].count(".") > _MAX_DOTS for line in text.splitlines()):
             raise UsageError(f"{at}{path}: a key has more than {_MAX_DOTS} parts")
         values = tomllib.loads(text)
@@ -71,10 +72,44 @@ def _require_usable(value: object, where: str, depth: int) -> None:
             _require_usable(inner, where, depth - 1)
 
 
-def decode(values: object, kind: type[Kind], where: str) -> Kind:
-    """The values as an object of a msgspec type.
+def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration's options with paths relative to the current directory.
 
-    Raises UsageError in one line: `where`, the place within the values, and what is wrong there.
+    A configuration may come from elsewhere, and the files that it names are run or written. So
+    `kernels` must lie in its directory or below, and `output` and `samples` below the current
+    directory. Raises UsageError for a path that leads out.
+    """
+    found = dict(values)
+    for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
+        if isinstance(found.get(name), str):
+            found[name] = _confined(path, name, found[name], base)
+    return found
+
+
+def _confined(config: Path, name: str, text: str, base: Path) -> str:
+    """Return a path of a configuration that lies below `base` after links are followed."""
+    if not lies_below(text, base) and "\0" not in text:  # NUL is refused as in every option
+        raise UsageError(
+            f"--config: {config}: {name} = '{shown(text)}' leads out of {base.resolve()}; "
+            f"give such a path on the command line: --{name}"
+        )
+    return str(base / text) if text else text
+
+
+def lies_below(text: str, base: Path = Path()) -> bool:
+    """Return whether a path lies below a directory after links are followed."""
+    try:
+        path = (base / text).resolve()
+        loops = any(part.is_symlink() for part in (path, *path.parents))  # no error in Python 3.13
+        return not loops and path.is_relative_to(base.resolve())
+    except (OSError, ValueError, RuntimeError):  # not a path, or a loop of links before Python 3.13
+        return False
+
+
+def decode(values: object, kind: type[Kind], where: str) -> Kind:
+    """Return the values as an object of a msgspec type.
+
+    Raise UsageError in one line: `where`, the place within the values, and what is wrong there.
     """
     try:
         return msgspec.convert(values, kind)
@@ -83,10 +118,10 @@ def decode(values: object, kind: type[Kind], where: str) -> Kind:
 
 
 def _explained(message: str, kind: type) -> str:
-    """`series 1: rules 2: 'at' is missing`, from msgspec's message."""
-    # The file's own words may stand in the message, so no more than a path is taken for one.
-    found = re.fullmatch(r"(.*) - at (`key` in )?`\$([\w.\[\]]{0,200})`", message, re.DOTALL)
-    what, in_key, path = found.groups(default="") if found else (message, "", "")
+    """Turn msgspec's message into `series 1: rules 2: 'at' is missing`."""
+    # The message may contain the file's words, so only a text of a path's form counts as the path.
+    parts = re.fullmatch(r"(.*) - at (`key` in )?`\$([\w.\[\]]{0,200})`", message, re.DOTALL)
+    what, in_key, path = parts.groups(default="") if parts else (message, "", "")
     place = path.replace("[...]", "").replace(".", ": ").removeprefix(": ")
     place = re.sub(r"\[(\d{1,9})\]", lambda index: f" {int(index[1]) + 1}", place)
     steps = re.findall(r"\w+|\[[\d.]+\]", path) + ([_KEY] if in_key else [])
@@ -107,34 +142,34 @@ def _in_words(what: str, kind: type, steps: list[str]) -> str:
 
 
 def _type_in_words(kind: str) -> str:
-    """`number or text` for `int | float | str | null`."""
+    """Name a type for users: `number or text` for `int | float | str | null`."""
     names = kind.split(" | ")
     left_out = {"null", "int"} if "float" in names else {"null"}
     return " or ".join(_WORDS.get(name, name) for name in names if name not in left_out)
 
 
-def _names(known: inspect.Type, steps: list[str]) -> list[str]:
-    """What msgspec knows at a place: the keys of a table, or the values of a choice.
+def _names(kind: inspect.Type, steps: list[str]) -> list[str]:
+    """Return the legal names at a place: the keys of a table, or the values of a choice.
 
     A step leads into a field, an item (`[3]`), a value (`[...]`) or the keys of a table.
     """
-    if isinstance(known, inspect.UnionType):
-        found = [name for inner in known.types for name in _names(inner, steps)]
-        return list(dict.fromkeys(found))
+    if isinstance(kind, inspect.UnionType):
+        names = [name for inner in kind.types for name in _names(inner, steps)]
+        return list(dict.fromkeys(names))
     if not steps:
-        if isinstance(known, inspect.StructType):
-            tag = [known.tag_field] if known.tag_field else []
-            return tag + [field.encode_name for field in known.fields]
-        values = known.values if isinstance(known, inspect.LiteralType) else ()
-        return list(map(str, known.cls if isinstance(known, inspect.EnumType) else values))
+        if isinstance(kind, inspect.StructType):
+            tag = [kind.tag_field] if kind.tag_field else []
+            return tag + [field.encode_name for field in kind.fields]
+        values = kind.values if isinstance(kind, inspect.LiteralType) else ()
+        return list(map(str, kind.cls if isinstance(kind, inspect.EnumType) else values))
     step, *rest = steps
     inner: inspect.Type | None = None
-    if isinstance(known, inspect.DictType):
-        inner = known.key_type if step == _KEY else known.value_type
-    elif isinstance(known, inspect.ListType | inspect.VarTupleType):
-        inner = known.item_type
-    elif isinstance(known, inspect.StructType):
-        if step == known.tag_field:
-            return [str(known.tag)]
-        inner = {field.encode_name: field.type for field in known.fields}.get(step)
+    if isinstance(kind, inspect.DictType):
+        inner = kind.key_type if step == _KEY else kind.value_type
+    elif isinstance(kind, inspect.ListType | inspect.VarTupleType):
+        inner = kind.item_type
+    elif isinstance(kind, inspect.StructType):
+        if step == kind.tag_field:
+            return [str(kind.tag)]
+        inner = {field.encode_name: field.type for field in kind.fields}.get(step)
     return _names(inner, rest) if inner else []

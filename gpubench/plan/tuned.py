@@ -129,6 +129,8 @@ def with_tuned_tiles(
         for tile in variant.tiles.defaults
     )
 
+    with_axes = [variant for variant in tiled if variant.tiles and variant.tiles.axes]
+
     def wanted(point: Point) -> bool:
         of_dtype = [w for w in winners[point.variant.name] if w.dtype == point.problem.dtype]
         if point.tile is None or point.variant not in tuned or not of_dtype:
@@ -136,7 +138,7 @@ def with_tuned_tiles(
             return point.tile in defaults
         return str(point.tile) == min(of_dtype, key=lambda one: one.distance(point)).tile
 
-    return replace(sweep, tiles=tuple(tiles)), wanted, tuple(_notes(tiled, winners))
+    return replace(sweep, tiles=tuple(tiles)), wanted, tuple(_notes(with_axes, winners))
 
 
 def _notes(variants: Iterable[Variant], winners: dict[str, list[Winner]]) -> Iterable[str]:

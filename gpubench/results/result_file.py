@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -192,7 +193,10 @@ class ResultFile:
         """Write the rows. The partial file stays if the sweep is not complete."""
         file = self._opened()
         try:
-            self._csv.write(encode(rows))
+            content = encode(rows)
+            self._csv.write(
+                gzip.compress(content, mtime=0) if self.path.suffix == ".gz" else content
+            )
             if complete and self._samples:
                 file.seek(0)
                 self._samples.write(lambda samples: shutil.copyfileobj(file, samples))

@@ -268,7 +268,7 @@ MAX_ROWS, MAX_BYTES = 200_000, 2**27
 MAX_HEADER = 2**16
 """Maximum number of characters of the first line."""
 
-_FORMULA = re.compile(r"'*[=+\-@]")
+_FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
 """The beginning of a text that a spreadsheet would compute, or that an apostrophe guards."""
 
 

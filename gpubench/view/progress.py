@@ -1,4 +1,4 @@
-"""How far a sweep is, on stderr: a live line in a terminal, a plain line now and then elsewhere."""
+"""The progress of a sweep on stderr: live lines in a terminal, elsewhere plain lines in a log."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from gpubench.engine.prepare import Job
 
 PLAIN_EVERY_S = 5.0
-"""Between plain lines, so that a log stays readable."""
-
+"""Minimum time between plain lines, so that a log stays readable."""
 
 REFRESHES_PER_S = 4
-"""Enough for an eye, little for the machine that is measuring."""
+"""Refresh rate of the live lines. A higher rate would disturb the measurements."""
 
 
 class LiveProgress(Watcher):
-    """Two lines that stay where they are, one for the way gone, one for what was found.
+    """Two lines that are updated in place.
 
-    A bar, the time left and the point being measured; below, the fastest of its size so far, and
-    the clock and temperature of the last point.
+    The first line has a bar, the time left and the point being measured. The second line has the
+    fastest kernel of its size so far, and the clock and temperature of the last point.
     """
 
     def __init__(self) -> None:
@@ -50,11 +49,11 @@ class LiveProgress(Watcher):
             ),
             TextColumn("{task.description}", markup=False, table_column=rest),
             console=self._console,
-            expand=True,  # what does not fit is cut from the last column
+            expand=True,  # the last column is cut if the line is too long
         )
-        self._found = Text(no_wrap=True, overflow="ellipsis", style="dim")
+        self._fastest = Text(no_wrap=True, overflow="ellipsis", style="dim")
         self._live = Live(
-            Group(self._progress, self._found),
+            Group(self._progress, self._fastest),
             console=self._console,
             transient=True,
             refresh_per_second=REFRESHES_PER_S,
@@ -76,7 +75,7 @@ class LiveProgress(Watcher):
         self._live.stop()
 
     def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
-        """Print what a user should read first, and start the bar."""
+        """Print the notes and the heading, and start the bar."""
         for line in _opening(job, pool, visits, foreseen):
             self._console.print(line, markup=False, soft_wrap=True)
         self._best.clear()
@@ -89,7 +88,7 @@ class LiveProgress(Watcher):
         self._describe(f"compiling: {kernels} kernels")
 
     def measuring(self, visit: Visit) -> None:
-        """Name the point and the time left."""
+        """Show the point and the time left."""
         if self._task is not None and visit.visits_left:  # points that failed have no more visits
             done = self._progress.tasks[0].completed
             self._progress.update(self._task, total=done + visit.visits_left)
@@ -97,7 +96,7 @@ class LiveProgress(Watcher):
         self._describe(f"{visit.name} {visit.point.label}".strip(), left)
 
     def measured(self, measurement: Measurement) -> None:
-        """Move the bar and name the fastest kernel so far. A failure is printed, and stays."""
+        """Advance the bar, show the fastest kernel so far, and print a failure as a line."""
         if measurement.status == Status.ELIMINATED:
             return  # decided without a launch
         if self._task is not None:
@@ -108,7 +107,7 @@ class LiveProgress(Watcher):
             best_us, best = self._best.get(problem, (math.inf, point))
             best_us, best = min((best_us, best), (measurement.series.median_us, point), key=_time)
             self._best[problem] = best_us, best
-            self._found.plain = found(best, best_us, measurement.after)
+            self._fastest.plain = fastest_text(best, best_us, measurement.after)
         if measurement.reason and measurement.status != Status.SKIPPED:
             self._console.print(_failure(measurement), style="red", markup=False)
 
@@ -118,7 +117,7 @@ class LiveProgress(Watcher):
 
 
 class PlainProgress(Watcher):
-    """Plain lines: the heading, one every few seconds, and every failure."""
+    """Plain lines: the heading, a line every few seconds, and a line for each failure."""
 
     def __init__(self) -> None:
         self._console = console(stderr=True)
@@ -135,7 +134,7 @@ class PlainProgress(Watcher):
         pass
 
     def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
-        """Print what a user should read first."""
+        """Print the notes and the heading."""
         self._done, self._total = 0, visits
         for line in _opening(job, pool, visits, foreseen):
             self._line(line)
@@ -145,12 +144,12 @@ class PlainProgress(Watcher):
         self._now_and_then(f"compiling: {kernels} kernels")
 
     def measuring(self, visit: Visit) -> None:
-        """Remember the visit's name and the time left: `measured` prints them."""
+        """Keep the visit's name and the time left, which `measured` prints."""
         self._total = self._done + visit.visits_left if visit.visits_left else self._total
         self._left_s, self._name = visit.left_s, visit.name
 
     def measured(self, measurement: Measurement) -> None:
-        """Print every failure, and a time every few seconds."""
+        """Print each failure, and a time every few seconds."""
         if measurement.status == Status.ELIMINATED:
             return  # decided without a launch
         self._done += 1
@@ -173,18 +172,18 @@ class PlainProgress(Watcher):
 
 
 def progress() -> LiveProgress | PlainProgress:
-    """Live where stderr is a terminal."""
+    """Return live progress if stderr is a terminal, and plain lines otherwise."""
     return LiveProgress() if console(stderr=True).is_terminal else PlainProgress()
 
 
 def times(elapsed_s: float, left_s: float) -> str:
-    """`0:12 elapsed, 1:05 left`; without what is left while it is not known."""
+    """Return `0:12 elapsed, 1:05 left`, or only the elapsed time if the time left is unknown."""
     left = f", {minutes(left_s)} left" if left_s else ""
     return f"{minutes(math.floor(elapsed_s))} elapsed{left}"
 
 
-def found(best: Point, best_us: float, health: Health) -> str:
-    """The fastest of a size, and the state of the device: `fastest at 1024 float32: …`."""
+def fastest_text(best: Point, best_us: float, health: Health) -> str:
+    """Return the fastest kernel of a size and the state of the device."""
     problem = best.problem
     name = f"{best.variant.name} {best.tile or ''}".strip()
     parts = [f"fastest at {problem.size} {problem.dtype}: {name}, {time_text(best_us)}"]

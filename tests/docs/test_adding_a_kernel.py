@@ -11,7 +11,7 @@ from commandline import call
 from newcomer import REPOSITORY, Block, Newcomer, blocks
 
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.commands.new_kernel.run import write_pair
+from gpubench.commands.new_kernel.run import describe_source, write_pair
 from gpubench.model import CudaVariant
 from gpubench.plan.registry import load
 from gpubench.plan.sweep import Sweep, plan
@@ -110,8 +110,13 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
 def test_commands_for_a_gpu_fail_here_only_for_lack_of_one(added: Path, tmp_path: Path) -> None:
     (tmp_path / "own" / "gemm").mkdir(parents=True)
     write_pair("my_tile", "gemm", None, tmp_path / "own", force=False)
-    for page, newcomer in ((ADDING, newcomer_in(added)), (OWN, Newcomer(tmp_path))):
-        (gpu_block,) = [block for block in page if block.title == GPU]
-        done = newcomer.type(gpu_block.text.rstrip() + " --device cuda")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "CUDA" in done.stderr
+    owner = Newcomer(tmp_path)
+    owner.write(next(block for block in OWN if block.title == "sgemm.cu"))
+    describe_source("my_sgemm", "gemm", tmp_path / "sgemm.cu", tmp_path / "own", force=False)
+    for page, newcomer in ((ADDING, newcomer_in(added)), (OWN, owner)):
+        gpu_blocks = [block for block in page if block.title == GPU]
+        assert gpu_blocks
+        for block in gpu_blocks:
+            done = newcomer.type(block.text.rstrip() + " --device cuda")
+            assert (done.returncode, done.stdout) == (2, "")
+            assert "CUDA" in done.stderr

@@ -258,6 +258,17 @@ def test_an_edge_is_refused_exactly_when_it_is_not_legal(low: int, extra: int, e
     assert {space.read(text) for text in space.default} <= set(space)
 
 
+def test_a_space_without_axes_has_one_configuration() -> None:
+    space = Space()
+    (tile,) = space
+    assert (tile, str(tile), bool(tile), space.count()) == (Config(), "-", True, 1)
+    assert (space.read("-"), space.defaults, space.sample(3, seed=1)) == (tile, (tile,), (tile,))
+    assert space.why_not(tile) is None
+    assert space.why_not(space.read("32")) == "has no tile parameters, so it takes '-', not 32"
+    assert TILES.why_not(TILES.read("-")) is not None
+    assert pickle.loads(pickle.dumps(tile)) == tile  # noqa: S301 # our own bytes
+
+
 def test_edges_take_no_block_tiles() -> None:
     space = edges(1, 32, because="of a test")
     for text in ("16x16", "16/8x8", "16/s2", "16/unroll=2"):

@@ -67,7 +67,7 @@ def test_leading_dimensions_follow_the_layout() -> None:
     [
         ("int stride", "write stride=1, or which of M, N, K, lda, ldb, ldc it is"),
         ("float* D", "write D=A, or which of A, B, C, workspace it is"),
-        ("dim3 M", "no type of a number that is known"),
+        ("dim3 M", "not a type that a kernel takes by value"),
         ("int M=rows", "write M=1"),
     ],
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.model import CudaVariant
+from gpubench.model import Config, CudaVariant
 from gpubench.plan.descriptor import described_by, is_name
-from gpubench.plan.registry import KERNELS, load
+from gpubench.plan.ranges import parse_tiles
+from gpubench.plan.registry import KERNELS, load, of_op
 from gpubench.plan.sweep import Sweep, plan
 
 GOOD = """
@@ -22,6 +25,13 @@ VARIANT = CudaVariant(
     launch=lambda tile, problem: Launch(grid=(1,), block=(1,)),
     reuse=lambda tile: (1, 1),
 )
+"""
+
+
+PLAIN = """
+from gpubench.model import Config, CudaVariant
+
+VARIANT = CudaVariant(idea="without Python", grid=('N/2', 'M/2'), block=64, )
 """
 
 
@@ -134,6 +144,17 @@ def test_every_name_of_ours_is_one() -> None:
         (GOOD.replace("reuse=", "refuse=['no'], reuse="), ": VARIANT: refuse is a function"),
         (GOOD.replace("launch=lambda", "launch=None and (lambda").replace("),\n    re", ")),\n re"),
          ": VARIANT: launch is a function"),
+        (PLAIN.replace("N/2", "N/P"), ": VARIANT: grid: 'P' is not a number here; use M, N, K"),
+        (PLAIN.replace("N/2", "N/(M-M)"), ": VARIANT: grid: 'N/(M-M)' divides by zero"),
+        (PLAIN.replace("64", "'open(1)'"), ": VARIANT: block: 'open(1)': an expression has only "),
+        (PLAIN.replace("64", "6.4"), ": VARIANT: block: 6.4 is neither a number nor a text"),
+        (PLAIN.replace("64", "(8, 8, 1, 1)"), ": VARIANT: block: has at most x, y and z"),
+        (PLAIN.replace("block=64,", ""), ": VARIANT: a kernel has either grid and block, or "),
+        (PLAIN.replace("grid=('N/2', 'M/2'),", ""), ": VARIANT: a kernel has either grid and "),
+        (PLAIN.replace("grid=('N/2', 'M/2'),", "").replace("block=64,", ""),
+         ": VARIANT: a kernel has either grid and block, or launch"),
+        (GOOD.replace("reuse=", "block=64, reuse="), ": VARIANT: a kernel has either grid and "),
+        (GOOD.replace("reuse=", "grid=6, block=64, reuse="), ": VARIANT: a kernel has either grid"),
         (GOOD.replace('edges(1, 4, because="of a test")', "16"), ": VARIANT: tiles is a Space"),
         (GOOD.replace('edges(1, 4, because="of a test")', "None"), ": VARIANT: tiles is a Space"),
         (with_default("('5',)"), ": VARIANT: tiles.default names legal tiles"),
@@ -196,6 +217,50 @@ def test_a_function_of_a_description_that_fails_in_planning_is_named(
     ) as caught:
         plan(sweep, "cuda")
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_kernel_needs_neither_a_tile_nor_python(path: Path) -> None:
+    path.write_text(PLAIN)
+    mine = load(path, "gemm")
+    assert isinstance(mine, CudaVariant)
+    assert load(path, "gemm") is mine
+    assert hash(mine) == hash(pickle.loads(pickle.dumps(mine)))  # noqa: S301 # our own bytes
+    assert mine.instance(Config(), "float32") == "mine<float>"
+    sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((9, 8, 8),))
+    ((point, reason),) = plan(sweep, "cuda").items()
+    assert (point.key.tile, reason) == ("-", None)
+    launch = mine.launch(Config(), point.problem)
+    assert (launch.grid, launch.block) == ((4, 5), (64,))
+
+
+def test_a_kernel_without_a_tile_refuses_tiles_and_others_take_them(path: Path) -> None:
+    path.write_text(PLAIN)
+    sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),), tiles=("16",))
+    with pytest.raises(UsageError, match="mine has no tile parameters, so it takes '-', not 16"):
+        plan(sweep, "cuda")
+    for tiles in ("8,16", "-,8"):
+        both = replace(sweep, variants=("mine", "naive"), tiles=parse_tiles(tiles))
+        reasons = {(p.variant.name, p.key.tile): why for p, why in plan(both, "cuda").items()}
+        assert reasons["naive", "8"] is None
+        assert "no tile parameters" in str(reasons["mine", "8"])
+        assert reasons.get(("mine", "-"), "no point") == (None if "-" in tiles else "no point")
+
+
+def test_a_grid_that_cannot_be_launched_skips_the_point(path: Path) -> None:
+    path.write_text(PLAIN.replace("N/2", "N//16").replace("M/2", "M//8"))
+    sizes = ((8, 8, 8), (8, 16, 8), (2**20, 16, 8))
+    planned = plan(Sweep(variants=("mine",), kernels=path.parent, sizes=sizes), "cuda")
+    assert list(planned.values()) == [
+        "a grid of 0×1 blocks of 64 threads cannot be launched",
+        None,
+        "a grid of 1×131072 blocks: at most 65535 in y",
+    ]
+
+
+def test_a_python_function_needs_no_baseline(tmp_path: Path) -> None:
+    text = "VARIANT = CallVariant(idea='nothing', runs_on='cpu', build=lambda tile, dtype: print)"
+    (tmp_path / "mine.py").write_text(f"from gpubench.model import CallVariant\n{text}")
+    assert of_op("gemm", tmp_path, ["mine"])["mine"].baseline == ""
 
 
 def test_ctrl_c_while_a_description_runs_is_no_fault_of_it(path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpubench.errors import UsageError
 from gpubench.model import LARGEST, Config, Problem
-from gpubench.plan.ranges import MAX_ITEMS, parse_names, parse_sizes, parse_tiles
+from gpubench.plan.ranges import MAX_ITEMS, parse_fraction, parse_names, parse_sizes, parse_tiles
 
 SPANS = [
     ("16", [16]),
@@ -238,3 +238,13 @@ def test_repeats_count_too_so_that_a_list_is_read_in_no_time() -> None:
     with pytest.raises(UsageError, match="more than 10000 items"):
         parse_tiles(",".join(["1..9999"] * 5000))
     assert parse_tiles("8,8,8") == ("8",)
+
+
+def test_a_percentage_needs_its_sign() -> None:
+    assert parse_fraction("0.5%", "--precision") == 0.005
+    for bare in ("0.5", "50", 0.5, 1):
+        with pytest.raises(UsageError, match=r"--precision: '.*' needs a percent sign, as in 0.5%"):
+            parse_fraction(bare, "--precision")
+    for wrong in ("%", "x%", "nan%", "200%", "-1%", "", True):
+        with pytest.raises(UsageError, match="is not a percentage from 0% to 100%"):
+            parse_fraction(wrong, "--precision")

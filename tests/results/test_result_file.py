@@ -64,6 +64,15 @@ def test_finishing_puts_the_whole_file_in_the_partial_ones_place(tmp_path: Path)
     assert read(tmp_path / "a.csv") == [measured(2.0)]
 
 
+def test_a_file_named_gz_is_compressed_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    file = ResultFile(path)
+    file.open(CONTEXT, POINTS)
+    file.finish([measured(2.0)], complete=True)
+    assert path.read_bytes()[:2] == b"\x1f\x8b"
+    assert read(path) == [measured(2.0)]
+
+
 def test_samples_are_kept_where_they_are_asked_for(tmp_path: Path) -> None:
     samples = tmp_path / "kept" / "samples.jsonl"
     file = ResultFile(tmp_path / "a.csv", samples=samples)

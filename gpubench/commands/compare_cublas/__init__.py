@@ -45,14 +45,11 @@ def compare_cublas(
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
     from gpubench.plan.registry import choose
-    from gpubench.results.store import checked
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.progress import progress
     from gpubench.view.tables import console, results
 
-    if save:
-        checked(save, "--save")
     if resume and not dry_run:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
     # This command searches for each variant's best tile, whose launch never takes over a second.

@@ -16,6 +16,8 @@ app = typer.Typer()
 def _threshold(value: object) -> float:
     from gpubench.plan.ranges import parse_fraction
 
+    if isinstance(value, float):  # the default
+        return value
     return parse_fraction(value, "--threshold", low=1e-6)
 
 

@@ -27,7 +27,9 @@ def new_kernel(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE.cu", help="Describe a kernel that exists, as it is."),
+        typer.Option(
+            "--from", metavar="FILE.cu", help="Existing CUDA source to describe. It is not changed."
+        ),
     ] = None,
     folder: Annotated[
         Path,
@@ -40,7 +42,7 @@ def new_kernel(
     ] = Path("kernels"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
-    """Write a kernel of your own to change, right already."""
+    """Write a kernel of your own: a working copy to change, or a description of your source."""
     from gpubench.commands.new_kernel.run import describe_source, write_pair
 
     if source and like:

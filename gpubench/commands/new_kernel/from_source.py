@@ -1,6 +1,6 @@
-"""`gpubench new-kernel --from FILE.cu`: the description of a kernel that exists already.
+"""`gpubench new-kernel --from FILE.cu`: writes the description of a kernel that exists.
 
-What the source says is written down; what it leaves open is asked in comments.
+The description holds what the source says. Comments in it name what the source does not say.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
-from gpubench.model.signature import Parameter, array_index, parameters, split, why_unknown
+from gpubench.model.signature import (
+    Parameter,
+    array_index,
+    parameters,
+    position_after,
+    split,
+    why_unknown,
+)
+from gpubench.text import shown
 
 GUESSES = {
     "BM": 64,
@@ -26,148 +34,226 @@ GUESSES = {
     "stages": 2,
     "splits": 1,
 }
-"""Values of a template's parameters of these names, where the source has none; 32 of others."""
-
+"""Values of template parameters with these names, if the source has none. Other parameters: 32."""
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
-"""What parameters of these names are given, where C = alpha·A·B + beta·C is A·B."""
+"""Values of parameters with these names, so that C = alpha·A·B + beta·C is A·B."""
+
+EDGE, THREADS = 32, 256
+"""Edge of a block of two dimensions, and threads of a block of one, if the source has no number."""
 
 LONGEST = 2000
-"""Characters of a template's parameters."""
+"""Maximum number of characters of a template's parameters."""
 
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_TEMPLATE = re.compile(r'template\s*<([^{};]*)>\s*(extern\s*"C"\s*)?(static\s+|inline\s+)*$')
+_SKIPPED = re.compile(
+    r'//[^\n]*|/\*|R"([^()\\\s"]{0,16})\(|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'', re.DOTALL
+)
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+_SPECIFIERS = ('extern "C"', 'extern"C"', "static", "inline", "constexpr")
 _ATTRIBUTE = re.compile(r"\s*(static\b|inline\b|void\b|(__\w+__)\s*(?=\())")
+_FUNCTION = re.compile(r"\s*([^\s();{}]+)\s*(?=\()")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
+_ASSIGNED = re.compile(r"\b(\w+)\s*=([^;=]*)")
+_BLOCK_INDEX = re.compile(r"\bblockIdx\s*\.\s*([xyz])")
+_COMPARED = re.compile(r"\b(\w+)\s*(?:<|>=)\s*(\w+)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """A kernel in a source."""
+class Kernel:
+    """A kernel that a source defines."""
 
     name: str
-    parameters: tuple[Parameter, ...]
+    signature: str
+    """The text between the parentheses."""
+
     template: tuple[Parameter, ...]
-    """Of its template; empty: it is a plain function."""
+    """The template's parameters. Empty: a plain function."""
 
     threads: str
-    """The first argument of `__launch_bounds__`, or nothing."""
+    """The first argument of `__launch_bounds__`, or an empty text."""
+
+    body: str
+
+    def uses(self, index: str) -> bool:
+        """Whether the body reads an index such as `threadIdx.y`."""
+        return re.search(rf"\b{index[:-2]}\s*\.\s*{index[-1]}\b", self.body) is not None
 
 
-def kernels(text: str) -> Iterator[Found]:
-    """The kernels that a CUDA C++ source defines, in order."""
-    text = _COMMENTS.sub(" ", text)
-    for mark in re.finditer(r"\b__global__\b", text):
-        rest, threads = text[mark.end() :], ""
-        while attribute := _ATTRIBUTE.match(rest):
-            rest = rest[attribute.end() :]
+def kernels(text: str) -> Iterator[Kernel]:
+    """Yield the kernels that a CUDA C++ source defines, in order. Linear in the text's length."""
+    code = _code(text)
+    before, *parts = re.split(r"\b__global__\b", code)
+    for rest in parts:
+        (template, threads), before = _heading(before[-LONGEST:]), rest
+        at = 0
+        while attribute := _ATTRIBUTE.match(rest, at):
+            at = attribute.end()
             if attribute[2]:
-                inside, rest = _enclosed(rest)
+                inside, at = _enclosed(rest, at)
                 threads = split(inside)[0] if "launch" in attribute[2] else threads
-        name = re.match(r"\s*(\w+)\s*(?=\()", rest)
-        template = _TEMPLATE.search(text[max(mark.start() - LONGEST, 0) : mark.start()])
-        if name:
-            yield Found(
-                name=name[1],
-                parameters=parameters(_enclosed(rest[name.end() :])[0]),
-                template=parameters(template[1]) if template else (),
-                threads=threads,
-            )
+        if name := _FUNCTION.match(rest, at):
+            signature, at = _enclosed(rest, name.end())
+            opening = rest.find("{", at)
+            if opening >= 0 and ";" not in rest[at:opening]:  # else it is only declared
+                body = rest[opening : position_after(rest, opening, "{}")]
+                yield Kernel(
+                    name=name[1],
+                    signature=signature,
+                    template=template,
+                    threads=threads,
+                    body=body,
+                )
 
 
-def _enclosed(text: str) -> tuple[str, str]:
-    """What stands in the parentheses that a text begins with, and what follows."""
-    depth = 0
-    for position, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return text[1:position], text[position + 1 :]
-    return text[1:], ""
+def _code(text: str) -> str:
+    """Return the source without comments and without the contents of texts."""
+    parts: list[str] = []
+    at = 0
+    while skipped := _SKIPPED.search(text, at):
+        parts += (text[at : skipped.start()], '"C"' if skipped[0] == '"C"' else " ")
+        closing = (
+            "*/" if skipped[0] == "/*" else f'){skipped[1]}"' if skipped[1] is not None else ""
+        )
+        end = text.find(closing, skipped.end())
+        at = end + len(closing) if end >= 0 else len(text)
+    return "".join((*parts, text[at:]))
+
+
+def _enclosed(text: str, at: int) -> tuple[str, int]:
+    """Return the text in the parentheses that begin at `at`, and the position after them."""
+    opening = text.index("(", at)
+    end = position_after(text, opening, "()")
+    return text[opening + 1 : end - 1], end
+
+
+def _heading(before: str) -> tuple[tuple[Parameter, ...], str]:
+    """Return the template's parameters and the launch bounds that stand before a kernel."""
+    text, threads = " ".join(before.split()), ""
+    while True:
+        if specifier := next(filter(text.endswith, _SPECIFIERS), ""):
+            text = text.removesuffix(specifier).rstrip()
+        elif text.endswith(")") and text[: text.rfind("(")].endswith("__launch_bounds__"):
+            text, _, bounds = text.rpartition("__launch_bounds__")
+            text, threads = text.rstrip(), split(bounds[1:-1])[0]
+        else:
+            break
+    opening = len(text) - position_after(text[::-1], 0, "><")
+    if not text.endswith(">") or not text[:opening].rstrip().endswith("template"):
+        return (), threads
+    return parameters(text[opening + 1 : -1]), threads
 
 
 def described(text: str, name: str, op: str, file: str) -> tuple[str, list[str]]:
-    """The description of a source's kernel as the variant `name`, and what it asks.
+    """Return the description of a kernel as the variant `name`, and the parameters to fill in.
 
-    Of several kernels the one that is called so, or else the first. `file` is the source as the
-    description names it. Raises UsageError for a source without a kernel.
+    If the source has several kernels, it is the kernel called `name`, or else the first kernel.
+    `file` is the source's path as the description writes it. Raises UsageError for a source without
+    a kernel, and for a kernel that cannot be described.
     """
     try:
-        found = {kernel.name: kernel for kernel in kernels(text)}
+        defined = {kernel.name: kernel for kernel in kernels(text)}
+        if not defined:
+            raise UsageError(f"--from: {file} defines no kernel: no __global__ function")
+        kernel = defined.get(name) or next(iter(defined.values()))
+        if not _NAME.fullmatch(kernel.name) or not kernel.name.isascii():
+            raise UsageError(
+                f"--from: {file}: '{shown(kernel.name)}' cannot name a kernel; "
+                "use ASCII letters, digits and _"
+            )
+        signature = parameters(kernel.signature)
     except ValueError as error:
         raise UsageError(f"--from: {file}: {error}") from error
-    if not found:
-        raise UsageError(f"--from: {file} defines no kernel: no __global__ function")
-    kernel = found.get(name) or next(iter(found.values()))
     types = [one.name for one in kernel.template if one.type_name in {"typename", "class"}]
-    given = [_given(one, op, types) for one in kernel.parameters]
-    asked = [one.name for one in given if why_unknown(one, op)]
-    values = {_axis_name(one.name): one.value for one in kernel.template if one.name not in types}
-    macros = dict(_MACRO.findall(_COMMENTS.sub(" ", text)))
+    arguments = [_argument(one, op, types) for one in signature]
+    asked = [one.name for one in arguments if why_unknown(one, op)]
+    macros = dict(_MACRO.findall(_code(text)))
+    values = {
+        _axis_name(one.name): one.value
+        for one in kernel.template
+        if one.name not in types and one.type_name != "bool"
+    }
     values |= {_axis_name(macro): number for macro, number in macros.items()}
+    tile, space = _space(values)
     lines = [
         f'"""{name}: what it does, in a line."""\n',
-        "from gpubench.model import CudaVariant, Launch, Space\n",
+        f"from gpubench.model import CudaVariant{', Space' * bool(space)}\n",
         "VARIANT = CudaVariant(",
         f'    idea="what {name} teaches, in a line",',
-        f"    file={json.dumps(file)},",
-        f'    kernel="{_instance(kernel, types)}",',
+        f"    file={json.dumps(file, ensure_ascii=False)},",
+        f'    kernel="{_instance(kernel, types, tile)}",',
     ]
-    if others := [other for other in found if other != kernel.name]:
-        lines.append(f"    # The source has these, too: {', '.join(others)}.")
+    if others := [other for other in defined if other != kernel.name]:
+        lines.append(f"    # The source also has these kernels: {', '.join(map(shown, others))}.")
     if asked:
         lines.append(
-            f"    # What are {', '.join(asked)}? Write =1 for a constant, or =A, =M, =lda, =M*N "
+            f"    # Not known: {', '.join(asked)}. Write =1 for a constant, or =A, =M, =lda, =M*N "
             "for what it is."
         )
-    lines += ["    signature=(", *_signature(given), "    ),", *_dtypes(given, op)]
-    if any(one.name == "beta" for one in given):
+    lines += ["    signature=(", *_signature(arguments), "    ),", *_dtypes(arguments, op)]
+    if any(one.name == "beta" for one in arguments):
         lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
     if macros:
         options = "".join(f'"-D{macro}={{{_axis_name(macro)}}}", ' for macro in macros)
         lines.append(f"    compile_options=({options.strip()}),")
-    tile, space = _space(values)
-    lines += [*space, *_launch(kernel, tile), ")\n"]
+    lines += [*space, *_launch(kernel, tile, op, text), ")\n"]
     return "\n".join(lines), asked
 
 
-def _given(parameter: Parameter, op: str, types: list[str]) -> Parameter:
-    """The parameter with what it is given, as far as its name tells; `?` where it does not."""
+def _argument(parameter: Parameter, op: str, types: list[str]) -> Parameter:
+    """Return the parameter with the value that its name means, or with `?`."""
     cpp = parameter.cpp
     for name in types:
         cpp = re.sub(rf"\b{name}\b", "Scalar", cpp)
     value = CONSTANTS.get(parameter.name.casefold(), parameter.value)
-    known = replace(parameter, cpp=cpp, value=parameter.value if parameter.is_pointer else value)
-    return replace(known, value="?") if why_unknown(known, op) else known
+    argument = replace(parameter, cpp=cpp, value=parameter.value if parameter.is_pointer else value)
+    return replace(argument, value="?") if why_unknown(argument, op) else argument
 
 
-def _instance(kernel: Found, types: list[str]) -> str:
-    """`sgemm<{BM}, {BN}>`."""
+def _instance(kernel: Kernel, types: list[str], tile: Config) -> str:
+    """Return the kernel's name with its template arguments: `sgemm<{BM}, {BN}>`."""
     names = ("scalar" if one.name in types else _axis_name(one.name) for one in kernel.template)
-    arguments = [f"{{{name}}}" for name in names]
+    fixed = {_axis_name(one.name): _constant(one) for one in kernel.template}
+    arguments = [f"{{{name}}}" if name in {"scalar", *tile} else fixed[name] for name in names]
     return f"{kernel.name}<{', '.join(arguments)}>" if arguments else kernel.name
 
 
 def _axis_name(name: str) -> str:
-    """Upper case for the numbers that a tile begins with, lower case for what it names."""
-    return name if name in {"BM", "BN", "BK", "TM", "TN"} else name.lower()[:20]
+    """Return a parameter's name as an axis: lower case, except in the block and the thread tile."""
+    return name if name in {*BLOCK, *THREAD} else name.lower()[:20]
 
 
-def _signature(given: list[Parameter]) -> Iterator[str]:
-    """Lines of text, some parameters each."""
+def _constant(parameter: Parameter) -> str:
+    """Return a template argument that the tile does not choose."""
+    if parameter.type_name == "bool":
+        return parameter.value if parameter.value != parameter.name else "false"
+    return str(_number(parameter.name, parameter.value))
+
+
+def _number(name: str, value: str) -> int:
+    """Return the value that the source gives a template parameter, or a guess."""
+    is_number = re.fullmatch("[1-9][0-9]{0,8}", value)
+    return int(value) if is_number else GUESSES.get(_axis_name(name), EDGE)
+
+
+def _signature(arguments: list[Parameter]) -> Iterator[str]:
+    """Yield lines of text with four parameters each."""
     texts = [
         f"{one.cpp} {one.name}" + (f"={one.value}" if one.value != one.name else "")
-        for one in given
+        for one in arguments
     ]
     for start in range(0, len(texts), 4):
         end = ", " if start + 4 < len(texts) else ""
-        yield f"        {json.dumps(', '.join(texts[start : start + 4]) + end)}"
+        line = ", ".join(texts[start : start + 4]) + end
+        yield f"        {json.dumps(line, ensure_ascii=False)}"
 
 
-def _dtypes(given: list[Parameter], op: str) -> Iterator[str]:
-    """What the output's type tells; nothing for a template over the type, which takes all."""
+def _dtypes(arguments: list[Parameter], op: str) -> Iterator[str]:
+    """Yield the dtype of the output's type. A template over the type takes the default dtypes."""
     output = len(OPERATIONS[op].arrays) - 1
-    kinds = [one.type_name for one in given if one.is_pointer and array_index(one, op) == output]
+    kinds = [
+        one.type_name for one in arguments if one.is_pointer and array_index(one, op) == output
+    ]
     kind = next(iter(kinds), "")
     kind = {"half": "__half", "nv_bfloat16": "__nv_bfloat16"}.get(kind, kind)
     names = tuple(name for name, precision in PRECISIONS.items() if precision.cpp == kind)
@@ -176,28 +262,26 @@ def _dtypes(given: list[Parameter], op: str) -> Iterator[str]:
     elif names:
         yield f'    dtypes=("{names[0]}",),'
     else:
-        yield '    dtypes=("float32",),  # Which?'
+        yield '    dtypes=("float32",),  # a guess: the type of the output is not known'
 
 
 def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
-    """The tile with the values that the source names, or guesses, and the lines of its space."""
-    numbers = {
-        name: int(value) if re.fullmatch("[1-9][0-9]{0,8}", value) else GUESSES.get(name, 32)
-        for name, value in values.items()
-    }
+    """Return the tile of the values in the source, or of guesses, and the lines of its space.
+
+    A kernel without parameters that a tile can begin with has no space.
+    """
+    numbers = {name: _number(name, value) for name, value in values.items()}
     block = tuple(name for name in BLOCK if name in numbers)
     block = block or tuple(name for name in numbers if name not in {*THREAD, *MARKS})[:1]
-    lines = []
     if not block:
-        lines.append("    # The kernel has no such number to choose: a label, its block's edge.")
-        numbers, block = {"edge": 32, **numbers}, ("edge",)
+        return Config(), []
     thread = THREAD if set(THREAD) <= set(numbers) else ()
     tile = Config(numbers.items(), block, thread)
+    guesses = [name for name, value in values.items() if value != str(numbers[name])]
+    lines = ["    # Which values may each parameter have? --tiles chooses among them."]
+    lines += [f"    # These values are guesses: {', '.join(guesses)}."] * bool(guesses)
     lines += [
-        "    # Which values may each parameter have? --tiles chooses among them.",
         "    tiles=Space(",
-    ]
-    lines += [
         "        axes={",
         *(f'            "{name}": ({tile[name]},),' for name in tile),
         "        },",
@@ -208,29 +292,85 @@ def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
     return tile, [*lines, f'        default=("{tile}",),', "    ),"]
 
 
-def _launch(kernel: Found, tile: Config) -> Iterator[str]:
-    """Blocks that cover C, and the threads that the source's launch bounds name."""
-    edge = next(iter(tile))
-    rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (edge, edge)
-    threads = f'tile["{edge}"] ** 2'
-    question = "How many threads has it?"
-    if bounds := _as_python(kernel.threads, tile):
-        threads, question = bounds, "Its threads are those of the launch bounds."
-    yield f"    # Which rows and columns of C does a block compute? {question}"
-    yield "    launch=lambda tile, problem: Launch("
-    yield f'        grid=(-(-problem.n // tile["{columns}"]), -(-problem.m // tile["{rows}"])),'
-    yield f"        block=({threads},),"
-    yield "    ),"
+def _launch(kernel: Kernel, tile: Config, op: str, text: str) -> Iterator[str]:
+    """Yield the grid and the block, with comments on what was read and what was not."""
+    first = next(iter(tile), "")
+    rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
+    covered = _covered(kernel, op)
+    is_2d = kernel.uses("blockIdx.y") or "BM" in tile
+    has_y = kernel.uses("threadIdx.y")
+    threads = _expression(kernel.threads, tile)
+    elements = {"gemm": "M*N", "gemv": "M"}.get(op, "N")
+    if is_2d:
+        extents = covered.get("x", "N"), covered.get("y", "M")
+        parts = [f'"{extent}/{rows if extent == "M" else columns}"' for extent in extents]
+        grid = f"({', '.join(parts)})"
+    else:
+        threads = threads or first or str(EDGE**2 if has_y else THREADS)
+        divisor = threads if threads.isalnum() else f"({threads})"
+        grid = f'"{covered.get("x", elements)}/{divisor}"'
+    if has_y:
+        edges = ('"BN/TN"', '"BM/TM"') if {*THREAD, "BM", "BN"} <= tile.keys() else None
+        block = f"({', '.join(edges or [json.dumps(first) if first else str(EDGE)] * 2)})"
+    else:
+        threads = threads or (f"{first}*{first}" if first else str(EDGE**2))
+        block = threads if threads.isdecimal() else f'"{threads}"'
+    used = [index for index in ("blockIdx.y", "threadIdx.y") if kernel.uses(index)]
+    sentences = [f"the kernel uses {' and '.join(used) or 'neither blockIdx.y nor threadIdx.y'}."]
+    sentences += [f"x covers {covered['x']}."] if "x" in covered else []
+    sentences += [f"The launch bounds are {shown(kernel.threads)} threads."] * bool(kernel.threads)
+    yield f"    # Read: {' '.join(sentences)}"
+    yield "    # Not read: how many elements of the result a block computes. Check these two lines."
+    for remark in _unread(kernel, text):
+        yield f"    # Not read: {remark}"
+    yield f"    grid={grid},  # blocks in x and y; / rounds up"
+    yield f"    block={block},  # threads"
 
 
-def _as_python(expression: str, tile: Config) -> str:
-    """An expression of C++ in the tile's parameters; empty if it is none, or has other names."""
-    names = {*map(_axis_name, _NAME.findall(expression))}
-    if not names <= tile.keys() or not re.fullmatch(r"[\w\s()*/+-]+", expression, re.ASCII):
+def _unread(kernel: Kernel, text: str) -> Iterator[str]:
+    """Yield remarks on what the source may say elsewhere."""
+    if files := list(dict.fromkeys(map(shown, _INCLUDED.findall(text))))[:5]:
+        yield f"the included files {', '.join(files)}."
+    code = _code(text)
+    if not kernel.uses("threadIdx.y") and re.search(r"\bthreadIdx\s*\.\s*y\b", code):
+        yield "which functions the kernel calls; threadIdx.y occurs elsewhere in the source."
+    launch = re.search(
+        rf"\b{re.escape(kernel.name)}\b\s*+(?:<[^;<>]{{0,200}}>)?\s*+<<<([^;]{{0,300}}?)>>>", code
+    )
+    if launch:
+        yield f"the source's own launch, <<<{' '.join(launch[1].split())}>>>."
+
+
+def _covered(kernel: Kernel, op: str) -> dict[str, str]:
+    """Return which extent each dimension of the grid covers, as far as bounds checks tell.
+
+    `row = blockIdx.y * 32 + …; if (row >= M)` says that y covers M.
+    """
+    extents = {
+        one.name: one.value.upper()
+        for one in parameters(kernel.signature)
+        if one.value.upper() in {"M", "N"}
+    }
+    indices = {
+        name: set(_BLOCK_INDEX.findall(value)) for name, value in _ASSIGNED.findall(kernel.body)
+    }
+    covered = {
+        next(iter(indices[name])): extents[extent]
+        for name, extent in _COMPARED.findall(kernel.body)
+        if extent in extents and len(indices.get(name, ())) == 1
+    }
+    is_matrix = len(OPERATIONS[op].output(1, 1, 1)) > 1
+    return covered if len(set(covered.values())) == 1 + is_matrix else {}
+
+
+def _expression(text: str, tile: Config) -> str:
+    """Return an expression of C++ as `grid` and `block` take it, or an empty text if it is none."""
+    names = {*map(_axis_name, _NAME.findall(text))}
+    if not names <= tile.keys() or not re.fullmatch(r"[\w\s()*/+-]+", text, re.ASCII):
         return ""
-    text = _NAME.sub(lambda name: f'tile["{_axis_name(name[0])}"]', expression).replace("/", "//")
+    text = _NAME.sub(lambda name: _axis_name(name[0]), text).replace("/", "//")
     try:
         ast.parse(text, mode="eval")
     except (SyntaxError, ValueError):
         return ""
-    return text
+    return " ".join(text.split())

@@ -1,7 +1,7 @@
 """`gpubench new-kernel`: the two files of a user's own kernel.
 
-They are a kernel of gpubench under a new name, with the lesson left to fill in. So there is no
-template to maintain: the kernel it copies is compiled, verified and timed like every other.
+They are a copy of a kernel of gpubench under a new name, with the lesson left to fill in. So there
+is no template to maintain: the original is compiled, verified and timed like every kernel.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LESSON = """\
 def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, force: bool) -> None:
     """Write `folder/<op>/<name>.cu` and `.py`, and beside them the headers that they include.
 
-    Print their paths and the next commands. Headers that are there already stay as they are.
+    Print their paths and the next commands. Existing headers are not changed.
 
     Raises UsageError for a name that cannot be used, a kernel to start from that is not CUDA C++,
     and files that exist already.
@@ -70,7 +70,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
 
 
 def describe_source(name: str, op: str | None, source: Path, folder: Path, *, force: bool) -> None:
-    """Write `folder/<op>/<name>.py`, which describes a kernel of `source`; print what it asks.
+    """Write `folder/<op>/<name>.py`, which describes a kernel of `source`; print the next steps.
 
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
     and a file that exists already.
@@ -83,14 +83,14 @@ def describe_source(name: str, op: str | None, source: Path, folder: Path, *, fo
     target = folder / op / f"{name}.py"
     file = os.path.relpath(source.resolve(), target.parent.resolve())
     description, asked = described(text, name, op, file)
-    what = "The signature is read; the comments in the file ask for the rest. Then:"
+    what = "Check its lines grid and block: comments there say what was not read. Then:"
     if asked:
         what = f"First say in its signature what these are: {', '.join(asked)}. {what}"
     _write({target: description}, op, folder, what, name, force=force)
 
 
 def _checked(name: str, op: str | None) -> str:
-    """The operation. Raises UsageError for an unknown one and a name that cannot be used."""
+    """Return the operation. Raise UsageError for an unknown operation or an illegal name."""
     op = op or Sweep().op
     if op not in OPERATIONS:
         raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
@@ -106,7 +106,7 @@ def _checked(name: str, op: str | None) -> str:
 def _write(
     texts: Mapping[Path, str], op: str, folder: Path, what: str, names: str, *, force: bool
 ) -> None:
-    """Write the files; print their paths, what they are, and the next commands."""
+    """Write the files. Print their paths, `what`, and the next commands."""
     outputs = [Output(path, overwrite=force, flag="") for path in texts]
     for output, text in zip(outputs, texts.values(), strict=True):
         output.write(text.encode())
@@ -123,7 +123,7 @@ def _write(
 
 
 def _start(op: str, like: str | None) -> CudaVariant:
-    """The kernel to copy: the one named, or else `naive`, or the shortest of the operation."""
+    """Return the kernel to copy: `like`, or else `naive` or the operation's shortest kernel."""
     kernels = {v.name: v for v in of_op(op).values() if isinstance(v, CudaVariant)}
     if like:
         if like not in kernels:
@@ -139,24 +139,24 @@ def _start(op: str, like: str | None) -> CudaVariant:
 
 
 def _cuda_source(start: CudaVariant, name: str) -> str:
-    """The CUDA C++ of `start` as `name`, under a lesson to fill in."""
+    """Return the CUDA C++ of `start` as `name`, under a lesson to fill in."""
     lines = _source(start.source).splitlines(keepends=True)
     code = "".join(dropwhile(lambda line: line.startswith("//"), lines))
     return _LESSON.format(name=name, start=start.name) + _renamed(code, start, name)
 
 
 def _source(path: Path) -> str:
-    """A file as it stands in a folder of one's own, where `_hidden` files are."""
+    """Return a file's text as it is copied, with the names of `_hidden` files."""
     return re.sub(r'(#include ".*?)(\w+\.cu")', r"\1_\2", path.read_text(encoding="utf-8"))
 
 
 def _hidden(path: Path) -> Path:
-    """The path of an included file; another kernel's source is none there, by a leading `_`."""
+    """Return the path of an included file. A `_` hides another kernel's source from `--kernels`."""
     return path.with_name(f"_{path.name}") if path.suffix == ".cu" else path
 
 
 def _description(start: CudaVariant, name: str) -> str:
-    """The description of `start` as that of `name`, which follows it, with its idea to fill in."""
+    """Return the description of `start` as `name`, its next step, with the idea to fill in."""
     text = _renamed(start.path.read_text(encoding="utf-8"), start, name)
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)

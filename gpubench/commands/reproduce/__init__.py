@@ -14,13 +14,11 @@ app = typer.Typer()
 
 
 def _experiments(incomplete: str) -> list[str]:
-    """Published experiments that come with gpubench, and TOML files of the user's."""
+    """Complete the names of the shipped experiments, and the user's TOML files."""
     from gpubench.commands.reproduce.experiment import shipped
 
-    return [
-        *completion.words(*shipped())(incomplete),
-        *(completion.configs(incomplete) if incomplete else []),
-    ]
+    own = completion.configs(incomplete) if incomplete else []
+    return [*completion.words(*shipped())(incomplete), *own]
 
 
 @app.command(epilog="Example: gpubench reproduce p100-tiles")
@@ -28,7 +26,7 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Experiments, or TOML files of your own. Default: all there are.",
+            help="Experiments, or TOML files of your own. Default: all shipped experiments.",
             autocompletion=_experiments,
         ),
     ] = None,
@@ -36,39 +34,43 @@ def reproduce(
         bool, typer.Option("--list", help="List the experiments and measure nothing.")
     ] = False,
     device: option.DeviceName = None,
+    on: option.On = None,
     output: Annotated[
         str | None,
         typer.Option(
             "--output",
             "-o",
-            help="Folder for the CSVs and the markdown, such as results/mine. "
+            help="Folder for the CSVs and the Markdown, such as results/mine. "
             "Default: results/<time>-<device>-reproduce",
         ),
     ] = None,
+    samples: Annotated[Path | None, option.OPTIONS["samples"].typer] = None,
     rounds: Annotated[
         str | None,
-        typer.Option(help="Rounds of every sweep, such as 10. Default: as each experiment says."),
+        typer.Option(help="Rounds of every sweep, such as 10. Default: set by each experiment."),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Seconds for each experiment, shared out among its points, such as 60."),
+        typer.Option(help="Time for each experiment, such as 60, 90s or 2m, for all its points."),
     ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Continue a run that ended early, by its folder."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite what the folder holds of an earlier run.")
+        bool, typer.Option("--force", help="Overwrite the files of an earlier run in the folder.")
     ] = False,
 ) -> None:
-    """Run published experiments again, and compare.
+    """Run published experiments again, and compare the figures.
 
-    Run published experiments again: their figures, yours, and whether the shape holds.
+    The tables show published and measured figures, their ratio, and whether the shape holds.
     """
     from gpubench.commands.reproduce.run import list_experiments, run_reproduce
 
     if listing:
         list_experiments(names or [])
         return
-    options = {"device": device, "output": output, "rounds": rounds, "budget": budget}
-    raise typer.Exit(run_reproduce(names or [], options, resume=resume, force=force))
+    options = {"device": device, "samples": samples, "rounds": rounds, "budget": budget}
+    raise typer.Exit(
+        run_reproduce(names or [], options, output=output, on=on, resume=resume, force=force)
+    )

@@ -1,100 +1,65 @@
-"""An experiment's published figures beside the rows that were measured."""
+"""An experiment's published figures beside the measured rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from gpubench.commands.reproduce.experiment import (
     BEST,
-    SELECTABLE,
     Cell,
     Experiment,
     Selection,
     Series,
+    identity,
     matches,
 )
-from gpubench.commands.reproduce.rules import Figure, Figures, Judgement, Rule, judge
+from gpubench.commands.reproduce.rules import Figure, Judgement, judge
 from gpubench.hardware.metrics import percent
 from gpubench.model import Device, Status
 from gpubench.results.row import Row
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A measured figure and where it comes from."""
+class Entry:
+    """A measured figure of a label, and the published figure in the first of a label's entries.
 
+    A line of `reproduce.csv` has these fields, `ROW` of the row, and the judgements.
+    """
+
+    experiment: str
+    series: str
+    label: str
+    column: str
     figure: Figure
-    row: Row | None  # None: no sweep that ran has it
-    over: Row | None = None  # a speed-up's baseline
-
-    @property
-    def value(self) -> float | None:
-        """The figure of the medians."""
-        return self._of("median_us", "median_us")
-
-    @property
-    def interval(self) -> tuple[float | None, float | None]:
-        """The least and the largest figure that the intervals of the times allow."""
-        of_longest = self._of("ci_high_us", "ci_low_us")
-        of_shortest = self._of("ci_low_us", "ci_high_us")
-        if self.figure == Figure.MS:
-            return of_shortest, of_longest
-        return of_longest, of_shortest
-
-    @property
-    def unstable(self) -> bool:
-        """Whether the rounds of one of its times disagree: nothing may be concluded from it."""
-        return any(row is not None and row.unstable for row in (self.row, self.over))
-
-    @property
-    def percent_of_peak(self) -> float | None:
-        """The time's, unless its rounds disagree."""
-        return self.row.percent_of_peak if self.row and not self.unstable else None
-
-    def _of(self, column: str, over_column: str) -> float | None:
-        """The figure of a column of times and, for a speed-up, one of the baseline."""
-        time_us: float | None = getattr(self.row, column, None)
-        over_us: float | None = getattr(self.over, over_column, None)
-        if self.row is None or not time_us or not self.row.median_us:
-            return None
-        if self.figure == Figure.SPEEDUP:
-            return over_us / time_us if over_us else None
-        if self.figure == Figure.MS:
-            return time_us / 1e3
-        rate = self.row.gflops if self.figure == Figure.GFLOPS else self.row.gbytes_per_s
-        return rate and rate * self.row.median_us / time_us
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A published figure, or the place of one, and the measured figures."""
-
+    published: float | None = None
+    published_device: str = ""
+    measured: float | None  # from the median time
+    measured_low: float | None  # from the ends of the 95 % interval of the time
+    measured_high: float | None
+    unstable: bool  # the rounds of a time disagree, so that the figure supports no conclusion
+    ratio: float | None = None  # how many times as fast as published
+    published_percent_of_peak: float | None = None
+    percent_of_peak: float | None
     cell: Cell
-    figures: tuple[Measured, ...]  # one for each column; the first is compared with the published
-    ratio: float | None  # how many times as fast as published
-    published_percent_of_peak: float | None
+    row: Row | None  # None: no sweep that ran has the point
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """A series with its lines, and whether its shape holds."""
-
-    series: Series
-    lines: tuple[Line, ...]
-    judgements: tuple[Judgement, ...]
+ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
+_OWN = [field.name for field in fields(Entry) if field.name not in {"cell", "row"}]
+CSV_COLUMNS = (*_OWN, *ROW, "shape")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """What came of an experiment."""
+    """The result of an experiment."""
 
     experiment: Experiment
     rows: list[Row]
-    devices: tuple[Device, ...]  # that its sweeps ran on
+    devices: tuple[Device, ...]  # of the sweeps that ran
     interrupted: bool = False
-    no_gpu: str = ""  # why its sweeps for a GPU did not run
+    no_gpu: str = ""  # why the sweeps for a GPU did not run
 
     @property
     def failed(self) -> bool:
@@ -102,77 +67,118 @@ class Reproduction:
         return any(row.status in {Status.WRONG, Status.ERROR} for row in self.rows)
 
     @cached_property
-    def compared(self) -> list[Compared]:
-        """Every series of the experiment beside its rows, judged."""
-        published: dict[str, Figures] = {"": {}}
-        measured: dict[str, Figures] = {"": {}}
-        lines: dict[str, tuple[Line, ...]] = {}
-        unstable: dict[str, set[str]] = {"": set()}
-        for series in self.experiment.series:
-            found = tuple(_line(self.experiment, series, cell, self.rows) for cell in series.cells)
-            first = {line.cell.label: line.figures[0] for line in found}
-            lines[series.name], published[series.name] = found, series.published
-            unstable[series.name] = {at for at, figure in first.items() if figure.unstable}
-            measured[series.name] = {
-                at: figure.value
-                for at, figure in first.items()
-                if figure.value is not None and not figure.unstable
-            }
-
-        def judged(series: Series, rule: Rule) -> Judgement:
-            slower = (published[rule.slower], measured[rule.slower])
-            return judge(
-                *(rule, series.figure, published[series.name], measured[series.name], slower),
-                unstable=unstable[series.name] | unstable[rule.slower],
-            )
-
-        return [
-            Compared(
-                series=series,
-                lines=lines[series.name],
-                judgements=tuple(judged(series, rule) for rule in series.rules),
-            )
+    def entries(self) -> dict[str, list[list[Entry]]]:
+        """By name of the series: the entries of each label, one per column."""
+        points = [(identity(row.key), row) for row in self.rows]
+        return {
+            series.name: [_entries(self.experiment, series, cell, points) for cell in series.cells]
             for series in self.experiment.series
-        ]
+        }
+
+    @cached_property
+    def judgements(self) -> dict[str, list[Judgement]]:
+        """By name of the series: whether its rules hold."""
+        sides = {
+            series.name: (series.published, _measured(self.entries[series.name]))
+            for series in self.experiment.series
+        }
+        return {
+            series.name: [
+                judge(rule, series.figure, sides[series.name], sides.get(rule.than, ({}, {})))
+                for rule in series.rules
+            ]
+            for series in self.experiment.series
+        }
+
+    def csv(self) -> list[list[object]]:
+        """Return the lines of `reproduce.csv`, by `CSV_COLUMNS`."""
+        lines = []
+        for name, labels in self.entries.items():
+            shape = "; ".join(judgement.sentence for judgement in self.judgements[name])
+            for entries in labels:
+                for entry in entries:
+                    row = (getattr(entry.row, column, None) for column in ROW)
+                    last = shape if entry is entries[0] else ""
+                    lines.append([*(getattr(entry, own) for own in _OWN), *row, last])
+        return lines
 
 
-def _line(experiment: Experiment, series: Series, cell: Cell, rows: Sequence[Row]) -> Line:
-    figures = tuple(
-        Measured(
-            figure=series.figure_of(column),
-            row=_pick(series.selection(cell, column), rows),
-            over=_pick(baseline, rows) if (baseline := series.baseline(cell, column)) else None,
+def _measured(labels: Sequence[Sequence[Entry]]) -> dict[str, float | None]:
+    """Return the figures of the first column by label; None where the rounds disagree."""
+    first = [entries[0] for entries in labels if entries[0].measured is not None]
+    return {entry.label: None if entry.unstable else entry.measured for entry in first}
+
+
+_Points = Sequence[tuple[Selection, Row]]
+
+
+def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points) -> list[Entry]:
+    entries = []
+    for column in series.columns:
+        row = _pick(series.selection(cell, column), points)
+        over = _pick(series.baseline(cell, column), points)
+        figure = series.figure_of(column)
+        low, measured, high = _interval(figure, row, over) or (None, None, None)
+        unstable = any(timed is not None and timed.unstable for timed in (row, over))
+        entries.append(
+            Entry(
+                experiment=experiment.name,
+                series=series.name,
+                label=cell.label,
+                column=column.name,
+                figure=figure,
+                measured=measured,
+                measured_low=low,
+                measured_high=high,
+                unstable=unstable,
+                percent_of_peak=row.percent_of_peak if row and not unstable else None,
+                cell=cell,
+                row=row,
+            )
         )
-        for column in series.columns
-    )
-    ratio, ours = None, figures[0].value
-    if cell.published is not None and ours is not None and not figures[0].unstable:
-        ratio = series.figure.times_as_fast(ours, cell.published)
-    return Line(
-        cell=cell,
-        figures=figures,
+    first, ratio = entries[0], None
+    if cell.published is not None and first.measured is not None and not first.unstable:
+        ratio = series.figure.times_as_fast(first.measured, cell.published)
+    entries[0] = replace(
+        first,
+        published=cell.published,
+        published_device=series.device_of(cell),
         ratio=ratio,
         published_percent_of_peak=_published_percent(experiment, series, cell),
     )
+    return entries
 
 
-def _pick(wanted: Selection, rows: Sequence[Row]) -> Row | None:
-    """The row that a selection means: the fastest if any tile will do."""
-    found = [
-        row for row in rows if matches(wanted, {key: str(getattr(row, key)) for key in SELECTABLE})
-    ]
-    if wanted.get("tile") == BEST:
-        found.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
-    return found[0] if found else None
+def _pick(wanted: Selection | None, points: _Points) -> Row | None:
+    """Return the row that a selection means: the fastest if any tile will do."""
+    if wanted is None:
+        return None
+    chosen = [row for point, row in points if matches(wanted, point)]
+    if BEST in wanted.items():
+        chosen.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
+    return chosen[0] if chosen else None
+
+
+def _interval(figure: Figure, row: Row | None, over: Row | None) -> tuple[float, ...] | None:
+    """Return the lowest figure that the times allow, that of the medians, and the highest."""
+    times = [(r.ci_low_us, r.median_us, r.ci_high_us) for r in (row, over) if r]
+    fast, median, slow = times[0] if times else (None, None, None)
+    if row is None or not fast or not median or not slow:
+        return None
+    if figure == Figure.MS:
+        return fast / 1e3, median / 1e3, slow / 1e3
+    if figure == Figure.SPEEDUP:
+        low, middle, high = times[-1] if over else (None, None, None)
+        return (low / slow, middle / median, high / fast) if low and middle and high else None
+    rate = row.gflops if figure == Figure.GFLOPS else row.gbytes_per_s
+    return (rate * median / slow, rate, rate * median / fast) if rate else None
 
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:
-    """Percent of the published device's published peak, for a rate in a dtype that is certain."""
-    dtypes = {dtype for sweep in experiment.sweeps for dtype in sweep.sweep.dtypes}
-    named = series.selection(cell, series.columns[0]).get("dtype")
-    dtype = named or (dtypes.pop() if len(dtypes) == 1 else "")
-    facts = experiment.devices.get(series.device_of(cell), {})
-    peak_tflops = facts.get(f"peak_{dtype}_tflops")
+    """Return the percentage of the published peak, for a rate of a single dtype."""
+    dtypes = {dtype for sweep, _ in experiment.sweeps for dtype in sweep.dtypes}
+    dtype = series.selection(cell, series.columns[0]).get("dtype", "/".join(dtypes))
+    peak_tflops = experiment.devices.get(series.device_of(cell), {}).get(f"peak_{dtype}_tflops")
     if series.figure != Figure.GFLOPS or isinstance(peak_tflops, str) or peak_tflops is None:
         return None
     return percent(cell.published, 1e3 * peak_tflops)

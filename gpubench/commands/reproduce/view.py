@@ -1,181 +1,142 @@
-"""Published beside measured: tables, the same for the terminal and in markdown, and the CSV."""
+"""Published beside measured figures: the tables for the terminal and Markdown, and the CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.reproduce.compare import Compared, Measured, Reproduction
-from gpubench.commands.reproduce.experiment import DEVICE_FACTS
+from gpubench.commands.reproduce.compare import Entry, Reproduction
+from gpubench.commands.reproduce.experiment import Series
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
-from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, number, pipe_table, table
+from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, Table, number
+from gpubench.view.tables import Cell as TableCell
 
-_GAP = 2  # blanks between a terminal's columns
-
-_OF_ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")
-
-CSV_COLUMNS = (
-    *("experiment", "series", "label", "column", "figure", "published", "published_device"),
-    *("measured", "measured_low", "measured_high", "unstable", "ratio"),
-    *("published_percent_of_peak", "percent_of_peak", *_OF_ROW, "shape"),
-)
+_UNITS = {" bytes": ", bytes", " mib": ", MiB", " tflops": ", TFLOP/s"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table before it is terminal or markdown; the first column is text, the others numbers."""
+    """A table with a title, and lines below it: the verdicts."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    below: tuple[str, ...] = ()  # lines under it: the verdicts
+    table: Table
+    below: tuple[str, ...] = ()
 
-    @property
-    def numeric(self) -> bool:
-        """Whether the columns after the first are numbers, which stand to the right."""
-        cells = [cell for row in self.rows for cell in row[1:] if cell]
-        return sum(cell[0].isdecimal() for cell in cells) * 2 >= len(cells)
-
-    def renderable(self, available: int) -> RenderableType:
-        """For a terminal of so many columns."""
-        grid = table(*self.columns, left=self.columns[:1] if self.numeric else None)
-        for row in self.rows:
-            grid.add_row(*row)
-        listing = grid.rich()
-        listing.collapse_padding = True
-        for column, width in zip(listing.columns, self._widths(available), strict=True):
-            column.width = width
+    def renderable(self) -> RenderableType:
+        """Return what a terminal shows."""
         styles = {"shape holds": "green", "shape differs": "yellow"}
-        return Group(
-            Text(f"\n{self.title}", style="bold"),
-            listing,
-            *(Text(line, style=styles.get(line.partition(":")[0], "dim")) for line in self.below),
-        )
-
-    def _widths(self, available: int) -> list[int]:
-        """Of the columns: what does not fit is broken between words, and no figure is cut."""
-        texts = list(zip(self.columns, *self.rows, strict=True))
-        widths = [max(map(len, column)) for column in texts]
-        longest_words = [max(map(len, " ".join(column).split()), default=0) for column in texts]
-        slack = [width - word for width, word in zip(widths, longest_words, strict=True)]
-        while sum(widths) + _GAP * (len(widths) - 1) > available and any(slack):
-            widest = slack.index(max(slack))
-            widths[widest] -= 1
-            slack[widest] -= 1
-        return widths
+        below = (Text(line, styles.get(line.partition(":")[0], "dim")) for line in self.below)
+        return Group(Text(f"\n{self.title}", style="bold"), self.table, *below)
 
     @property
     def markdown(self) -> str:
-        """A pipe table with its title and the lines below it."""
-        left = [True, *(not self.numeric for _ in self.columns[1:])]
+        """The table with its title and the lines below it."""
         below = ["", *(f"- {line}" for line in self.below)] if self.below else []
-        lines = pipe_table([self.columns, *self.rows], left)
-        return "\n".join([f"**{self.title}**", "", *lines, *below])
+        return "\n".join([f"**{self.title}**", "", *self.table.markdown(), *below])
 
 
-def grids(ran: Reproduction, *, whole: bool) -> list[Grid]:
-    """The series of an experiment, its devices then and now, its facts.
-
-    Not `whole`: without what else was published about a figure, as a terminal is 80 wide.
-    """
-    found = [
-        _series(compared, whole=whole)
-        for compared in ran.compared
-        if compared.series.published
-        or any(line.figures[0].value is not None for line in compared.lines)
-    ]
-    facts = [
-        _dense(facts.title, facts.columns, [tuple(map(_fact, row)) for row in facts.rows])
-        for facts in ran.experiment.file.facts
-    ]
-    return [*found, *([_devices(ran)] if ran.experiment.devices else []), *facts]
-
-
-def _dense(
+def _filled(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[str] = ()
 ) -> Grid:
-    """A grid without the columns, but for the first, that say nothing."""
-    kept = [i for i in range(len(columns)) if i == 0 or any(row[i] for row in rows)]
+    """Return a grid without empty columns. The first column stays, and is text.
+
+    The other columns are text too if most of their cells do not start with a digit.
+    """
+    shown = [i for i in range(len(columns)) if i == 0 or any(row[i] for row in rows)]
+    cells = [row[i] for row in rows for i in shown[1:] if row[i]]
+    is_numeric = sum(cell[0].isdecimal() for cell in cells) * 2 >= len(cells)
+    lines: list[tuple[TableCell, ...]] = [tuple(row[i] for i in shown) for row in rows]
+    headings = tuple(columns[i] for i in shown)
+    left = headings[:1] if is_numeric else None
     return Grid(
-        title=title,
-        columns=tuple(columns[i] for i in kept),
-        rows=tuple(tuple(row[i] for i in kept) for row in rows),
-        below=tuple(below),
+        title=title, table=Table(headings=headings, left=left, lines=lines), below=tuple(below)
     )
 
 
-def _series(compared: Compared, *, whole: bool) -> Grid:
-    series = compared.series
+def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
+    """Return the tables of the series, of the devices then and now, and of other facts.
+
+    A terminal is narrow, so facts about single figures are only shown with `whole`.
+    """
+    series = [
+        _series(done, series, whole=whole)
+        for series in done.experiment.series
+        if series.published or any(e[0].measured is not None for e in done.entries[series.name])
+    ]
+    facts = [
+        _filled(facts.title, facts.columns, [tuple(map(_text, row)) for row in facts.rows])
+        for facts in done.experiment.file.facts
+    ]
+    return [*series, *([_devices(done)] if done.experiment.devices else []), *facts]
+
+
+def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
+    labels = done.entries[series.name]
     facts = dict.fromkeys(name for cell in series.cells for name in cell.facts if whole)
     columns = (
         *(series.axis, *facts, "published", "measured", "ratio"),
         *("% of peak then", "% of peak now", *(column.name for column in series.beside)),
         *(name.replace("_", " ") for name in series.explain),
     )
-    is_rate = series.figure == Figure.GFLOPS
     rows = []
-    for line in compared.lines:
-        measured, *beside = line.figures
-        row = measured.row
-        cells = [line.cell.label, *(_fact(line.cell.facts.get(name)) for name in facts)]
+    for first, *beside in labels:
+        row, is_rate = first.row, series.figure == Figure.GFLOPS
         failed = str(row.status) if row and row.status != Status.OK else ""
-        cells += [_fact(line.cell.published), failed or _figure(measured), digits(line.ratio)]
-        cells += [number(line.published_percent_of_peak, 1)]
-        cells += [number(measured.percent_of_peak, 1) if is_rate else ""]
-        cells += map(_figure, beside)
-        cells += [_fact_now(getattr(row, name)) if row else "" for name in series.explain]
+        cells = [first.label, *(_text(first.cell.facts.get(name)) for name in facts)]
+        cells += [_text(first.published), failed or _figure(first), digits(first.ratio)]
+        cells += [number(first.published_percent_of_peak, 1)]
+        cells += [number(first.percent_of_peak, 1) if is_rate else "", *map(_figure, beside)]
+        cells += [_short(getattr(row, name, None)) for name in series.explain]
         rows.append(cells)
-    verdicts = [judgement.sentence for judgement in compared.judgements]
-    if any(figure.unstable for line in compared.lines for figure in line.figures):
+    verdicts = [judgement.sentence for judgement in done.judgements[series.name]]
+    if any(entry.unstable for entries in labels for entry in entries):
         verdicts.append(f"{UNSTABLE_LEGEND}; the interval is shown")
-    return _dense(f"{series.name} ({series.figure.heading})", columns, rows, verdicts)
+    return _filled(f"{series.name} ({series.figure.heading})", columns, rows, verdicts)
 
 
-def _devices(ran: Reproduction) -> Grid:
-    """Properties down, devices across; the GPU of today last."""
-    published = ran.experiment.devices
-    today = [device for device in ran.devices if device.compute_capability]
-    rows = [
-        (
-            heading,
-            *(_fact(facts.get(name)) for facts in published.values()),
-            *(_fact_now(_of_device(name, device) or None) for device in today),
-        )
-        for name, heading in DEVICE_FACTS.items()
-        if any(name in facts for facts in published.values())
-    ]
-    title = "Devices then and now" if today else "Devices then"
-    return _dense(title, ("", *published, *(device.name for device in today)), rows)
+def _devices(done: Reproduction) -> Grid:
+    """Return the facts of the devices: a line per fact; the GPU of this run last."""
+    published = done.experiment.devices
+    now = [device for device in done.devices if device.compute_capability]
+    names = dict.fromkeys(name for facts in published.values() for name in facts)
+    rows = []
+    for name in names:
+        heading = name.replace("_", " ").replace("l2", "L2 cache")
+        for ending, unit in _UNITS.items():
+            heading = heading.removesuffix(ending) + (unit if heading.endswith(ending) else "")
+        then = (_text(facts.get(name)) for facts in published.values())
+        rows.append((heading, *then, *(_short(_fact_now(name, device) or None) for device in now)))
+    title = "Devices then and now" if now else "Devices then"
+    return _filled(title, ("", *published, *(device.name for device in now)), rows)
 
 
-def _of_device(name: str, device: Device) -> object:
-    """A fact of `DEVICE_FACTS` about a device of today."""
+def _fact_now(name: str, device: Device) -> object:
+    """Return a fact of a device by its name in `[[device]]`."""
     if name.startswith("peak_"):
         return (peak_gflops(device, name.split("_")[1]) or 0) / 1e3
-    facts = device.facts | {
-        "compute_capability": ".".join(map(str, device.compute_capability or ())),
-        "multiprocessors": device.multiprocessors,
-        "l2_bytes": device.l2_bytes,
-        "global_memory_mib": device.facts.get("global_memory_bytes", 0) // 2**20,
-    }
-    return facts.get(name)
+    if name == "compute_capability":
+        return ".".join(map(str, device.compute_capability or ()))
+    if name == "global_memory_mib":
+        return device.facts.get("global_memory_bytes", 0) // 2**20
+    return getattr(device, name, None) or device.facts.get(name)
 
 
-def _figure(measured: Measured) -> str:
-    """Three digits of a speed-up, four of anything else; of disagreeing rounds the interval."""
-    count = 3 if measured.figure == Figure.SPEEDUP else 4
-    if measured.unstable and measured.value is not None:
-        return f"{' to '.join(digits(end, count) for end in measured.interval)} {UNSTABLE}"
-    return digits(measured.value, count)
+def _figure(entry: Entry) -> str:
+    """Return three digits of a speedup, four of other figures; the interval if rounds disagree."""
+    count = 3 if entry.figure == Figure.SPEEDUP else 4
+    if entry.unstable and entry.measured is not None:
+        low, high = digits(entry.measured_low, count), digits(entry.measured_high, count)
+        return f"{low} to {high} {UNSTABLE}"
+    return digits(entry.measured, count)
 
 
 def digits(value: float | None, count: int = 3) -> str:
-    """`0.2753`, `57.1`, `1,204`: so many significant digits, and every one before the point."""
+    """`0.2753`, `57.1`, `1,204`: significant digits, and all digits before the point."""
     if value is None:
         return ""
     if abs(value) >= 10 ** (count - 1):
@@ -183,101 +144,71 @@ def digits(value: float | None, count: int = 3) -> str:
     return f"{value:#.{count}g}".rstrip(".")
 
 
-def _fact(value: object) -> str:
-    """A published fact with every digit that was published."""
+def _text(value: object) -> str:
+    """Return a published fact with all its digits."""
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
-def _fact_now(value: object) -> str:
-    """A fact of today, four digits of a fraction."""
-    return f"{value:.4g}" if isinstance(value, float) else _fact(value)
+def _short(value: object) -> str:
+    """Return a fact of this run, with four digits of a fraction."""
+    return f"{value:.4g}" if isinstance(value, float) else _text(value)
 
 
-def opening(ran: Reproduction) -> list[str]:
-    """Where it was published, what ran it now, what needs a GPU, what it is."""
-    file = ran.experiment.file
-    now = ", ".join(dict.fromkeys(device.name for device in ran.devices)) or "nothing ran"
+def opening(done: Reproduction) -> list[str]:
+    """Return where the experiment was published, what ran it now, and what it is."""
+    file = done.experiment.file
+    now = ", ".join(dict.fromkeys(device.name for device in done.devices)) or "nothing ran"
     lines = [
         f"published: {file.source}",
         f"measured: {now}; ratio: how many times as fast as published",
     ]
     left_out = dict.fromkeys(
         variant
-        for sweep, _ in ran.experiment.sweeps
+        for sweep, _ in done.experiment.sweeps
         if sweep.device == "cuda"
         for variant in sweep.variants or ("every variant",)
     )
-    if ran.no_gpu and left_out:
-        lines.append(f"left out, as it needs an NVIDIA GPU: {', '.join(left_out)} ({ran.no_gpu})")
+    if done.no_gpu and left_out:
+        lines.append(f"left out, as it needs an NVIDIA GPU: {', '.join(left_out)} ({done.no_gpu})")
     return lines + ([" ".join(file.about.split())] if file.about else [])
 
 
-def closing(ran: Reproduction) -> list[str]:
-    """A line for each point that failed, or was skipped and leaves a figure open; the notes.
-
-    A tile that was skipped while another was the best leaves none.
-    """
-    lines = [line for compared in ran.compared for line in compared.lines]
-    shown = {figure.row.key for line in lines for figure in line.figures if figure.row}
+def closing(done: Reproduction) -> list[str]:
+    """Return a line per failure and per skipped point that a figure needs, and the notes."""
+    entries = [e for labels in done.entries.values() for label in labels for e in label]
+    shown = {entry.row.key for entry in entries if entry.row}
     failures = [
         f"{row.status}: {row.label}: {row.reason}"
-        for row in ran.rows
+        for row in done.rows
         if row.status in {Status.WRONG, Status.ERROR}
         or (row.status == Status.SKIPPED and row.key in shown)
     ]
-    return [*failures, *ran.experiment.file.notes]
+    return [*failures, *done.experiment.file.notes]
 
 
-def summary(ran: Reproduction) -> str:
-    """A line: how many rules of the shape hold."""
-    verdicts = [judgement.holds for compared in ran.compared for judgement in compared.judgements]
+def summary(done: Reproduction) -> str:
+    """Return a line with the number of rules that hold."""
+    verdicts = [judgement.holds for rules in done.judgements.values() for judgement in rules]
     words = {True: "hold", False: "differ", None: "not judged"}
-    counts = [(verdicts.count(verdict), word) for verdict, word in words.items()]
-    parts = ", ".join(f"{count} {word}" for count, word in counts if count)
-    failed = ", some points failed" if ran.failed else ""
-    shapes = f"rules of the shape: {parts}" if parts else "no shape was published"
-    return f"{ran.experiment.name}: {shapes}{failed}"
+    counts = [f"{n} {word}" for holds, word in words.items() if (n := verdicts.count(holds))]
+    shapes = f"rules of the shape: {', '.join(counts)}" if counts else "no shape was published"
+    return f"{done.experiment.name}: {shapes}{', some points failed' if done.failed else ''}"
 
 
-def markdown(done: Sequence[Reproduction]) -> str:
-    """Every experiment: what it is, its tables, whether its shape holds."""
+def shown(done: Reproduction) -> list[RenderableType]:
+    """Return what the terminal shows of an experiment."""
+    title = Text(f"\n{done.experiment.name}: {done.experiment.file.title}", "bold underline")
+    tables = (grid.renderable() for grid in grids(done, whole=False))
+    notes = (Text(f"\n{line}") for line in closing(done))
+    return [title, *map(Text, opening(done)), *tables, *notes]
+
+
+def markdown(experiments: Sequence[Reproduction]) -> str:
+    """Return the tables of all experiments."""
     parts = ["# Published experiments, run again"]
-    for ran in done:
-        parts += [f"## {ran.experiment.name}: {ran.experiment.file.title}", *opening(ran)]
-        parts += [grid.markdown for grid in grids(ran, whole=True)]
-        parts += closing(ran)
+    for done in experiments:
+        parts += [f"## {done.experiment.name}: {done.experiment.file.title}", *opening(done)]
+        parts += [*(grid.markdown for grid in grids(done, whole=True)), *closing(done)]
     return "\n\n".join(parts) + "\n"
-
-
-def csv_lines(done: Sequence[Reproduction]) -> Iterator[dict[str, object]]:
-    """One line for each measured column of each label of each series, by `CSV_COLUMNS`."""
-    for ran in done:
-        for compared in ran.compared:
-            series = compared.series
-            for line in compared.lines:
-                published = {
-                    "published": line.cell.published,
-                    "published_device": series.device_of(line.cell),
-                    "ratio": line.ratio,
-                    "published_percent_of_peak": line.published_percent_of_peak,
-                    "shape": "; ".join(judgement.sentence for judgement in compared.judgements),
-                }
-                for column, measured in zip(series.columns, line.figures, strict=True):
-                    row = measured.row
-                    yield {
-                        "experiment": ran.experiment.name,
-                        "series": series.name,
-                        "label": line.cell.label,
-                        "column": column.name,
-                        "figure": measured.figure,
-                        "measured": measured.value,
-                        "measured_low": measured.interval[0],
-                        "measured_high": measured.interval[1],
-                        "unstable": measured.unstable,
-                        **({name: getattr(row, name) for name in _OF_ROW} if row else {}),
-                        "percent_of_peak": measured.percent_of_peak,
-                        **published,
-                    }
-                    published = {}  # they stand in the line of the first column

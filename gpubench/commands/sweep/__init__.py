@@ -28,7 +28,6 @@ def sweep(
     from gpubench.commands.sweep.curve import curves
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
-    from gpubench.results.store import checked
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.progress import progress
@@ -38,8 +37,6 @@ def sweep(
         job = prepare_dry(option.read_sweep(options, config))
         print_plan(job, f"{job.sweep.op}.csv", resume=resume)
         return
-    if save:
-        checked(save, "--save")
     if resume:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
     sweep = option.read_sweep(options, config)

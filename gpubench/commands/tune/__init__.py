@@ -67,7 +67,6 @@ def tune(
     from gpubench.plan.sweep import TUNED
     from gpubench.plan.tuned import keep_winners, read_winners
     from gpubench.results.result_file import default_path
-    from gpubench.results.store import checked
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.progress import progress
@@ -76,8 +75,6 @@ def tune(
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"variants": ",".join(variants)} if variants else {}
     own = {name: text for name, text in (("where", where), ("within", within)) if text is not None}
-    if save:
-        checked(save, "--save")
     if dry_run:
         settings = read_settings({**given, **own})
         device = find_devices(settings.sweep.device)[0][0]

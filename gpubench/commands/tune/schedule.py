@@ -74,7 +74,7 @@ class Racing:
 
     def space(self, variant: Variant) -> Space:
         """Return the variant's space as far as `--where` leaves it. Raises UsageError."""
-        if variant.tiles is None:
+        if variant.tiles is None or not variant.tiles.axes:
             raise UsageError(f"{variant.name} has no tile to choose")
         if self.where is None:
             return variant.tiles

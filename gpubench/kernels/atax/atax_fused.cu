@@ -1,24 +1,24 @@
-// atax_fused: one pass over A: a row gives its element of A·v, and at once its share of the result.
+// atax_fused: one pass over A: a row gives its element of A·v, and at once its part of the result.
 //
 // c = Aᵀ·(A·v) is the sum over rows r of b_r·A_r, where b_r = A_r·v. So a block that holds a whole
-// row in registers can compute b_r and add b_r·A_r to its sums without reading the row again: A
-// comes from memory once, half the traffic of `atax_pair`.
+// row in registers can compute b_r and add b_r·A_r to its sums without reading the row again. A is
+// read from memory once, half the traffic of `atax_pair`.
 //
 // A thread holds VECTORS vectors of 16 bytes of a row, and as many sums of c. The block adds up b_r
-// by shuffles and one barrier a row. So that memory does not wait for that, the next rows are on
-// their way already: DEPTH of them are in registers or in flight. The blocks are as many as the GPU
-// holds at once; each takes every gridDim-th row and at the end writes its sums, a part of c, to the
-// workspace; a second launch adds up the parts. They are few: 132 on an H200, against 16384 rows.
+// by shuffles and one barrier per row. To hide that, the next DEPTH rows are already in registers
+// or in flight. The number of blocks is what the GPU holds at once. Each block takes every
+// gridDim-th row, and at the end writes its sums, a part of c, to the workspace. A second launch
+// adds up the parts. They are few: 132 on an H200, for 16384 rows.
 //
-// The limit is a row's length: THREADS·VECTORS vectors. v is read again for each row: from the
-// thread's own place in shared memory, where (DEPTH + 2)·VECTORS vectors would not fit into
+// The limit is a row's length: THREADS·VECTORS vectors. v is read again for each row, from the
+// thread's own place in shared memory, because (DEPTH + 2)·VECTORS vectors would not fit into
 // registers.
 
 #include "../partial_sums.cuh"
 #include "../sums.cuh"
 #include "../vector.cuh"
 
-// What a thread holds of a row. ALIGNED: vectors, THREADS apart; else elements, THREADS apart.
+// A thread's part of a row. ALIGNED: vectors, THREADS apart. Otherwise elements, THREADS apart.
 template <typename Scalar, int THREADS, int VECTORS, bool ALIGNED>
 struct Piece {
   using Pack = Vector<Scalar>;

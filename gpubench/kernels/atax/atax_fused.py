@@ -11,17 +11,17 @@ MULTIPROCESSOR_SHARED_BYTES = 227 * 1024
 """CUDA C++ Programming Guide, technical specifications, compute capability 9.0."""
 
 OTHER_REGISTERS = 32
-"""Of a thread, besides those that hold a row and sums: addresses, counters."""
+"""Registers of a thread besides those for rows and sums: addresses, counters."""
 
 
 def held_registers(tile: Config) -> int:
-    """Registers of a thread that hold rows and sums: four for 16 bytes."""
+    """Return the registers of a thread that hold rows and sums: four for 16 bytes."""
     vectors, depth = tile.numbers("vectors", "depth")
     return 4 * vectors * (depth + 1)
 
 
 def refuse_tile(tile: Config) -> str | None:
-    """What a thread holds must fit into its registers."""
+    """Refuse rows and sums that exceed a thread's registers."""
     threads = tile["threads"]
     most = min(255, MULTIPROCESSOR_REGISTERS // threads) - OTHER_REGISTERS // 2
     if held_registers(tile) > most:
@@ -30,7 +30,7 @@ def refuse_tile(tile: Config) -> str | None:
 
 
 def refuse(tile: Config, problem: Problem) -> str | None:
-    """A block holds a whole row."""
+    """Refuse rows that are longer than a block can hold."""
     threads, vectors = tile.numbers("threads", "vectors")
     longest = threads * vectors * 16 // ITEM_BYTES[problem.dtype]
     if problem.n > longest:
@@ -39,7 +39,7 @@ def refuse(tile: Config, problem: Problem) -> str | None:
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """A block a row: `specialize` makes them fewer."""
+    """Launch one block per row. `specialize` reduces the number."""
     threads, vectors = tile.numbers("threads", "vectors")
     return Launch(
         grid=(problem.m,),
@@ -53,7 +53,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
 
 
 def specialize(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
-    """As many blocks as the GPU holds at once: each writes its sums once."""
+    """Launch the number of blocks that the GPU holds at once. Each writes its sums once."""
     threads = tile["threads"]
     resident = min(
         MULTIPROCESSOR_REGISTERS // (threads * (held_registers(tile) + OTHER_REGISTERS)),

@@ -1,13 +1,13 @@
-// atax_pair: gemv_block, then gemv_t_vectorized on what it left on the device.
+// atax_pair: gemv_block, then gemv_t_vectorized on its result, which stays on the device.
 //
-// The best kernel of each half. b = A·v stays in the workspace; then the columns of the same A are
-// added up in slabs, and the slabs' parts. Each half reads A once from memory, so the pair can be no
-// faster than twice the time of reading A, unless much of A fits into the cache.
+// These are the best kernels of the two halves. b = A·v stays in the workspace. Then the columns of
+// the same A are added up in slabs, and then the slabs' parts. Each half reads A once from memory,
+// so the pair takes at least twice the time of reading A, unless much of A fits into the cache.
 
 #include "../gemv/gemv_block.cu"
 #include "../gemv_t/gemv_t_vectorized.cu"
 
-// Where the slabs' parts begin: behind b, at 16 bytes again.
+// The address of the slabs' parts: after b, at a multiple of 16 bytes.
 template <typename Scalar>
 __device__ Scalar* behind(Scalar* b, int M) {
   constexpr int SIZE = Vector<Scalar>::SIZE;

@@ -6,7 +6,7 @@ from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """A block a row; then the columns by slabs, and the sum of their parts."""
+    """Launch a block per row, then the columns by slabs, then the sum of their parts."""
     slabs = slab_launch(tile, problem, "atax_pair_t", "atax_pair_sum")
     b_bytes = -(-problem.m * ITEM_BYTES[problem.dtype] // 16) * 16
     return Launch(

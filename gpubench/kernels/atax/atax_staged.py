@@ -7,7 +7,7 @@ from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """One block a row, then one a column: `specialize` makes them fewer."""
+    """Launch one block per row, then one per column. `specialize` reduces the numbers."""
     first = Launch(
         grid=(problem.m,),
         block=(tile["threads"],),

@@ -1,4 +1,4 @@
-"""The kernel of `triton_matmul`, apart since Triton is imported with it."""
+"""The kernel of `triton_matmul`, in its own file because it imports Triton."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CORES = (
 """BM, BN, BK, stages, warps: for tensor cores, and for multiply-adds in float32."""
 
 GROUP = 8
-"""Rows of tiles taken together, so that what they share is in the L2 cache."""
+"""Rows of tiles that are taken together, so that shared operands are in the L2 cache."""
 
 
-# Triton compiles annotations too, so there are none but its own.
+# Triton compiles annotations too, so there are only Triton's own.
 @triton.jit  # type: ignore[untyped-decorator]
 def product(  # type: ignore[no-untyped-def]
     a_at, b_at, c_at, m, n, k,
@@ -51,7 +51,7 @@ def product(  # type: ignore[no-untyped-def]
         rows = (row * bm + tl.arange(0, bm)).to(tl.int64)
         cols = (col * bn + tl.arange(0, bn)).to(tl.int64)
         depth = tl.arange(0, bk).to(tl.int64)
-        # Rows and columns outside wrap round: what they give is not stored.
+        # Rows and columns outside wrap around. Their results are not stored.
         a_tile = a_at + (rows % m)[:, None] * k + depth[None, :]
         b_tile = b_at + depth[:, None] * n + (cols % n)[None, :]
         sums = tl.zeros((bm, bn), dtype=tl.float32)
@@ -67,7 +67,7 @@ def product(  # type: ignore[no-untyped-def]
 
 
 class TritonMatmul:
-    """The product of torch tensors in a precision; at a new size Triton times configurations."""
+    """The product of torch tensors in a precision. At a new size Triton times configurations."""
 
     def __init__(self, dtype: str) -> None:
         shapes: tuple[tuple[int, ...], ...] = CORES if dtype == "float32" else TENSOR_CORES
@@ -106,7 +106,7 @@ class TritonMatmul:
 
     @property
     def resources(self) -> Resources | None:
-        """What Triton's compiler reports of the last launch; spills in bytes a thread."""
+        """The report of Triton's compiler on the last launch. Spills are in bytes per thread."""
         if not hasattr(self._compiled, "n_regs"):
             return None
         spilled = 4 * int(self._compiled.n_spills)

@@ -1,19 +1,21 @@
 // blocktile_1d: a block computes a BM×BN tile of C, and each thread TM elements of one column.
 //
-// Against `shared_tile`: there each multiply-add read two operands from shared memory, and that
-// was the bottleneck. Here a thread keeps TM sums in registers. For one k it reads one element of
-// B and TM of A: TM + 1 reads for TM multiply-adds instead of 2·TM, and the block needs only
-// BM·BN/TM threads, so its tile may be larger than 1024 elements: each element fetched from global
-// memory serves BN (of A) or BM (of B) multiply-adds.
+// Against `shared_tile`: there each multiply-add reads two operands from shared memory, which is
+// the bottleneck. Here a thread keeps TM sums in registers. For one k it reads one element of B and
+// TM elements of A: TM + 1 reads for TM multiply-adds instead of 2·TM. The block needs only
+// BM·BN/TM threads, so its tile may have more than 1024 elements. Each element fetched from global
+// memory serves BN multiply-adds (of A) or BM multiply-adds (of B).
 //
-// Access: a warp's threads lie side by side along a row of C. Their element of B is a row of 32
-// neighbours (no bank conflict), their elements of A are the same for all (a broadcast). Tiles are
-// loaded element by element; BK neighbours of A's row, BN of B's.
+// Access: the threads of a warp lie side by side along a row of C. They read 32 neighbouring
+// elements of B (no bank conflict) and the same element of A (a broadcast). Tiles are loaded
+// element by element (`element_tiles.cuh`).
 //
-// The limit is still shared memory: as TM grows a multiply-add costs one read of A, never less.
-// `blocktile_2d` divides that one too.
+// The limit is still shared memory: however large TM is, each multiply-add reads one element of A.
+// `blocktile_2d` shares that read too.
 //
 // Elements outside the matrices are loaded as 0, so any M, N, K works with any tile.
+
+#include "../element_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__(BM * BN / TM)
@@ -31,16 +33,7 @@ blocktile_1d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
 
   Scalar sum[TM] = {};
   for (int k0 = 0; k0 < K; k0 += BK) {
-    for (int i = t; i < BM * BK; i += THREADS) {
-      const int row = row0 + i / BK;
-      const int k = k0 + i % BK;
-      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
-    }
-    for (int i = t; i < BK * BN; i += THREADS) {
-      const int k = k0 + i / BN;
-      const int col = col0 + i % BN;
-      b_tile[i / BN][i % BN] = k < K && col < N ? B[static_cast<size_t>(k) * N + col] : Scalar(0);
-    }
+    load_tiles<THREADS>(A, B, M, N, K, row0, col0, k0, a_tile, b_tile);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BK; ++k) {

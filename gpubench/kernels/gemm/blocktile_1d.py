@@ -1,4 +1,4 @@
-"""A BM×BN tile of C a block, TM elements of one column a thread."""
+"""A BM×BN tile of C per block, and TM elements of a column per thread."""
 
 from gpubench.kernels.block_tiles import (
     at_most_1024_threads,

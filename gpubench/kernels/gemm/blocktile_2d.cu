@@ -1,15 +1,17 @@
-// blocktile_2d: each thread computes a TM×TN tile of C as outer products held in registers.
+// blocktile_2d: each thread computes a TM×TN tile of C as outer products in registers.
 //
-// Against `blocktile_1d`: for one k a thread reads TM elements of A's column and TN of B's row into
-// registers and makes TM·TN multiply-adds of them. Reads of shared memory per multiply-add fall
-// from 1 + 1/TM to 1/TN + 1/TM: at 8×8 a quarter of one.
+// Against `blocktile_1d`: for one k a thread reads TM elements of a column of A and TN elements of
+// a row of B into registers, and makes TM·TN multiply-adds with them. The number of reads from
+// shared memory per multiply-add falls from 1 + 1/TM to 1/TN + 1/TM: at 8×8 that is a quarter.
 //
 // Access: a thread's TM rows and TN columns are contiguous, and neighbouring threads are TN columns
-// apart, so a warp's reads of B are strided by TN: at TN = 8 a quarter of the banks serves the
-// whole warp. A's column lies strided by BK in shared memory. Both are read one element at a time.
+// apart. So a warp reads B with a stride of TN: at TN = 8 a quarter of the banks serves the whole
+// warp. The column of A is strided by BK in shared memory. Both are read one element at a time.
 //
-// The limit is the number of instructions: 16 loads for 64 multiply-adds at 8×8, and bank
-// conflicts on top. `vectorized` reads four elements an instruction.
+// The limit is the number of instructions: at 8×8, 16 loads for 64 multiply-adds, and bank
+// conflicts besides. `vectorized` reads four elements with one instruction.
+
+#include "../element_tiles.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))
@@ -26,16 +28,7 @@ blocktile_2d(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
 
   Scalar sum[TM][TN] = {};
   for (int k0 = 0; k0 < K; k0 += BK) {
-    for (int i = t; i < BM * BK; i += THREADS) {
-      const int row = row0 + i / BK;
-      const int k = k0 + i % BK;
-      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : Scalar(0);
-    }
-    for (int i = t; i < BK * BN; i += THREADS) {
-      const int k = k0 + i / BN;
-      const int col = col0 + i % BN;
-      b_tile[i / BN][i % BN] = k < K && col < N ? B[static_cast<size_t>(k) * N + col] : Scalar(0);
-    }
+    load_tiles<THREADS>(A, B, M, N, K, row0, col0, k0, a_tile, b_tile);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BK; ++k) {

@@ -2,33 +2,34 @@
 //
 // Against `packed_a`: there threads execute a copy for every 16 bytes, with an address for each.
 // Here one thread of the block requests a whole tile with one instruction, and the TMA (tensor
-// memory accelerator) moves it without any register: A's tile as contiguous bytes, since it is packed
-// anyway, B's as a box of a matrix, described by a tensor map that the driver encodes on the host.
+// memory accelerator) moves it without registers. A's tile is contiguous bytes, since it is packed.
+// B's tile is a box of a matrix, described by a tensor map that the driver encodes on the host.
 //
-// An mbarrier in shared memory says when a stage has been filled. The thread that requests the
-// copies announces their bytes; the barrier's phase ends when all have arrived, and all threads wait
-// for that. That a stage is free again, after the last read of it, is what __syncthreads() says.
+// An mbarrier in shared memory says when a stage is filled. The thread that requests the copies
+// announces their bytes. The barrier's phase ends when all bytes have arrived, and all threads wait
+// for that. __syncthreads() says that all threads have read a stage, so that it is free again.
 //
 //     thread 0      expect bytes, request A and B --------------------------> again, for stage 0
 //     TMA                  [ fills stage 0 ][ fills stage 1 ]        ...  [ fills stage 0 ]
 //     all threads   wait ------------------>|multiply stage 0|sync|multiply stage 1|sync| ...
 //
-// Without copies to spread over the loop steps may be long: BK is 64, with two stages, and there is
-// one barrier for 64 values of k.
+// There are no copies to spread over the loop, so steps may be long: BK is 64, with two stages, and
+// there is one barrier for 64 values of k.
 //
 // Bounds: zeros pad the panels where A ends, and the TMA writes zeros where B ends. A tensor map
-// takes rows at multiples of 16 bytes: where B's are not, the first launch copies B too, to rows that
-// are.
+// takes rows at multiples of 16 bytes. If B's rows are not aligned, the first launch also copies B,
+// to rows that are.
 //
-// What remains is around the loop: a block waits for its first tiles, and the next block on a
-// multiprocessor starts when this one has stored its sums; and in the last wave of blocks some
-// multiprocessors have nothing to do. `packed_panels` is about that. TMA needs compute capability
+// What remains is around the loop. A block waits for its first tiles. The next block on a
+// multiprocessor starts only when this block has stored its sums. In the last wave of blocks some
+// multiprocessors are idle. `packed_panels` removes these three. The TMA needs compute capability
 // 9.0.
 
 #include "../bulk_product.cuh"
 #include "../rasterization.cuh"
 
-// One block for each BM×BK tile of A, then one for each row of B if its rows are not aligned.
+// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not
+// aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
@@ -95,7 +96,7 @@ bulk_copies(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int 
     add_chunk<CHUNK - 1, BM, BN>(a, b, fragments, sum);
     fragments[1].template multiply_columns<HALF, TN>(sum);
 
-    __syncthreads();  // all are through with this stage
+    __syncthreads();  // all threads have read this stage
     if (threadIdx.x == 0 && step + STAGES < steps) request(step + STAGES, stage);
     if (++stage == STAGES) {
       stage = 0;

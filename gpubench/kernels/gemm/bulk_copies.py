@@ -12,17 +12,17 @@ from gpubench.kernels.block_tiles import (
 from gpubench.model import Config, CudaVariant, Launch, Problem, TensorMap
 
 BYTES = 4
-"""Of an element: float32 and int32."""
+"""Bytes of an element: float32 and int32."""
 
 STATIC = 256
-"""At least as many bytes of shared memory as the mbarriers of the stages take."""
+"""At least the bytes of shared memory of the stages' mbarriers."""
 
 B, WORKSPACE = 1, 3
-"""Positions among the kernel's arrays."""
+"""Indices of the kernel's arrays."""
 
 
 def shared_bytes(tile: Config) -> int:
-    """Dynamic shared memory: the stages, which are also the scratch through which results leave."""
+    """Return the dynamic shared memory: the stages, which are also the scratch for results."""
     bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
     return BYTES * stages * bk * (bm + bn)
 
@@ -35,10 +35,10 @@ def pack_and_multiply(
     elements_before: int = 0,
     elements_after: int = 0,
 ) -> Launch:
-    """Packing, with a block per tile of A and per unaligned row of B; then the product.
+    """Launch the packing, with a block per tile of A and per unaligned row of B, then the product.
 
-    The product gets its tensor map of B. The workspace holds A's panels and the copy of B, with so
-    many elements before and after them.
+    The product gets its tensor map of B. The workspace holds `elements_before`, A's panels, the
+    copy of B, and `elements_after`.
     """
     bm, bn, bk = tile.numbers("BM", "BN", "BK")
     m, n, k = problem.m, problem.n, problem.k
@@ -62,7 +62,7 @@ def pack_and_multiply(
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """Packing; then the product, with a block per tile of C."""
+    """Launch the packing, then the product with a block per tile of C."""
     product = Launch(
         grid=(tiles_of_c(tile, problem),),
         block=(threads_of(tile),),
@@ -72,7 +72,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
 
 
 VARIANT = CudaVariant(
-    idea="tiles by TMA, one thread requests them: no copy instructions, long steps, few barriers",
+    idea="one thread requests tiles from the TMA: no copy instructions, long steps, few barriers",
     after="packed_a",
     dtypes=("float32", "int32"),
     capability=(9, 0),

@@ -1,4 +1,4 @@
-"""cpu_tile over several threads: each takes whole columns of blocks."""
+"""cpu_tile on several threads, each with whole columns of blocks."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from gpubench.model import CallVariant, Config
 
 
 def build(tile: Config | None, dtype: str) -> Callable[..., None]:
-    """`cpu_tile` with its outer loop shared out over threads."""
+    """Return `cpu_tile` with its outer loop divided among threads."""
     return cpu_tile.build(tile, dtype, parallel=True)
 
 

@@ -1,4 +1,4 @@
-"""cuBLAS with float64 made of int8 products: a row of its own, and never a baseline."""
+"""cuBLAS with float64 emulated by int8 products. It is never a baseline."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from gpubench.model import CallVariant, Config
 
 
 def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
-    """`cublasGemmEx` in fixed point; the row's algorithm says with how many bits."""
+    """Return `cublasGemmEx` in fixed point. The row's algorithm reports the number of bits."""
     from gpubench.backends.cuda.emulated import EmulatedGemm
 
     return EmulatedGemm()

@@ -8,7 +8,7 @@ from gpubench.model.variant import Sample
 
 
 def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
-    """`cublasLtMatmul` in full precision, by the algorithm that the heuristic rates best."""
+    """Return `cublasLtMatmul` in full precision, with the heuristic's first algorithm."""
     from gpubench.backends.cuda.cublaslt import gemm
 
     return gemm(dtype)
@@ -17,7 +17,7 @@ def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
 def tune(
     problem: Problem, cold: bool, sample: Sample, max_launches: int
 ) -> tuple[Callable[..., None], str]:
-    """The same by the fastest of the algorithms that the heuristic proposes."""
+    """Return the call with the fastest of the algorithms that the heuristic proposes."""
     from gpubench.backends.cuda.cublaslt import tuned_gemm
 
     return tuned_gemm(problem, cold, sample, max_launches)

@@ -1,4 +1,4 @@
-"""CuPy's own integer product: cuBLAS has none for int32."""
+"""CuPy's own integer product. cuBLAS has no int32 product."""
 
 from collections.abc import Callable
 
@@ -6,16 +6,15 @@ from gpubench.model import CallVariant, Config
 
 
 def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
-    """`cupy.matmul`, which for integers launches a kernel of CuPy's."""
+    """Return `cupy.matmul`, which launches CuPy's own kernel for integers."""
     from gpubench.backends.cuda.cublas import cupy_matmul
 
     return cupy_matmul
 
 
 VARIANT = CallVariant(
-    idea="CuPy's integer kernel, the library product that int32 has on a GPU",
+    idea="CuPy's integer kernel, the only library product for int32 on a GPU",
     dtypes=("int32",),
     runs_on="cuda",
     build=build,
-    baseline="",
 )

@@ -1,36 +1,36 @@
 // dmma: float64 on tensor cores: a warp multiplies 16×16 by 16×8 with one instruction.
 //
-// As in `mma_sync` operands are in registers; as in `wgmma_cluster` the TMA fills stages, and pairs of
-// blocks share what they fetch. What is new is which element stands where. Loaded as the instruction
-// numbers them, elements come 8 bytes at a time, with bank conflicts. Three choices leave only loads
-// of 16 bytes without conflicts, and each brings two elements that the instruction takes from
-// neighbouring registers, so nothing is moved between registers:
+// As in `mma_sync`, operands are in registers. As in `wgmma_cluster`, the TMA fills stages, and
+// pairs of blocks share the tiles that they fetch. What is new is the place of each element. Loaded
+// in the instruction's numbering, elements come 8 bytes at a time, with bank conflicts. Three
+// choices leave only loads of 16 bytes without conflicts. Each load brings two elements that the
+// instruction takes from neighbouring registers, so nothing is moved between registers:
 //
-//   - A and B change places, Cᵀ = Bᵀ·Aᵀ: the operand of 16 rows is 16 columns of B. Its pairs are
+//   - A and B change places, Cᵀ = Bᵀ·Aᵀ. The operand of 16 rows is 16 columns of B. Its pairs are
 //     rows g and g + 8, which become two neighbouring columns.
-//   - k has no order of its own: slots t and t + 4 of the instruction become neighbouring k. Those
-//     are pairs of the other operand, eight rows of A.
-//   - The eight rows of A may stand in any order in the instruction: in this one, loads meet in no
-//     bank of shared memory.
+//   - The order of k is free. Slots t and t + 4 of the instruction become neighbouring values of k.
+//     They are the pairs of the other operand, eight rows of A.
+//   - The order of the eight rows of A in the instruction is free too. In the order chosen, loads
+//     do not meet in a bank of shared memory.
 //
 // A warp holds all its rows of A for 16 values of k, and passes over its columns of B, which are
-// loaded one multiplication ahead. During the last pass each row's registers get the next 16 k.
-// As in `wgmma_tf32`, all tiles of a block are one stream of steps.
+// loaded one multiplication ahead. During the last pass each row's registers get the next 16 values
+// of k. As in `wgmma_tf32`, all tiles of a block are one stream of steps.
 //
-// What limits it: watts. The multiplications leave few cycles free, so the clock falls until the power
-// fits, and what an operation costs beside its multiplication decides.
+// What limits it: power. The multiplications leave few cycles free, so the clock falls until the
+// power limit is met, and then the cost of an operation besides its multiplication decides.
 
 #include "../cluster_tiles.cuh"
 
 constexpr int DMMA_WIDTH = 16;  // elements in a row of 128 bytes
 
-// In what follows g = lane / 4 and t = lane % 4, as in PTX's description of the instruction.
+// Below, g = lane / 4 and t = lane % 4, as in PTX's description of the instruction.
 
-// The row of A, of eight, that stands in the instruction's column `column`.
+// The row of A, out of eight, in the instruction's column `column`.
 __host__ __device__ constexpr int dmma_row(int column) { return column % 2 * 4 + column / 2; }
 
-// Where a lane finds A in its row, of eight, at k = 2t and 2t + 1: in bytes, swizzled. And, with
-// that address, where it finds k = 8i + 2t.
+// The offset in bytes, swizzled, of a lane's elements of A in its row, out of eight, at k = 2t and
+// 2t + 1. `dmma_a_address` goes from there to k = 8i + 2t.
 __host__ __device__ constexpr int dmma_a_offset(int lane) {
   const int row = dmma_row(lane / 4);
   return row * ROW_BYTES + swizzle(row, lane % 4) * 16;
@@ -39,8 +39,8 @@ __host__ __device__ constexpr unsigned dmma_a_address(unsigned first, int i) {
   return first ^ i * 64;
 }
 
-// Where a lane finds B in its columns 2g and 2g + 1, of 16, at k = 2t. And then at
-// k = 2t + i % 2 + i / 2 * 8.
+// The offset of a lane's elements of B in its columns 2g and 2g + 1, out of 16, at k = 2t.
+// `dmma_b_address` goes from there to k = 2t + i % 2 + i / 2 * 8.
 __host__ __device__ constexpr int dmma_b_offset(int lane) {
   const int k = lane % 4 * 2;
   return k * ROW_BYTES + swizzle(k, lane / 4) * 16;
@@ -58,8 +58,8 @@ __device__ __forceinline__ double2 load_pair(unsigned at) {
   return pair;
 }
 
-// Adds 16 columns of B times 8 rows of A. A lane has of rows t and t + 4 the columns 2g and 2g + 1:
-// sum[0], sum[2]; sum[1], sum[3].
+// Adds 16 columns of B times 8 rows of A. A lane has the columns 2g and 2g + 1 of row t in sum[0]
+// and sum[2], and of row t + 4 in sum[1] and sum[3].
 __device__ __forceinline__ void
 multiply(double (&sum)[4], const double2 (&b)[4], const double2 (&a)[2]) {
   asm volatile(
@@ -140,7 +140,7 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
 #pragma unroll
         for (int pass = 0; pass < PASSES; ++pass) {
           const bool last_pass = pass + 1 == PASSES;
-          // Behind the very last step nothing comes; what is loaded then is not used.
+          // After the very last step, the values loaded here are not used.
           if (last_pass && (!last_tile || step + 1 < steps)) {
             ring.filled[slot.stage].wait(slot.parity);
           }

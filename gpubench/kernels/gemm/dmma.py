@@ -1,10 +1,10 @@
-"""Float64 on tensor cores: each load fills the registers that an instruction takes."""
+"""Float64 on tensor cores: each load fills a pair of registers of the instruction."""
 
 from gpubench.kernels.tensor_cores import from_registers, stages_that_fit, variant
 from gpubench.model import Space
 
 THREADS = 384
-"""Eight warps that multiply, and a warpgroup that fetches."""
+"""Threads of a block: eight warps that multiply, and a warpgroup that fetches."""
 
 VARIANT = variant(
     idea="float64 on tensor cores: operands change places, and each load fills a pair of registers",

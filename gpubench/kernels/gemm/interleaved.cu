@@ -1,12 +1,12 @@
-// interleaved: loads and copies stand between multiply-adds, evenly and ahead of their use.
+// interleaved: loads and copies are spread evenly among the multiply-adds, ahead of their use.
 //
-// Against `large_tile`: the same tile and the same copies, in another order. With two warps a
-// scheduler, an instruction that waits for its operand mostly means that nothing is issued.
+// Against `large_tile`: the same tile and the same copies, in another order. With two warps per
+// scheduler, an instruction that waits for its operand usually means that nothing is issued.
 //
-// Operands: those of the next k are loaded into a second set of registers while this k's are
-// multiplied, 128 multiply-adds ahead of their use. In a loop that is unrolled over a whole step the
-// compiler moves these loads back to where they are needed. A loop over CHUNK = 8 values of k that
-// stays a loop has an end that loads do not cross:
+// Operands: the operands of the next k are loaded into a second set of registers while this k is
+// multiplied, 128 multiply-adds ahead of their use. In a loop that is unrolled over a whole step,
+// the compiler moves these loads back to their use. A loop over CHUNK = 8 values of k that stays a
+// loop has an end that loads do not cross:
 //
 //     for each step:                        BK values of k
 //       for each chunk:                     8 values of k, a loop in the machine code too
@@ -15,14 +15,14 @@
 //           load operands of k + 1          into one set of registers
 //           multiply operands of k          from the other
 //
-// Copies: a part of them in each chunk. Requested all at once behind the barrier, they hold up the
-// loads from shared memory of all warps, which go through the same unit.
+// Copies: each chunk requests a part of them. If all are requested right after the barrier, they
+// delay the loads from shared memory of all warps, which use the same unit.
 //
-// Bounds: where BK does not divide K the first step is the short one, and rows past M are not
-// copied, so the loop checks nothing along K.
+// Bounds: if BK does not divide K, the first step is the short one, and rows past M are not copied.
+// So the loop checks nothing along K.
 //
-// What remains: the sums leave by 128-bit stores, as in every kernel since `vectorized`. What that
-// does to the loop is the lesson of `register_banks`.
+// What remains: the sums are stored with 128 bits at a time, as in every kernel since `vectorized`.
+// The effect on the loop is the lesson of `register_banks`.
 
 #include "../interleaved_product.cuh"
 #include "../vector_tiles.cuh"
@@ -50,8 +50,8 @@ interleaved(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   tile_by_vectors<true, BM, BN, BK, TM, TN, STAGES>(A, B, C, M, N, K, shared);
 }
 
-// For N that is not a multiple of 4. A kernel of its own: a second loop beside the first would take
-// registers from it.
+// For N that is not a multiple of 4. It is a separate kernel, since a second loop beside the first
+// would take registers from it.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 unaligned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {

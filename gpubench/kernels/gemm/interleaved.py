@@ -13,12 +13,12 @@ from gpubench.model import Config, CudaVariant, Launch, Problem
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """One block per tile of C, by a kernel of its own for unaligned rows of B."""
+    """Launch one block per tile of C, with another kernel for unaligned rows of B."""
     return replace(rasterized(tile, problem), kernel="unaligned" if problem.n % 4 else "")
 
 
 VARIANT = CudaVariant(
-    idea="operands one k ahead, copies spread over the loop: loads stand far before their use",
+    idea="operands loaded one k ahead, copies spread over the loop: loads are far from their use",
     after="large_tile",
     dtypes=("float32", "int32"),
     tiles=blocks(

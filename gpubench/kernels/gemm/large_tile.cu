@@ -1,26 +1,27 @@
-// large_tile: 16×8 elements a thread, 128×256 a block.
+// large_tile: 16×8 elements per thread, 128×256 per block.
 //
-// Against `pipelined`, whose code this is: only the tiles are larger, and their order is new.
+// Against `pipelined`: the code is the same. The tiles are larger, and their order is new.
 //
 // For one k a thread reads TM + TN elements from shared memory for TM·TN multiply-adds. At 8×8 that
-// is a vector load for 16 multiply-adds, at 16×8 one for 21. And a block of 128×256 fetches 1/128 +
-// 1/256 elements from global memory for each multiply-add, 3/4 of what 128×128 needs.
+// is a vector load for 16 multiply-adds, and at 16×8 a vector load for 21. A block of 128×256
+// fetches 1/128 + 1/256 elements from global memory for each multiply-add, 3/4 of what 128×128
+// needs.
 //
-// The price are registers. 128 sums, 24 operands and addresses need more than the 128 registers that
-// two blocks of 256 threads leave each thread, so a multiprocessor holds one block, eight warps: two
-// for each of its schedulers. Fewer warps hide less latency, so the code itself must keep loads and
-// their use apart.
+// The price is registers. 128 sums, 24 operands and addresses exceed the 128 registers per thread
+// that allow two blocks of 256 threads. So a multiprocessor holds one block of eight warps, two for
+// each of its schedulers. Fewer warps hide less latency, so the code itself must separate loads
+// from their use.
 //
-// The order of multiply-adds: down one column of the 16×8 and up the next. So each shares an operand
-// with the one before, which then needs no second read of the register file; along the short rows,
-// nearly every multiply-add would read two operands from one bank of it.
+// The order of multiply-adds is down one column of the 16×8 and up the next. So each multiply-add
+// shares an operand with the previous one, and need not read it from the register file again. Along
+// the short rows, nearly every multiply-add would read two operands from the same bank of it.
 //
-// The order of blocks: a grid of two dimensions is worked off row of tiles by row of tiles. Here neighbouring
-// blocks go down groups of eight rows, so that those which run at once share more of A and B in the
-// L2 cache (see rasterization.cuh).
+// The order of blocks: a grid of two dimensions runs row of tiles by row of tiles. Here
+// neighbouring blocks go down groups of eight rows, so that blocks that run at the same time share
+// more of A and B in the L2 cache (`rasterization.cuh`).
 //
-// What remains: a step unrolled as a whole, where the compiler places loads right before their use,
-// and all copies of a step behind the barrier. `interleaved` spreads both.
+// What remains: a step is unrolled as a whole, where the compiler places loads right before their
+// use, and all copies of a step come right after the barrier. `interleaved` spreads both.
 
 #include "../pipelined_tile.cuh"
 #include "../rasterization.cuh"

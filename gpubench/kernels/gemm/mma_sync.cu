@@ -1,18 +1,20 @@
 // mma_sync: tensor cores through registers: a warp multiplies 16×16 by 16×8 with one instruction.
 //
-// Against `pipelined`: the same stages of shared memory, filled by `cp.async`. But a warp, not a
-// thread, holds a tile of C, and multiplies with `mma.sync`, 2048 multiply-adds an instruction where
-// a warp of FFMAs makes 32. Operands have 16 bits; sums are float32, and are rounded once.
+// Against `pipelined`: the stages of shared memory, filled by `cp.async`, are the same. But a warp,
+// not a thread, holds a tile of C. It multiplies with `mma.sync`, 2048 multiply-adds per
+// instruction, where a warp's FFMA makes 32. Operands have 16 bits. Sums are float32, and are
+// rounded once.
 //
-// Access: `mma.sync` wants each operand spread over the warp's registers in pairs. `ldmatrix` does
-// that: 32 lanes each name a row of 16 bytes in shared memory, and each gets its part of four 8×8
-// matrices; `.trans` turns B, which lies along n, on the way. A swizzle keeps the eight rows of a
-// matrix in different banks, without padding (`bits16.cuh`).
+// Access: `mma.sync` needs each operand spread over the warp's registers in pairs. `ldmatrix` does
+// this: each of 32 lanes names a row of 16 bytes in shared memory, and gets its part of four 8×8
+// matrices. `.trans` transposes B, which lies along n, on the way. A swizzle keeps the eight rows
+// of a matrix in different banks, without padding (`bits16.cuh`).
 //
-// Rows that do not start at multiples of 16 bytes are loaded element by element: right, and slow.
+// Rows that do not start at multiples of 16 bytes are loaded element by element, which is right but
+// slow.
 //
-// What limits it: the way through registers. A warp's 64×64 sums take 8 fragments of A and B for 32
-// instructions, and on Hopper `mma.sync` reaches about two thirds of what `wgmma` does.
+// What limits it: operands pass through registers. A warp's 64×64 sums take 8 fragments of A and B
+// for 32 instructions, and on Hopper `mma.sync` reaches about two thirds of the rate of `wgmma`.
 
 #include "../async_copy.cuh"
 #include "../bits16.cuh"
@@ -22,7 +24,7 @@
 using Bits = unsigned short;  // of an element
 constexpr int CHUNK = 8;      // elements of 16 bytes
 
-// Four 8×8 matrices; lane i names row i % 8 of matrix i / 8, and gets two elements of each matrix.
+// Loads four 8×8 matrices. Lane i names row i % 8 of matrix i / 8, and gets two elements of each.
 __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const Bits* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -52,7 +54,7 @@ multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned* b) {
   }
 }
 
-// Copies 16 bytes, or writes so many zeros.
+// Copies 16 bytes, or writes 16 bytes of zeros.
 __device__ __forceinline__ void copy_async_or_zero(Bits* to, const Bits* from, bool copied) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                    static_cast<unsigned>(__cvta_generic_to_shared(to))),

@@ -1,30 +1,30 @@
-"""Tensor cores by `mma.sync`: operands through registers, stages filled by `cp.async`."""
+"""Tensor cores with `mma.sync`: operands in registers, stages filled by `cp.async`."""
 
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
 from gpubench.kernels.tensor_cores import DTYPES
 from gpubench.model import Config, CudaVariant, Launch, Problem, Space
 
 MAX_SHARED_BYTES = 99 * 1024
-"""Of a block on compute capability 8.6 and 8.9, the least from 8.0 on."""
+"""Maximum of a block on compute capability 8.6 and 8.9, the lowest from 8.0 on."""
 
 MAX_THREADS = 512
-"""Of a block: 1024 have 64 registers each, and spill."""
+"""Maximum threads of a block. 1024 threads would have 64 registers each, and spill."""
 
 
 def shared_bytes(tile: Config) -> int:
-    """Dynamic shared memory: the stages."""
+    """Return the dynamic shared memory of the stages."""
     bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
     return int(stages * bk * (bm + bn) * 2)
 
 
 def threads(tile: Config) -> int:
-    """Threads of a block: a warp for WM×WN elements."""
+    """Return the threads of a block: a warp for WM×WN elements."""
     bm, bn, wm, wn = tile.numbers("BM", "BN", "WM", "WN")
     return int(bm // wm * (bn // wn) * 32)
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """One block per tile of C."""
+    """Launch one block per tile of C."""
     return Launch(
         grid=(tiles_of_c(tile, problem),),
         block=(threads(tile),),
@@ -33,7 +33,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
 
 
 def together(tile: Config) -> str | None:
-    """Stages that fit, and warps that leave each other registers."""
+    """Refuse stages that exceed shared memory, and too many threads for their registers."""
     if threads(tile) > MAX_THREADS:
         return f"{tile}: {threads(tile)} threads, over {MAX_THREADS}"
     if (needed := shared_bytes(tile)) > MAX_SHARED_BYTES:

@@ -1,12 +1,12 @@
 // naive: one thread computes one element of C, and the threads of a warp walk along a row.
 //
-// One change against `naive_uncoalesced`: thread x picks the *column*. A warp's 32 threads now
-// read 32 neighbouring elements of B in one transaction, share one element of A (a broadcast),
-// and write C in one transaction. Nothing else differs; the gain is coalescing alone.
+// One change against `naive_uncoalesced`: thread x selects the *column*. The 32 threads of a warp
+// now read 32 neighbouring elements of B in one transaction, share one element of A (a broadcast),
+// and write C in one transaction. All else is equal, so the gain is that of coalescing alone.
 //
-// Still 2·K loads for 2·K operations: each element of A is fetched N times and each of B M
-// times, from L1 and L2 when they hold it. The block's edge decides how many threads of a warp
-// share a row: at 32 a warp is one row, below that it is folded over several.
+// There are still 2·K loads for 2·K operations. Each element of A is fetched N times and each
+// element of B M times, from L1 or L2 if they hold it. The block's edge decides how many threads of
+// a warp share a row: at 32 a warp is one row, and below 32 it covers several rows.
 
 template <typename Scalar, int EDGE>
 __global__ void __launch_bounds__(EDGE * EDGE)
@@ -15,7 +15,7 @@ naive(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   const int col = blockIdx.x * EDGE + threadIdx.x;
   if (row >= M || col >= N) return;
 
-  // Products in 64 bits: M·K passes 2^31 at 46 341 × 46 341.
+  // Index products have 64 bits: M·K exceeds 2^31 at 46 341 × 46 341.
   const Scalar* a = A + static_cast<size_t>(row) * K;
   const Scalar* b = B + col;
   Scalar sum = 0;

@@ -1,9 +1,10 @@
 // packed_a: a first launch rearranges A once, so that no block has to transpose it again.
 //
-// Against `register_banks`: every block transposes A's tiles on the way to shared memory, element by
-// element, and all N / BN blocks of a row of tiles do the same work anew. Here a first launch writes
-// A once into a workspace, as panels of BM rows, each BK values of k one contiguous tile as shared
-// memory wants it (panels.cuh). BLAS libraries on CPUs pack their operands so.
+// Against `register_banks`: there every block transposes its tiles of A on the way to shared
+// memory, element by element, and all N / BN blocks of a row of tiles repeat this work. Here a
+// first launch writes A into a workspace as panels of BM rows. Each BK values of k of a panel are
+// one contiguous tile in the order of shared memory (`panels.cuh`). BLAS libraries for CPUs pack
+// their operands like this.
 //
 //     A, row-major            workspace: panels of BM rows, tiles of BK values of k
 //
@@ -11,14 +12,14 @@
 //     a10 a11 a12 a13 ...      BM rows, k = 0 |  BM rows, k = 1 |
 //     a20 a21 a22 a23 ...
 //
-// So a block copies A's tile as it lies, 16 bytes at a time: a quarter of the copies, which no
-// longer transpose, so rows in shared memory need no padding either.
+// So a block copies A's tile as contiguous bytes, 16 at a time. That is a quarter of the copies.
+// They do not transpose, so rows in shared memory need no padding.
 //
-// The price is one pass over A, which reads and writes M·K elements, and a launch. The product takes
-// 2·M·N·K operations, so the larger N is, the less the pass matters.
+// The price is a launch and one pass over A, which reads and writes M·K elements. The product takes
+// 2·M·N·K operations, so the pass matters less the larger N is.
 //
-// What remains: threads still execute a copy for every 16 bytes, and compute addresses for it.
-// `bulk_copies` has one thread request whole tiles.
+// What remains: threads still execute a copy for every 16 bytes, and compute addresses for it. In
+// `bulk_copies` one thread requests whole tiles.
 
 #include "../interleaved_product.cuh"
 #include "../panels.cuh"

@@ -1,4 +1,4 @@
-"""A rearranged into panels by a first launch, so that its tiles are copied as they lie."""
+"""A is rearranged into panels by a first launch, so that its tiles are contiguous copies."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from gpubench.model import ITEM_BYTES, Config, Launch, Problem
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """Packing, with a block per tile of A; then the product, with a block per tile of C."""
+    """Launch the packing, a block per tile of A, then the product, a block per tile of C."""
     bm, bk = tile.numbers("BM", "BK")
     tiles_of_a = -(-problem.m // bm) * -(-problem.k // bk)
     product = rasterized(tile, problem)
@@ -29,7 +29,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
 
 VARIANT = replace(
     register_banks.VARIANT,
-    idea="A packed once into the tiles that blocks want: copies of 16 bytes, none transposes",
+    idea="A packed once into the tiles of the blocks: copies of 16 bytes that do not transpose",
     after="register_banks",
     launch=launch,
 )

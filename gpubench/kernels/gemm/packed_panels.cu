@@ -1,30 +1,47 @@
 // packed_panels: blocks stay for the whole product, and all end at the same time.
 //
-// Against `bulk_copies`: the same panels, copies and innermost loop. But there a block computes one
-// tile of C: it waits for its first stages, and while its sums leave nothing is multiplied. And 4096
-// × 4096 are 512 tiles of 128×256, 3.88 for each of 132 multiprocessors: in the fourth round 16 of
-// them have nothing to do.
+// Against `bulk_copies`: the panels, the copies and the innermost loop are the same. But there a
+// block computes one tile of C: it waits for its first stages, and multiplies nothing while it
+// stores its sums. And 4096×4096 are 512 tiles of 128×256, 3.88 for each of 132 multiprocessors: in
+// the fourth round 16 of them are idle.
 //
-// Here as many blocks as the GPU holds are launched, and each takes tile after tile (persistent
-// blocks). The stages go on across tiles: those of the next tile arrive while the last one's sums
-// leave, and a step's last multiply-adds load the next step's first operands.
+// Here the number of blocks is what the GPU holds at once, and each block computes tile after tile
+// (persistent blocks). The stages go on across tiles. The stages of the next tile arrive while the
+// sums of the last tile are stored, and the last multiply-adds of a step load the first operands of
+// the next:
 //
-// Where the tiles do not come out even, the blocks begin with equal ranges of steps of some tiles,
-// so that all end together. stream_k.cuh has the scheduler, with a drawing of who computes what when.
-// A tile that two blocks share is completed by the one that has its first step, with the sums that
-// the other left in the workspace; a flag per block, stored with release semantics and loaded with
-// acquire semantics, says that they are there.
+//     pack     all blocks  | write the panels of A       |
+//     product  thread 0    | request B of stages 0 and 1 | request A of both, then a step
+//                          |                             | whenever a stage is free
+//              TMA         | [ B, stage 0 ][ B, stage 1 ]| [ A, 0 ][ A, 1 ][ step 2 ][ step 3 ]
+//              all threads | set up, wait                |         | step 0 | step 1 | step 2 |
 //
-// The first launch lets the second start early (programmatic dependent launch): it sets up its
-// barriers and fetches B until A is packed. It needs compute capability 9.0, as the TMA does.
+//     and at a tile's end:
+//
+//              TMA         | [ next tile, step 0 ][ next tile, step 1 ]
+//              all threads | last step | store sums to C | next tile, step 0 | step 1 | ...
+//
+// If the tiles do not divide evenly among the blocks, the blocks first compute equal ranges of
+// steps of some tiles, so that all end together. `stream_k.cuh` has this scheduler, with a drawing.
+// If two blocks share a tile, the block with the tile's first step completes it, with the sums that
+// the other block left in the workspace. A flag per block says that these sums are complete. It is
+// stored with release semantics and loaded with acquire semantics:
+//
+//     block with the later steps | its steps | store sums, release the flag | ... whole tiles
+//     block with the first step  | other tiles, its steps | acquire the flag, add, store C | ...
+//
+// The first launch lets the second launch start early (programmatic dependent launch). The second
+// sets up its barriers and fetches B while A is packed. It needs compute capability 9.0, like the
+// TMA.
 
 #include "../bulk_product.cuh"
 #include "../stream_k.cuh"
 
-// The workspace: a flag per block, then A's panels, B's copy, and the sums that blocks leave.
+// The workspace holds a flag per block, then A's panels, B's copy, and the sums of shared tiles.
 constexpr int FLAGS = 1024;
 
-// One block for each BM×BK tile of A, then one for each row of B if its rows are not aligned.
+// Launched with a block for each BM×BK tile of A, then a block for each row of B if B is not
+// aligned.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS = 1>
 __global__ void __launch_bounds__(256)
 pack(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
@@ -68,7 +85,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   unsigned* const flags = reinterpret_cast<unsigned*>(workspace);
   const Scalar* const packed = workspace + FLAGS;
 
-  // One thread requests both tiles of a step, B's first: it expects the bytes of both.
+  // One thread requests both tiles of a step. The request of B comes first, and expects all bytes.
   const auto request_a = [&](const Cursor& at, int stage) {
     const size_t panel = at.work.origin.row / BM;
     filled[stage].copy_bulk(stages + stage * STAGE,
@@ -88,7 +105,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
   __syncthreads();
   Cursor ahead = {0, 0, scheduler.work(0)};  // the next step to request
   if (threadIdx.x == 0) {
-    if (N % 4) wait_for_previous_launch();  // it copies B
+    if (N % 4) wait_for_previous_launch();  // which copies B
     Cursor at = ahead;
     for (int stage = 0; stage < STAGES && at.work.steps; ++stage, at.advance(scheduler)) {
       request_b(at, stage);
@@ -116,7 +133,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
 #pragma unroll 1
     for (int step = 0; step < now.steps; ++step) {
       if (index + step > 0) {
-        __syncthreads();  // all are through with the stage before
+        __syncthreads();  // all threads have read the previous stage
         if (threadIdx.x == 0 && ahead.work.steps) {
           const int free = stage == 0 ? STAGES - 1 : stage - 1;
           request_b(ahead, free);
@@ -147,7 +164,8 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
       }
     }
 
-    // Opaque to the compiler, or the loops above would hold what is derived from them in registers.
+    // Hidden from the compiler. Otherwise values derived from them would take registers in the
+    // loops.
     int rows = M, cols = N, depth = K;
     asm volatile("" : "+r"(rows), "+r"(cols), "+r"(depth));
     Scalar* const left = workspace + FLAGS + static_cast<size_t>(panels) * steps * BM * BK +
@@ -170,7 +188,7 @@ packed_panels(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, in
         for (int i = 0; i < TM; ++i) {
 #pragma unroll
           for (int j = 0; j < TN; ++j) sum[i][j] += from[(i * TN + j) * THREADS];
-          asm volatile("" ::: "memory");  // a few loads at a time: the sums take the registers
+          asm volatile("" ::: "memory");  // limits the loads in flight: the sums take the registers
         }
         done += scheduler.begin(other + 1) - scheduler.begin(other);
       }

@@ -1,4 +1,4 @@
-"""`bulk_copies` by persistent blocks, with a stream-K scheduler and an early start."""
+"""`bulk_copies` with persistent blocks, a stream-K scheduler and an early start."""
 
 from gpubench.kernels.block_tiles import (
     MAX_SHARED_BYTES,
@@ -15,17 +15,17 @@ FLAGS = 1024
 """Elements of the workspace before the panels, as in the source: a flag per block."""
 
 SHAPES = {(128, 256, 16, 8), (128, 128, 8, 8), (64, 64, 8, 8)}
-"""A block's rows and columns, and a thread's, that were worth it."""
+"""Legal rows and columns of a block, and of a thread. Other shapes are slower."""
 
 MAX_MULTIPROCESSORS = 256
-"""At least as many as any GPU has."""
+"""At least the number of multiprocessors of any GPU."""
 
 
 def shared_bytes(tile: Config) -> int:
-    """Dynamic shared memory: the stages, and the scratch through which results leave.
+    """Return the dynamic shared memory: the stages, and the scratch for storing results.
 
-    Small tiles ask for more than they need, so that a multiprocessor holds two blocks and not
-    three: where some held three, all others would wait for those.
+    Small tiles request more than they need, so that each multiprocessor holds two blocks. If some
+    held three, all others would wait for these.
     """
     bm, bn, bk, tn, stages = tile.numbers("BM", "BN", "BK", "TN", "stages")
     scratch = threads_of(tile) // 32 * (16 * 8 * tn + 4)
@@ -34,12 +34,12 @@ def shared_bytes(tile: Config) -> int:
 
 
 def resident(tile: Config) -> int:
-    """Blocks per multiprocessor."""
+    """Return the number of blocks per multiprocessor."""
     return 2 if tile.numbers("BM", "BN") == (64, 64) else 1
 
 
 def refuse(tile: Config, problem: Problem) -> str | None:
-    """Splits change nothing where there are more tiles than the GPU holds blocks."""
+    """Refuse splits if C has more tiles than the GPU holds blocks: they would change nothing."""
     tiles = tiles_of_c(tile, problem)
     at_most = resident(tile) * MAX_MULTIPROCESSORS
     if tile["splits"] > 1 and tiles > at_most:
@@ -48,17 +48,17 @@ def refuse(tile: Config, problem: Problem) -> str | None:
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """Packing, then the product with a block per tile of C, or several with splits."""
+    """Launch the packing, then the product with a block per tile of C, or several with splits."""
     return launches(tile, problem, resident_blocks=FLAGS)
 
 
 def specialize(_: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
-    """As many blocks as the GPU holds at once, where there are more tiles than that."""
+    """Launch at most the number of blocks that the GPU holds at once."""
     return launches(tile, problem, resident_blocks=resident(tile) * gpu.multiprocessors)
 
 
 def launches(tile: Config, problem: Problem, resident_blocks: int) -> Launch:
-    """Packing, and the product by at most so many blocks, started early."""
+    """Launch the packing, then the product with at most `resident_blocks` blocks, started early."""
     bm, bn, bk = tile.numbers("BM", "BN", "BK")
     blocks, streamed = stream_k(
         tiles=tiles_of_c(tile, problem),
@@ -83,11 +83,11 @@ def launches(tile: Config, problem: Problem, resident_blocks: int) -> Launch:
 
 
 def stream_k(*, tiles: int, steps: int, splits: int, resident_blocks: int) -> tuple[int, int]:
-    """Blocks, and the tiles whose steps are cut into a range for each of them (`stream_k.cuh`).
+    """Return the number of blocks, and of tiles whose steps are cut into ranges (`stream_k.cuh`).
 
-    These are one tile per block and what is left over when every block takes whole tiles: so a
-    range is longer than a tile, and no tile has more than two blocks. Fewer tiles than the GPU
-    holds blocks are taken whole; with splits, so many blocks share each.
+    These tiles are one per block, and the remainder after every block takes whole tiles. So a range
+    is longer than a tile, and at most two blocks share a tile. If there are fewer tiles than the
+    GPU holds blocks, tiles are taken whole, or shared by `splits` blocks each.
     """
     if tiles <= resident_blocks:
         blocks = min(resident_blocks, tiles * min(splits, steps))
@@ -97,7 +97,7 @@ def stream_k(*, tiles: int, steps: int, splits: int, resident_blocks: int) -> tu
 
 
 def together(tile: Config) -> str | None:
-    """One of the shapes, of whole warps, and with room for its stages."""
+    """Require one of the shapes, whole warps, and room for the stages."""
     if tile.numbers("BM", "BN", "TM", "TN") not in SHAPES:
         return f"{tile}: takes 128x256 with 16x8 a thread, 128x128 or 64x64 with 8x8"
     return warps_that_fit(lambda tile: shared_bytes(tile) + STATIC)(tile)

@@ -1,17 +1,23 @@
-// pipelined: the next tiles are on their way from global memory while this one is computed.
+// pipelined: the next tiles are copied from global memory while the current tiles are multiplied.
 //
 // Against `warptile`: shared memory holds STAGES tiles of A and B. `cp.async` copies from global to
-// shared memory without passing through registers and without anybody waiting for it: a thread
-// requests the tile for STAGES − 1 steps ahead, computes the present one, and only then waits until
-// the oldest request has arrived. One barrier a step instead of two: it says both that the new tile
-// is there for all and that the old one is free.
+// shared memory without registers, and the thread does not wait for it. A thread requests the tile
+// of STAGES − 1 steps ahead, multiplies the current tile, and only then waits for the oldest
+// request. Each step has one barrier instead of two: it says that the new tile is complete and the
+// old tile is free.
 //
-// Access: `cp.async` takes 4, 8 or 16 bytes. A is transposed on the way, so it goes by elements: a
-// warp takes 4 rows × 8 elements along k, whole 32-byte sectors of global memory and, with the
-// padding, 32 different banks. B goes by 16 bytes where its rows are aligned.
+//     request   | tile 2 | tile 3 | tile 4 | ...       STAGES = 3
+//     in flight | 1, 2   | 2, 3   | 3, 4   | ...
+//     multiply  | tile 0 | tile 1 | tile 2 | ...
 //
-// What remains: 8×8 elements a thread take four loads from shared memory for 64 multiply-adds, and
-// each block of 128×128 fetches its own rows and columns. `large_tile` does more with each.
+// Access: `cp.async` takes 4, 8 or 16 bytes. A is transposed by the copy, so it is copied by
+// elements: a warp takes 4 rows × 8 elements along k. These are whole 32-byte sectors of global
+// memory and, with the padding, 32 different banks. B is copied by 16 bytes if its rows are
+// aligned.
+//
+// What remains: 8×8 elements per thread take four loads from shared memory for 64 multiply-adds,
+// and each block of 128×128 fetches its own rows and columns. `large_tile` does more work with each
+// load.
 
 #include "../pipelined_tile.cuh"
 

@@ -1,4 +1,4 @@
-"""Asynchronous copies: STAGES tiles of A and B in shared memory, the next ones under way."""
+"""Asynchronous copies: STAGES tiles of A and B in shared memory, and the next are in flight."""
 
 from dataclasses import replace
 
@@ -7,18 +7,18 @@ from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 
 def shared_bytes(tile: Config, dtype: str = "float64") -> int:
-    """Dynamic shared memory: all stages, each row of A's padded by one vector of 16 bytes."""
+    """Return the dynamic shared memory of all stages, with A's rows padded by 16 bytes."""
     bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
     return stages * bk * ((bm + bn) * ITEM_BYTES[dtype] + 16)
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """One block per tile of C, with shared memory for all stages."""
+    """Launch one block per tile of C, with shared memory for all stages."""
     return replace(block_per_tile(tile, problem), shared_bytes=shared_bytes(tile, problem.dtype))
 
 
 VARIANT = CudaVariant(
-    idea="cp.async: the next tiles arrive in shared memory while this one is computed",
+    idea="cp.async: the next tiles arrive in shared memory while the current tile is computed",
     after="warptile",
     tiles=blocks(
         rows=(64, 128),

@@ -1,20 +1,21 @@
-// register_banks: sums leave one by one, so that the compiler may choose their registers.
+// register_banks: sums are stored one by one, so that the compiler may choose their registers.
 //
-// Against `interleaved`: the same loop; only the end differs, where the tile is stored.
+// Against `interleaved`: the loop is the same. Only the end differs, where the tile is stored.
 //
-// A multiply-add reads three registers, and the register file has two banks: even registers and odd
-// ones. Where two operands must come from one bank, the second waits a cycle, unless the operand was
-// kept from the multiply-add before. A 128-bit store takes four adjacent registers, so in
-// `interleaved` every group of four sums must lie in an aligned group of four registers, which fixes
-// the bank of each, in the loop too. Many multiply-adds then collide, whatever registers a and b
-// get.
+// A multiply-add reads three registers, and the register file has two banks: even and odd
+// registers. If two operands come from the same bank, the second waits a cycle, unless it was kept
+// from the previous multiply-add. A 128-bit store takes four adjacent registers. So in
+// `interleaved` every group of four sums must lie in an aligned group of four registers, which
+// fixes the bank of each sum in the loop too. Many multiply-adds then collide, whatever registers a
+// and b get.
 //
-// Here sums go to shared memory one element at a time, once per tile, and to C from there, 32
-// neighbours a store. No store asks for adjacent registers, so the compiler places each sum where
-// the loop wants it. The loop's source did not change, and its machine code did.
+// Here sums go to shared memory one element at a time, once per tile, and from there to C, 32
+// neighbours per store. No store needs adjacent registers, so the compiler places each sum where
+// the loop needs it. The loop's source is unchanged, and its machine code is better.
 //
-// What remains: the copies of A, element by element because they transpose, pass through the same
-// unit as the loads from shared memory. `packed_a` makes them once and for all.
+// What remains: A is copied element by element, because the copy transposes it, and these copies
+// use the same unit as the loads from shared memory. `packed_a` transposes A once, in a launch
+// before.
 
 #include "../interleaved_product.cuh"
 

@@ -1,4 +1,4 @@
-"""`interleaved` with sums that leave one by one, so that any register may hold them."""
+"""`interleaved` with sums stored one by one, so that any register may hold them."""
 
 from dataclasses import replace
 
@@ -6,6 +6,6 @@ from gpubench.kernels.gemm import interleaved
 
 VARIANT = replace(
     interleaved.VARIANT,
-    idea="sums leave one by one: the compiler may place them in banks without conflicts",
+    idea="sums stored one by one: the compiler may place them in banks without conflicts",
     after="interleaved",
 )

@@ -1,16 +1,16 @@
-// register_tile: 8×8 threads a block, and each thread computes TILE×TILE elements of C.
+// register_tile: a block has 8×8 threads, and each thread computes TILE×TILE elements of C.
 //
-// Against `naive`: for each k a thread loads TILE elements of a column of A and TILE of a row of
-// B, and makes TILE² multiply-adds of them. So each load serves TILE operations instead of one,
-// from registers, without shared memory or barriers.
+// Against `naive`: for each k, a thread loads TILE elements of a column of A and TILE elements of a
+// row of B, and makes TILE² multiply-adds with them. Each load serves TILE operations instead of
+// one, from registers, without shared memory or barriers.
 //
-// The limit is the register file. TILE² accumulators must stay in registers: 64 at TILE = 8 fit;
-// 256 at TILE = 16 do not (a thread has 255 at most), so they spill to local memory, which is
-// global memory by another name, and the curve turns. Larger tiles also mean fewer blocks: at
+// The limit is the register file. The TILE² sums must stay in registers. 64 sums at TILE = 8 fit.
+// 256 sums at TILE = 16 do not, since a thread has at most 255 registers: they spill to local
+// memory, which lies in global memory, and the time rises. Larger tiles also mean fewer blocks: at
 // 512×512, TILE = 16 leaves 16 blocks for a whole GPU.
 //
-// A's column is strided by K and neighbouring threads are TILE rows apart, so the loads of A are
-// as uncoalesced as `naive_uncoalesced`'s; the L1 cache makes up for some of it.
+// The column of A is strided by K, and neighbouring threads are TILE rows apart. So the loads of A
+// are as uncoalesced as in `naive_uncoalesced`, and the L1 cache makes up for part of it.
 
 constexpr int THREADS = 8;  // along each edge of the block
 
@@ -21,8 +21,8 @@ register_tile(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) 
   const int col0 = (blockIdx.x * THREADS + threadIdx.x) * TILE;
   if (row0 >= M || col0 >= N) return;
 
-  // Past the edge a thread reads the last row or column again: no branch in the inner loop, no
-  // load outside the matrix, and the surplus elements are never stored.
+  // Past the edge a thread reads the last row or column again. So the inner loop has no branch and
+  // no load outside the matrix. The surplus elements are never stored.
   const Scalar* a[TILE];
   int b[TILE];
   Scalar sum[TILE][TILE];

@@ -1,16 +1,17 @@
 // shared_tile: TILE×TILE threads share one TILE×TILE tile of A and one of B at a time.
 //
 // Against `naive`: a block walks along K in steps of TILE. In each step every thread loads one
-// element of A and one of B into shared memory (coalesced), a barrier, TILE multiply-adds from
-// shared memory, a barrier, next step. Each element fetched from global memory is now used TILE
-// times: 1/TILE of the traffic.
+// element of A and one of B into shared memory (coalesced). After a barrier, it makes TILE
+// multiply-adds from shared memory. After another barrier, the next step begins. Each element
+// fetched from global memory is now used TILE times, so the traffic is 1/TILE.
 //
-// It ends at TILE = 32, where a block has the 1024 threads it may have. And per multiply-add it
-// still reads two operands from shared memory, which then is the bottleneck: that is what the
-// block tiles of the later kernels remove, by computing several elements a thread.
+// The limit is TILE = 32, where a block has its maximum of 1024 threads. And each multiply-add
+// still reads two operands from shared memory, which is then the bottleneck. The block tiles of the
+// later kernels remove it: a thread computes several elements.
 //
 // Elements outside the matrices are loaded as 0, so any M, N, K works with any tile. All threads
-// reach both barriers: the bounds decide what is loaded and stored, not who takes part.
+// reach both barriers: the bounds decide which elements are loaded and stored, not which threads
+// run.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

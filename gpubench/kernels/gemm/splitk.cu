@@ -1,21 +1,21 @@
 // splitk: SPLITS blocks share the work along K for one tile of C, and a second launch adds up.
 //
 // Against `register_banks`: a small C has fewer tiles than the GPU has multiprocessors. 1024×1024
-// is 32 tiles of 128×256; with K in four parts it is 128 blocks, on as many multiprocessors.
+// is 32 tiles of 128×256. With K in four parts there are 128 blocks, for as many multiprocessors.
 //
-// Each block writes what it has to a place of its own in a workspace of SPLITS matrices like C, and
-// the second launch adds these in their order. So the result is the same every time, which atomic
-// additions would not give, and C is written once and whole.
+// Each block writes its sums to its own place in a workspace of SPLITS matrices like C. The second
+// launch adds these matrices in a fixed order. So the result is the same in every run, unlike with
+// atomic additions, and C is written once.
 //
-// The price is the workspace's way out and in, SPLITS·M·N elements each, and a launch. It pays where
-// K is large against what the idle multiprocessors would have done; mostly the workspace stays in
-// the L2 cache. Clusters of blocks could add up through each other's shared memory in one launch,
-// but one block a multiprocessor and four a cluster leave multiprocessors idle wherever their
-// groups are not multiples of four.
+// The price is a launch, and writing and reading the workspace: SPLITS·M·N elements each way. It is
+// worth it if K is large enough. Usually the workspace stays in the L2 cache. Clusters of blocks
+// could add up through each other's shared memory in one launch. But with one block per
+// multiprocessor and four per cluster, multiprocessors are idle wherever their groups are not
+// multiples of four.
 
 #include "../interleaved_product.cuh"
 
-// C as the sum of SPLITS matrices that lie one behind the other, added in their order.
+// Writes C as the sum of SPLITS consecutive matrices, added in their order.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, int SPLITS>
 __global__ void __launch_bounds__(256)
 add_up(const Scalar* A, const Scalar* B, Scalar* C, Scalar* workspace, int M, int N, int K) {
@@ -35,7 +35,7 @@ template <bool ALIGNED, int BM, int BN, int BK, int TM, int TN, int STAGES, int 
 __device__ __forceinline__ void part_of_tile(const Scalar* A, const Scalar* B, Scalar* workspace,
                                              int M, int N, int K, unsigned char* shared) {
   const Origin origin = rasterize<BM, BN>(blockIdx.x / SPLITS, M, N);
-  // Parts of whole steps; the last may be shorter, or empty.
+  // Parts have whole steps. The last part may be shorter, or empty.
   const int split = blockIdx.x % SPLITS;
   const int part = ((K + SPLITS - 1) / SPLITS + BK - 1) / BK * BK;
   const int from = min(split * part, K);

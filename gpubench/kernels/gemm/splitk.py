@@ -1,4 +1,4 @@
-"""Several blocks share the work along K for one tile; a second launch adds up."""
+"""Several blocks share the work along K for one tile, and a second launch adds up."""
 
 from dataclasses import replace
 
@@ -13,11 +13,11 @@ from gpubench.kernels.block_tiles import (
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Launch, Problem
 
 MAX_SUM_BLOCKS = 1024
-"""Blocks of the second launch: several per multiprocessor of any GPU."""
+"""Maximum number of blocks of the second launch: several per multiprocessor of any GPU."""
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """SPLITS blocks per tile of C, each into a matrix of the workspace; then their sum."""
+    """Launch SPLITS blocks per tile of C, which write to the workspace, then the sum."""
     elements = problem.m * problem.n
     return replace(
         rasterized(tile, problem),

@@ -7,18 +7,18 @@ from gpubench.kernels.libraries import torch_in_precision
 from gpubench.model import CallVariant, Config
 
 MODE = "max-autotune-no-cudagraphs"
-"""It times candidates when it meets a size. A CUDA graph would replay fixed addresses."""
+"""The mode times candidates at each new size. A CUDA graph would replay fixed addresses."""
 
 MAX_COMPILED = 1000
-"""Sizes that it compiles for; beyond its own limit of 8 it would silently not compile."""
+"""Maximum number of sizes to compile for. Beyond its default of 8, it silently does not compile."""
 
 
 def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
-    """Give the compiled function of A, B and C."""
+    """Return the compiled function of A, B and C."""
     import torch
 
     torch._dynamo.config.recompile_limit = MAX_COMPILED  # noqa: SLF001 # named so in its guide
-    torch._dynamo.config.accumulated_recompile_limit = MAX_COMPILED  # noqa: SLF001 # likewise
+    torch._dynamo.config.accumulated_recompile_limit = MAX_COMPILED  # noqa: SLF001 # named so in its guide
 
     def multiply(a: Any, b: Any, c: Any) -> None:
         torch.mm(a, b, out=c)
@@ -28,7 +28,7 @@ def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
 
 
 VARIANT = CallVariant(
-    idea="torch.compile with max-autotune, writing into C, by a copy unless it fuses that",
+    idea="torch.compile with max-autotune, writing into C, by a copy unless it fuses the copy",
     dtypes=("float32", "tf32", "float16", "bfloat16"),
     runs_on="cuda",
     build=build,

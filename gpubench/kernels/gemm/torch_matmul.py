@@ -8,7 +8,7 @@ from gpubench.model import CallVariant, Config
 
 
 def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
-    """Give the function of A, B and C."""
+    """Return the function of A, B and C."""
     import torch
 
     def multiply(a: Any, b: Any, c: Any) -> None:

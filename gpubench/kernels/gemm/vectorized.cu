@@ -1,21 +1,21 @@
-// vectorized: 128 bits an instruction, from global memory, to shared memory and out of it again.
+// vectorized: each instruction moves 128 bits, from global memory, to shared memory and back.
 //
 // Against `blocktile_2d`: a thread moves 16 bytes at a time (four float32, two float64). That needs
-// neighbours in memory, and a thread's elements of A's column were BK apart. So A's tile is stored
-// transposed: a row of A is read as one vector along k and written as single elements, one a row of
-// k, and the inner loop then reads columns of A as vectors, as it reads rows of B.
+// neighbours in memory, but a thread's elements of a column of A were BK apart. So A's tile is
+// stored transposed: a row of A is read as one vector along k and written as single elements, each
+// to another row of k. The inner loop then reads columns of A as vectors, like rows of B.
 //
-// Padding: the transposed writes of a warp go to the same column of many rows. With BM a multiple
-// of 32 these rows all begin in bank 0. One vector more a row shifts each row by four banks, and
+// Padding: the transposed writes of a warp go to the same column of many rows. If BM is a multiple
+// of 32, all these rows begin in bank 0. One more vector per row shifts each row by four banks, and
 // keeps vectors aligned.
 //
-// At 8×8 and float32 a k costs four loads from shared memory for 64 multiply-adds. What remains:
-// threads are TN columns apart, so a quarter of a warp, which a vector load serves at a time,
-// reads every other vector and meets its neighbour's bank (two cycles instead of one). `warptile`
-// lays the warp out differently.
+// At 8×8 and float32, one k costs four loads from shared memory for 64 multiply-adds. What remains:
+// threads are TN columns apart. A vector load serves a quarter of a warp at a time, and these
+// threads read every other vector, so neighbours meet in a bank (two cycles instead of one).
+// `warptile` arranges the warp differently.
 //
-// Vectors need aligned rows: where N or K is not a multiple of the vector, the same loop loads by
-// elements, slower and right.
+// Vectors need aligned rows. If N or K is not a multiple of the vector, the same loop loads single
+// elements, which is right but slower.
 
 #include "../vector_tiles.cuh"
 
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 vectorized(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   constexpr int THREADS = (BM / TM) * (BN / TN);
   constexpr int WIDTH = Vector<Scalar>::SIZE;
-  __shared__ Vector<Scalar> a_tile[BK][BM / WIDTH + 1];  // transposed, a vector of padding a row
+  __shared__ Vector<Scalar> a_tile[BK][BM / WIDTH + 1];  // transposed, with a vector of padding
   __shared__ Vector<Scalar> b_tile[BK][BN / WIDTH];
 
   const int row0 = blockIdx.y * BM;

@@ -9,7 +9,7 @@ from gpubench.kernels.block_tiles import (
 from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(
-    idea="128 bits an instruction; A transposed and padded in shared memory",
+    idea="128 bits per instruction; A transposed and padded in shared memory",
     after="blocktile_2d",
     tiles=blocks(
         rows=(64, 128),

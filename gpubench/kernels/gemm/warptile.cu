@@ -1,17 +1,17 @@
-// warptile: the tiles of a warp's 32 threads form one compact rectangle of C.
+// warptile: a warp's 32 threads form one compact rectangle of C.
 //
-// Against `vectorized`: there a thread's elements were contiguous, and a warp's threads lay in one
-// or two long rows: it read few rows of A, many columns of B, at a stride. Here a warp is 4×8
-// threads and computes a tile of 4·TM × 8·TN. And a thread's elements are no longer contiguous:
-// they come in groups of one vector, and neighbouring threads take neighbouring vectors.
+// Against `vectorized`: there a thread's elements are contiguous, and a warp's threads lie in one
+// or two long rows, so a warp reads few rows of A and many columns of B, with a stride. Here a warp
+// is 4×8 threads and computes a tile of 4·TM × 8·TN. A thread's elements come in groups of one
+// vector, and neighbouring threads take neighbouring vectors.
 //
-// Access: for one vector of B the 8 threads of a row read 8 adjacent vectors (128 bytes at
-// float32: every bank once), for one of A the 4 rows of threads read 4 adjacent ones and the rest
-// is broadcast. No bank conflicts, and the warp's rectangle is nearer to a square, so it reads
-// fewer distinct elements of shared memory for the same work.
+// Access: for one vector of B, the 8 threads of a row read 8 adjacent vectors (128 bytes at
+// float32: every bank once). For one vector of A, the 4 rows of threads read 4 adjacent vectors,
+// and each is broadcast. There are no bank conflicts. And the warp's rectangle is closer to a
+// square, so it reads fewer distinct elements of shared memory for the same work.
 //
-// What remains is waiting: every thread loads a tile from global memory, stores it, meets the
-// others at a barrier, computes, meets them again. `pipelined` loads ahead while it computes.
+// What remains is waiting: every thread loads a tile from global memory, stores it, waits at a
+// barrier, computes, and waits again. `pipelined` loads the next tile while it computes.
 
 #include "../vector_tiles.cuh"
 
@@ -23,7 +23,7 @@ warptile(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   constexpr int WARP_ROWS = 4;  // of threads
   constexpr int WARP_COLS = 8;
   constexpr int WARPS_X = BN / (WARP_COLS * TN);
-  __shared__ Vector<Scalar> a_tile[BK][BM / WIDTH + 1];  // transposed, a vector of padding a row
+  __shared__ Vector<Scalar> a_tile[BK][BM / WIDTH + 1];  // transposed, with a vector of padding
   __shared__ Vector<Scalar> b_tile[BK][BN / WIDTH];
 
   const int row0 = blockIdx.y * BM;
@@ -31,7 +31,8 @@ warptile(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   const int t = threadIdx.x;
   const int warp = t / 32;
   const int lane = t % 32;
-  // This thread's first vector of rows and of columns; the next ones are a row of threads on.
+  // This thread's first vector of rows and of columns. The next vectors are a row of threads
+  // further.
   const int y = warp / WARPS_X * (WARP_ROWS * TM / WIDTH) + lane / WARP_COLS;
   const int x = warp % WARPS_X * (WARP_COLS * TN / WIDTH) + lane % WARP_COLS;
   const bool a_aligned = K % WIDTH == 0;

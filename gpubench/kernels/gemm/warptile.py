@@ -4,7 +4,7 @@ from gpubench.kernels.block_tiles import block_per_tile, blocks, rows_and_column
 from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(
-    idea="a warp computes a 4·TM × 8·TN rectangle, its reads of shared memory without conflicts",
+    idea="a warp computes a 4·TM × 8·TN rectangle and reads shared memory without conflicts",
     after="vectorized",
     tiles=blocks(
         rows=(64, 128),

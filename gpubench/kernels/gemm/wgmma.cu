@@ -1,17 +1,17 @@
-// wgmma: tensor cores as Hopper wants them: a warpgroup multiplies tiles that lie in shared memory.
+// wgmma: tensor cores in Hopper's way: a warpgroup multiplies tiles that lie in shared memory.
 //
-// Against `mma_sync`: there a warp loads both operands from shared memory into registers, and those
-// loads take as long as the multiplication. `wgmma` reads its operands in shared memory itself. A
-// warpgroup, four warps, multiplies 64 rows by 128 or 256 columns with one instruction that runs on
-// while the threads go on; registers hold sums and nothing else. And the TMA brings the tiles: one
-// thread requests whole boxes, with the 128-byte swizzle that keeps rows out of one another's banks
-// (`tensor_cores.cuh` says how tiles lie, and which thread has which sums).
+// Against `mma_sync`: there a warp loads both operands from shared memory into registers, which
+// takes as long as the multiplication. `wgmma` reads its operands in shared memory itself. A
+// warpgroup, four warps, multiplies 64 rows by 128 or 256 columns with one instruction, which runs
+// while the threads go on. Registers hold only sums. The TMA fetches the tiles: one thread requests
+// whole boxes, with the 128-byte swizzle that keeps rows in different banks (`tensor_cores.cuh`
+// describes the layout of tiles, and which thread has which sums).
 //
-// A block computes one tile of C, BM/64 warpgroups with 64 rows each. All wait for the tiles of a
-// step, multiply, and wait for one another before the next tiles overwrite these.
+// A block computes one tile of C with BM/64 warpgroups of 64 rows each. All of them wait for the
+// tiles of a step, multiply, and wait for one another before the next tiles overwrite these.
 //
-// What limits it: while tiles are on their way nothing of this block is multiplied, and only other
-// blocks on the multiprocessor fill the gap.
+// What limits it: while tiles are fetched, this block multiplies nothing, and only other blocks on
+// the multiprocessor fill the gap.
 
 #include "../rasterization.cuh"
 #include "../tensor_cores.cuh"
@@ -44,7 +44,7 @@ wgmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     multiply_step<Scalar, BN>(sum, a, b, step > 0);
     commit_multiplications();
     await_multiplications<0>();
-    __syncthreads();  // all are through with the tiles
+    __syncthreads();  // all threads have read the tiles
   }
   store_sums<Scalar, BN>(sum, C, origin.row + warpgroup * 64, origin.col, M, N);
 }

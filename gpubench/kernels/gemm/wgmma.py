@@ -1,4 +1,4 @@
-"""Tensor cores by `wgmma`: a warpgroup multiplies tiles that the TMA brings."""
+"""Tensor cores with `wgmma`: a warpgroup multiplies tiles that the TMA fetches."""
 
 from gpubench.kernels.block_tiles import tiles_of_c
 from gpubench.kernels.tensor_cores import operand_maps, stages_bytes, tiles, variant
@@ -6,7 +6,7 @@ from gpubench.model import Config, Launch, Problem
 
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
-    """One block per tile of C, one warpgroup per 64 rows."""
+    """Launch one block per tile of C, with one warpgroup per 64 rows."""
     return Launch(
         grid=(tiles_of_c(tile, problem),),
         block=(2 * tile["BM"],),

@@ -1,17 +1,19 @@
 // wgmma_bytes: operands of 8 bits, int8 or float8, with B along k.
 //
-// Against `wgmma_deferred`: a row of 128 bytes holds 128 values, and an instruction multiplies as many
-// bytes of k as before, in the same time: twice the operations. But with 8 bits it takes B as A only,
-// along k. So B is N×K, and its columns come by boxes as A's rows do. float8 rounds to bfloat16, and its
-// sums have 14 bits in the tensor core (`wgmma_split` adds some of them up outside); int8 is exact.
+// Against `wgmma_deferred`: a row of 128 bytes holds 128 values, and an instruction multiplies the
+// same number of bytes of k in the same time, so twice the operations. But with 8 bits it takes B
+// along k only, like A. So B is N×K, and its columns are fetched by boxes like A's rows. float8
+// rounds to bfloat16, and its sums have 14 bits in the tensor core (`wgmma_split` adds up parts of
+// them outside). int8 is exact.
 //
-// Results of int8 have 32 bits, and writing C is twice the part of a time that is half. Blocks would
-// all write at once and then all read. So here too a tile's results leave during the next tile: they
-// wait in as many registers as there are sums, which leaves room for 192 columns. The last columns are
-// narrower tiles, on the same registers, with which all blocks end together: 4096×4096 is four tiles
-// of 192 columns and two of 128 for each of 128 blocks (`MixedTiles`).
+// Results of int8 have 32 bits. The product takes half the time, so writing C is a larger part of
+// it. If all blocks wrote at once, they would then all read at once. So here too a tile's results
+// are stored during the next tile. They wait in as many registers as there are sums, which leaves
+// room for 192 columns. The last columns are narrower tiles, on the same registers, so that all
+// blocks end together: 4096×4096 is four tiles of 192 columns and two of 128 for each of 128 blocks
+// (`MixedTiles`).
 //
-// What limits it: operands from the L2 cache, twice as many bytes a clock as with 16 bits.
+// What limits it: operands from the L2 cache, twice as many bytes per clock as with 16 bits.
 
 #include "../cluster_tiles.cuh"
 

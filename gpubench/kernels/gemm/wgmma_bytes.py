@@ -1,4 +1,4 @@
-"""Operands of 8 bits on `wgmma`, with B along k and results that leave late."""
+"""Operands of 8 bits on `wgmma`, with B along k and results that are stored late."""
 
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,
@@ -14,7 +14,7 @@ from gpubench.model import Config, Problem
 
 
 def refuse_bytes(tile: Config, problem: Problem) -> str | None:
-    """Also sums that leave no registers for the results of the tile before."""
+    """Also refuse sums that leave no registers for the results of the previous tile."""
     sums = tile["BM"] * tile["BN"] // (128 * consumers(tile))
     words = sums + sums * problem.precision.result_bytes // 4
     if words > MAX_SUMS:
@@ -23,7 +23,7 @@ def refuse_bytes(tile: Config, problem: Problem) -> str | None:
 
 
 VARIANT = variant(
-    idea="8 bits: as many bytes are twice the operations; B along k; 32-bit results leave late",
+    idea="8 bits: twice the operations per byte; B along k; 32-bit results are stored late",
     after="wgmma_mixed",
     tiles=tiles(
         rows=(128, 256),

@@ -1,28 +1,30 @@
-// wgmma_cluster: two blocks share what they fetch, and tiles come in an order that the cache likes.
+// wgmma_cluster: two blocks share the tiles that they fetch, and tiles come in an order for the
+// cache.
 //
-// Against `wgmma_persistent`, where operands come from the L2 cache 132 times over. The limit is no
-// longer time but energy: at 700 W the clock falls until the watts are right, so each byte that need
-// not move makes the tensor cores faster.
+// Against `wgmma_persistent`, where 132 blocks fetch operands from the L2 cache. The limit is no
+// longer time but energy: at 700 W the clock falls until the power limit is met. So each byte that
+// need not move makes the tensor cores faster.
 //
-// A cluster is a pair of blocks on neighbouring multiprocessors. One above the other (2×1) they need
-// the same columns of B: each fetches half of them, and the TMA writes that half into both. Side by
-// side (1×2) they share rows of A. `cluster_tiles.cuh` has the producer, and the order of tiles: in
-// groups, every second group backwards along the columns, every second tile backwards along k.
+// A cluster is a pair of blocks on neighbouring multiprocessors. One above the other (2×1), they
+// need the same columns of B: each fetches half of them, and the TMA writes that half into both.
+// Side by side (1×2), they share rows of A. `cluster_tiles.cuh` has the producer, and the order of
+// tiles: in groups, every second group backwards along the columns, every second tile backwards
+// along k.
 //
-// What is new with a cluster: a stage is free only when the consumers of both blocks have said so,
-// since either block writes into both. And no block may leave while the other one still arrives at
-// its barriers.
+// With a cluster, a stage is free only when the consumers of both blocks have reported it, since
+// either block writes into both. And no block may end while the other block still arrives at its
+// barriers.
 //
-// PREFETCH, with PDL: a block that waits for the previous launch has time to bring its part of A and B
-// into the L2 cache. At 1024 that is worth 4 %, and at 2048 it costs 5 % (H200, CUDA 13.0).
+// PREFETCH, with PDL: a block that waits for the previous launch has time to bring its part of A
+// and B into the L2 cache. At 1024 that gains 4 %, and at 2048 it costs 5 % (H200, CUDA 13.0).
 //
 // What limits it: at a tile's end the tensor cores wait until its results are in shared memory.
 
 #include "../cluster_tiles.cuh"
 
-// Brings this block's part of a matrix into the L2 cache, one line for each thread: up to 4 MB with
-// 128 blocks. That reads nothing yet, so it need not wait for the previous launch, which may still
-// write the matrix.
+// Brings this block's part of a matrix into the L2 cache, one line per thread: up to 4 MB with 128
+// blocks. It reads no values, so it need not wait for the previous launch, which may still write
+// the matrix.
 __device__ __forceinline__ void prefetch_part(const void* matrix, size_t bytes) {
   constexpr int LINE = 128;
   const size_t at = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) * LINE;

@@ -1,9 +1,9 @@
-"""`wgmma_persistent` by pairs of blocks that share what they fetch."""
+"""`wgmma_persistent` with pairs of blocks that share the tiles that they fetch."""
 
 from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, variant
 
 VARIANT = variant(
-    idea="two blocks share what they fetch (multicast), and tiles come in the cache's order",
+    idea="two blocks share the tiles they fetch (multicast), in an order that suits the cache",
     after="wgmma_persistent",
     tiles=tiles(
         rows=(64, 128, 256),

@@ -1,15 +1,15 @@
-// wgmma_deferred: a tile's results leave while the next tile is multiplied.
+// wgmma_deferred: a tile's results are stored while the next tile is multiplied.
 //
 // Against `wgmma_cluster`: at a tile's end the sums, 128 registers, are rounded to 64 registers of
 // pairs, and the next tile begins at once. During each of its first steps one box of 64×64 results
-// leaves, between the start of that step's multiplications and the wait for them: the threads have
-// nothing else to do then. So the tensor cores rest only for the rounding, and registers are full:
-// 128 sums, 64 pairs of results, and addresses.
+// is stored, between the start of that step's multiplications and the wait for them, when the
+// threads would only wait. So the tensor cores are idle only during the rounding. The registers are
+// full: 128 sums, 64 pairs of results, and addresses.
 //
-// A tile has at least as many steps as boxes; where K is shorter, the TMA brings zeros.
+// A tile has at least as many steps as boxes. If K is shorter, the TMA fetches zeros.
 //
-// What limits it: 128×256 elements a block take the same operands many times over. A larger tile
-// would take fewer, but leaves no registers for the pairs.
+// What limits it: blocks of 128×256 fetch the same operands many times. A larger tile would fetch
+// less, but leaves no registers for the pairs.
 
 #include "../cluster_tiles.cuh"
 

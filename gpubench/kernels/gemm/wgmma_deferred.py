@@ -3,7 +3,7 @@
 from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, variant
 
 VARIANT = variant(
-    idea="a tile's results wait in registers and leave while the next tile is multiplied",
+    idea="a tile's results wait in registers and are stored while the next tile is multiplied",
     after="wgmma_cluster",
     tiles=tiles(
         rows=(128, 256),

@@ -1,25 +1,32 @@
 // wgmma_mixed: tiles of two widths, so that all blocks end together.
 //
 // Against `wgmma_deferred`: a pair of tiles of 256×192 takes 17 % fewer bytes per operation than a
-// pair of 128×256, and in the end bytes are watts, and watts are clock. But 4096×4096 are 176 such
-// pairs for 66 pairs of multiprocessors: two rounds, and a third one in which 22 have nothing to do.
-// So the last columns are cut into tiles of 256×128, on the same registers: 128 wide pairs and 64
-// narrow ones are two and one for each of 64, with nothing left over. The host finds how many
-// columns are wide.
+// pair of 128×256. Bytes cost power, and the power limit lowers the clock. But 4096×4096 are 176
+// such pairs for 66 pairs of multiprocessors: two rounds, and a third round in which 22 pairs are
+// idle. So the last columns are cut into tiles of 256×128, on the same registers: 128 wide pairs
+// and 64 narrow pairs are two and one for each of 64, and nothing is left over. The host computes
+// the number of wide columns.
 //
-// 192 sums leave no registers for a tile's results. Instead the two pieces of 64 rows that a
-// warpgroup has take turns. `-` is a step, `=` the way of results:
+// 192 sums leave no registers for a tile's results. Instead the two pieces of 64 rows of a
+// warpgroup take turns. `-` is a step, and `=` is the store of results. Time goes from left to
+// right:
 //
-//     piece 0   - - - - - - - - =====       - - - - - -
-//     piece 1       - - - - - - - - - =====     - - - -
-//                                     ^ the next tile: two steps of piece 0 alone, while the
-//                                       results of piece 1 leave; then piece 1 catches up
+//     producer                wait for a free stage, request A and B, next stage, ... across tiles
+//     TMA                     [ stage 0 ][ stage 1 ][ stage 2 ][ stage 0 ] ...
+//     warpgroup 0   piece 0   - - - - - - - - =====       - - - - - -
+//                   piece 1       - - - - - - - - - =====     - - - -
+//                                                   ^ the next tile: two steps of piece 0 alone
+//                                                     while results of piece 1 are stored, and
+//                                                     then piece 1 catches up
+//     warpgroup 1             the same for its own two pieces of 64 rows
 //
-// What limits it: the watts of the multiplications themselves.
+// A stage is free when both pieces of both warpgroups, in each block of the cluster, have used it.
+//
+// What limits it: the power of the multiplications themselves.
 
 #include "../cluster_tiles.cuh"
 
-// A consumer: two pieces of 64 rows, whose sums are arguments.
+// A consumer has two pieces of 64 rows. Their sums are arguments.
 template <typename Scalar, int BM, int BN, int STAGES, int BLOCKS>
 struct Consumer {
   Ring<STAGES>& ring;
@@ -27,7 +34,7 @@ struct Consumer {
   ResultBoxes boxes;
   int first_row;
   Slot<STAGES> slot = {};
-  BlockTile pending = {};  // whose piece 1 is still to be stored; no columns: none
+  BlockTile pending = {};  // the tile whose piece 1 is not stored yet, or no columns
 
   __device__ __forceinline__ Consumer(Ring<STAGES>& ring, unsigned stages, const CUtensorMap* c_map,
                                       int warpgroup)
@@ -36,8 +43,8 @@ struct Consumer {
         boxes(c_map, stages + STAGES * (BM + BN) * ROW_BYTES, warpgroup),
         first_row(warpgroup * 128) {}
 
-  // A tile of at least 4 steps. If there is a piece pending its sums, `last`, leave meanwhile; they
-  // may be sum[1].
+  // Multiplies a tile of at least 4 steps. If a piece is pending, its sums, `last`, are stored
+  // meanwhile. They may be sum[1].
   template <bool PENDING, int SUMS, int LAST>
   __device__ __forceinline__ void multiply_tile(Sum<Scalar> (&sum)[2][SUMS],
                                                 const Sum<Scalar> (&last)[LAST],
@@ -88,7 +95,7 @@ struct Consumer {
   }
 
  private:
-  // Starts to multiply a piece; its group is still open.
+  // Starts to multiply a piece. The caller commits the group.
   template <int SUMS>
   __device__ __forceinline__ void
   multiply(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
@@ -104,7 +111,7 @@ struct Consumer {
       boxes.store_sums<Scalar>(sum, box, tile.row + first_row + piece * 64, tile.col);
     }
   }
-  // The stage that the next step is in, once it is filled.
+  // Waits until the next step's stage is filled, and returns it.
   __device__ __forceinline__ int next_stage() {
     const int stage = slot.stage;
     ring.filled[stage].wait(slot.parity);
@@ -113,7 +120,7 @@ struct Consumer {
   }
 };
 
-// The kernel. `wgmma_mixed_bytes` is the same in 8 bits.
+// The kernel, for 16 bits and, in `wgmma_mixed_bytes`, for 8 bits.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
 __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
                                                const CUtensorMap* a_map, const CUtensorMap* b_map,
@@ -137,8 +144,9 @@ __device__ __forceinline__ void multiply_mixed(int M, int N, int K, int wide,
     raise_registers<R::CONSUMER_REGISTERS>();
     Consumer<Scalar, BM, BN, STAGES, BLOCKS> consumer(ring, shared_address(stages), c_map,
                                                       warpgroup);
-    // The first tile and the first narrow one are written out. In a loop that begins without a piece
-    // to store, or has both widths, the compiler waits for multiplications before it touches any sums.
+    // The first tile and the first narrow tile are outside the loops. In a loop that begins without
+    // a piece to store, or has both widths, the compiler waits for multiplications before it uses
+    // sums.
     const int clusters = gridDim.x / BLOCKS;
     int index = blockIdx.x / BLOCKS;
     Sum<Scalar> sum[2][BN / 2];

@@ -8,7 +8,7 @@ from gpubench.kernels.tensor_cores import (
 )
 
 VARIANT = variant(
-    idea="256×192 a block and less from memory; narrower last columns let all blocks end together",
+    idea="256×192 per block, less from memory; narrower last columns let all blocks end together",
     after="wgmma_deferred",
     tiles=tiles(
         rows=(256,),

@@ -1,8 +1,8 @@
 // wgmma_mixed_bytes: the tiles of two widths and the turns of `wgmma_mixed`, in 8 bits.
 //
-// Against `wgmma_bytes`: tiles of 256×192 take fewer bytes from the L2 cache for each operation, which
-// counts twice as much here. Their sums leave no registers for results that wait: these leave at a
-// tile's end, and twice as many bytes of int8's as of float8's.
+// Against `wgmma_bytes`: tiles of 256×192 take fewer bytes from the L2 cache per operation, which
+// counts twice as much here. Their sums leave no registers for waiting results, so results are
+// stored at a tile's end. int8 has twice as many bytes of results as float8.
 //
 // What limits it: all blocks write at the same time.
 

@@ -1,4 +1,4 @@
-"""`wgmma_mixed` on operands of 8 bits, with B along k."""
+"""`wgmma_mixed` with operands of 8 bits, and B along k."""
 
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,

@@ -1,22 +1,23 @@
 // wgmma_persistent: blocks stay for the whole product, and results leave by the TMA.
 //
-// Against `wgmma_ring`: as many blocks as there are multiprocessors, and each computes tile after
-// tile. The producer does not stop at a tile's end: while results leave, the next tile's first
-// stages are already filled.
+// Against `wgmma_ring`: there is one block per multiprocessor, and each computes tile after tile.
+// The producer does not stop at a tile's end: while results are stored, the first stages of the
+// next tile are filled.
 //
-// Results take the way of the operands, backwards. `stmatrix` puts 64×64 sums of a warpgroup,
-// rounded to 16 bits, into shared memory, swizzled and without bank conflicts, and one thread has
-// the TMA store the box; the next box goes into a second buffer meanwhile. Two such buffers a
-// warpgroup are 32 KB, which leaves room for four stages. The TMA clips what lies outside C.
+// Results go the way of the operands, backwards. `stmatrix` writes 64×64 sums of a warpgroup,
+// rounded to 16 bits, to shared memory, swizzled and without bank conflicts. One thread has the TMA
+// store the box. Meanwhile the next box goes into a second buffer. Two such buffers per warpgroup
+// take 32 KB, which leaves room for four stages. The TMA clips boxes at the edges of C.
 //
-// Multiplications of two steps are under way at a time: a stage is freed one step late.
+// Multiplications of two steps are under way at a time, so a stage is freed one step late.
 //
-// PDL (programmatic dependent launch): the next launch's blocks start as soon as this one's leave,
-// set up their barriers, and wait for the whole launch only before they read. Small products gain
-// most: starting is a larger part of their time.
+// PDL (programmatic dependent launch): the blocks of the next launch start as soon as blocks of
+// this launch end. They set up their barriers, and wait for the whole launch only before they read.
+// Small products gain most, since starting is a larger part of their time.
 //
-// What limits it: operands. Each block fetches its own, and 132 blocks ask the L2 cache for the same
-// rows and columns many times over. And the tensor cores still rest while results leave.
+// What limits it: operands. Each block fetches its own, and 132 blocks request the same rows and
+// columns from the L2 cache many times. And the tensor cores are still idle while results are
+// stored.
 
 #include "../rasterization.cuh"
 #include "../tensor_cores.cuh"

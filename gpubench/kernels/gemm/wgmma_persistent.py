@@ -1,9 +1,9 @@
-"""`wgmma_ring` by blocks that stay, with results that leave by the TMA."""
+"""`wgmma_ring` with blocks that stay, and results that the TMA stores."""
 
 from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, variant
 
 VARIANT = variant(
-    idea="blocks stay and fetch the next tile early; results leave by stmatrix and the TMA",
+    idea="blocks stay and fetch the next tile early; stmatrix and the TMA store results",
     after="wgmma_ring",
     tiles=tiles(
         rows=(64, 128, 256),

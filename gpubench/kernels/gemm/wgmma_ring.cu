@@ -1,14 +1,19 @@
-// wgmma_ring: one warpgroup only fetches, the others only multiply, with a ring of stages between.
+// wgmma_ring: one warpgroup only fetches, the others only multiply, with a ring of stages between
+// them.
 //
-// Against `wgmma`: shared memory holds STAGES steps of tiles. The producer, one thread of a
-// warpgroup of its own, requests tiles as soon as a stage is free; the consumers multiply as soon as
-// one is filled. Nobody waits for a barrier of the whole block any more: each stage has two
-// mbarriers, on which the TMA counts the bytes that have come, and the consumers say that they are
-// through. So up to STAGES steps are on their way while the tensor cores work.
+// Against `wgmma`: shared memory holds STAGES steps of tiles. The producer, one thread of its own
+// warpgroup, requests tiles as soon as a stage is free. The consumers multiply as soon as a stage
+// is filled. No barrier of the whole block is needed. Each stage has two mbarriers: on one the TMA
+// counts the bytes that have arrived, and on the other the consumers report that they have read the
+// stage. So up to STAGES steps are fetched while the tensor cores work.
 //
-// Blocks are larger: 128×256 elements take three quarters of the bytes per operation of 128×128, but
-// 128 sums in each thread. `setmaxnreg` moves registers to those who need them: the producer keeps
-// 24, and a consumer gets 240 instead of the 168 that 384 threads would have each.
+//     producer       wait for free, request -> wait for free, request -> ...
+//     TMA                  [ fills stage 0 ][ fills stage 1 ][ fills stage 2 ] ...
+//     consumers      wait for filled ------>|multiply 0, free it|multiply 1, free it| ...
+//
+// Blocks are larger. 128×256 elements take three quarters of the bytes per operation of 128×128,
+// but 128 sums in each thread. `setmaxnreg` moves registers: the producer keeps 24, and a consumer
+// gets 240 instead of the 168 that each of 384 threads would have.
 //
 // What limits it: a block begins with empty stages and ends with stores, and the tensor cores wait
 // for both, once for each tile of C.

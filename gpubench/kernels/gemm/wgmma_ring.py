@@ -1,4 +1,4 @@
-"""`wgmma` with one warpgroup that fetches, two that multiply, and stages between them."""
+"""`wgmma` with a warpgroup that fetches, two that multiply, and a ring of stages."""
 
 from gpubench.kernels.block_tiles import tiles_of_c
 from gpubench.kernels.tensor_cores import operand_maps, stages_bytes, threads, tiles, variant
@@ -6,7 +6,7 @@ from gpubench.model import Config, Launch, Problem
 
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
-    """One block per tile of C."""
+    """Launch one block per tile of C."""
     return Launch(
         grid=(tiles_of_c(tile, problem),),
         block=(threads(tile),),

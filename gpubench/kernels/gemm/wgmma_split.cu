@@ -1,15 +1,15 @@
 // wgmma_split: sums of float8 products in two levels, so that they keep their bits.
 //
-// Against `wgmma_bytes`: a tensor core of Hopper adds float8 products with 14 bits, and cuts off what
-// lies below the largest of what it adds. The longer a sum grows, the more of each product is lost.
-// So every PROMOTE values of k the partial sums are added to others in float32, by ordinary adds,
-// and begin anew. cuBLASLt calls that "no fast accumulation".
+// Against `wgmma_bytes`: a tensor core of Hopper adds float8 products with 14 bits, and cuts off
+// the bits below those of the largest term. As a sum grows, more of each product is lost. So every
+// PROMOTE values of k the partial sums are added to the full sums in float32, by ordinary
+// additions, and begin again at zero. cuBLASLt calls that "no fast accumulation".
 //
-// It takes two sets of sums. A block of 256×128 has them with one partial set for both pieces of 64
-// rows, one after the other: while a warpgroup adds, the other one multiplies. A wider block of 128
-// rows has one piece, and may wait longer with adding.
+// It takes two sets of sums. A block of 256×128 has one partial set for both pieces of 64 rows,
+// which use it one after the other: while one warpgroup adds, the other multiplies. A wider block
+// of 128 rows has one piece, and may add less often.
 //
-// What limits it: registers. Results leave at a tile's end, and smaller tiles take more bytes.
+// What limits it: registers. Results are stored at a tile's end, and smaller tiles take more bytes.
 
 #include "../cluster_tiles.cuh"
 

@@ -14,7 +14,7 @@ from gpubench.model import Config, Problem
 
 
 def refuse_split(tile: Config, problem: Problem) -> str | None:
-    """Also partial sums that do not fit, or of two pieces that cannot wait."""
+    """Also refuse partial sums that do not fit, and two pieces that add less often."""
     pieces = tile["BM"] // (PIECE_ROWS * consumers(tile))
     if (sums := tile["BN"] // 2 * (pieces + 1)) > MAX_SUMS:
         return f"{sums} sums and partial sums a thread, over {MAX_SUMS}"
@@ -24,7 +24,7 @@ def refuse_split(tile: Config, problem: Problem) -> str | None:
 
 
 VARIANT = variant(
-    idea="float8 sums in two levels: every so many k, partial sums are added up in float32",
+    idea="float8 sums in two levels: after each PROMOTE values of k, partial sums go to float32",
     after="wgmma_bytes",
     tiles=tiles(
         rows=(128, 256),

@@ -1,17 +1,17 @@
 // wgmma_tf32: float32 on tensor cores: operands rounded to TF32, 10 bits of the significand.
 //
-// Against `wgmma_cluster`: elements of 4 bytes, and `wgmma` takes them from shared memory along k
-// only, which B does not lie along. So the operands change places, and columns of B come from
-// registers (`tf32.cuh`), without a pass that transposes B. A consumer has 64 columns of C and all
-// BM rows: rows of A are what all consumers share in shared memory.
+// Against `wgmma_cluster`: elements have 4 bytes, and `wgmma` takes them from shared memory along k
+// only, but B lies along n. So the operands change places, and columns of B come from registers
+// (`tf32.cuh`), without a pass that transposes B. A consumer has 64 columns of C and all BM rows.
+// All consumers share the rows of A in shared memory.
 //
-// The loads must not hold up the tensor cores. Each consumer has two sets of registers: while the
-// multiplications of a step run, it waits for the next step's stage and loads the other set. All
-// tiles of a block are one stream of steps for that; the first load of the next tile comes before
-// the results of this one leave.
+// The loads must not delay the tensor cores. Each consumer has two sets of registers: while the
+// multiplications of a step run, it waits for the next step's stage and loads the other set. So all
+// tiles of a block are one stream of steps: the first load of the next tile comes before the
+// results of this tile are stored.
 //
-// What limits it: watts, as in 16 bits. Issued without a pause, the multiplications lower the clock
-// until the power fits, and each byte that moves takes its part of it.
+// What limits it: power, as in 16 bits. Issued without a pause, the multiplications lower the clock
+// until the power limit is met, and each byte that moves takes part of the power.
 
 #include "../tf32.cuh"
 
@@ -55,8 +55,8 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     for (; index < tiles.count(); index += clusters) {
       const bool last_tile = index + clusters >= tiles.count();
       int before = 0;
-      // Two steps are under way at a time, so a stage is freed one step late. By then the step before
-      // is through with its columns too, and the next ones can take their registers.
+      // Two steps are under way at a time, so a stage is freed one step late. By then the previous
+      // step has used its columns, and the next columns can take their registers.
       const auto multiply_step = [&](int step, const auto& columns, auto& next) {
         wgmma_fence();
         multiply_columns<BM>(sum, columns, a + slot.stage * STAGE, step > 0);
@@ -65,7 +65,7 @@ wgmma_tf32(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
         if (step > 0) free_stage<BLOCKS>(ring.freed[before]);
         before = slot.stage;
         slot.advance();
-        // Behind the very last step nothing comes; what is loaded then is not used.
+        // After the very last step, the values loaded here are not used.
         if (!last_tile || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
         next.load(b + slot.stage * STAGE);
       };

@@ -1,16 +1,16 @@
-"""TF32 on tensor cores: columns of B from registers, so that nothing is transposed beforehand."""
+"""TF32 on tensor cores: columns of B are in registers, so that nothing is transposed before."""
 
 from gpubench.kernels.tensor_cores import from_registers, stages_that_fit, variant
 from gpubench.model import Config, Space
 
 
 def threads(tile: Config) -> int:
-    """A warpgroup for 64 columns, and one that fetches."""
+    """Return the threads of a block: a warpgroup per 64 columns, and one that fetches."""
     return int(tile["BN"] // 64 + 1) * 128
 
 
 VARIANT = variant(
-    idea="TF32: operands change places, and columns of B come from registers, not transposed",
+    idea="TF32: operands change places, and columns of B come from registers without transposing",
     after="wgmma_cluster",
     dtypes=("tf32",),
     tiles=Space(

@@ -1,20 +1,21 @@
-// wgmma_tf32_wide: three warpgroups multiply, 192 columns a block, and one of their threads fetches.
+// wgmma_tf32_wide: three warpgroups multiply, 192 columns per block, and one of their threads
+// fetches.
 //
-// Against `wgmma_tf32`: a block of 256×192 fetches 22 % fewer bytes per operation than one of 256×128.
-// A third consumer of 128 sums leaves no registers for a warpgroup that only fetches: 512 threads
-// would have 128 each. So thread 0 fetches, right after its warpgroup has started to multiply, when
-// its threads have nothing to do but wait. It requests the step that comes STAGES - 1 later, into the
-// stage that the step before has used.
+// Against `wgmma_tf32`: a block of 256×192 fetches 22 % fewer bytes per operation than one of
+// 256×128. A third consumer of 128 sums leaves no registers for a warpgroup that only fetches: each
+// of 512 threads would have 128 registers. So thread 0 fetches, right after its warpgroup has
+// started to multiply, when its threads would only wait. It requests the step that comes STAGES - 1
+// later, into the stage that the previous step has used.
 //
-// With 168 registers a thread there is no second set of columns either: a step is two halves, each
-// loads its columns, multiplies, and waits. The other two warpgroups fill the gap.
+// With 168 registers per thread there is no second set of columns either. A step is two halves:
+// each loads its columns, multiplies, and waits. The other two warpgroups fill the gap.
 //
 // 232 rows instead of 256 are for M and N near 4096: 18·22 such tiles are three for each of 132
-// multiprocessors, where 16·22 are 2.7.
+// multiprocessors, where 16·22 tiles are 2.7.
 //
-// A tile has at least as many steps as are fetched ahead; where K is shorter, the TMA brings zeros.
+// A tile has at least as many steps as are fetched ahead. If K is shorter, the TMA fetches zeros.
 //
-// What limits it: watts, as before.
+// What limits it: power, as before.
 
 #include "../tf32.cuh"
 
@@ -56,7 +57,7 @@ wgmma_tf32_wide(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K
   bool backwards = false;  // every second tile runs through k from its end
   float sum[BM / 2];
   for (; index < tiles.count(); index += clusters) {
-    // Divisions, which thread 0 must not be the only one to make while others wait for it.
+    // These need divisions. All threads make them here, so that none waits for thread 0 later.
     const bool is_last = index + clusters >= tiles.count();
     const BlockTile next = tiles[is_last ? index : index + clusters];
 #pragma unroll 1
@@ -73,7 +74,7 @@ wgmma_tf32_wide(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K
         if (half == 0) {
           const bool in_next = step + AHEAD >= steps;
           if (threadIdx.x == 0 && !(in_next && is_last)) {
-            // The stage before this one, and its last round: none, if this is the very first stage.
+            // The previous stage, and its last round. The very first stage has none.
             const bool wraps = slot.stage == 0;
             const int stage = wraps ? AHEAD : slot.stage - 1;
             ring.freed[stage].wait(slot.parity ^ wraps);

@@ -1,16 +1,16 @@
-"""`wgmma_tf32` with 192 columns a block, three warpgroups, and none that only fetches."""
+"""`wgmma_tf32` with 192 columns per block and three warpgroups, which all multiply."""
 
 from gpubench.kernels.tensor_cores import from_registers, stages_that_fit, variant
 from gpubench.model import Config, Space
 
 
 def threads(tile: Config) -> int:
-    """A warpgroup for 64 columns."""
+    """Return the threads of a block: a warpgroup per 64 columns."""
     return int(tile["BN"] // 64) * 128
 
 
 VARIANT = variant(
-    idea="192 columns a block, so less to move; a thread that multiplies also fetches",
+    idea="192 columns per block, so fewer bytes; a thread that multiplies also fetches",
     after="wgmma_tf32",
     dtypes=("tf32",),
     tiles=Space(

@@ -7,7 +7,7 @@ from gpubench.model import Config
 
 
 def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
-    """`numpy.matmul` of matrix and vector, into the output."""
+    """Return `numpy.matmul` of matrix and vector, into the output."""
     import numpy as np
 
     return lambda a, x, y: np.matmul(a, x, out=y)

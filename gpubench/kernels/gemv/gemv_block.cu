@@ -1,17 +1,17 @@
 // gemv_block: gemv_vectorized with a whole block on one row.
 //
-// Against `gemv_vectorized`: the loads are the same, but THREADS of them side by side instead of 32,
-// and a row is done THREADS/32 times as fast. So the blocks in flight at any time read few rows, one
-// long stretch of memory, instead of thousands of rows at once, each a little further; and the last
-// rows to finish keep the GPU waiting for a shorter time. The price is one barrier a row, for the
-// warps' sums. Where rows are short, most threads have nothing to do: there a warp a row is better.
+// Against `gemv_vectorized`: the loads are the same, but THREADS of them are side by side instead
+// of 32, and a row takes 32/THREADS of the time. So the running blocks read few rows, which are
+// long contiguous stretches of memory, instead of thousands of rows at once. And the GPU waits less
+// for the last rows. The price is one barrier per row, for the sums of the warps. If rows are
+// short, most threads have nothing to do, and a warp per row is better.
 //
-// On an H200 (CUDA 13.0, float32, cold) this reads A faster than a copy moves the same bytes: reading
-// alone spares memory the turns between reading and writing.
+// On an H200 (CUDA 13.0, float32, cold) this reads A faster than a copy moves the same number of
+// bytes, because the memory need not switch between reading and writing.
 
 #include "gemv_vectorized.cu"
 
-// y = A·x, a row by each block.
+// Computes y = A·x, one row per block.
 template <typename Scalar, int THREADS, int UNROLL>
 __device__ void rows_by_blocks(const Scalar* A, const Scalar* x, Scalar* y, int N) {
   __shared__ Scalar sums[THREADS / 32];

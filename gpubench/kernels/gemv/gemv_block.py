@@ -1,20 +1,15 @@
-"""One block per row of A, by loads of 16 bytes."""
+"""One block per row of A, with loads of 16 bytes."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import Config, CudaVariant, Launch, Problem
-
-
-def launch(tile: Config, problem: Problem) -> Launch:
-    """As many blocks as rows."""
-    return Launch(grid=(problem.m,), block=(tile["threads"],))
-
+from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(
-    idea="one block per row, loads of 16 bytes: few rows in flight, each soon done",
+    idea="one block per row, loads of 16 bytes: few rows in flight, and each ends soon",
     tiles=tile_grid(
         {"threads": THREADS, "unroll": range(1, 9)},
         default=("64x4", "128x4", "128x8", "256x4", "512x2", "512x4", "1024x4"),
     ),
-    launch=launch,
+    grid="M",
+    block="threads",
     reuse=lambda _tile: (1, 1),
 )

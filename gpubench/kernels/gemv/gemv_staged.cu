@@ -1,17 +1,18 @@
-// gemv_staged: x passes through shared memory in parts, and a block reduces each row in a tree.
+// gemv_staged: x passes through shared memory in parts, and a block adds up each row in a tree.
 //
-// A published kernel (see configs/titan-atax.toml), for any dimensions. A block computes an equal
-// share of consecutive rows. It loads VEC_BLOCKS·THREADS elements of x into shared memory; then, row
-// by row, each thread multiplies one element of every THREADS with its element of A (neighbours side
-// by side: coalesced), and the block adds its threads' sums in a tree: half of the threads add
-// another's, then a quarter, and so on. Then the next part of x.
+// This is a published kernel (configs/titan-atax.toml), here for any dimensions. A block computes
+// an equal share of consecutive rows. It loads VEC_BLOCKS·THREADS elements of x into shared memory.
+// Then, row by row, each thread multiplies every THREADS-th element of x with its element of A
+// (neighbouring threads read neighbours: coalesced), and the block adds up its threads' sums in a
+// tree: half of the threads add the other half's sums, then a quarter, and so on. Then the next
+// part of x follows.
 //
-// x is read from global memory once a block instead of once a row, which a cache would have done as
-// well; and the tree is paid for each row and part, with a barrier a level. Only few loads are in
-// flight between two trees: the barriers and not the memory set its pace. `gemv_warp` has none.
+// x is read from global memory once per block instead of once per row, which a cache does as well.
+// The tree costs a barrier per level, for each row and part. Few loads are in flight between two
+// trees, so the barriers limit the speed, and not the memory. `gemv_warp` has none.
 
-// Outputs and terms: rows and columns of A, or the reverse for the transposed product, with the
-// distances between neighbours in A.
+// `outputs` and `terms` are rows and columns of A, or the reverse for the transposed product. The
+// steps are the distances between neighbours in A.
 template <typename Scalar, int THREADS, int VEC_BLOCKS>
 __device__ void staged(const Scalar* A, const Scalar* x, Scalar* y, int outputs, int terms,
                        size_t output_stride, size_t term_stride) {

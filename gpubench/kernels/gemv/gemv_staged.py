@@ -1,4 +1,4 @@
-"""The published kernel: x staged through shared memory, a tree for each row."""
+"""The published kernel: x in shared memory part by part, and a tree for each row."""
 
 from dataclasses import replace
 
@@ -7,12 +7,12 @@ from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """One block a row: `specialize` makes them fewer."""
+    """Launch one block per row. `specialize` reduces the number."""
     return Launch(grid=(problem.m,), block=(tile["threads"],))
 
 
 def specialize(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
-    """Each block computes equally many consecutive rows."""
+    """Launch blocks with an equal number of consecutive rows."""
     return replace(launch, grid=(staged_blocks(problem.m, tile["threads"], gpu),))
 
 

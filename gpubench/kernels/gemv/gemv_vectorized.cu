@@ -1,18 +1,19 @@
 // gemv_vectorized: gemv_warp with loads of 16 bytes, UNROLL of them in flight for each row.
 //
-// A product of matrix and vector uses each element of A once, so it can be no faster than A can be
-// read. To keep memory busy, enough bytes must be on their way at any time: bandwidth × latency,
-// some 30 KB a multiprocessor on an H200. Loads of 16 bytes bring four times as much per instruction
-// as `gemv_warp`'s; unrolled, a lane has ROWS·UNROLL of them on the way before it uses the first.
+// A product of matrix and vector uses each element of A once, so it is at most as fast as A can be
+// read. To keep memory busy, enough bytes must be in flight at any time: bandwidth × latency, about
+// 30 KB per multiprocessor on an H200. Loads of 16 bytes bring four times as much per instruction
+// as the loads of `gemv_warp`. Unrolled, a lane has ROWS·UNROLL loads in flight before it uses the
+// first.
 //
-// Rows start at 16 bytes only where N is a multiple of the vector (4 elements of float32). Elsewhere
-// each row has a head of up to three elements, then vectors, then a tail; x does not line up with
-// those vectors, and its elements are loaded singly, from the cache.
+// Rows start at multiples of 16 bytes only if N is a multiple of the vector (4 elements of
+// float32). Otherwise each row has a head of up to three elements, then vectors, then a tail. x is
+// not aligned with these vectors, so its elements are loaded one by one, from the cache.
 
 #include "../sums.cuh"
 #include "../vector.cuh"
 
-// The share of one of WIDTH threads in ROWS rows, all of them starting at 16 bytes like x.
+// Computes one thread's part, out of WIDTH threads, of ROWS rows that start at 16 bytes, like x.
 template <typename Scalar, int WIDTH, int ROWS, int UNROLL>
 __device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x, int N, int thread,
                              Scalar (&sums)[ROWS]) {
@@ -53,7 +54,7 @@ __device__ void aligned_rows(const Scalar* const (&rows)[ROWS], const Scalar* x,
   }
 }
 
-// The share of one of WIDTH threads in a row that starts anywhere.
+// Computes one thread's part, out of WIDTH threads, of a row that starts at any address.
 template <typename Scalar, int WIDTH, int UNROLL>
 __device__ Scalar unaligned_row(const Scalar* row, const Scalar* x, int N, int thread) {
   using Pack = Vector<Scalar>;
@@ -74,7 +75,7 @@ __device__ Scalar unaligned_row(const Scalar* row, const Scalar* x, int N, int t
   return tail < N ? sum + row[tail] * x[tail] : sum;
 }
 
-// y = A·x by warps of ROWS rows each.
+// Computes y = A·x, with ROWS rows per warp.
 template <typename Scalar, int THREADS, int ROWS, int UNROLL>
 __device__ void rows_by_warps(const Scalar* A, const Scalar* x, Scalar* y, int M, int N) {
   const int lane = threadIdx.x % 32;

@@ -1,20 +1,14 @@
-"""One warp per ROWS rows of A, by loads of 16 bytes, UNROLL of them in flight for each row."""
+"""One warp per ROWS rows of A, with UNROLL loads of 16 bytes in flight for each row."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import Config, CudaVariant, Launch, Problem
+from gpubench.model import Config, CudaVariant
 
 MAX_IN_FLIGHT = 16
-"""Loads of 16 bytes a thread, rows × unroll: each holds four registers."""
-
-
-def launch(tile: Config, problem: Problem) -> Launch:
-    """A warp for every ROWS rows."""
-    threads, rows = tile.numbers("threads", "rows_per_warp")
-    return Launch(grid=(-(-problem.m // (threads // 32 * rows)),), block=(threads,))
+"""Maximum loads of 16 bytes per thread, rows × unroll. Each takes four registers."""
 
 
 def refuse(tile: Config) -> str | None:
-    """Too many loads in flight would spill."""
+    """Refuse too many loads in flight, which would spill."""
     threads, rows, unroll = tile.numbers("threads", "rows_per_warp", "unroll")
     most = min(MAX_IN_FLIGHT, 8192 // threads)
     if rows * unroll > most:
@@ -29,6 +23,7 @@ VARIANT = CudaVariant(
         default=("64x1x4", "128x1x4", "128x1x8", "128x2x4", "256x1x4", "256x2x2", "256x2x4"),
         refuse=refuse,
     ),
-    launch=launch,
+    grid="M/(threads//32*rows_per_warp)",
+    block="threads",
     reuse=lambda tile: (tile["rows_per_warp"], 1),
 )

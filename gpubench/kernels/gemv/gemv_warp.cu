@@ -1,11 +1,11 @@
-// gemv_warp: one warp per ROWS rows; its lanes read neighbours and reduce by shuffles.
+// gemv_warp: one warp per ROWS rows. Its lanes read neighbours and add up by shuffles.
 //
-// Against `gemv_thread`: a warp reads 32 neighbours of a row with one load, so every byte that comes
-// is used, and there are 32 times as many threads. Against `gemv_staged`: the sum of a row stays
-// within a warp, whose lanes exchange registers; no shared memory, no barrier, no waiting for others.
+// Against `gemv_thread`: a warp reads 32 neighbours of a row with one load. So every byte loaded is
+// used, and there are 32 times as many threads. Against `gemv_staged`: the sum of a row stays
+// within a warp, whose lanes exchange registers. There is no shared memory and no barrier.
 //
-// With more ROWS an element of x, once in a register, serves as many rows, and as many independent
-// loads of A are in flight. A load still brings only 4 bytes a thread: `gemv_vectorized` brings 16.
+// With more ROWS, an element of x in a register serves more rows, and more independent loads of A
+// are in flight. A load still brings only 4 bytes per thread. `gemv_vectorized` loads 16.
 
 template <typename Scalar, int THREADS, int ROWS>
 __global__ void __launch_bounds__(THREADS)

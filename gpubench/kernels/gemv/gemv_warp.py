@@ -1,14 +1,7 @@
 """One warp per ROWS rows of A."""
 
 from gpubench.kernels.tile_grid import THREADS, tile_grid
-from gpubench.model import Config, CudaVariant, Launch, Problem
-
-
-def launch(tile: Config, problem: Problem) -> Launch:
-    """A warp for every ROWS rows."""
-    threads, rows = tile.numbers("threads", "rows_per_warp")
-    return Launch(grid=(-(-problem.m // (threads // 32 * rows)),), block=(threads,))
-
+from gpubench.model import CudaVariant
 
 VARIANT = CudaVariant(
     idea="one warp per rows: lanes read side by side and add up by shuffles",
@@ -16,6 +9,7 @@ VARIANT = CudaVariant(
         {"threads": THREADS, "rows_per_warp": range(1, 9)},
         default=("128x1", "128x2", "128x4", "256x1", "256x2", "256x4"),
     ),
-    launch=launch,
+    grid="M/(threads//32*rows_per_warp)",
+    block="threads",
     reuse=lambda tile: (tile["rows_per_warp"], 1),
 )

@@ -7,7 +7,7 @@ from gpubench.model import Config
 
 
 def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
-    """`numpy.matmul` of the transposed view: BLAS reads A as it lies."""
+    """Return `numpy.matmul` of the transposed view. BLAS reads A without a copy."""
     import numpy as np
 
     return lambda a, x, y: np.matmul(a.T, x, out=y)

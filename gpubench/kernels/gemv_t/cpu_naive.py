@@ -1,7 +1,7 @@
 """The textbook double loop, one thread: column by column, across memory.
 
-The inner loop walks down a column of A, so every element it reads lies in a cache line of its own:
-what gemv_t costs whoever takes the transposed product at its word. `cpu_rows` reads along memory.
+The inner loop walks down a column of A, so every element lies in another cache line. `cpu_rows`
+reads along memory.
 """
 
 from collections.abc import Callable

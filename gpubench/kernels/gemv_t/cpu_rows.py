@@ -1,6 +1,6 @@
-"""The loops of cpu_naive exchanged, one thread: each row of A, times its x, is added to y.
+"""The loops of cpu_naive exchanged, one thread: rows of A, times elements of x, are added to y.
 
-A is read along memory; y is read and written once a row, and stays in a cache.
+A is read along memory. y is read and written once per row, and stays in a cache.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
 // gemv_t_staged: gemv_staged on the columns of the same A.
 //
-// The published kernel's other half (see configs/titan-atax.toml): a block computes an equal share
-// of consecutive columns, and its threads take neighbouring rows. So neighbours read N elements
-// apart: every load of a warp touches 32 sectors and uses 4 bytes of each. The columns beside it
-// need the same sectors, but by then, one tree after the other, they may have left the cache.
-// `gemv_t_thread` reads the same columns side by side.
+// This is the other half of the published kernel (configs/titan-atax.toml). A block computes an
+// equal share of consecutive columns, and its threads take neighbouring rows. So neighbouring
+// threads read N elements apart: every load of a warp touches 32 sectors and uses 4 bytes of each.
+// The next columns need the same sectors, but by then, after a tree per column, the cache may have
+// evicted them. `gemv_t_thread` reads the same columns side by side.
 
 #include "../gemv/gemv_staged.cu"
 

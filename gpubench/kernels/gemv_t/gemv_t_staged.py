@@ -1,4 +1,4 @@
-"""The published transposed kernel: x staged through shared memory, a tree for each column."""
+"""The published transposed kernel: x in shared memory part by part, a tree for each column."""
 
 from dataclasses import replace
 
@@ -7,12 +7,12 @@ from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """One block a column: `specialize` makes them fewer."""
+    """Launch one block per column. `specialize` reduces the number."""
     return Launch(grid=(problem.n,), block=(tile["threads"],))
 
 
 def specialize(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
-    """Each block computes equally many consecutive columns."""
+    """Launch blocks with an equal number of consecutive columns."""
     return replace(launch, grid=(staged_blocks(problem.n, tile["threads"], gpu),))
 
 

@@ -1,11 +1,10 @@
 // gemv_t_thread: one thread per column of A: y[j] = Σ A[i][j]·x[i].
 //
-// The transposed product reads the same row-major A, never a transposed copy. Threads of a warp are
-// neighbours in a row, so their loads are coalesced without further ado: what was wrong with a
-// thread a row is right with a thread a column. All of them want the same element of x, one
-// broadcast.
+// The transposed product reads the same row-major A, never a transposed copy. The threads of a warp
+// are neighbours in a row, so their loads are coalesced: the wrong order for rows is the right
+// order for columns. All threads read the same element of x, in one broadcast.
 //
-// What limits it is that N threads are few, and each adds M products one after the other.
+// What limits it: N threads are few, and each adds M products one after the other.
 // `gemv_t_vectorized` cuts the columns into pieces.
 
 template <typename Scalar, int THREADS>

@@ -1,18 +1,18 @@
-// gemv_t_vectorized: a thread adds 16 bytes of neighbouring columns, over ROWS rows of A.
+// gemv_t_vectorized: a thread adds up 16 bytes of neighbouring columns, over ROWS rows of A.
 //
-// Against `gemv_t_thread`: a load brings 16 bytes, UNROLL of them are in flight, and the rows are
-// cut into slabs of ROWS, each with blocks of its own. So there is work for a whole GPU whether A is
-// wide or tall. A block's sums are a part of the result: the parts go to the workspace, and a second
+// Against `gemv_t_thread`: a load brings 16 bytes, and UNROLL loads are in flight. The rows are cut
+// into slabs of ROWS, each with its own blocks. So there is work for a whole GPU whether A is wide
+// or tall. A block's sums are a part of the result. The parts go to the workspace, and a second
 // launch adds them up. They are 2/ROWS of A's bytes, written and read again, mostly in the cache.
 //
-// Where N is not a multiple of the vector, a thread's columns lie THREADS apart instead of side by
-// side: single loads, as coalesced as before. Where a row is so narrow that half of the threads or
-// more would have no column, they take the next rows instead, and the block adds up their sums.
+// If N is not a multiple of the vector, a thread's columns lie THREADS apart instead of side by
+// side, and are loaded one by one, still coalesced. If rows are so narrow that at least half of the
+// threads would have no column, these threads take the next rows, and the block adds up their sums.
 
 #include "../partial_sums.cuh"
 #include "../vector.cuh"
 
-// One block's part of y = Aᵀ·x, for rows `first` to `last`, into `part`.
+// Writes a block's part of y = Aᵀ·x, for rows `first` to `last`, to `part`.
 template <typename Scalar, int THREADS, int UNROLL, bool ALIGNED>
 __device__ void slab(const Scalar* A, const Scalar* x, Scalar* part, size_t first, size_t last,
                      size_t block, int N) {
@@ -63,8 +63,8 @@ __device__ void slab(const Scalar* A, const Scalar* x, Scalar* part, size_t firs
   }
 }
 
-// The same for rows of at most half the threads' columns: as many rows at a time as threads reach,
-// which are one stretch of memory.
+// Writes the same part if a row has at most half as many columns as the threads take. The threads
+// then take several rows at a time, which are contiguous in memory.
 template <typename Scalar, int THREADS, int UNROLL, bool ALIGNED>
 __device__ void narrow_slab(const Scalar* A, const Scalar* x, Scalar* part, size_t first,
                             size_t last, int N) {
@@ -101,7 +101,7 @@ __device__ void narrow_slab(const Scalar* A, const Scalar* x, Scalar* part, size
   }
 }
 
-// Every block's part of y = Aᵀ·x; straight into y where there is one slab only.
+// Writes each block's part of y = Aᵀ·x. If there is only one slab, it is written to y itself.
 template <typename Scalar, int THREADS, int ROWS, int UNROLL>
 __device__ void columns_by_slabs(const Scalar* A, const Scalar* x, Scalar* y, Scalar* parts, int M,
                                  int N) {

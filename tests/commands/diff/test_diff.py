@@ -175,7 +175,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> No
         (("BASE", "nowhere.csv"), "cannot read nowhere.csv"),
         (("--base", "BASE", "BASE", "--new", "NEW"), "given twice"),
         (("BASE", "NEW", "--threshold", "wide"), "--threshold: 'wide'"),
-        (("BASE", "NEW", "--threshold", "0"), "--threshold"),
+        (("BASE", "NEW", "--threshold", "0%"), "--threshold"),
         (("BASE", "NEW", "--threshold", "150%"), "--threshold"),
         (("BASE", "NEW", "--format", "markdwn"), "did you mean 'markdown'?"),
         (("BASE", "NEW", "--only", "oth"), "unknown variant or dtype 'oth'; did you mean 'other'?"),
@@ -314,7 +314,7 @@ def test_sizes_of_operations_without_k_are_chosen_too(file: Write, run: Run) -> 
 def test_the_threshold_is_an_option(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(own=1.05))
     assert run(base, new, "--threshold", "10%")[0] == 0
-    assert run(base, new, "--threshold", "0.1")[0] == 0
+    assert run(base, new, "--threshold", "10%")[0] == 0
 
 
 def test_a_machine_that_is_slower_throughout_is_said_to_be(file: Write, run: Run) -> None:
@@ -454,7 +454,7 @@ EXPECT = """
 [expect]
 device = "NVIDIA H200"
 lower = "5%"
-upper = 0.02
+upper = "2%"
 
 [[expect.point]]
 variant = "cublas"
@@ -522,9 +522,9 @@ def test_an_expected_point_that_is_not_there_is_missing(
         ("size = 64\n", "", "'size' is missing"),
         ("value = 100", "value = -1", "value: expected number > 0"),
         ('"gflops"', '"gflop"', "did you mean 'gflops'?"),
-        ('lower = "5%"', 'lower = "5"', "lower: '5' is not a percentage"),
-        ('lower = "5%"', "lower = 1.5", "lower: '1.5' is not a percentage"),
-        ("upper = 0.02", "uper = 0.02", "did you mean 'upper'?"),
+        ('lower = "5%"', 'lower = "5"', "lower: '5' needs a percent sign"),
+        ('lower = "5%"', "lower = 1.5", "lower: '1.5' needs a percent sign"),
+        ('upper = "2%"', 'uper = "2%"', "did you mean 'upper'?"),
         ("size = 64", 'size = "64,128"', "more than one size"),
         ('variant = "cublas"\n', 'variant = "cublas"\ntile = 16\ncolour = 1\n', "'colour'"),
         ("[expect]", "[expect", "is not TOML"),

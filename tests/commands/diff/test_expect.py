@@ -9,7 +9,7 @@ import pytest
 from gpubench.commands.diff.expect import read_expected
 from gpubench.errors import UsageError
 
-POINT = 'variant = "naive"\nsize = "8"\nvalue = 1\nlower = 0.1\nupper = 0.1\n'
+POINT = 'variant = "naive"\nsize = "8"\nvalue = 1\nlower = "10%"\nupper = "10%"\n'
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -19,12 +19,12 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         (f"[[expect.point]]\n{POINT}column = {{ a = 1 }}\n", "column: expected text, got table"),
         (f"[[expect.point]]\n{POINT}{'k' * 50_000} = 1\n", "unknown key 'kkk"),
         (f"[[expect.point]]\n{POINT}".replace("value = 1", "value = 0x" + "f" * 5000), "64 bits"),
-        (f"[[expect.point]]\n{POINT}".replace("lower = 0.1", "lower = 1"), "lower: '1' is not"),
-        (f"[[expect.point]]\n{POINT}".replace("lower = 0.1", "lower = nan"), "lower: 'nan' is"),
-        (f"[[expect.point]]\n{POINT}".replace("upper = 0.1", "upper = inf"), "upper: 'inf' is"),
-        (f"[[expect.point]]\n{POINT}".replace("upper = 0.1", "upper = -0.1"), "upper: '-0.1' is"),
-        (f"[[expect.point]]\n{POINT}".replace("upper = 0.1", "upper = true"), "upper: expected"),
-        (f"[[expect.point]]\n{POINT}".replace("upper = 0.1", ""), "'upper' is missing"),
+        (f"[[expect.point]]\n{POINT}".replace('"10%"', '"100%"', 1), "lower: '100%' is not"),
+        (f"[[expect.point]]\n{POINT}".replace('"10%"', "0.1", 1), "lower: '0.1' needs a percent"),
+        (f"[[expect.point]]\n{POINT}".replace('"10%"', '"inf%"'), "lower: 'inf%' is"),
+        (f"[[expect.point]]\n{POINT}".replace('"10%"', '"-10%"'), "lower: '-10%' is"),
+        (f"[[expect.point]]\n{POINT}".replace('upper = "10%"', "upper = true"), "upper: expected"),
+        (f"[[expect.point]]\n{POINT}".replace('upper = "10%"', ""), "'upper' is missing"),
         (
             f"[[expect.point]]\n{POINT}".replace("value = 1", "value = nan"),
             "value: expected number",

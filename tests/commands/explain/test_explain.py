@@ -98,6 +98,18 @@ def test_a_kernels_own_options_and_architecture_are_used(
         assert "(sm_90a)" in printed(capsys, "mine", kernels=tmp_path, arch=arch)[0]
 
 
+def test_a_kernel_without_tiles_is_explained_and_has_none_to_choose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(SCALE.replace("Scalar, int TILE", "Scalar"))
+    (tmp_path / "mine.py").write_text(
+        MINE.replace('    tiles=edges(32, 32, because="of a test"),\n', "")
+    )
+    for every in (False, True):
+        assert "mine" in printed(capsys, "mine", kernels=tmp_path, arch="sm_90", every=every)[0]
+    assert refusal("mine", kernels=tmp_path, tile="4") == "--tile: mine has no tile to choose"
+
+
 def refusal(variant: str, **asked: Any) -> str:
     with pytest.raises(GpubenchError) as caught:
         explain(variant, **asked)
@@ -287,7 +299,7 @@ def test_a_users_own_kernel_is_explained(
     out, _ = printed(capsys, "mine", tile="16", kernels=tmp_path)
     assert "mine 16 at 1024 float32" in out
     (tmp_path / "mine.py").write_text(
-        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('edge = tile["edge"]', "1 / 0")
+        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('("N/edge", "M/edge")', "1 / 0")
     )
     assert "mine.py, line" in refusal("mine", tile="16", kernels=tmp_path)
 

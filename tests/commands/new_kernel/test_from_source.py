@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 
 import pytest
 
 from gpubench.backends.cuda.compile import compile_instance
-from gpubench.commands.new_kernel.from_source import kernels
+from gpubench.commands.new_kernel.from_source import described, kernels
 from gpubench.commands.new_kernel.run import describe_source
 from gpubench.errors import UsageError
-from gpubench.model import CudaVariant, Problem
+from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature" / "sgemm.cu"
@@ -37,9 +39,9 @@ def written(folder: Path, name: str, source: Path = EXAMPLE) -> Path:
 
 
 def loaded(folder: Path, name: str) -> CudaVariant:
-    found = of_op("gemm", folder)[name]
-    assert isinstance(found, CudaVariant)
-    return found
+    variant = of_op("gemm", folder)[name]
+    assert isinstance(variant, CudaVariant)
+    return variant
 
 
 def compiles(variant: CudaVariant) -> None:
@@ -59,7 +61,8 @@ def test_the_example_is_described_so_that_it_runs(tmp_path: Path) -> None:
         compiles(mine)
         launch = mine.launch(mine.tiles.defaults[0], PROBLEM)
         assert (launch.grid, launch.block) == ((3, 4), (1024,))
-    assert "too: sgemm_naive, sgemm_coalesced." in (tmp_path / "gemm/sgemm_shared.py").read_text()
+    text = (tmp_path / "gemm/sgemm_shared.py").read_text()
+    assert "these kernels: sgemm_naive, sgemm_coalesced." in text
 
 
 def test_what_names_do_not_tell_is_asked_and_then_it_runs(
@@ -81,20 +84,113 @@ def test_what_names_do_not_tell_is_asked_and_then_it_runs(
     compiles(mine)
 
 
-def test_a_plain_function_has_a_label_for_a_tile(tmp_path: Path) -> None:
-    source = tmp_path / "plain.cu"
-    source.write_text('extern "C" __global__ void plain(const double* a, double* c, int n) {}')
-    written(tmp_path / "own", "plain", source)
-    mine = loaded(tmp_path / "own", "plain")
+def from_text(folder: Path, name: str, text: str) -> tuple[CudaVariant, str]:
+    """The kernel of a source, described, and the description."""
+    source = folder / f"{name}.cu"
+    source.write_text(text)
+    path = written(folder / "own", name, source)
+    return loaded(folder / "own", name), path.read_text()
+
+
+def test_a_plain_function_has_no_tile(tmp_path: Path) -> None:
+    text = 'extern "C" __global__ void plain(const double* a, double* c, int n) {}'
+    mine, _ = from_text(tmp_path, "plain", text)
     assert (mine.kernel, mine.dtypes, mine.reads_output) == ("plain", ("float64",), False)
+    assert (mine.tiles.axes, mine.tiles.defaults) == ({}, (Config(),))
     compiles(mine)
 
 
-def test_every_form_of_a_kernel_is_found_and_comments_are_not() -> None:
-    found = list(kernels(BLOCKS))
-    assert [kernel.name for kernel in found] == ["helper", "blocks", "plain"]
-    assert found[1].threads == "(BM * BN) / (TM * TN)"
-    assert [one.name for one in found[1].template] == ["T", "BM", "BN", "BK", "WM", "TM", "TN"]
+def test_a_template_without_a_number_for_a_block_has_no_tile(tmp_path: Path) -> None:
+    text = "template <int STAGES, bool FAST, typename T> __global__ void st(const T* A, T* C) {}"
+    mine, _ = from_text(tmp_path, "st", text)
+    assert (mine.kernel, mine.tiles.defaults) == ("st<2, false, {scalar}>", (Config(),))
+    compiles(mine)
+
+
+def test_grid_and_block_follow_the_indices_and_bounds_in_the_source(tmp_path: Path) -> None:
+    head = "__global__ void {}(const float* A, const float* B, float* C, int M, int N, int K) {{"
+    row, col = "{t} = blockIdx.{d} * blockDim.{d} + threadIdx.{d};".format, "if ({} >= {}) return;"
+    usual = row(t="int row", d="y") + row(t="int col", d="x")
+    turned = row(t="int row", d="x") + row(t="int col", d="y")
+    bounds = col.format("row", "M") + col.format("col", "N")
+    flat = "int i = blockIdx.x * 256 + threadIdx.x; if (i < M * N) {} // threadIdx.y"
+    for name, body, grid, block in (
+        ("usual", usual + bounds, (3, 4), (32, 32)),
+        ("turned", turned + bounds, (4, 3), (32, 32)),
+        ("unchecked", turned, (3, 4), (32, 32)),
+        ("flat", flat, (28,), (256,)),
+    ):
+        mine, text = from_text(tmp_path, name, head.format(name) + body + "\n}")
+        launch = mine.launch(Config(), PROBLEM)
+        assert (launch.grid, launch.block) == (grid, block), text
+        assert ("x covers" in text) == (name in {"usual", "turned"})
+
+
+def test_the_description_says_what_was_not_read(tmp_path: Path) -> None:
+    text = """#include "helpers.cuh"
+    __device__ int y() { return threadIdx.y; }
+    __global__ void part(const float* A, const float* B, float* C) { C[y()] = 0; }
+    void host() { part<<<dim3(8, 8), 64>>>(a, b, c); }
+    """
+    _, description = from_text(tmp_path, "part", text)
+    for remark in ("helpers.cuh", "threadIdx.y occurs elsewhere", "<<<dim3(8, 8), 64>>>"):
+        assert remark in description
+
+
+def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
+    read = list(kernels(BLOCKS))
+    assert [kernel.name for kernel in read] == ["helper", "blocks", "plain"]
+    assert read[1].threads == "(BM * BN) / (TM * TN)"
+    assert [one.name for one in read[1].template] == ["T", "BM", "BN", "BK", "WM", "TM", "TN"]
+    (early,) = kernels("template <int N> static __launch_bounds__(64) __global__ void f() {}")
+    assert (early.threads, [one.name for one in early.template]) == ("64", ["N"])
+    for text in (
+        "__global__ void declared(int M);",
+        'const char* text = "__global__ void in_a_text() {}";',
+        'auto text = R"(__global__ void in_a_raw_text() {})";',
+        "/* __global__ void unclosed() {}",
+    ):
+        assert not list(kernels(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__global__ ",
+        "__global__ void f(",
+        "__global__ static ",
+        "template <int A> ",
+        "template <",
+        "/*",
+        '"\\"',
+        'R"(',
+        "#ifndef A\n",
+        "__global__ void f(int a) { if (x < M) ",
+        "__global__ void f(int a, ",
+    ],
+)
+def test_a_long_source_takes_linear_time(text: str) -> None:
+    def seconds(size: int) -> float:
+        started = time.process_time()
+        with contextlib.suppress(UsageError):
+            described(text * (size // len(text)), "mine", "gemm", "mine.cu")
+        return time.process_time() - started
+
+    seconds(1000)
+    short = min(seconds(50_000) for _ in range(3))
+    assert seconds(400_000) < 30 * short + 0.1  # 64 times as long if it were quadratic
+
+
+def test_names_that_are_not_ascii_are_refused_in_one_line(tmp_path: Path) -> None:
+    source = tmp_path / "🚀.cu"
+    source.write_text("__global__ void 🚀(float* C) {}")
+    for name in ("🚀", "mine"):
+        with pytest.raises(UsageError, match=r"'\\U0001f680' cannot name a kernel") as caught:
+            written(tmp_path / "own", name, source)
+        assert len(str(caught.value).splitlines()) == 1
+    source.write_text("__global__ void mine(float* C) {}")
+    written(tmp_path / "own", "mine", source)
+    assert loaded(tmp_path / "own", "mine").source.samefile(source)
 
 
 def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:

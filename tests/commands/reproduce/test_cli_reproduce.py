@@ -128,6 +128,10 @@ REFUSED = {
     "bad budget": (("mine.toml", "--budget", "x"), "--budget"),
     "output in a file": (("mine.toml", "--device", "cpu", "-o", "/dev/null/x"), "--output"),
     "output of a resumed run": (("mine.toml", "--resume", "x", "-o", "y"), "leave --output out"),
+    "samples into the results": (
+        ("mine.toml", "--device", "cpu", "-o", "out", "--samples", "out/mine.csv"),
+        "--samples: out/mine.csv is a file of the results",
+    ),
     "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
     "listing a bad file": (("--list", "bad.toml"), "bad.toml: 'title' is missing"),
 }
@@ -161,3 +165,17 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     assert 3 <= len(read(folder / "out" / "mine.csv")) < 384
     assert "--resume out continues" in err
     assert partial.exists()
+
+
+@pytest.mark.slow
+def test_devices_share_an_experiment_and_the_samples_are_kept(folder: Path) -> None:
+    options = ("--device", "cpu", "--on", "local", "-o", "out", "--samples", "all.samples")
+    code, out, err = run(folder, "mine.toml", *options)
+    assert code == 0, err
+    assert out.splitlines()[-1] == "out/reproduce.md"
+    assert {row.status for row in read(folder / "out" / "mine.csv")} == {"ok"}
+    context, *samples = (folder / "all.samples").read_text().splitlines()
+    assert "gpubench_sweep" in context
+    assert len(samples) == 2
+    refused = ("--device", "cpu", "-o", "new", "--samples", "all.samples")
+    assert "--samples: all.samples exists" in run(folder, "mine.toml", *refused)[2]

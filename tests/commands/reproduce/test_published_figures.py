@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from gpubench.commands.reproduce.experiment import Experiment, Series, read_experiment, shipped
-from gpubench.commands.reproduce.rules import (
-    FallsUntil,
-    FasterThan,
-    FlatFrom,
-    MinimumAt,
-    RisesFrom,
-    Rising,
-    Rule,
-)
+from gpubench.model import Point
+from gpubench.plan.sweep import plan
 
 NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
 
@@ -184,6 +177,10 @@ SOURCES = {
 }
 
 
+def points(experiment: Experiment) -> list[Point]:
+    return [point for sweep, _ in experiment.sweeps for point in plan(sweep, sweep.device)]
+
+
 @pytest.fixture(scope="module", params=NAMES)
 def experiment(request: pytest.FixtureRequest) -> Experiment:
     return read_experiment(shipped()[request.param])
@@ -254,49 +251,49 @@ def test_no_measured_figure_stands_in_two_files() -> None:
     assert len(figures) == len(set(figures)) > 25
 
 
-def held(series: Series, published: dict[str, dict[str, float]]) -> dict[type[Rule], bool]:
+def held(series: Series, published: dict[str, dict[str, float]]) -> dict[str, bool]:
     return {
-        type(rule): rule.observe(
-            rule.judged(series.figure, series.published, published.get(rule.slower, {}))
-        ).holds
+        rule.kind: rule.observe(
+            rule.judged(series.figure, series.published, published.get(rule.than, {}))
+        )[0]
         for rule in series.rules
     }
 
 
 def test_the_shapes_that_were_published_are_rules() -> None:
-    found: dict[str, dict[type[Rule], bool]] = {}
+    found: dict[str, dict[str, bool]] = {}
     for name in ("blog-2009", "lecture-sdk", "p100-tiles"):
         experiment = read_experiment(shipped()[name])
         published = {series.name: series.published for series in experiment.series}
         found |= {one.name: held(one, published) for one in experiment.series if one.rules}
     assert found == {
-        "naive over the CPU loop": {Rising: True},
-        "shared_tile 16 over the CPU loop": {Rising: True, FasterThan: True},
-        "cuBLAS": {FasterThan: True},
+        "naive over the CPU loop": {"rising": True},
+        "shared_tile 16 over the CPU loop": {"rising": True, "faster-than": True},
+        "cuBLAS": {"faster-than": True},
         "register_tile: T×T elements a thread, 8×8 threads a block": {
-            MinimumAt: True,
-            RisesFrom: True,
+            "minimum-at": True,
+            "rises-from": True,
         },
         "shared_tile: T×T threads a block, one element each": {
-            FallsUntil: True,
-            FlatFrom: True,
+            "falls-until": True,
+            "flat-from": True,
         },
     }
 
 
 def test_the_p100_products_operands_are_indices_that_wrap() -> None:
     experiment = read_experiment(shipped()["p100-tiles"])
-    assert {one.sweep.operands for one in experiment.sweeps} == {"index"}
-    assert {one.sweep.dtypes for one in experiment.sweeps} == {("int32",)}
-    assert {one.sweep.sizes for one in experiment.sweeps} == {((512, 512, 1024),)}
+    assert {sweep.operands for sweep, _ in experiment.sweeps} == {"index"}
+    assert {sweep.dtypes for sweep, _ in experiment.sweeps} == {("int32",)}
+    assert {sweep.sizes for sweep, _ in experiment.sweeps} == {((512, 512, 1024),)}
 
 
 def test_the_staged_kernels_run_with_the_published_parameters() -> None:
     """128 threads and 14 blocks of the vector: their only tile where none is asked for."""
     experiment = read_experiment(shipped()["titan-atax"])
-    points = [p for p in experiment.points() if p.variant.name.endswith("_staged")]
-    assert {p.variant.op for p in points} == {"gemv", "gemv_t", "atax"}
-    assert {str(p.tile) for p in points} == {"128x14"}
+    staged = [p for p in points(experiment) if p.variant.name.endswith("_staged")]
+    assert {p.variant.op for p in staged} == {"gemv", "gemv_t", "atax"}
+    assert {str(p.tile) for p in staged} == {"128x14"}
 
 
 def test_experiments_come_with_the_package() -> None:
@@ -309,6 +306,6 @@ def test_experiments_come_with_the_package() -> None:
 
 def test_the_lecture_runs_hot_as_the_sdk_loops_over_the_same_operands() -> None:
     lecture = read_experiment(shipped()["lecture-sdk"])
-    on_gpu = [point for point in lecture.points() if point.variant.backend == "cuda"]
+    on_gpu = [point for point in points(lecture) if point.variant.backend == "cuda"]
     assert on_gpu
-    assert {point.cache for point in lecture.points()} == {"hot"}
+    assert {point.cache for point in points(lecture)} == {"hot"}

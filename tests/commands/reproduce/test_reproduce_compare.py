@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from fakes import failed, measured, point, variant
 
-from gpubench.commands.reproduce.compare import Compared, Reproduction
+from gpubench.commands.reproduce.compare import Entry, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment
+from gpubench.commands.reproduce.rules import Judgement
 from gpubench.commands.reproduce.view import grids
 from gpubench.model import Config, Scope, Status
 from gpubench.results.row import Row
@@ -84,57 +85,68 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("experiments")
 
 
-def compared(folder: Path, rows: list[Row]) -> list[Compared]:
+Labels = list[list[Entry]]
+
+
+def run(folder: Path, rows: list[Row]) -> Reproduction:
     (folder / "mine.toml").write_text(TEXT)
     experiment = read_experiment(folder / "mine.toml")
-    return Reproduction(experiment=experiment, rows=rows, devices=()).compared
+    return Reproduction(experiment=experiment, rows=rows, devices=())
+
+
+def compared(folder: Path, rows: list[Row]) -> list[Labels]:
+    return list(run(folder, rows).entries.values())
+
+
+def values(labels: Labels) -> list[list[float | None]]:
+    return [[entry.measured for entry in entries] for entries in labels]
+
+
+def judged(folder: Path, rows: list[Row]) -> list[Judgement]:
+    return [judgement for rules in run(folder, rows).judgements.values() for judgement in rules]
 
 
 def test_each_figure_is_that_of_its_row(folder: Path) -> None:
     times, rates = compared(folder, ROWS)
-    values = [[one.value for one in line.figures] for line in times.lines]
-    assert values == [[1.0, 0.8, 2.0], [0.25, 0.2, 8.0], [0.1, 0.08, 20.0]]
-    best, loop = (line.figures[0] for line in rates.lines)
-    assert (best.row, best.value) == (ROWS[5], ROWS[5].gflops)
-    assert (loop.row, loop.value) == (ROWS[6], ROWS[6].gflops)
+    assert values(times) == [[1.0, 0.8, 2.0], [0.25, 0.2, 8.0], [0.1, 0.08, 20.0]]
+    best, loop = (entries[0] for entries in rates)
+    assert (best.row, best.measured) == (ROWS[5], ROWS[5].gflops)
+    assert (loop.row, loop.measured) == (ROWS[6], ROWS[6].gflops)
 
 
 def test_a_ratio_says_how_many_times_as_fast(folder: Path) -> None:
     times, rates = compared(folder, ROWS)
-    assert [line.ratio for line in times.lines] == [2.0, 4.0, None]
+    assert [entries[0].ratio for entries in times] == [2.0, 4.0, None]
     rate = ROWS[6].gflops
     assert rate
-    assert rates.lines[1].ratio == pytest.approx(rate / 50)
+    assert rates[1][0].ratio == pytest.approx(rate / 50)
 
 
 def test_percent_of_the_published_peak_is_of_rates_alone(folder: Path) -> None:
     times, rates = compared(folder, ROWS)
-    assert [line.published_percent_of_peak for line in times.lines] == [None] * 3
-    assert [line.published_percent_of_peak for line in rates.lines] == [5.0, 2.5]
+    assert [entries[0].published_percent_of_peak for entries in times] == [None] * 3
+    assert [entries[0].published_percent_of_peak for entries in rates] == [5.0, 2.5]
 
 
 def test_rules_are_judged_at_the_published_labels(folder: Path) -> None:
-    times, rates = compared(folder, ROWS)
-    assert [one.holds for one in times.judgements] == [True]
-    assert [one.holds for one in rates.judgements] == [True]
-    assert times.judgements[0].sentence.endswith("measured at 8, published at 8")
+    lowest, highest = judged(folder, ROWS)
+    assert (lowest.holds, highest.holds) == (True, True)
+    assert lowest.sentence.endswith("measured at 8, published at 8")
 
 
 def test_what_was_not_measured_stays_empty_and_unjudged(folder: Path) -> None:
     times, _ = compared(folder, [ROWS[0], ROWS[3]])
-    values = [[one.value for one in line.figures] for line in times.lines]
-    assert values == [[1.0, 0.8, None], [None] * 3, [None] * 3]
-    assert times.lines[1].figures[0].row is None
-    assert [one.holds for one in times.judgements] == [None]
+    assert values(times) == [[1.0, 0.8, None], [None] * 3, [None] * 3]
+    assert times[1][0].row is None
+    assert judged(folder, [ROWS[0], ROWS[3]])[0].holds is None
 
 
 def test_a_point_that_failed_has_a_row_and_no_figure(folder: Path) -> None:
     of = point(TILE, size=(64, 64, 64), tile=Config.parse("8"), scope=Scope.END_TO_END)
     wrong = failed(Status.WRONG, "off by one", of)
     times, rates = compared(folder, [ROWS[0], wrong])
-    figure = times.lines[1].figures[0]
-    assert (figure.value, figure.row) == (None, wrong)
-    assert rates.lines[0].figures[0].row is None
+    assert (times[1][0].measured, times[1][0].row) == (None, wrong)
+    assert rates[0][0].row is None
 
 
 def test_the_best_tile_is_the_fastest_that_was_right(folder: Path) -> None:
@@ -142,7 +154,7 @@ def test_the_best_tile_is_the_fastest_that_was_right(folder: Path) -> None:
         failed(Status.ERROR, "crash", point(TILE, size=(64, 64, 64), tile=Config.parse("4")))
     )
     _, rates = compared(folder, [wrong, ROWS[5], ROWS[4]])
-    assert rates.lines[0].figures[0].row == ROWS[5]
+    assert rates[0][0].row == ROWS[5]
 
 
 def disagreeing(row: Row) -> Row:
@@ -153,31 +165,23 @@ def disagreeing(row: Row) -> Row:
     return replace(row, round_medians_us=rounds, ci_low_us=low_us, ci_high_us=high_us)
 
 
-def test_rounds_that_disagree_give_an_interval_and_neither_ratio_nor_verdict(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "mine.toml").write_text(TEXT)
-    experiment = read_experiment(tmp_path / "mine.toml")
-    rows = [disagreeing(ROWS[0]), *ROWS[1:]]
-    ran = Reproduction(experiment=experiment, rows=rows, devices=())
-    times = ran.compared[0]
-    assert [line.ratio for line in times.lines] == [None, 4.0, None]
-    assert times.lines[0].figures[0].interval == (0.75, 1.25)
-    (judgement,) = times.judgements
+def test_rounds_that_disagree_give_an_interval_and_neither_ratio_nor_verdict(folder: Path) -> None:
+    result = run(folder, [disagreeing(ROWS[0]), *ROWS[1:]])
+    times = result.entries["times"]
+    assert [entries[0].ratio for entries in times] == [None, 4.0, None]
+    assert (times[0][0].measured_low, times[0][0].measured_high) == (0.75, 1.25)
+    (judgement,) = result.judgements["times"]
     assert judgement.holds is None
     assert judgement.sentence == "shape not judged: minimum at 8: rounds disagree at 4"
-    (grid, *_) = grids(ran, whole=False)
-    assert grid.rows[0][2] == "0.7500 to 1.250 !"
+    (grid, *_) = grids(result, whole=False)
+    assert grid.table.lines[0][2] == "0.7500 to 1.250 !"
     assert grid.below[-1].startswith("! rounds differ by more than 10 %")
 
 
-def test_a_speed_up_over_a_disagreeing_baseline_is_an_interval(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(TEXT)
-    experiment = read_experiment(tmp_path / "mine.toml")
-    rows = [*ROWS[:-1], disagreeing(ROWS[-1])]
-    times = Reproduction(experiment=experiment, rows=rows, devices=()).compared[0]
-    over_loop = [line.figures[2] for line in times.lines]
-    assert all(figure.unstable for figure in over_loop)
-    low, high = over_loop[0].interval
-    assert (low, high) == (pytest.approx(1.5), pytest.approx(2.5))
-    assert not times.lines[0].figures[0].unstable
+def test_a_speed_up_over_a_disagreeing_baseline_is_an_interval(folder: Path) -> None:
+    times = run(folder, [*ROWS[:-1], disagreeing(ROWS[-1])]).entries["times"]
+    over_loop = [entries[2] for entries in times]
+    assert all(entry.unstable for entry in over_loop)
+    interval = (over_loop[0].measured_low, over_loop[0].measured_high)
+    assert interval == (pytest.approx(1.5), pytest.approx(2.5))
+    assert not times[0][0].unstable

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from test_view import GPU, as_if_run
 
-from gpubench.commands.reproduce.compare import Reproduction
+from gpubench.commands.reproduce.compare import CSV_COLUMNS, Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
 from gpubench.commands.reproduce.run import claim, write_comparison
-from gpubench.commands.reproduce.view import CSV_COLUMNS, markdown, summary
+from gpubench.commands.reproduce.view import markdown, summary
 from gpubench.errors import UsageError
 from gpubench.view.pictures.published import read_published
 
@@ -36,7 +36,7 @@ def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
 
 
 def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Path) -> None:
-    write_comparison([done("blog-2009")], claim(tmp_path, []))
+    write_comparison([done("blog-2009")], tmp_path)
     with (tmp_path / "reproduce.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert tuple(lines[0]) == CSV_COLUMNS
@@ -59,7 +59,7 @@ def test_no_formula_reaches_the_comparison(tmp_path: Path) -> None:
     ran = done("blog-2009")
     path = tmp_path / "=1+1.toml"
     named = replace(ran, experiment=replace(ran.experiment, path=path))
-    write_comparison([named], claim(tmp_path, []))
+    write_comparison([named], tmp_path)
     text = (tmp_path / "reproduce.csv").read_text(encoding="utf-8")
     assert "\n'=1+1," in text
     assert "\n=1+1," not in text
@@ -103,12 +103,20 @@ def test_a_folder_that_cannot_be_made_is_refused() -> None:
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outputs = claim(tmp_path, [])
-
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(UsageError, match=r"cannot write .*reproduce.md: No space left on device"):
-        write_comparison([done("p100-tiles")], outputs)
+        write_comparison([done("p100-tiles")], tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_users_experiment_in_the_folder_is_no_earlier_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(shipped()["p100-tiles"].read_bytes())
+    claim(tmp_path, [read_experiment(path)])
+    (tmp_path / "mine.csv").symlink_to("nowhere")
+    for force in (False, True):
+        with pytest.raises(UsageError, match=r"mine.csv is a symbolic link"):
+            claim(tmp_path, [read_experiment(path)], force=force)

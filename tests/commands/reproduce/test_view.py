@@ -14,6 +14,7 @@ from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, read_experiment, shipped
 from gpubench.commands.reproduce.view import Grid, closing, digits, grids
 from gpubench.model import CudaVariant, Device, Measurement, Point, Resources, Scope, Status
+from gpubench.plan.sweep import plan
 from gpubench.results.row import Row
 from gpubench.results.rows import row
 
@@ -62,8 +63,8 @@ def measured_row(point: Point) -> Row:
 
 def as_if_run(experiment: Experiment, *, gpu: bool) -> Reproduction:
     """What a run would leave, without one."""
-    sweeps = experiment.sweeps_for(gpu=gpu)
-    points = replace(experiment, sweeps=tuple(sweeps)).points()
+    sweeps = [sweep for sweep, _ in experiment.sweeps_for(gpu=gpu)]
+    points = [point for sweep in sweeps for point in plan(sweep, sweep.device)]
     return Reproduction(
         experiment=experiment,
         rows=[measured_row(point) for point in points],
@@ -80,7 +81,7 @@ def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, 
 def printed(grid: Grid, width: int = 80) -> str:
     screen = Console(width=width, no_color=True, file=io.StringIO())
     with screen.capture() as captured:
-        screen.print(grid.renderable(screen.width))
+        screen.print(grid.renderable())
     return captured.get()
 
 
@@ -95,18 +96,18 @@ def test_no_figure_is_cut_in_80_columns(name: str) -> None:
         for grid in found.values():
             text = printed(grid)
             assert max(map(len, text.splitlines())) <= 80
-            words = [word for row in grid.rows for cell in row for word in cell.split()]
+            words = [word for row in grid.table.lines for cell in row for word in cell.split()]
             assert [word for word in words if word not in text] == []
             assert "…" not in text
 
 
 def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
     grid = tables_of("p100-tiles")["register_tile: T×T elements a thread, 8×8 threads a block (ms)"]
-    assert grid.columns == (
+    assert grid.table.headings == (
         *("tile", "published", "measured", "ratio", "kernel"),
         *("registers", "local bytes", "blocks"),
     )
-    by_tile = {row[0]: row[1:] for row in grid.rows}
+    by_tile = {row[0]: row[1:] for row in grid.table.lines}
     assert by_tile["8"][:4] == ("2.077536", "0.1074", "19.3", "0.05369")
     assert by_tile["16"][-3:] == ("255", "440", "16")
     assert grid.below[0] == "shape holds: minimum at 4 or 8: measured at 8, published at 8"
@@ -114,34 +115,39 @@ def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
 
 def test_figures_are_measured_besides_where_none_was_published() -> None:
     grid = tables_of("blog-2009")["shared_tile 16 over the CPU loop (times as fast)"]
-    assert [row[:2] for row in grid.rows] == [
+    assert [row[:2] for row in grid.table.lines] == [
         ("1000", ""),
         ("1024", "48"),
         ("2000", ""),
         ("2048", "370"),
     ]
-    assert all(row[2] for row in grid.rows)
-    assert grid.columns[4:6] == ("× BLAS, one thread", "× BLAS, best threads")
+    assert all(row[2] for row in grid.table.lines)
+    assert grid.table.headings[4:6] == ("× BLAS, one thread", "× BLAS, best threads")
 
 
 def test_rates_are_percent_of_the_peak_then_and_now() -> None:
     grid = tables_of("lecture-sdk")["cuBLAS (GFLOP/s)"]
-    then, now = (grid.columns.index(f"% of peak {when}") for when in ("then", "now"))
-    assert [row[then] for row in grid.rows] == ["", "", "33.3", "33.2"]
-    assert [row[now] for row in grid.rows] == ["14.9"] * 4
+    then, now = (grid.table.headings.index(f"% of peak {when}") for when in ("then", "now"))
+    assert [row[then] for row in grid.table.lines] == ["", "", "33.3", "33.2"]
+    assert [row[now] for row in grid.table.lines] == ["14.9"] * 4
 
 
 def test_the_terminal_leaves_out_what_the_markdown_says_besides() -> None:
     name = "cuBLAS (GFLOP/s)"
     narrow, whole = (tables_of("lecture-sdk", whole=whole)[name] for whole in (False, True))
-    assert set(whole.columns) - set(narrow.columns) == {"operations", "ms", "second run", "its ms"}
-    assert whole.rows[3][1:5] == ("196,608,000", "0.064", "3,106.43", "0.063")
+    assert set(whole.table.headings) - set(narrow.table.headings) == {
+        "operations",
+        "ms",
+        "second run",
+        "its ms",
+    }
+    assert whole.table.lines[3][1:5] == ("196,608,000", "0.064", "3,106.43", "0.063")
 
 
 def test_devices_stand_then_and_now() -> None:
     grid = tables_of("lecture-sdk")["Devices then and now"]
-    assert grid.columns[-2:] == ("Tesla P100-PCIE-16GB", "NVIDIA H200")
-    rows = {row[0]: row[1:] for row in grid.rows}
+    assert grid.table.headings[-2:] == ("Tesla P100-PCIE-16GB", "NVIDIA H200")
+    rows = {row[0]: row[1:] for row in grid.table.lines}
     assert rows["L2 cache, bytes"] == ("none", "786,432", "1,310,720", "4,194,304", "62,914,560")
     assert rows["global memory, MiB"][-1] == "143,155"
     assert rows["peak float32, TFLOP/s"] == ("", "", "3.52", "9.3", "66.91")
@@ -151,9 +157,9 @@ def test_devices_stand_then_and_now() -> None:
 def test_without_a_gpu_the_published_figures_still_stand() -> None:
     found = tables_of("p100-tiles", gpu=False)
     naive = found["naive, 8×8 threads a block (ms)"]
-    assert (naive.columns, naive.rows) == (("tile", "published"), (("8", "3.006406"),))
+    assert (naive.table.headings, naive.table.lines) == (("tile", "published"), [("8", "3.006406")])
     stand_in = found["cpu_tile: T×T tiles in scratch memory, in place of a GPU (ms)"]
-    assert stand_in.columns == ("tile", "measured")
+    assert stand_in.table.headings == ("tile", "measured")
     assert (
         "shape not judged"
         in found["shared_tile: T×T threads a block, one element each (ms)"].below[0]
@@ -165,29 +171,12 @@ def test_what_stands_in_for_a_gpu_is_not_shown_beside_one() -> None:
 
 
 def test_markdown_is_a_pipe_table_with_its_verdicts() -> None:
-    grid = Grid(
-        title="T",
-        columns=("tile", "a|b"),
-        rows=(("1", "2.5"), ("16", "3")),
-        below=("shape holds: x",),
-    )
-    assert grid.markdown.splitlines() == [
-        "**T**",
-        "",
-        "| tile | a\\|b |",
-        "| --- | ---: |",
-        "| 1 | 2.5 |",
-        "| 16 | 3 |",
-        "",
-        "- shape holds: x",
-    ]
-
-
-def test_square_brackets_are_no_markup() -> None:
-    grid = Grid(title="[bold]T", columns=("code",), rows=(("C[i] += 1",),), below=("[x]",))
-    text = printed(grid)
-    for bracketed in ("[bold]T", "C[i] += 1", "[x]"):
-        assert bracketed in text
+    grid = tables_of("p100-tiles")["shared_tile: T×T threads a block, one element each (ms)"]
+    title, _, head, rule, *_ = lines = grid.markdown.splitlines()
+    assert title == f"**{grid.title}**"
+    assert head.startswith("| tile | published | measured | ratio |")
+    assert rule.startswith("| --- | ---: |")
+    assert lines[-1].startswith("- shape ")
 
 
 def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
@@ -201,7 +190,7 @@ def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
     ]
     ran = replace(ran, rows=rows)
     first = grids(ran, whole=False)[0]
-    assert first.rows[0][:3] == ("8", "3.006406", "wrong")
+    assert first.table.lines[0][:3] == ("8", "3.006406", "wrong")
     wrong = ["wrong: naive 8 at 512x512x1024 int32: off by one"] * 2
     assert closing(ran) == [*wrong, *experiment.file.notes]
 

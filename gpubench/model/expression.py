@@ -1,0 +1,67 @@
+"""Whole numbers from plain expressions, such as the grid `N/64` of a kernel that needs no Python.
+
+An expression has whole numbers, names, parentheses, `+`, `-`, `*`, `/` and `//`. `/` rounds up, so
+that `N/64` blocks of 64 columns cover all N columns. `//` rounds down, as `/` does in C++ for
+positive numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+Expression = int | str
+
+MAX_CHARACTERS = 200
+"""Maximum length of an expression. It keeps the parser's work and the results small."""
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda left, right: -(-left // right),
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
+    """Compute an expression with the values of its names.
+
+    Raise ValueError for anything but the operators above, a name without a whole number, and a
+    division by zero.
+    """
+    if isinstance(expression, int) and not isinstance(expression, bool):
+        return expression
+    if not isinstance(expression, str):
+        raise ValueError(f"{expression!r} is neither a number nor a text such as 'N/64'")  # noqa: TRY004 # one kind of error for a caller to report
+    if len(expression) > MAX_CHARACTERS:
+        raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
+    try:
+        return _value(_parsed(expression.strip()), names)
+    except ZeroDivisionError:
+        raise ValueError(f"'{expression}' divides by zero") from None
+    except (SyntaxError, RecursionError, MemoryError):
+        raise ValueError(f"'{expression}' is not an expression such as 'N/64'") from None
+
+
+@lru_cache(maxsize=1000)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _value(node: ast.expr, names: Mapping[str, object]) -> int:
+    match node:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            return number
+        case ast.Name(id=name):
+            numbers = {known: value for known, value in names.items() if isinstance(value, int)}
+            if name not in numbers:
+                raise ValueError(f"'{name}' is not a number here; use {', '.join(numbers)}")
+            return numbers[name]
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _OPERATORS[type(sign)](_value(left, names), _value(right, names))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, names)
+    raise ValueError(f"'{ast.unparse(node)}': an expression has only names, numbers, + - * / // ()")
