@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields
 from itertools import chain
 from pathlib import Path
@@ -180,7 +180,7 @@ def read(path: Path) -> list[BuildRow]:
     rows: dict[BuildKey, BuildRow] = {}
     with opened(path) as file:
         lines = _lines(file.readline(MAX_HEADER), file)
-        names = next(lines, [])
+        names: list[str] = next(lines, [])
         for name in REQUIRED:
             if name not in names:
                 raise UsageError(f"{path}: not a build file: column '{name}' is missing")
@@ -199,7 +199,7 @@ def read(path: Path) -> list[BuildRow]:
     return list(rows.values())
 
 
-def _lines(header: str, rest: Iterable[str]) -> Any:
+def _lines(header: str, rest: Iterable[str]) -> Iterator[list[str]]:
     delimiter = max(",;\t", key=header.count)  # no column's name holds one
     return csv.reader(chain([header], rest), delimiter=delimiter)
 
@@ -229,8 +229,3 @@ def _value(name: str, text: str) -> str | int | float | None:
     if not number.is_integer():
         raise ValueError(text)
     return int(number)
-
-
-def statuses(rows: Sequence[BuildRow], status: str) -> list[BuildRow]:
-    """Return the rows with a status."""
-    return [row for row in rows if row.status == status]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -326,13 +327,13 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
     ]
 
 
-def _figures(device: Device, launch: Launch, code: Code) -> dict[str, object]:
+def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:
     """Return the columns that follow from the code and the launch."""
     resources, loop = code.resources, code.loop
     assert resources is not None  # noqa: S101 - an instance without an error has resources
     resident = occupancy(device.compute_capability, resources, launch)
     filled = waves(launch.blocks, device.multiprocessors, resident) if resident else None
-    figures: dict[str, object] = {
+    figures: dict[str, Any] = {
         "registers": resources.registers,
         "spill_bytes": resources.spill_bytes,
         "local_bytes": resources.local_bytes,
