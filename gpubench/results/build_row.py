@@ -70,6 +70,9 @@ class BuildRow:
     dynamic_shared_bytes: int | None = _column(
         "code", "shared memory per block that the launch requests"
     )
+    max_threads_per_block: int | None = _column(
+        "code", "threads per block that __launch_bounds__ allows; empty: no limit"
+    )
 
     threads_per_block: int | None = _column("multiprocessor", "threads in a block")
     resident_blocks: int | None = _column(

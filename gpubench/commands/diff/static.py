@@ -70,7 +70,7 @@ OF_LOOP = frozenset(column.name for column in COLUMNS if column.metadata["group"
 """Columns that only a disassembler fills."""
 
 LOOP_LOST = "no loop multiplies and adds any more"
-CANNOT_LAUNCH = "a block no longer fits a multiprocessor, so a launch would fail"
+CANNOT_LAUNCH = "a launch would fail: a block exceeds a multiprocessor or its launch bounds"
 ABSENT = "not in the file"
 
 
@@ -89,9 +89,9 @@ class Change:
 
     @property
     def _relative(self) -> str:
-        if isinstance(self.base, str) or isinstance(self.new, str) or not self.base:
+        if not isinstance(self.base, int | float) or not isinstance(self.new, int | float):
             return ""
-        return f" ({100 * ((self.new or 0) / self.base - 1):+.0f} %)"
+        return f" ({100 * (self.new / self.base - 1):+.0f} %)" if self.base else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ def _judge(
     """Return the finding on a row, or None if neither side compiled it."""
     if not _is_compiled(before) or not _is_compiled(after):
         return _one_sided(before, after)
-    changes = _changes(before, after, limits)
+    changes = changed_columns(before, after, limits)
     if before.resident_blocks and after.resident_blocks == 0:
         return Finding(verdict=Verdict.BROKEN, reason=CANNOT_LAUNCH, changes=changes)
     if before.loop_instructions and after.disassembler and not after.loop_instructions:
@@ -209,7 +209,9 @@ def _why(row: BuildRow | None) -> str:
     return f"{row.status}: {row.reason or 'no reason given'}" if row else ""
 
 
-def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, Limit]) -> tuple[Change, ...]:
+def changed_columns(
+    before: BuildRow, after: BuildRow, limits: Mapping[str, Limit]
+) -> tuple[Change, ...]:
     """Return the columns that differ, the worse ones first."""
     changes = []
     for name in COMPARED:

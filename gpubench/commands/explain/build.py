@@ -236,7 +236,7 @@ def plan_instances(
                 continue
             problem = Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
             instances += [
-                _instance(variant, tile, problem, architecture)
+                make_instance(variant, tile, problem, architecture)
                 for architecture in architectures
                 for tile in tiles
             ]
@@ -245,7 +245,10 @@ def plan_instances(
     return instances
 
 
-def _instance(variant: CudaVariant, tile: Config, problem: Problem, architecture: str) -> Instance:
+def make_instance(
+    variant: CudaVariant, tile: Config, problem: Problem, architecture: str
+) -> Instance:
+    """Return an instance with its launches, or with the reason why it cannot run."""
     device = example(architecture)
     with described_by(variant.path):
         reason = variant.why_not(tile, problem, device.compute_capability) or ""
@@ -339,12 +342,16 @@ def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:
         "local_bytes": resources.local_bytes,
         "static_shared_bytes": resources.shared_bytes,
         "dynamic_shared_bytes": launch.shared_bytes,
+        "max_threads_per_block": code.max_threads,
         "threads_per_block": launch.threads_per_block,
         "gpu": device.name or None,
         "blocks": launch.blocks,
         "waves": filled.waves if filled else None,
     }
-    if resident:
+    if code.max_threads is not None and launch.threads_per_block > code.max_threads:
+        figures |= {"resident_blocks": 0, "occupancy": 0.0, "limited_by": "launch bounds"}
+        figures["waves"] = None
+    elif resident:
         is_full = resident.warps == resident.max_warps
         figures |= {
             "resident_blocks": resident.blocks,

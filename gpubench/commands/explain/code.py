@@ -26,8 +26,15 @@ from gpubench.backends import Compiled, compiler_of
 from gpubench.cache import keep, user_cache
 from gpubench.commands.explain import loop as loop_module
 from gpubench.commands.explain import sass
-from gpubench.commands.explain.loop import LoopFigures, loop_figures
-from gpubench.commands.explain.sass import disassemble, functions, loop_instructions, nvdisasm
+from gpubench.commands.explain.cubin import max_threads
+from gpubench.commands.explain.loop import LoopFigures, is_float64, loop_figures
+from gpubench.commands.explain.sass import (
+    busiest_loop,
+    disassemble,
+    functions,
+    loop_instructions,
+    nvdisasm,
+)
 from gpubench.errors import CompileError, GpubenchError
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
@@ -63,6 +70,9 @@ class Code:
 
     error: str = ""
     resources: Resources | None = None
+    max_threads: int | None = None
+    """Largest block that `__launch_bounds__` allows. None: no limit."""
+
     loop: LoopFigures | None = None
     """None without a loop that multiplies and adds, and without a disassembler."""
 
@@ -175,9 +185,13 @@ def _code(compiled: Compiled | str, listings: dict[bytes, dict[str, str]], dtype
     if isinstance(compiled, str):
         return Code(error=compiled)
     listing = listings[compiled.cubin].get(compiled.symbol, "")
-    # A kernel that computes in float64 by mistake has its multiply-adds there.
-    loop = loop_instructions(listing, dtype) or loop_instructions(listing, "float64")
-    return Code(resources=compiled.resources, loop=loop_figures(loop, dtype) if loop else None)
+    # A kernel that computes in float64 by mistake may have no multiply-add in its own type.
+    loop = loop_instructions(listing, dtype) or busiest_loop(listing, is_float64)
+    return Code(
+        resources=compiled.resources,
+        max_threads=max_threads(compiled.cubin, compiled.symbol),
+        loop=loop_figures(loop, dtype) if loop else None,
+    )
 
 
 def _kept_file(program: Program) -> Path:

@@ -88,9 +88,14 @@ def _class(instruction: Instruction, dtype: str) -> str:
     name = instruction.name
     if multiply_adds(instruction, dtype) or name in TENSOR:
         return "multiply_add"
-    if name in FLOAT64 or "F64" in instruction.opcode:
+    if is_float64(instruction):
         return "float64"
     return next((kind for kind, names in CLASSES.items() if name in names), "other")
+
+
+def is_float64(instruction: Instruction) -> bool:
+    """Return whether an instruction is arithmetic in float64 or a conversion of float64."""
+    return instruction.name in FLOAT64 or "F64" in instruction.opcode
 
 
 def _tensor_work(instruction: Instruction) -> float:

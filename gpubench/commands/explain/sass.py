@@ -15,7 +15,7 @@ import subprocess
 import sysconfig
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -143,18 +143,24 @@ def functions(disassembly: str) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
+def busiest_loop(disassembly: str, work: Callable[[Instruction], int]) -> list[Instruction]:
+    """Return the instructions of the loop with the most work, or none if no loop has any."""
+
+    def total(loop: list[Instruction]) -> int:
+        return sum(map(work, loop))
+
+    loop = max(_loops(disassembly), key=total, default=[])
+    return loop if total(loop) else []
+
+
 def loop_instructions(disassembly: str, dtype: str) -> list[Instruction]:
     """Return the instructions of the inner loop, or none without multiply-adds in `dtype`."""
 
-    def work(loop: list[Instruction]) -> int:
+    def work(instruction: Instruction) -> int:
         # A tensor core instruction makes many multiply-adds, so it outweighs all others.
-        return sum(
-            multiply_adds(instruction, dtype) + 1000 * (instruction.name in TENSOR)
-            for instruction in loop
-        )
+        return multiply_adds(instruction, dtype) + 1000 * (instruction.name in TENSOR)
 
-    loop = max(_loops(disassembly), key=work, default=[])
-    return loop if work(loop) else []
+    return busiest_loop(disassembly, work)
 
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
