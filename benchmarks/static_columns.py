@@ -35,9 +35,9 @@ FILES = {
     "tune/vectorized_4096.csv.gz": 4096,
     "tune/pipelined_4096.csv.gz": 4096,
     "tune/wgmma_cluster_4096.csv.gz": 4096,
-    "gemv.csv": 8192,
-    "gemv_t.csv": 8192,
-    "atax.csv": 8192,
+    "gemv.csv": 16384,
+    "gemv_t.csv": 16384,
+    "atax.csv": 16384,
 }
 """The recorded sweeps, and the size to take from each: one that fills the GPU."""
 
@@ -90,6 +90,15 @@ COLUMNS: dict[str, tuple[Callable[[BuildRow], float | None], bool]] = {
     "load_to_use": (plain("load_to_use"), False),
 }
 """The columns, and whether the higher value counts as the worse one."""
+
+
+GATE = (
+    "spill_bytes rises",
+    "occupancy falls by more than 0 %",
+    "occupancy falls, and multiply-adds per instruction do not rise by 5 %",
+    "multiply_adds_per_instruction falls by more than 5 %",
+)
+"""The rules that are shown for each kernel."""
 
 
 @dataclass(frozen=True)
@@ -164,33 +173,47 @@ def page(pairs: Sequence[Pair]) -> str:
     }
     counts = ", ".join(f"{name} {count}" for name, count in names.items())
     version = compiler_of("cuda").version()
-    return (
-        f"{len(pairs)} pairs of neighbouring tiles on an H200 ({version}): {counts}. Limits are\n"
-        f"chosen on {', '.join(FIT)} ({len(fit)} pairs) and judged on the others ({len(judge)}).\n\n"
-        "Pairs whose times differ by more than 2 %, and how often the side with the worse value of\n"
-        "a column is the slower one (50 %: the column says nothing):\n\n"
-        + markdown(
-            ("column", "worse", "chosen on", "judged on"),
-            [
-                (
-                    name,
-                    "higher" if rising else "lower",
-                    *(predicted(part, value, rising=rising) for part in (fit, judge)),
-                )
-                for name, (value, rising) in COLUMNS.items()
-            ],
-        )
-        + "\n\nPairs with a side that is worse by a rule, and how often that side is more than 2 %\n"
-        "slower, as fast (within 2 %), and more than 2 % faster:\n\n"
-        + markdown(
-            ("rule", "chosen on", "judged on"),
-            [
-                (rule, *(outcome(part, worse) for part in (fit, judge)))
-                for rule, worse in rules().items()
-            ],
-        )
-        + "\n"
+    heading = (
+        f"{len(pairs)} pairs of neighbouring tiles on an H200 ({version}): {counts}. Limits are "
+        f"chosen on {', '.join(FIT)} ({len(fit)} pairs), and judged on the others ({len(judge)})."
     )
+    by_column = [
+        (
+            name,
+            "higher" if rising else "lower",
+            *(predicted(part, value, rising=rising) for part in (fit, judge)),
+        )
+        for name, (value, rising) in COLUMNS.items()
+    ]
+    by_rule = [
+        (rule, *(outcome(part, worse) for part in (fit, judge))) for rule, worse in rules().items()
+    ]
+    by_kernel = [
+        (
+            name,
+            *(
+                outcome([pair for pair in pairs if pair.kernel == name], rules()[rule])
+                for rule in GATE
+            ),
+        )
+        for name in names
+    ]
+    sections = (
+        heading,
+        (
+            "Pairs whose times differ by more than 2 %, and how often the side with the worse value of "
+            "a column is the slower one (50 %: the column says nothing):"
+        ),
+        markdown(("column", "worse", "chosen on", "judged on"), by_column),
+        (
+            "Pairs with a side that is worse by a rule, and how often that side is more than 2 % "
+            "slower / within 2 % / more than 2 % faster:"
+        ),
+        markdown(("rule", "chosen on", "judged on"), by_rule),
+        "The rules of `gpubench diff`, by kernel:",
+        markdown(("kernel", *GATE), by_kernel),
+    )
+    return "\n\n".join(sections) + "\n"
 
 
 def predicted(
