@@ -1,18 +1,18 @@
 """Judge two build files: what the compiler made of each kernel, before and after a change. Pure.
 
-docs/diff.md states the rules for users; benchmarks/static_columns.py measured them.
+docs/diff.md states the rules for users; benchmarks/static_columns.py measured what they predict.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeGuard
 
 from gpubench.errors import UsageError
-from gpubench.model import Status
+from gpubench.model import OPERATIONS, Status
 from gpubench.plan.ranges import parse_names
 from gpubench.results.build_row import COLUMNS, BuildKey, BuildRow
 from gpubench.text import shown, unknown
@@ -46,13 +46,19 @@ class Limit:
         return abs(after - before) > self.amount * (abs(before) if self.relative else 1)
 
 
-RISING_IS_WORSE = {"spill_bytes": True, "occupancy": False, "multiply_adds_per_instruction": False}
+SHARE = "multiply_adds_per_instruction"
+
+ALWAYS_JUDGED = ("spill_bytes",)
+"""Judged columns of operations that are bound by memory. Their other columns do not predict a
+slowdown (results/h200/static_columns.md)."""
+
+RISING_IS_WORSE = {"spill_bytes": True, "occupancy": False, SHARE: False}
 """The judged columns: whether a higher value is the worse one."""
 
 DEFAULT_LIMITS: dict[str, Limit] = {
     "spill_bytes": Limit(amount=0, relative=False),
     "occupancy": Limit(amount=0, relative=False),
-    "multiply_adds_per_instruction": Limit(amount=0.05, relative=True),
+    SHARE: Limit(amount=0.05, relative=True),
 }
 
 COMPARED = (
@@ -213,7 +219,9 @@ def changed_columns(
     before: BuildRow, after: BuildRow, limits: Mapping[str, Limit]
 ) -> tuple[Change, ...]:
     """Return the columns that differ, the worse ones first."""
-    changes = []
+    if after.op in OPERATIONS and OPERATIONS[after.op].bandwidth_bound:
+        limits = {name: limits[name] for name in ALWAYS_JUDGED}
+    changes: list[Change] = []
     for name in COMPARED:
         if name in OF_LOOP and not (before.disassembler and after.disassembler):
             continue
@@ -221,6 +229,14 @@ def changed_columns(
         if base != new:
             effect = _effect(name, base, new, limits)
             changes.append(Change(column=name, base=base, new=new, effect=effect))
+    effects = {change.column: change.effect for change in changes}
+    if effects.get(SHARE) == Verdict.BETTER and effects.get("occupancy") == Verdict.WORSE:
+        # More work per thread for fewer threads: the recorded sweeps do not show a slowdown.
+        traded = {"occupancy", SHARE}
+        changes = [
+            replace(change, effect=Verdict.CHANGED) if change.column in traded else change
+            for change in changes
+        ]
     order = list(Verdict)
     return tuple(sorted(changes, key=lambda change: order.index(change.effect)))
 
