@@ -1,6 +1,6 @@
 """Measure how well each column of a build file predicts that a kernel is slower.
 
-    python benchmarks/static_columns.py results/h200 -o static_columns.md    # about two minutes
+    python benchmarks/static_columns.py results/h200 > static_columns.md    # some minutes
 
 Takes recorded sweeps of an H200 with many tiles, compiles every tile, and compares each pair of
 tiles of one kernel that differ in one parameter only, for edges by 1. Such a pair stands for a
@@ -114,12 +114,9 @@ class Pair:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("results", type=Path)
-    parser.add_argument("-o", "--output", type=Path, default=Path("static_columns.md"))
     asked = parser.parse_args()
     pairs = [pair for name, size in FILES.items() for pair in pairs_of(asked.results / name, size)]
-    text = page(pairs)
-    asked.output.write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+    sys.stdout.write(page(pairs))
     return 0
 
 

@@ -46,7 +46,7 @@ from gpubench.model import (
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_names, parse_sizes
 from gpubench.plan.registry import of_op
-from gpubench.results.build_row import BuildRow, encode
+from gpubench.results.build_row import BuildRow, encode, is_build_file
 from gpubench.results.output import Output
 from gpubench.results.provenance import source_hash
 from gpubench.text import unknown
@@ -107,7 +107,7 @@ def run_build(
 
     Return 1 if a kernel does not compile, or else 0. Raises UsageError.
     """
-    claimed = Output(output, overwrite=True) if output else None
+    claimed = _claim(output) if output else None
     chosen = choose_kernels(variants, op, kernels)
     try:
         compiler = compiler_of(BACKEND)
@@ -131,6 +131,12 @@ def run_build(
     counts = f"{counted(compiled, 'row')}, {skipped} skipped, {counted(len(failed), 'error')}"
     _note(f"{counts}{f': {output}' if output else ''}")
     return 1 if failed else 0
+
+
+def _claim(path: Path) -> Output:
+    """Claim a file that is new or a build file. Raises UsageError for any other file."""
+    hint = "it is not a build file, so it is not overwritten"
+    return Output(path, overwrite=is_build_file(path), hint=hint)
 
 
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:

@@ -96,6 +96,19 @@ def test_what_was_worse_is_better_the_other_way_round() -> None:
     assert verdict(built(spill_bytes=4), built()) == Verdict.BETTER
 
 
+def test_occupancy_for_more_work_per_thread_is_a_trade() -> None:
+    traded = built(occupancy=0.375, resident_blocks=3, multiply_adds_per_instruction=0.9)
+    assert verdict(built(), traded) == Verdict.CHANGED
+    assert verdict(built(), replace(traded, spill_bytes=4)) == Verdict.WORSE
+
+
+def test_kernels_bound_by_memory_are_judged_by_their_spills() -> None:
+    base = built(op="gemv")
+    for change in ({"occupancy": 0.25}, {"multiply_adds_per_instruction": 0.4}):
+        assert verdict(base, replace(base, **change)) == Verdict.CHANGED
+    assert verdict(base, replace(base, spill_bytes=4)) == Verdict.WORSE
+
+
 def test_a_row_on_one_side_is_missing_or_new() -> None:
     assert verdict(built(), None) == Verdict.MISSING
     assert verdict(None, built()) == Verdict.NEW

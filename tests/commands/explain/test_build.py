@@ -162,6 +162,13 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert done.files == []
 
 
+def test_a_file_that_is_no_build_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.csv").write_text("my notes")
+    done = call(tmp_path, "explain", "--variants", "naive", "-o", "notes.csv")
+    assert done.code == 2
+    assert (tmp_path / "notes.csv").read_text() == "my notes"
+
+
 # ---- the gate
 
 
