@@ -198,8 +198,8 @@ def page(pairs: Sequence[Pair]) -> str:
     sections = (
         heading,
         (
-            "Pairs whose times differ by more than 2 %, and how often the side with the worse value of "
-            "a column is the slower one (50 %: the column says nothing):"
+            "Pairs whose times differ by more than 2 %, and how often the side with the worse "
+            "value of a column is the slower one (50 %: the column says nothing):"
         ),
         markdown(("column", "worse", "chosen on", "judged on"), by_column),
         (

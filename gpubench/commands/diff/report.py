@@ -170,7 +170,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     two_sided = comparison.two_sided
     if disturbed := [_disturbance(item, base, new) for item in comparison.disturbances]:
         yield (
-            f"disturbed: {_shortened(disturbed, '; ')}. What a round did to all points is removed "
+            f"disturbed: {shortened(disturbed, '; ')}. What a round did to all points is removed "
             "before points are judged"
         )
     if untested := comparison.untested:

@@ -60,6 +60,9 @@ SIZE = "1024"
 
 BACKEND = "cuda"
 
+MAX_LISTED = 8
+"""Maximum number of kernels that are listed because they do not compile. The file has all."""
+
 PLAIN_EVERY_S = 5.0
 """Time between lines of progress that are not for a terminal."""
 
@@ -124,8 +127,10 @@ def run_build(
     else:
         print(encode(rows).decode(), end="")
     failed = [row for row in rows if row.status == Status.ERROR]
-    for row in failed:
+    for row in failed[:MAX_LISTED]:
         _note(f"error: {row.label}: {row.reason}")
+    if len(failed) > MAX_LISTED:
+        _note(f"and {len(failed) - MAX_LISTED} more")
     compiled = sum(row.status == Status.OK for row in rows)
     skipped = sum(row.status == Status.SKIPPED for row in rows)
     counts = f"{counted(compiled, 'row')}, {skipped} skipped, {counted(len(failed), 'error')}"
