@@ -84,7 +84,7 @@ def test_every_command_exists_and_takes_its_options() -> None:
 
 def test_our_own_workflow_compares_our_kernels_with_the_kept_file() -> None:
     rows = build_row.read(REPOSITORY / "results" / "build.csv")
-    assert {row.status for row in rows} == {"ok"}
+    assert "error" not in {row.status for row in rows}
     workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
     commands = [step.get("run", "") for step in workflow["jobs"]["build"]["steps"]]
     assert any(command.startswith("gpubench diff results/build.csv") for command in commands)

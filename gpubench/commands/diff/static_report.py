@@ -97,6 +97,12 @@ class StaticReport:
             return ""
         return "another compiler, {} → {}: ".format(*(name or "none" for name in self.compilers))
 
+    def first(self, changes: Sequence[str]) -> str:
+        """List the first changes, or all of them in a full report."""
+        shown = changes if self.full else changes[:MAX_CHANGES]
+        more = [f"{len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
+        return "; ".join([*shown, *more])
+
     @property
     def words(self) -> str:
         """The limits, as `--allow` takes them."""
@@ -162,13 +168,8 @@ def _table(report: StaticReport, findings: Mapping[BuildKey, Finding], heading: 
         others = [str(at) for at in finding.changes if at.effect != finding.verdict]
         if finding.verdict == Verdict.CHANGED or finding.reason:
             deciding, others = [finding.reason] if finding.reason else [], deciding + others
-        grid.add_row(report.comparison.rows[key].label, "; ".join(deciding), _first(others))
+        grid.add_row(report.comparison.rows[key].label, "; ".join(deciding), report.first(others))
     return grid
-
-
-def _first(changes: Sequence[str]) -> str:
-    more = [f"{len(changes) - MAX_CHANGES} more"] if len(changes) > MAX_CHANGES else []
-    return "; ".join([*changes[:MAX_CHANGES], *more])
 
 
 # ---- text
@@ -204,7 +205,7 @@ def text(report: StaticReport) -> RenderableType:
 
 def _in_short(report: StaticReport, key: BuildKey, finding: Finding) -> str:
     """Return a row's name with its first changes, or with the reason."""
-    figures = finding.reason or ", ".join(map(str, finding.changes[:MAX_CHANGES]))
+    figures = finding.reason or report.first(list(map(str, finding.changes)))
     label = report.comparison.rows[key].label
     return f"{label} ({figures})" if figures else label
 
