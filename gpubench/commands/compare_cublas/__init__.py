@@ -47,6 +47,7 @@ def compare_cublas(
     from gpubench.engine.run import measure, save_rows
     from gpubench.model import State
     from gpubench.plan.registry import choose
+    from gpubench.plan.sweep import AUTO_TILES
     from gpubench.results.row import write
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
@@ -59,7 +60,8 @@ def compare_cublas(
     timing = replace(option.DEFAULT.timing, launch_limit_s=1.0)
     if rivals:
         timing = replace(timing, point_limit_s=COMPILING_S)
-    sweep = option.read_sweep(options, config, replace(option.DEFAULT, timing=timing))
+    default = replace(option.DEFAULT, timing=timing, tiles=(AUTO_TILES,))
+    sweep = option.read_sweep(options, config, default)
     (backend,) = (entry.name for entry in backends().values() if entry.blas == LIBRARY)
     if sweep.device.partition(":")[0] not in {AUTO, backend}:
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
