@@ -96,7 +96,7 @@ class BuildRow:
         "loop", "multiply-adds in the element type, or matrix instructions"
     )
     loop_float64: int | None = _column(
-        "loop", "float64 arithmetic and conversions, if the element type is another one"
+        "loop", "float64 arithmetic and conversions, apart from multiply-adds in float64 kernels"
     )
     loop_integer: int | None = _column("loop", "integer arithmetic, such as addresses and counters")
     loop_shared_load: int | None = _column("loop", "loads from shared memory")
