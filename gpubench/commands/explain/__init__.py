@@ -14,10 +14,7 @@ from gpubench.model import DTYPES
 app = typer.Typer()
 
 
-@app.command(
-    epilog="Examples: gpubench explain register_tile --tiles 16 --sizes 512x512x1024; "
-    "gpubench explain --variants all --arch sm_80,sm_90 -o build.csv"
-)
+@app.command(epilog="Example: gpubench explain register_tile --tiles 16 --sizes 512x512x1024")
 def explain(
     variant: Annotated[
         str | None,
@@ -29,7 +26,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Instead of VARIANT: a CSV row per tile of these kernels, or of all.",
+            help="Instead of VARIANT: a CSV row per tile of kernels: shared_tile,naive or all.",
             autocompletion=completion.variants,
         ),
     ] = None,
