@@ -139,6 +139,17 @@ def _names(flag: str, text: str) -> tuple[str, ...]:
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
 
 
+def _list_of(kind: type[StrEnum]) -> Callable[[str, str], tuple[Any, ...]]:
+    """Return the reader of a list of choices. Repeats are dropped."""
+
+    def read(flag: str, text: str) -> tuple[Any, ...]:
+        if names := parse_names(text):
+            return tuple(kind(_one_of(*kind)(flag, name)) for name in names)
+        raise UsageError(f"{flag}: the list is empty; known: {', '.join(kind)}")
+
+    return read
+
+
 def _dtypes(flag: str, text: str) -> tuple[str, ...]:
     if names := parse_names(text):
         full_names = (DTYPE_ALIASES.get(name.lower(), name) for name in names)
@@ -289,9 +300,10 @@ OPTIONS = {
         ),
         Option(
             name="operands",
-            help="Values of the operands: uniform (random) or index (0, 1, …). Default: uniform.",
-            read=lambda flag, text: Fill(_one_of(*Fill)(flag, text)),
-            metavar=_choices(*Fill),
+            help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
+            "Default: uniform.",
+            read=_list_of(Fill),
+            metavar="LIST",
             complete=completion.words(*Fill),
         ),
         Option(

@@ -28,6 +28,7 @@ from gpubench.model import (
     CallVariant,
     Config,
     Device,
+    Fill,
     Health,
     Measurement,
     Point,
@@ -204,6 +205,8 @@ class Runner:
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
                     self._probe(point)
+                    if not point.operands.reveals_errors:
+                        self._verify_on_uniform(point)
                     self._verify(point, kernel, len(operands.sets), check)
                 elif point not in self._expected_us:
                     self._take_over(point, operands, earlier, earlier.series)
@@ -294,6 +297,23 @@ class Runner:
                     kernel.run()
                     require_exact(problem, self._backend.xp, operands.output, expected)
         self._exact_kernels[instance] = kernels | (exact or frozenset())
+
+    def _verify_on_uniform(self, point: Point) -> None:
+        """Verify the point's kernel and problem on uniform operands.
+
+        Results of zeros, ones or short mantissas can be right although a product was lost.
+        """
+        uniform = replace(point, operands=Fill.UNIFORM)
+        operands = self._loaded.operands(uniform)
+        check = Check(
+            self._backend.xp,
+            operands,
+            lambda: self._loaded.reference(uniform),
+            reads_output=point.variant.reads_output,
+        )
+        kernel = self._backend.bind(uniform, operands)
+        self._verify(uniform, kernel, len(operands.sets), check)
+        self._first_us.pop(uniform, None)
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
         """Compare the outputs of the first launches: of one, then of up to a launch per set."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -62,7 +63,7 @@ class Sweep:
     """The file for the samples of every round, or None."""
 
     seed: int = 2006
-    operands: Fill = Fill.UNIFORM
+    operands: tuple[Fill, ...] = (Fill.UNIFORM,)
     caches: tuple[Cache, ...] = (Cache.COLD,)
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
     states: tuple[State, ...] = (State.BURST,)
@@ -108,7 +109,9 @@ def plan(
         raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
-    conditions = len(sweep.caches) * len(sweep.scopes) * len(sweep.states)
+    conditions = math.prod(
+        map(len, (sweep.caches, sweep.scopes, sweep.states, sweep.operands))
+    )
     per_tile = len(sweep.sizes) * len(sweep.dtypes) * conditions
     count = per_tile * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
@@ -143,12 +146,14 @@ def _points(
             for variant, of_variant in tiles.items():
                 problem = replace(row_major, column_major=variant.column_major)
                 for tile in of_variant:
-                    for scope, cache, state in _conditions(sweep):
+                    for fill, (scope, cache, state) in product(
+                        sweep.operands, _conditions(sweep)
+                    ):
                         yield Point(
                             variant=variant,
                             tile=tile,
                             problem=problem,
-                            operands=sweep.operands,
+                            operands=fill,
                             cache=cache,
                             state=state,
                             scope=scope,
@@ -157,7 +162,7 @@ def _points(
 
 
 def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, State]]:
-    """Yield the conditions under which each point is measured.
+    """Yield the further conditions under which each point is measured.
 
     End to end there is one condition, `cold` and `burst`: operands that were just copied are
     neither cold nor hot by choice, and copies are pauses.

@@ -52,7 +52,11 @@ class Row:
     m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
     n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")
     k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
-    operands: str = _column("key", "values of the operands: uniform (random) or index (0, 1, 2, …)")
+    operands: str = _column(
+        "key",
+        "values of the operands: uniform (random), index (0, 1, 2, …), normal, integers, zeros, "
+        "ones or low-entropy",
+    )
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
     state: str = _column(
         "key",

@@ -215,10 +215,9 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
     more_rounds = {} if on_cpu else {"rounds": str(max(DECIDING_ROUNDS // 2, 2 * rounds))}
     both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
     lines = []
-    # A sweep has one operation and one kind of operands.
-    for sweep in dict.fromkeys((key.op, key.operands) for key in open_points):
-        chosen = [rows[key] for key in open_points if (key.op, key.operands) == sweep]
-        blas = [row for row in rows.values() if (row.op, row.operands) == sweep and is_blas(row)]
+    for op in dict.fromkeys(key.op for key in open_points):  # a sweep has one operation
+        chosen = [rows[key] for key in open_points if key.op == op]
+        blas = [row for row in rows.values() if row.op == op and is_blas(row)]
         variants = _listed(row.variant for row in (*chosen, *blas))
         options = covering_options(chosen) | more_rounds | {"variants": variants}
         flags = " ".join(f"--{name} {text}" for name, text in options.items())
