@@ -24,6 +24,7 @@ from gpubench.errors import UsageError
 from gpubench.model import (
     DTYPE_ALIASES,
     DTYPES,
+    LAYOUTS,
     OPERATIONS,
     Cache,
     Fill,
@@ -139,22 +140,18 @@ def _names(flag: str, text: str) -> tuple[str, ...]:
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
 
 
-def _list_of(kind: type[StrEnum]) -> Callable[[str, str], tuple[Any, ...]]:
+def _list_of(
+    known: Iterable[str], aliases: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[str, str], tuple[str, ...]]:
     """Return the reader of a list of choices. Repeats are dropped."""
 
-    def read(flag: str, text: str) -> tuple[Any, ...]:
+    def read(flag: str, text: str) -> tuple[str, ...]:
         if names := parse_names(text):
-            return tuple(kind(_one_of(*kind)(flag, name)) for name in names)
-        raise UsageError(f"{flag}: the list is empty; known: {', '.join(kind)}")
+            full_names = (aliases.get(name.lower(), name) for name in names)
+            return tuple(dict.fromkeys(_one_of(*known)(flag, name) for name in full_names))
+        raise UsageError(f"{flag}: the list is empty; known: {', '.join(known)}")
 
     return read
-
-
-def _dtypes(flag: str, text: str) -> tuple[str, ...]:
-    if names := parse_names(text):
-        full_names = (DTYPE_ALIASES.get(name.lower(), name) for name in names)
-        return tuple(dict.fromkeys(_one_of(*DTYPES)(flag, name) for name in full_names))
-    raise UsageError(f"{flag}: the list is empty; known: {', '.join(DTYPES)}")
 
 
 def _seconds(low: float, high: float) -> Callable[[str, str], float]:
@@ -249,7 +246,7 @@ OPTIONS = {
         Option(
             name="dtypes",
             help=f"Element types: {', '.join(DTYPES)}. Default: {','.join(DEFAULT.dtypes)}.",
-            read=_dtypes,
+            read=_list_of(DTYPES, DTYPE_ALIASES),
             metavar="LIST",
             complete=completion.dtypes,
         ),
@@ -302,9 +299,17 @@ OPTIONS = {
             name="operands",
             help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
             "Default: uniform.",
-            read=_list_of(Fill),
+            read=lambda flag, text: tuple(map(Fill, _list_of(Fill)(flag, text))),
             metavar="LIST",
             complete=completion.words(*Fill),
+        ),
+        Option(
+            name="layouts",
+            help="How A and B of gemm lie in memory, a letter each, n (row-major) or t "
+            "(transposed): nn,nt,tn,tt. Default: each kernel's own, nn for most.",
+            read=_list_of(LAYOUTS),
+            metavar="LIST",
+            complete=completion.words(*LAYOUTS),
         ),
         Option(
             name="rounds",

@@ -61,9 +61,7 @@ def _values(
             return _uniform(rng, shape, kind.name)
 
 
-def _normal(
-    rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]
-) -> np.ndarray:
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
     """Draw values with mean 0; outside the range of an integer, the ends of the range."""
     if kind.kind == "i":
         largest = np.iinfo(kind).max

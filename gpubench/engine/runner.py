@@ -66,8 +66,8 @@ marked."""
 COOLING_S = (1.0, 4.0, 10.0)
 """Pauses before a point is timed again after a slowdown. The last time is kept and marked."""
 
-Instance = tuple[Variant, Config | None, str]
-"""Variant, tile and dtype: what is compiled once for all sizes."""
+Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
+"""Variant, tile, dtype and column-major matrices: what is compiled once for all sizes."""
 
 
 class Parts(NamedTuple):
@@ -210,7 +210,7 @@ class Runner:
                     self._verify(point, kernel, len(operands.sets), check)
                 elif point not in self._expected_us:
                     self._take_over(point, operands, earlier, earlier.series)
-            instance = point.variant, point.tile, point.problem.dtype
+            instance = _instance(point)
             notes = self._notes.get(instance, earlier.notes if earlier else "")
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
@@ -270,7 +270,7 @@ class Runner:
 
     def _watch(self, point: Point) -> None:
         """Record what a call does beside computing, once for all sizes, before it is timed."""
-        instance = point.variant, point.tile, point.problem.dtype
+        instance = _instance(point)
         is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
         if instance in self._notes or not is_call:
             return
@@ -283,7 +283,7 @@ class Runner:
 
     def _probe(self, point: Point) -> None:
         """Require exact results of the point's compiled kernels, once for all sizes."""
-        instance = point.variant, point.tile, point.problem.dtype
+        instance = _instance(point)
         kernels, exact = kernels_of(point, point.problem), self._exact_kernels.get(instance)
         if exact is not None and kernels <= exact:
             return
@@ -422,6 +422,11 @@ class Runner:
             yield
         finally:
             self._spent_s[name] += perf_counter() - started
+
+
+def _instance(point: Point) -> Instance:
+    problem = point.problem
+    return point.variant, point.tile, problem.dtype, problem.column_major
 
 
 def _at_probe(point: Point, problem: Problem) -> Point:

@@ -23,7 +23,7 @@ from gpubench.model.precision import (
     PRECISIONS,
     Precision,
 )
-from gpubench.model.problem import Problem
+from gpubench.model.problem import LAYOUTS, Problem, layout_text
 from gpubench.model.timing import Timing
 from gpubench.model.variant import (
     BrokenVariant,
@@ -41,6 +41,7 @@ __all__ = [
     "DTYPE_ALIASES",
     "ITEM_BYTES",
     "LARGEST",
+    "LAYOUTS",
     "OPERATIONS",
     "PRECISIONS",
     "BrokenVariant",
@@ -72,4 +73,5 @@ __all__ = [
     "Timing",
     "Variant",
     "edges",
+    "layout_text",
 ]

@@ -11,7 +11,9 @@ from pathlib import Path
 from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import (
+    LAYOUTS,
     OPERATIONS,
+    PRECISIONS,
     Cache,
     Config,
     Fill,
@@ -64,6 +66,9 @@ class Sweep:
 
     seed: int = 2006
     operands: tuple[Fill, ...] = (Fill.UNIFORM,)
+    layouts: tuple[str, ...] = ()
+    """Names of `LAYOUTS`. Empty: each variant's own layout."""
+
     caches: tuple[Cache, ...] = (Cache.COLD,)
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
     states: tuple[State, ...] = (State.BURST,)
@@ -92,8 +97,7 @@ def plan(
     if not sweep.sizes:
         n = backends()[backend].quick_size
         sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
-    if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
-        raise UsageError("--state sustained is timed by events: leave --timer out")
+    _require_consistent(sweep)
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     for name in sweep.excluded:
         out = matching("--exclude", "variant", name, [variant.name for variant in variants])
@@ -105,13 +109,10 @@ def plan(
     if not sweep.variants:
         # The user did not name these variants, so a dtype that they lack needs no message.
         variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
-    if tuned_file(sweep.tiles):
-        raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
-    conditions = math.prod(
-        map(len, (sweep.caches, sweep.scopes, sweep.states, sweep.operands))
-    )
+    lists = (sweep.caches, sweep.scopes, sweep.states, sweep.operands, sweep.layouts or ("",))
+    conditions = math.prod(map(len, lists))
     per_tile = len(sweep.sizes) * len(sweep.dtypes) * conditions
     count = per_tile * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
@@ -136,6 +137,16 @@ def plan(
     return planned
 
 
+def _require_consistent(sweep: Sweep) -> None:
+    """Raise UsageError for options that contradict each other."""
+    if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
+        raise UsageError("--state sustained is timed by events: leave --timer out")
+    if sweep.layouts and sweep.op != "gemm":
+        raise UsageError(f"--layouts: only gemm has layouts, not {sweep.op}")
+    if tuned_file(sweep.tiles):
+        raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
+
+
 def _points(
     sweep: Sweep, backend: str, tiles: Mapping[Variant, tuple[Config | None, ...]]
 ) -> Iterator[Point]:
@@ -144,11 +155,9 @@ def _points(
         for m, n, k in sweep.sizes:
             row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
             for variant, of_variant in tiles.items():
-                problem = replace(row_major, column_major=variant.column_major)
-                for tile in of_variant:
-                    for fill, (scope, cache, state) in product(
-                        sweep.operands, _conditions(sweep)
-                    ):
+                for tile, column_major in product(of_variant, _layouts(sweep, variant, dtype)):
+                    problem = replace(row_major, column_major=column_major)
+                    for fill, (scope, cache, state) in product(sweep.operands, _conditions(sweep)):
                         yield Point(
                             variant=variant,
                             tile=tile,
@@ -159,6 +168,17 @@ def _points(
                             scope=scope,
                             timer=timer,
                         )
+
+
+def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, ...]]:
+    """Yield the column-major matrices of each layout in which a variant is measured.
+
+    A precision of 8 bits has a rule of its own, whatever the user asks for.
+    """
+    if not sweep.layouts or PRECISIONS[dtype].column_major:
+        yield variant.own_layout(dtype)
+    else:
+        yield from (LAYOUTS[name] for name in sweep.layouts)
 
 
 def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, State]]:

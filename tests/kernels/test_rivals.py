@@ -89,6 +89,9 @@ class Tensor(np.ndarray):
 
     is_cuda = False
 
+    def is_contiguous(self) -> bool:
+        return self.flags.c_contiguous
+
 
 def computed(name: str, dtype: str) -> tuple[Any, bool]:
     """The function of a rival, and whether it computes the product."""

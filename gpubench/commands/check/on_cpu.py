@@ -253,8 +253,9 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace]
     parts = [_words(len(inputs), len(buffers))]
-    for buffer in buffers:
-        parts += [_words(buffer.nbytes), buffer.tobytes()]
+    orders = ["F" if by_columns else "C" for by_columns in problem.by_columns] + ["C"]
+    for buffer, order in zip(buffers, orders, strict=False):
+        parts += [_words(buffer.nbytes), buffer.tobytes(order)]
     parts.append(_words(len(launch.sequence)))
     for step, name in zip(launch.sequence, case.instances, strict=True):
         arrays, numbers = _arguments(case, step, workspace=bool(workspace))
