@@ -1,6 +1,6 @@
-"""The timers that agreement.py compares: `agreement_timers.py NAME ANSWERS` runs one of them.
+"""Timers that agreement.py compares: `agreement_timers.py NAME ANSWERS` runs the timer NAME.
 
-It measures every case, and writes each reading into ANSWERS as a line of JSON, at once.
+It measures every case, and immediately writes each reading into ANSWERS as a line of JSON.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SIZES = (64, 128, 256, 512, 1024, 1536, 2048, 4096)
 
 NCU_CALLS, RAW_CALLS, WARM_UP_CALLS = 15, 200, 10
 PAIRED_LAUNCHES, PAIRED_SAMPLES = 16, 11
-"""Launches in a sample, the same for every kernel, and samples at a point, for the launch gap."""
+"""Number of launches per sample and of samples per point, for the launch gap."""
 
 OWN_KERNELS = ("blocking_kernel", "timestamp_kernel")
-"""Kernels of gpubench's timer, which are not measured."""
+"""Kernels of gpubench's timer, whose durations are ignored."""
 
 PAIR_CALLS, PAIR_S = 200, 0.5
 """Maximum launches and seconds of a plain event pair at one point."""
 
 MARKER = "gpubench_marker"
-"""Kernel launched before and after the calls of a point, to find them in Nsight Compute's list."""
+"""Kernel that runs before and after the calls of a point, to mark them in Nsight Compute's list."""
 
 Call = Callable[[], None]
 
@@ -54,19 +54,19 @@ CASES = [Case(variant, tile, size) for size in SIZES for variant, tile in KERNEL
 
 
 class Reading(NamedTuple):
-    """The time of one case by one timer; without `us`, `reason` says why."""
+    """Time of one case by one timer. Without `us`, `reason` says why."""
 
     column: str
     case: Case
     us: float | None = None
     kernels: int | None = None
-    """In a call, where the timer sees them."""
+    """Number of kernels per call, if the timer sees them."""
 
     reason: str = ""
 
 
 class Time(NamedTuple):
-    """Microseconds that a call takes, and its kernels, where the timer sees them."""
+    """Microseconds per call, and the number of its kernels if the timer sees them."""
 
     us: float | None
     kernels: int | None = None
@@ -84,7 +84,7 @@ def synchronize() -> None:
 
 
 def measure_each(column: str, measure: Measure) -> Iterator[Reading]:
-    """Measure gpubench's kernels on its operands, hot; what fails becomes a reading's reason."""
+    """Measure every case by gpubench's kernels and operands, hot. A failure becomes a reason."""
     from gpubench.backends.cuda.backend import CudaBackend
 
     backend = CudaBackend(0)
@@ -99,18 +99,18 @@ def measure_each(column: str, measure: Measure) -> Iterator[Reading]:
                 call()
             synchronize()
             taken = measure(backend, call)
-        except Exception as error:  # whatever a tool raises costs one reading
+        except Exception as error:  # any failure of a tool loses one reading
             yield Reading(column, case, reason=describe(error))
         else:
             yield Reading(column, case, taken.us, taken.kernels)
 
 
 def gpubench_times(timer: str) -> Iterator[Reading]:
-    """Times as gpubench's users get them: `events` hot and cold, or `cupti` hot."""
+    """Yield the times that users of gpubench get: `events` hot and cold, or `cupti` hot."""
     import gpubench
 
     for variant, tile in KERNELS:
-        found: dict[tuple[int, str], Any] = {}
+        rows: dict[tuple[int, str], Any] = {}
         failed = "gpubench gave no such row"
         try:
             frame = gpubench.sweep(
@@ -123,12 +123,12 @@ def gpubench_times(timer: str) -> Iterator[Reading]:
                 rounds=1,
                 seed=SEED,
             )
-            found = {(int(row["m"]), row["cache"]): row for row in frame.to_dict("records")}
-        except Exception as error:  # costs this variant's readings
+            rows = {(int(row["m"]), row["cache"]): row for row in frame.to_dict("records")}
+        except Exception as error:  # loses the readings of this variant
             failed = describe(error)
         for size in SIZES:
             for cache in ("hot", "cold") if timer == "events" else ("hot",):
-                row = found.get((size, cache), {"reason": failed})
+                row = rows.get((size, cache), {"reason": failed})
                 case, column, us = (
                     Case(variant, tile, size),
                     f"{timer}_{cache}",
@@ -141,7 +141,7 @@ def gpubench_times(timer: str) -> Iterator[Reading]:
 
 
 class Records:
-    """CUPTI's activity records of kernels, straight from cupti-python."""
+    """CUPTI's activity records of kernels, directly from cupti-python."""
 
     def __init__(self) -> None:
         from cupti import cupti
@@ -158,11 +158,11 @@ class Records:
         self._spans.clear()
 
     def durations_ns(self) -> list[int]:
-        """Of the kernels since `clear`, in the order they ran, without the timer's own."""
+        """Return durations of the kernels since `clear`, in order, without those of the timer."""
         synchronize()
         self._cupti.activity_flush_all(1)
         seen, deadline = -1, time.monotonic() + 2
-        while len(self._spans) != seen and time.monotonic() < deadline:  # some come a moment later
+        while len(self._spans) != seen and time.monotonic() < deadline:  # records may arrive late
             seen = len(self._spans)
             time.sleep(0.01)
             self._cupti.activity_flush_all(1)
@@ -177,7 +177,7 @@ class Records:
 
 
 def raw_cupti() -> Iterator[Reading]:
-    """CUPTI's activity records."""
+    """Yield times by CUPTI's activity records."""
     records = Records()
 
     def measure(_backend: Any, call: Call) -> Time:
@@ -190,9 +190,9 @@ def raw_cupti() -> Iterator[Reading]:
 
 
 def paired_gap() -> Iterator[Reading]:
-    """The launch gap from both timers on the *same* launches, so that no drift comes between.
+    """Yield the launch gap from both timers on the *same* launches.
 
-    Long kernels vary between runs by more than a launch gap.
+    Between two runs, long kernels vary by more than a launch gap.
     """
     records = Records()
 
@@ -203,7 +203,7 @@ def paired_gap() -> Iterator[Reading]:
             records.clear()
             void = backend.timers.events.void_samples
             (events_us,) = backend.timers.events.sample(repeat(call), PAIRED_LAUNCHES, 1)
-            # Launches of samples that were void are recorded too, before those of the good one.
+            # CUPTI also records the launches of void samples, before those of the valid sample.
             samples = 1 + backend.timers.events.void_samples - void
             durations = records.durations_ns()
             kernels = len(durations) // (samples * PAIRED_LAUNCHES)
@@ -215,7 +215,7 @@ def paired_gap() -> Iterator[Reading]:
 
 
 def cupyx_benchmark() -> Iterator[Reading]:
-    """`cupyx.profiler.benchmark`."""
+    """Yield times by `cupyx.profiler.benchmark`."""
     from cupyx.profiler import benchmark
 
     def measure(_backend: Any, call: Call) -> Time:
@@ -226,7 +226,7 @@ def cupyx_benchmark() -> Iterator[Reading]:
 
 
 def do_bench() -> Iterator[Reading]:
-    """`triton.testing.do_bench`, which flushes the L2 before every launch."""
+    """Yield times by `triton.testing.do_bench`, which flushes the L2 before every launch."""
 
     def measure(_backend: Any, call: Call) -> Time:
         import triton.testing  # here: after CuPy, so that both use CuPy's cuBLAS
@@ -239,7 +239,7 @@ def do_bench() -> Iterator[Reading]:
 
 
 def event_pair() -> Iterator[Reading]:
-    """A pair of events around one launch, as in most scripts."""
+    """Yield times by a pair of events around a launch, as in many scripts."""
 
     def measure(_backend: Any, call: Call) -> Time:
         import cupy
@@ -259,9 +259,9 @@ def event_pair() -> Iterator[Reading]:
 
 
 def launch_for_ncu() -> Iterator[Reading]:
-    """No timer: launches for Nsight Compute to time, each case's between two markers.
+    """Launch each case between two markers, for Nsight Compute to time.
 
-    Loading and warming up stay outside the profiled range, and so unprofiled and quick.
+    Loading and warming up stay outside the profiled range, so they are quick.
     """
     import cupy
 
@@ -295,7 +295,7 @@ WORKERS: dict[str, Callable[[], Iterator[Reading]]] = {
 
 
 def per_call(durations_ns: Sequence[float], calls: int) -> Time:
-    """The median call: the sum of its kernels. Raises ValueError if calls differ in kernels."""
+    """Return the median call as the sum of its kernels. Raise ValueError if the counts differ."""
     kernels, rest = divmod(len(durations_ns), calls)
     if rest or not kernels:
         raise ValueError(f"{len(durations_ns)} kernels in {calls} calls")
@@ -305,7 +305,7 @@ def per_call(durations_ns: Sequence[float], calls: int) -> Time:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in a line."""
+    """Return an exception as one line."""
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 

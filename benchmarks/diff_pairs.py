@@ -1,40 +1,43 @@
-"""How often `gpubench diff` exits 1 between sweeps of one build on this machine's CPU.
+"""Count how often `gpubench diff` exits 1 between sweeps of one build on this machine's CPU.
 
-    python benchmarks/diff_pairs.py > results/cpu/diff_pairs.txt    # about seven minutes
+    python benchmarks/diff_pairs.py -o diff_pairs.json    # about seven minutes
 
-Sweeps follow one another. A side has five of them, taken in turns with the other side's, as `diff`
-asks for on a CPU; each pair of sides starts one sweep later than the pair before it. Exits 1 if
-more than one of the pairs does.
+Sweeps run one after another. A side has five sweeps, taken in turns with those of the other side,
+as `diff` recommends on a CPU. Each pair of sides starts one sweep later than the pair before it.
+Exits 1 if more than one pair of the twenty does.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
-from shared import GPUBENCH, child, verdict
+from shared import GPUBENCH, child, save, verdict
 
-PAIRS, A_SIDE = 20, 5
+PAIRS, SWEEPS_PER_SIDE = 20, 5
 SWEEP = ("sweep", "--device", "cpu", "--sizes", "128", "--tiles", "4..32:4")
 
 
 def main() -> int:
-    codes: Counter[int | None] = Counter()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path("diff_pairs.json"))
+    asked = parser.parse_args()
+    outcomes = []
     with tempfile.TemporaryDirectory() as folder:
-        sweeps = [Path(folder) / f"{number}.csv" for number in range(PAIRS + 2 * A_SIDE - 1)]
+        sweeps = [Path(folder, f"{at}.csv") for at in range(PAIRS + 2 * SWEEPS_PER_SIDE - 1)]
         for path in sweeps:
             if code := child((*GPUBENCH, *SWEEP, "-o", path)).code:
                 return code
         for first in range(PAIRS):
-            taken = sweeps[first : first + 2 * A_SIDE]
-            sides = ("--base", *taken[::2], "--new", *taken[1::2])
-            compared = child((*GPUBENCH, "diff", *sides))
-            print(f"exit {compared.code}: {compared.out.partition(chr(10))[0]}")
-            codes[compared.code] += 1
-    said = f"{codes[1]} of {PAIRS} pairs of one build exit 1, at most 1"
-    return int(not verdict(codes[1] <= 1 and set(codes) <= {0, 1}, said))
+            pair = sweeps[first : first + 2 * SWEEPS_PER_SIDE]
+            compared = child((*GPUBENCH, "diff", "--base", *pair[::2], "--new", *pair[1::2]))
+            outcomes.append({"exit": compared.code, "says": compared.out.partition("\n")[0]})
+    save(asked.output, outcomes)
+    codes = [outcome["exit"] for outcome in outcomes]
+    said = f"{codes.count(1)} of {PAIRS} pairs of one build exit 1, at most 1"
+    return int(not verdict(codes.count(1) <= 1 and set(codes) <= {0, 1}, said))
 
 
 if __name__ == "__main__":

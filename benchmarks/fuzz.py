@@ -1,15 +1,16 @@
-"""Mutated inputs for everything that reads what a user gives, each made from its own number.
+"""Try mutated inputs on everything that reads user input. Each input is made from its own number.
 
-    python benchmarks/fuzz.py 100000 [from] [reader ...]
+    python benchmarks/fuzz.py 100000 [--first 0] [--readers csv,config] [-o fuzz.json]
 
-`tests/fuzz/contract.py` says what must hold, `tests/fuzz/readers.py` what is read, and
-`tests/fuzz/mutations.py` makes the inputs; the tests try a thousand. Most of those here are
-commands. Prints how many of each were tried on all cores, and each finding, whose input is kept in
-`fuzz-findings/`. Exits 1 if there is one, or a process took over a gigabyte.
+`tests/fuzz/contract.py` says what must be true, `tests/fuzz/readers.py` has the readers, and
+`tests/fuzz/mutations.py` makes the inputs. The tests try a thousand. Most inputs here are whole
+commands. All cores are used. Each finding is printed, and its input is kept in `fuzz-findings/`.
+Exits 1 if there is a finding, or if a process used more than a gigabyte.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import resource
 import sys
@@ -19,6 +20,8 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from shared import save
+
 WEIGHTS = {
     **dict.fromkeys(("shown", "descriptor"), 10),
     **dict.fromkeys(("config", "experiment", "expect", "operands", "archive", "diff"), 4),
@@ -27,40 +30,45 @@ WEIGHTS = {
     "csv": 8,
     "partial": 5,
 }
-"""How many inputs of about a hundred each reader gets."""
+"""Relative number of inputs for each reader."""
 
 CHUNK = 500
-"""Inputs that a process tries before it says how it got on."""
+"""Number of inputs that a process tries before it reports its counts."""
 
-MOST_BYTES = 2**30
-"""Resident, of a process that tries thousands of them."""
+MAX_BYTES = 2**30
+"""Maximum resident memory of a process that tries thousands of inputs."""
 
 FINDINGS = Path("fuzz-findings").resolve()
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
-def main(count: int, first: int, names: list[str]) -> int:
-    """Try an input for each number; 1 if there is a finding."""
-    print(f"inputs {first:,} to {first + count - 1:,} of {', '.join(names)}", flush=True)
+def main() -> int:
+    """Try an input for each number; return 1 if there is a finding."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("inputs", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--readers", default=",".join(WEIGHTS))
+    parser.add_argument("-o", "--output", type=Path, default=Path("fuzz.json"))
+    asked = parser.parse_args()
+    names, end = asked.readers.split(","), asked.first + asked.inputs
     started = time.monotonic()
-    ends = range(first, first + count, CHUNK)
-    chunks = [(range(at, min(at + CHUNK, first + count)), names) for at in ends]
+    starts = range(asked.first, end, CHUNK)
+    chunks = [(range(start, min(start + CHUNK, end)), names) for start in starts]
     tried: Counter[str] = Counter()
-    findings = most = 0
+    findings = memory = 0
     with multiprocessing.get_context("fork").Pool() as pool:
-        for of_readers, found, used in pool.imap_unordered(attempt, chunks):
-            tried += of_readers
-            findings, most = findings + found, max(most, used)
-    print("\n".join(f"{name:10} {tried[name]:9,}" for name in names))
-    print(
-        f"{tried.total():,} inputs in {time.monotonic() - started:.0f} s, {findings} findings, "
-        f"{most / 2**20:,.0f} MiB at the most"
-    )
-    return int(findings > 0 or most > MOST_BYTES)
+        for counts, failed, used in pool.imap_unordered(attempt, chunks):
+            tried += counts
+            findings, memory = findings + failed, max(memory, used)
+    run = {"first": asked.first, "inputs": tried.total()}
+    run |= {"seconds": round(time.monotonic() - started), "findings": findings}
+    save(asked.output, [run | {"memory_mib": memory // 2**20, "readers": tried}])
+    print(f"{tried.total():,} inputs, {findings} findings")
+    return int(findings > 0 or memory > MAX_BYTES)
 
 
 def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
-    """Inputs of each reader, findings, and the most memory that this process had, in bytes."""
+    """Return the inputs per reader, the number of findings, and the peak memory in bytes."""
     sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
     import contract
     import readers
@@ -69,7 +77,7 @@ def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
     contract.TRACED = False
     numbers, names = chunk
     tried: Counter[str] = Counter()
-    found = 0
+    findings = 0
     seeds = {name: readers.READERS[name].seeds() for name in names}
     for number in numbers:
         chance = Random(number)  # noqa: S311 # no secret
@@ -80,18 +88,14 @@ def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
             with contract.empty_folder() as folder:
                 readers.READERS[name].read(data, folder)
         except Exception:  # each is a finding
-            found += 1
+            findings += 1
             FINDINGS.mkdir(exist_ok=True)
             (FINDINGS / f"{name}-{number}").write_bytes(data)
             text = traceback.format_exc()
             (FINDINGS / f"{name}-{number}.log").write_text(text, errors="replace")
             print(f"{name} {number}: {ascii(text.splitlines()[-1])[:300]}", flush=True)
-    return tried, found, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return tried, findings, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 if __name__ == "__main__":
-    if not sys.argv[1:]:
-        sys.exit(__doc__)
-    numbers = [int(word) for word in sys.argv[1:] if word.isdecimal()]
-    readers = [word for word in sys.argv[1:] if not word.isdecimal()]
-    sys.exit(main(numbers[0], sum(numbers[1:]), readers or list(WEIGHTS)))
+    sys.exit(main())

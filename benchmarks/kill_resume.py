@@ -1,25 +1,26 @@
 """Kill sweeps at random moments (`kill -9`), resume them, and check their files.
 
-    python benchmarks/kill_resume.py [kills] [seed] [cpu|cuda]
+    python benchmarks/kill_resume.py [--kills 15] [--seeds 1,2] [--device cuda] [-o kills.json]
 
-Each kill is of the sweep, of the child that measures, or of both, at a moment drawn uniformly from
-the time that an uninterrupted sweep takes. A sweep that ended is resumed; one resumed sweep in
-three is killed again, and so on. For each sweep this checks that
+Each kill hits the sweep, the child that measures, or both, at a moment drawn uniformly from the
+time that an uninterrupted sweep takes. A sweep that ended is resumed; one resumed sweep in three is
+killed again, and so on. For each sweep this checks that
 
-- a killed sweep takes its child along, with all that the child started;
-- a sweep whose child was killed goes on, or ends in one line of its own;
-- the final file has every point of the uninterrupted sweep, in its order, none twice;
+- a killed sweep takes its child along, with all processes that the child started;
+- a sweep whose child was killed continues, or ends with one line;
+- the final file has every point of the uninterrupted sweep, in the same order, none twice;
 - each round that was on disk at a kill is in the final row, unchanged, and the row has no more
-  rounds than were asked for: nothing is lost, nothing measured twice;
-- the columns, and which of their fields are empty, are those of the uninterrupted file, but for
-  the reason, which may say that a child was killed;
+  rounds than requested: nothing is lost, and nothing is measured twice;
+- the columns, and which of their fields are empty, equal those of the uninterrupted file, except
+  for the reason, which may say that a child was killed;
 - the directory holds that file and nothing else.
 
-Prints a summary; exits 1 at the first sweep that fails a check. Needs psutil (extra `fleet`).
+Exits 1 at the first sweep that fails a check. Needs psutil (extra `fleet`).
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import random
@@ -32,13 +33,14 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
-from shared import GPUBENCH
+from shared import GPUBENCH, save
 
 from gpubench.results.row import NAMES, read
 
-KILLS, SEED, ROUNDS = 200, 2006, 3
+ROUNDS = 3
 KILLED_AGAIN = 1 / 3
 """Probability that a resumed sweep is killed too."""
 
@@ -63,21 +65,21 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 
 def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
-    """What was killed, and what the sweep did then; of the killed processes nothing is left."""
+    """Kill after a time; return what was killed and what the sweep did then."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=after_s)
         finish(process)
         return "ended before the kill"
     sweep = psutil.Process(process.pid)
     children, ours = sweep.children(), sweep.children(recursive=True)
-    for one in {"sweep": [sweep], "child": children, "both": [sweep, *children]}[victim]:
+    for target in {"sweep": [sweep], "child": children, "both": [sweep, *children]}[victim]:
         with suppress(psutil.NoSuchProcess):
-            one.kill()
+            target.kill()
     _, err = process.communicate()
     require("Traceback" not in err, err)
     _, left = psutil.wait_procs(ours, timeout=ENDS_WITHIN_S)
-    left = [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-    require(not left, f"{left} outlived what started them")
+    left = [it for it in left if it.is_running() and it.status() != psutil.STATUS_ZOMBIE]
+    require(not left, f"{left} outlived their parents")
     if process.returncode == -signal.SIGKILL:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
     if process.returncode == 0:
@@ -88,13 +90,13 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
 
 
 def whole_lines(path: Path) -> bytes:
-    """The complete lines of a file: the sweep's context, then a measurement each."""
+    """Return the complete lines of a file: the context of the sweep, then one measurement each."""
     text = path.read_bytes() if path.exists() else b""
     return text[: text.rfind(b"\n") + 1]
 
 
 def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
-    """The round medians of each point in the lines, as the CSV has them."""
+    """Return the round medians of each point in the lines, written as in the CSV."""
     medians: dict[tuple[str, ...], list[str]] = {}
     for line in map(json.loads, lines.splitlines()[1:]):
         median_us = statistics.median(line["measurement"]["series"]["times_us"])
@@ -103,7 +105,7 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
 
 
 def form(path: Path) -> list[list[str] | list[bool]]:
-    """The columns of a file, and which of its fields are empty, but for the reason."""
+    """Return the columns of a file, and which fields are empty, except for the reason."""
     reason = NAMES.index("reason")
     with path.open(newline="") as file:
         names, *lines = csv.reader(file)
@@ -129,10 +131,11 @@ def check(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
     require(form(directory / "a.csv") == form(whole), f"{where}: columns or empty fields")
 
 
-def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
+def run(kills: int, seed: int, device: str) -> dict[str, Any]:
+    """Kill and resume sweeps until `kills` kills hit; return what happened how often."""
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
     sweep = ("--device", device, "--variants", VARIANTS[device], *SWEEP)
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     on_disk: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
         uninterrupted = Path(temporary, "uninterrupted")
@@ -151,36 +154,47 @@ def main(kills: int = KILLS, seed: int = SEED, device: str = "cpu") -> None:
             while not kept or chance.random() < KILLED_AGAIN:
                 moment = chance.uniform(0, duration_s)
                 what = kill(process, moment, chance.choice(("sweep", "child", "both")))
-                seen[what] += 1
+                counts[what] += 1
                 killed += "kills" in what
                 kept.append(whole_lines(directory / "a.csv.partial"))
                 if process.returncode == 0:
                     break
                 on_disk.append(max(0, kept[-1].count(b"\n") - 1))
-                seen["of these, of a resumed sweep"] += len(kept) > 1
+                counts["of these, of a resumed sweep"] += len(kept) > 1
                 if (directory / "a.csv.partial").exists():
                     process = start(directory, "--resume", "a.csv")
                 elif (directory / "a.csv").exists():
-                    seen["of these, after the file was complete"] += 1
+                    counts["of these, after the file was complete"] += 1
                     break
                 else:
-                    seen["of these, before the file was started"] += 1
+                    counts["of these, before the file was started"] += 1
                     process = start(directory, *sweep)
             else:
                 finish(process)
             check(directory, whole, kept, f"sweep {sweeps}, {what} at {moment:.3f} s")
             sweeps += 1
-    print(f"gpubench sweep {' '.join(sweep)}")
-    print(
-        f"{ROUNDS} rounds; an uninterrupted sweep takes {duration_s:.1f} s; "
-        f"{killed} kills in {sweeps} sweeps; seed {seed}"
-    )
-    for what, count in sorted(seen.items()):
-        print(f"{count:4}  {what}")
-    print(f"measurements on disk where a sweep ended: {', '.join(map(str, sorted(on_disk)))}")
-    print("every file complete: no row twice, none lost, none measured again; columns as expected")
-    print("no process outlived what started it")
+    print(f"seed {seed}: {killed} kills in {sweeps} sweeps, every file complete", flush=True)
+    return {
+        "command": f"gpubench sweep {' '.join(sweep)}",
+        "seed": seed,
+        "uninterrupted_s": round(duration_s, 1),
+        "kills": killed,
+        "sweeps": sweeps,
+        "counts": dict(sorted(counts.items())),
+        "measurements_on_disk": sorted(on_disk),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=15, help="for each seed")
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--device", default="cpu", choices=VARIANTS)
+    parser.add_argument("-o", "--output", type=Path, default=Path("kills.json"))
+    asked = parser.parse_args()
+    seeds = map(int, asked.seeds.split(","))
+    save(asked.output, [run(asked.kills, seed, asked.device) for seed in seeds])
 
 
 if __name__ == "__main__":
-    main(*(int(word) if word.isdecimal() else word for word in sys.argv[1:]))  # type: ignore[arg-type]
+    main()

@@ -1,18 +1,18 @@
-"""A sweep on all GPUs of this machine against one GPU; a killed worker; the fleet, twice.
+"""Compare a sweep on all GPUs of this machine with one GPU, kill a worker, and run fleet twice.
 
-    python benchmarks/many_gpus.py > results/h200/many_gpus_2.txt
+    python benchmarks/many_gpus.py -o many_gpus.json
 
-Needs two GPUs of one kind or more, and the extra `fleet`. Exits 1 unless all of it holds:
+Needs two GPUs of one kind or more, and the extra `fleet`. Exits 1 unless all of this is true:
 
-- the README's sweep on all GPUs takes at most `0.1 + 1 / GPUs` of one GPU's wall time, rounded up
-  to 0.6 for two and 0.35 for four;
-- no figure differs from one GPU's by more than good GPUs do (`gpubench diff`, which knows them);
-- with a worker killed in the middle, no point is missing;
-- `gpubench fleet` takes under 60 s, and comes to the same verdicts twice.
+- the README's sweep on all GPUs takes at most `0.1 + 1 / GPUs` of the wall time on one GPU;
+- `gpubench diff` confirms no regression between one GPU and all;
+- no point is missing if a worker is killed in the middle;
+- `gpubench fleet` takes less than 60 s, and returns the same verdicts twice.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -21,70 +21,79 @@ from pathlib import Path
 from time import sleep
 
 import psutil
-from shared import GPUBENCH, Ended, child, verdict
+from shared import GPUBENCH, Ended, child, save, verdict
 
 from gpubench.results.row import read
 
 SWEEP = ("sweep", "--sizes", "1024,2048", "--tiles", "1..32")
 FLEET_LIMIT_S = 60
 
-KILLED_AFTER = 500
-"""Measurements, of 1,480."""
+KILL_AFTER = 500
+"""Number of measurements, of 1,480, after which a worker is killed."""
 
 
 def gpubench(*words: str | Path, **variables: str) -> Ended:
     return child((*GPUBENCH, *words), **variables)  # type: ignore[arg-type]
 
 
-def timed_despite_a_kill(path: Path) -> int:
-    """Kill a Dask worker in the middle of the sweep; the points that have a time."""
+def sweep_with_a_kill(path: Path) -> None:
+    """Sweep on all GPUs, and kill a Dask worker in the middle."""
     partial = path.with_name(f"{path.name}.partial")
     with subprocess.Popen([*GPUBENCH, *SWEEP, "--on", "local", "-o", path]) as sweep:
-        while sweep.poll() is None:
-            if partial.exists() and len(partial.read_bytes().splitlines()) > KILLED_AFTER:
-                children = psutil.Process(sweep.pid).children()
-                workers = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
-                workers[0].kill()
-                break
+        while not partial.exists() or partial.read_bytes().count(b"\n") <= KILL_AFTER:
+            if sweep.poll() is not None:
+                sys.exit("the sweep ended before a worker was killed")
             sleep(0.1)
-        else:
-            sys.exit("the sweep ended before a worker was killed")
+        children = psutil.Process(sweep.pid).children()
+        next(process for process in children if "spawn_main" in " ".join(process.cmdline())).kill()
+
+
+def timed(path: Path) -> int:
+    """Return the number of points with a time."""
     return sum(row.status == "ok" for row in read(path))
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path("many_gpus.json"))
+    asked = parser.parse_args()
     devices = json.loads(gpubench("deviceinfo", "--device", "cuda", "--json").out)["devices"]
     count = len(devices)
-    print(f"{count} × {devices[0]['name']}")
-    held = []
     with tempfile.TemporaryDirectory() as folder:
-        one, every, killed = (Path(folder) / name for name in ("1.csv", "n.csv", "killed.csv"))
+        single, every, killed = (Path(folder) / name for name in ("1.csv", "n.csv", "killed.csv"))
+        sweep_with_a_kill(killed)  # compiles for the other sweeps too
         uuid = devices[0]["facts"]["uuid"]
-        survived = timed_despite_a_kill(killed)  # and what it compiled is kept
-        one_s = gpubench(*SWEEP, "-o", one, CUDA_VISIBLE_DEVICES=uuid).wall_s
-        every_s = gpubench(*SWEEP, "--on", "local", "-o", every).wall_s
-        speeds = {row.device_uuid: row.percent_of_devices for row in read(every)}
-        print(f"speed of the GPUs at common points, percent of the median: {speeds}")
-        part, limit = every_s / one_s, 0.1 + 1 / count
-        said = f"one GPU {one_s:.1f} s, {count} GPUs {every_s:.1f} s: {part:.2f} of it"
-        held.append(verdict(part <= limit, f"{said}, at most {limit:.2f}"))
-        compared = gpubench("diff", one, every)
-        first = compared.out.partition("\n")[0]
-        held.append(verdict(compared.code == 0, f"figures as on one GPU: {first}"))
-        timed = sum(row.status == "ok" for row in read(one))
-        said = f"with a worker killed: {survived} of {timed} points have a time"
-        held.append(verdict(survived == timed, said))
-        verdicts = []
-        for turn in ("first", "second"):
-            words = ("fleet", "--on", "local", "--json", "-o", Path(folder) / f"{turn}.csv")
+        one_gpu_s = gpubench(*SWEEP, "-o", single, CUDA_VISIBLE_DEVICES=uuid).wall_s
+        all_gpus_s = gpubench(*SWEEP, "--on", "local", "-o", every).wall_s
+        compared = gpubench("diff", single, every)
+        fleets = []
+        for turn in (1, 2):
+            words = ("fleet", "--on", "local", "--json", "-o", Path(folder) / f"fleet{turn}.csv")
             ended = gpubench(*words, GPUBENCH_STORE=str(Path(folder) / "store"))
-            found = json.loads(ended.out)["devices"]
-            verdicts.append({device["uuid"]: device["verdict"] for device in found})
-            print(f"{turn} fleet: exit {ended.code}, {verdicts[-1]}")
-            said = f"{turn} fleet in {ended.wall_s:.1f} s, under {FLEET_LIMIT_S}"
-            held.append(verdict(ended.wall_s < FLEET_LIMIT_S, said))
-        held.append(verdict(verdicts[0] == verdicts[1], "same verdicts"))
-    return int(not all(held))
+            verdicts = {unit["uuid"]: unit["verdict"] for unit in json.loads(ended.out)["devices"]}
+            fleets.append({"exit": ended.code, "wall_s": ended.wall_s, "verdicts": verdicts})
+        result = {
+            "device": devices[0]["name"],
+            "gpus": count,
+            "one_gpu_s": one_gpu_s,
+            "all_gpus_s": all_gpus_s,
+            "speeds": {row.device_uuid: row.percent_of_devices for row in read(every)},
+            "diff": {"exit": compared.code, "says": compared.out.partition("\n")[0]},
+            "timed": timed(single),
+            "timed_after_a_kill": timed(killed),
+            "fleets": fleets,
+        }
+    save(asked.output, result)
+    outcomes = (
+        verdict(
+            all_gpus_s / one_gpu_s <= 0.1 + 1 / count, f"{all_gpus_s / one_gpu_s:.2f} of one GPU"
+        ),
+        verdict(compared.code == 0, f"figures as on one GPU: {result['diff']['says']}"),
+        verdict(result["timed"] == result["timed_after_a_kill"], "no point lost by the kill"),
+        verdict(max(fleet["wall_s"] for fleet in fleets) < FLEET_LIMIT_S, "fleet in time"),
+        verdict(fleets[0]["verdicts"] == fleets[1]["verdicts"], "same verdicts"),
+    )
+    return int(not all(outcomes))
 
 
 if __name__ == "__main__":

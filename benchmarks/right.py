@@ -1,12 +1,12 @@
-"""Verifies every hand-written kernel on the GPU at odd sizes: all variants, tiles and dtypes.
+"""Verify every hand-written kernel on the GPU at odd sizes: all variants, tiles and dtypes.
 
-    python benchmarks/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,tf32]
+    python benchmarks/right.py [--ops gemm,gemv,gemv_t,atax] [--dtypes float32,tf32] [-o FILE]
 
-gemm runs every legal tile (edges up to 32: larger register tiles take minutes to compile), of more
-than 128 the default ones and every so many of the others. The
-other operations run their default tiles at every combination of seven dimensions. Each point is
+gemm runs every legal tile. Edges above 32 are left out, because such tiles take minutes to compile.
+Where a kernel has more than 128 tiles, the default tiles and an even selection of the others run.
+The other operations run their default tiles at every combination of seven dimensions. Each point is
 verified as in a sweep, and its one sample is ignored. Exits 1 if a point is wrong or fails. Takes
-four minutes, mostly for compiling, unless `benchmarks/checks.py explain` ran before.
+four minutes, most of it for compiling.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-import time
 from collections import Counter
+from pathlib import Path
+
+from shared import save, verdict
 
 from gpubench.backends import open_backend
 from gpubench.engine.pool import LocalPool
@@ -34,15 +36,15 @@ GEMM_SIZES = (
     *((8, 8, 8), (16, 16, 16), (72, 72, 72), (1021, 516, 1020), (777, 1544, 264)),
     *((777, 1544, 272), (300, 72, 16)),
 )
-"""Primes, powers of two, one, less than a tile, rectangles; N odd, even and a multiple of 4, N and
-K of 8, K of 16; K over many steps, and less than one."""
+"""Primes, powers of two, one, less than a tile, rectangles. N is odd, even, or a multiple of 4; N
+and K are multiples of 8, and K of 16. K covers many steps of a loop, and less than one step."""
 
 LARGEST_EDGE, MOST_TILES = 32, 128
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)
 
 
 def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
-    """The sweeps of an operation: for gemm one per variant, over all its tiles."""
+    """Return the sweeps of an operation: for gemm one per variant, over all its tiles."""
     if OPERATIONS[op].has_k:
         return [
             Sweep(
@@ -64,7 +66,7 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
 
 
 def _quick_to_compile(variant: Variant) -> tuple[str, ...]:
-    """The legal tiles that compile in seconds; of many a part, with the default ones."""
+    """Return the legal tiles that compile in seconds; of a large space, a part of them."""
     if variant.tiles is None:
         return ()
     legal = [str(tile) for tile in variant.tiles if tile.get("edge", 0) <= LARGEST_EDGE]
@@ -74,14 +76,14 @@ def _quick_to_compile(variant: Variant) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*defaults, *legal[:: -(-len(legal) // MOST_TILES)])))
 
 
-def report(rows: list[Row]) -> None:
-    """Print a line per variant: how its points ended, and the largest error."""
-    for variant in dict.fromkeys(row.variant for row in rows):
-        of_variant = [row for row in rows if row.variant == variant]
-        counts = Counter(row.status for row in of_variant)
-        worst = max((row.max_relative_error or 0.0 for row in of_variant), default=0.0)
-        outcome = ", ".join(f"{count} {status}" for status, count in counts.items())
-        print(f"  {variant:20} {outcome}; largest relative error {worst:.2g}", flush=True)
+def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
+    """Return points by status and the largest error, for each operation and variant."""
+    lines: dict[str, dict[str, float]] = {}
+    for name in dict.fromkeys(f"{row.op} {row.variant}" for row in rows):
+        own = [row for row in rows if f"{row.op} {row.variant}" == name]
+        worst = max((row.max_relative_error or 0.0 for row in own), default=0.0)
+        lines[name] = Counter(row.status for row in own) | {"max_relative_error": worst}
+    return lines
 
 
 def main() -> int:
@@ -90,23 +92,20 @@ def main() -> int:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--ops", default=",".join(OPERATIONS))
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("-o", "--output", type=Path, default=Path("right.json"))
     arguments = parser.parse_args()
     pool = LocalPool(Runner(open_backend(arguments.device)))
-    failed: list[Row] = []
+    rows: list[Row] = []
     for op, dtype in itertools.product(arguments.ops.split(","), arguments.dtypes.split(",")):
-        start = time.perf_counter()
-        rows = [
-            row
-            for sweep in sweeps(op, dtype, arguments.device)
-            for row in run(prepare(sweep, pool.device), pool).rows
-        ]
-        print(f"{op} {dtype}, {time.perf_counter() - start:.1f} s")
-        report(rows)
-        failed += [row for row in rows if row.status not in {"ok", "skipped"}]
+        for sweep in sweeps(op, dtype, arguments.device):
+            rows += run(prepare(sweep, pool.device), pool).rows
+    failed = [row for row in rows if row.status not in {"ok", "skipped"}]
     for row in failed:
         print(f"{row.status}: {row.op} {row.label}: {row.reason}")
-    print(f"{len(failed)} wrong or failed")
-    return 1 if failed else 0
+    said = [f"{row.op} {row.label}: {row.status}" for row in failed]
+    content = {"dtype": arguments.dtypes, "variants": summary(rows), "failed": said}
+    save(arguments.output, content)
+    return int(not verdict(not failed, f"{len(failed)} points wrong or failed"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What several of these scripts share: child processes, points on a GPU, statistics, tables."""
+"""Functions that several of these scripts use: child processes, points, statistics, tables."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import signal
@@ -25,25 +26,25 @@ from gpubench.view.tables import pipe_table
 ROOT = Path(__file__).resolve().parent.parent
 GPUBENCH = (sys.executable, "-m", "gpubench")
 SEED = 2006
-"""gpubench's default seed of operands."""
+"""Default seed of operands in gpubench."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A child process that ended."""
+    """The outcome of a child process."""
 
     code: int | None
-    """None: it was killed, as its time was over."""
+    """None if it was killed after its time limit."""
 
     wall_s: float
     out: str
-    """What it printed, unless that went to a file."""
+    """What it printed; empty if that went to a file."""
 
     err: str
 
     @property
     def last_line(self) -> str:
-        """Of its stderr."""
+        """The last line that it wrote to stderr."""
         return next((x.strip() for x in reversed(self.err.splitlines()) if x.strip()), "no message")
 
 
@@ -56,9 +57,9 @@ def child(
     cwd: Path | None = None,
     **variables: str,
 ) -> Ended:
-    """Run a command; when its time is over, or at Ctrl-C, kill it with all that it started.
+    """Run a command with this repository's package on its path.
 
-    It finds this repository's package. stderr goes where this process's does, unless `err` says.
+    After `timeout_s` seconds, or at Ctrl-C, kill it with all processes that it started.
     """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     started = perf_counter()
@@ -87,7 +88,7 @@ def child(
 
 
 def point(variant: str, tile: str, problem: Problem, cache: Cache = Cache.HOT) -> Point:
-    """A point of a CUDA variant, timed by events."""
+    """Return a point of a CUDA variant that is timed by events."""
     (chosen,) = choose(problem.op, "cuda", (variant,))
     return Point(
         variant=chosen,
@@ -100,7 +101,7 @@ def point(variant: str, tile: str, problem: Problem, cache: Cache = Cache.HOT) -
 
 
 def bound(backend: Any, what: Point) -> Any:
-    """The point's kernel on random operands, by the backend."""
+    """Load random operands and bind the point's kernel to them."""
     from gpubench.engine.operands import make_inputs
 
     cold = what.cache == Cache.COLD
@@ -109,12 +110,12 @@ def bound(backend: Any, what: Point) -> Any:
 
 
 def rounds(row: Row) -> list[float]:
-    """Medians of the rounds, in microseconds."""
+    """Return the medians of the rounds, in microseconds."""
     return [float(text) for text in (row.round_medians_us or "").split(";") if text]
 
 
 def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
-    """Student's 95 % interval of a ratio, from the logarithms of the ratios of paired rounds."""
+    """Return Student's 95 % interval of a ratio, from the logarithms of ratios of paired rounds."""
     from scipy import stats
 
     logs = [math.log(over / under) for over, under in zip(above, below, strict=True)]
@@ -126,9 +127,19 @@ def ratio_interval(above: Sequence[float], below: Sequence[float]) -> tuple[floa
 
 
 def markdown(heading: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; the first column is text, the others are figures."""
+    """Return a Markdown table. The first column is text, the others are figures."""
     cells = [list(heading), *([str(cell) for cell in line] for line in lines)]
     return "\n".join(pipe_table(cells, [True] + [False] * (len(heading) - 1)))
+
+
+def save(path: Path, content: object) -> None:
+    """Write JSON; items of a list stand one per line, so that differences can be read."""
+    if isinstance(content, list):
+        text = ",\n".join(json.dumps(item, ensure_ascii=False) for item in content)
+        text = f"[\n{text}\n]"
+    else:
+        text = json.dumps(content, ensure_ascii=False, indent=1)
+    path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def verdict(holds: bool, what: str) -> bool:

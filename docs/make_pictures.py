@@ -1,9 +1,10 @@
-"""Make every picture of the README and of docs/plots.md from results/.
+"""Draw every picture of the README and of docs/plots.md from results/.
 
-    python docs/make_pictures.py            writes docs/images/*.svg
-    python docs/make_pictures.py --check    exits 1 if one is not what the results give
+    python docs/make_pictures.py            # writes docs/images/*.svg
+    python docs/make_pictures.py --check    # exits 1 if a picture differs from the results
 
-All but the agreement with the profiler are made by `gpubench plot`, with the commands below.
+`gpubench plot` draws all pictures by the commands below, except the agreement with the profiler and
+the recording of a terminal.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -20,9 +22,11 @@ from contextlib import redirect_stdout
 from html import unescape
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # the package beside it, not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 
 from matplotlib.axes import Axes
+from rich.console import Console
+from rich.text import Text
 
 from gpubench.cli import app
 from gpubench.commands.plot.run import provenance
@@ -58,6 +62,15 @@ COMMANDS = (
 
 AGREEMENT = Path("results/h200/agreement.csv")
 
+RECORDED = (
+    "gpubench show results/h200/ladder.csv --sort rate --top 6",
+    "gpubench diff results/h200/sweep.csv results/h200/sweep_again.csv --only shared_tile,2048",
+)
+"""Commands that are typed in the recording."""
+
+WIDTH = 80
+"""Number of characters in a line of the recording."""
+
 
 def make(folder: Path) -> list[Path]:
     """Draw every picture into a folder. Runs in the repository's root."""
@@ -68,14 +81,13 @@ def make(folder: Path) -> list[Path]:
         app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
     made.append(folder / "agreement.svg")
     save(agreement(), Output(made[-1], overwrite=True), provenance("agreement", [AGREEMENT]))
+    made.append(folder / "terminal.svg")
+    made[-1].write_text(recording(), encoding="utf-8")
     return made
 
 
 def agreement() -> Picture:
-    """What each way of timing a kernel says, over what Nsight Compute says, by the kernel's time.
-
-    `gpubench sweep`'s events, and one event pair around a launch, as the file has them.
-    """
+    """Return the time of each timer over that of Nsight Compute, by the kernel's time."""
     with AGREEMENT.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["ncu_hot_us"]]
     ways = {
@@ -107,10 +119,28 @@ def agreement() -> Picture:
     return compose("Time over Nsight Compute's, operands hot", [(title, draw)], Theme.BOTH)
 
 
-def stale(made: Sequence[Path]) -> list[Path]:
-    """The pictures in docs/images that differ from these in what they were made from or say.
+def recording() -> str:
+    """Return the terminal after the commands of `RECORDED` as SVG, which fetches nothing."""
+    screen = Console(
+        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, legacy_windows=False
+    )
+    os.environ |= {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1"}
+    for command in RECORDED:
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            app(shlex.split(command)[1:], standalone_mode=False)
+        screen.print(Text(f"$ {command}", style="bold"))
+        screen.print(Text.from_ansi(f"{printed.getvalue().strip()}\n"))
+    svg = screen.export_svg(title="gpubench", unique_id="terminal")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("font-family: Fira Code, monospace", "font-family: monospace")
+    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
-    Not byte by byte: another version of matplotlib may draw a tick elsewhere.
+
+def stale(made: Sequence[Path]) -> list[Path]:
+    """Return the pictures in docs/images whose sources or words differ from these.
+
+    Bytes are not compared, because another version of matplotlib may draw a tick elsewhere.
     """
     return [
         IMAGES / path.name
@@ -120,7 +150,7 @@ def stale(made: Sequence[Path]) -> list[Path]:
 
 
 def _says(path: Path) -> tuple[list[str], list[str]]:
-    """The description of a picture, which holds the hashes of its CSVs, and its words."""
+    """Return the description of a picture, which holds the hashes of its CSVs, and its words."""
     text = unescape(path.read_text(encoding="utf-8"))
     words = re.findall(r"<text[^>]*>([^<]*[a-z][^<]*)</text>", text)
     return re.findall(r"<dc:description>([^<]*)", text), sorted(words)

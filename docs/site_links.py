@@ -1,4 +1,4 @@
-"""For mkdocs: files of the repository that pages link to stand in the site too."""
+"""A hook of mkdocs that adds to the site the files of the repository to which pages link."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def _in_site(path: str) -> str:
-    """A Markdown file stands there as text: its own links lead elsewhere."""
+    """Return the path in the site. Markdown becomes text, as its own links would be broken."""
     return f"{path}.txt" if path.endswith(".md") else path
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let links lead to them: the site begins in docs/, one level below the repository."""
+    """Shorten links to these files: the root of the site is docs/."""
     return OUTSIDE.sub(lambda link: link[1].removeprefix("../") + _in_site(link[2]), markdown)

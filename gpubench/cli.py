@@ -26,13 +26,13 @@ from gpubench.text import clean
 MAX_MESSAGE = 1500
 """Maximum number of characters of a message."""
 
-PACKAGES = {"generate": "operand_files", "run": "operand_files"}
+PACKAGES = {"ab": "diff", "generate": "operand_files", "run": "operand_files"}
 """The packages in `gpubench.commands` that are not named after their command."""
 
 # In the order of `--help`: measure, look, know the machine and the kernels, single runs.
 COMMANDS = (
     *("sweep", "tune", "compare-cublas", "reproduce"),
-    *("show", "diff", "history", "explain", "plot", "report"),
+    *("show", "diff", "ab", "history", "explain", "plot", "report"),
     *("deviceinfo", "selfcheck", "fleet", "variants", "new-kernel", "check", "export"),
     *("generate", "run"),
 )

@@ -16,7 +16,7 @@ import typer
 
 from gpubench.cli import app, main
 
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 GROUP = typer.main.get_command(app)
 """Built once: it takes a tenth of a second."""

@@ -76,6 +76,6 @@ class Newcomer:
             env=os.environ | {"PYTHONPATH": str(self._source)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from commandline import TIMEOUT_S
 
 from gpubench import completion
 from gpubench.cli import app
@@ -36,7 +37,7 @@ def offered(folder: Path, lines: Iterable[str]) -> list[list[str]]:
     """What bash is told of each line; the words typed so far, the last one in the making."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *lines],
-        cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     assert done.stderr.strip() == "[]"  # nothing heavy was loaded, nothing went wrong
     return [text.split() for text in done.stdout.split("\n\n")[:-1]]

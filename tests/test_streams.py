@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commandline import TIMEOUT_S
 
 import gpubench
 from gpubench.results.row import read
@@ -24,7 +25,7 @@ def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=TIMEOUT_S,
         check=False,
     )
 

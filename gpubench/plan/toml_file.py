@@ -100,12 +100,10 @@ def lies_below(text: str, base: Path = Path()) -> bool:
     """Return whether a path lies below a directory after links are followed."""
     try:
         path = (base / text).resolve()
+        loops = any(part.is_symlink() for part in (path, *path.parents))  # no error in Python 3.13
+        return not loops and path.is_relative_to(base.resolve())
     except (OSError, ValueError, RuntimeError):  # not a path, or a loop of links before Python 3.13
         return False
-    # Only a loop of links leaves a link in the path. Python 3.13 does not raise then.
-    if any(part.is_symlink() for part in (path, *path.parents)):
-        return False
-    return path.is_relative_to(base.resolve())
 
 
 def decode(values: object, kind: type[Kind], where: str) -> Kind:

@@ -1,18 +1,22 @@
-"""No figure on a page rests on rounds that disagree."""
+"""Every figure in the README and the pages is what the files of results/ give."""
 
 from __future__ import annotations
 
-import importlib.util
+import gzip
 import re
 import sys
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from cogapp import Cog
 from newcomer import PAGES, REPOSITORY
 from samples import sample
+
+sys.path.insert(0, str(PAGES))
+import claims
+import tables
 
 from gpubench.commands.reproduce.compare import Reproduction
 from gpubench.commands.reproduce.experiment import read_experiment, shipped
@@ -22,82 +26,80 @@ from gpubench.view.tables import best_of
 
 H200 = REPOSITORY / "results" / "h200"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+GENERATED = re.compile(r"<!-- \[\[\[cog (.*?) \]\]\] -->.*?<!-- \[\[\[end\]\]\] -->", re.DOTALL)
 
 
-def as_measured(name: str) -> Reproduction:
-    """An experiment with the rows of its results file."""
-    rows = read(H200 / "reproduce" / f"{name}.csv")
-    return Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    """docs/make_tables.py as a module."""
-    spec = importlib.util.spec_from_file_location("make_tables", PAGES / "make_tables.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def cog(*words: object) -> int:
+    """Exit code of cog: 5 if `--check` found a page that is not up to date."""
+    options = ("-I", PAGES, "-p", "import tables")
+    return Cog().main(["cog", *map(str, options), *map(str, words)])
 
 
 def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
-    script: ModuleType,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    made = set()
-    for page in script.PAGES:
-        text = page.read_text(encoding="utf-8")
-        assert script.filled(text) == text, page.name
-        made |= {name for name, _ in script.BLOCK.findall(text)}
-    assert made == set(script.BLOCKS)
-    assert {"claims", "steps", "tiles"} <= made
-    stale = re.sub(r"(?<=\| )\d\d\.\d\d(?= \|)", "1.234", README, count=1)
+    assert cog("--check", *tables.PAGES) == 0, capsys.readouterr().out
+    calls = {
+        call
+        for page in tables.PAGES
+        for call in GENERATED.findall(page.read_text(encoding="utf-8"))
+    }
+    named = {re.findall(r'block\("(\w+)"', call)[0] for call in calls}
+    assert {"claims", "measured", "tiles", "ladder", "tensor_cores", "agreement"} <= named
+
+
+def test_a_stale_figure_is_noticed(tmp_path: Path) -> None:
+    stale = re.sub(r"(?<=\| )\d\.\d\d(?= \|)", "1.234", README, count=1)
     assert stale != README
-    assert script.filled(stale) == README
+    page = tmp_path / "README.md"
+    page.write_text(stale)
+    assert cog("--check", page) == 5
 
 
-def test_a_claim_is_met_missed_flagged_or_not_measured(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claims = sys.modules[script.claims.__module__]
-    monkeypatch.setattr(claims, "ROOT", tmp_path)
-    monkeypatch.setattr(claims, "RESULTS", tmp_path)
-    own = sample("packed_panels", median_us=100.0, cache="cold", round_medians_us="100;100")
-    library = replace(own, variant="cublas", tile="", median_us=104.0, round_medians_us="104;104")
-
-    def outcome(least: float, *rows: Row, **more: bool) -> list[str]:
-        write(rows, tmp_path / "top.csv")
-        size = own.size
-        return claims.Claim("", "top.csv", claims.faster(size, least, **more)).cells[1:3]
-
-    assert outcome(1.04, own, library) == ["1.040", "met"]
-    assert outcome(1.05, own, library) == ["1.040", "**missed**"]
-    flagged = replace(library, round_medians_us="104;120")
-    assert outcome(1.0, own, flagged) == ["1.040", "rounds disagree"]
-    wide = replace(library, round_medians_us="103;106")
-    assert outcome(1.05, own, wide, interval=True)[1] == "its interval reaches it"
-    emulated = replace(library, variant="cublas_emulated")  # never a baseline
-    assert outcome(1.0, own, emulated) == ["", "not measured"]
-    assert claims.Claim("", "none.csv", claims.faster("1", 1.0)).cells[1:3] == ["", "not measured"]
-
-
-def test_the_recording_says_what_its_commands_print(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("COLUMNS", "FORCE_COLOR"):
-        monkeypatch.setenv(name, "")  # set by the recording, and put back after this test
-    recorded = script.RECORDING.read_text(encoding="utf-8")
-    assert script.words(recorded) == script.words(script.recording())
-    best = best_of(row for row in read(H200 / "ladder.csv") if row.median_us)
-    assert f"{best.gflops:,.0f}" in recorded
-    assert "http" not in recorded.replace("http://www.w3.org/2000/svg", "").replace(
-        "https://www.textualize.io", ""
-    )
-
-
-def test_no_figure_stands_in_the_readme_outside_what_is_made(script: ModuleType) -> None:
-    rest = script.BLOCK.sub("", README)
+def test_no_figure_stands_in_the_readme_outside_what_is_generated() -> None:
+    rest = GENERATED.sub("", README)
     assert not re.findall(r"\d[\d,]*\.\d+ ?(?:ms|µs|%|times|GFLOP)", rest)
+
+
+def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
+    own = sample("packed_panels", median_us=100.0, cache="cold", round_medians_us="100;100;100")
+    library = replace(own, variant="cublas", tile="", median_us=104.0)
+
+    def outcome(least: float, rounds: str) -> str:
+        return claims.outcome(least, own, replace(library, round_medians_us=rounds))
+
+    assert outcome(1.03, "104;104.2;104.1") == "shown"
+    assert outcome(1.05, "104;104.2;104.1") == "**missed**"
+    assert outcome(1.04, "103;104;105") == "not decided"
+    assert outcome(1.03, "104;104") == "not decided"  # other rounds: no interval
+    assert outcome(1.03, "104;104;120") == tables.DISAGREE
+
+
+def test_only_the_libraries_are_compared_with(tmp_path: Path) -> None:
+    own = sample("packed_panels", median_us=100.0)
+    emulated = replace(own, variant="cublas_emulated", tile="", median_us=104.0)
+    assert list(tables.comparisons([own, emulated])) == []
+    library = replace(emulated, variant="cublaslt")
+    assert list(tables.comparisons([own, emulated, library])) == [(own, library)]
+    path = tmp_path / "rows.csv"
+    write([own, library], path)
+    figure, outcome = claims.faster([str(path)], {own.size: 1.0, "1": 1.0})
+    assert figure.startswith(f"{own.size}: 1.040")
+    assert outcome.endswith("not measured: 1")
+
+
+def test_a_library_too_short_to_sustain_is_compared_in_bursts() -> None:
+    def state(name: str, **times_us: float) -> list[Row]:
+        return [
+            sample(name, median_us=us, round_medians_us=f"{us};{us}", state=state)
+            for state, us in times_us.items()
+        ]
+
+    kernel = state("wgmma_mixed", burst=5.0, sustained=6.0)
+    both = [*kernel, *state("cublas", burst=7.5, sustained=9.0)]
+    alone = [*kernel, *state("cublas", burst=7.5)]
+    sustained = [tables.library_of(kernel[1], rows) for rows in (both, alone)]
+    assert [library and library.median_us for library in sustained] == [9.0, 7.5]
 
 
 @pytest.mark.parametrize("name", ["ladder", "ladder_top"])
@@ -115,9 +117,12 @@ def test_what_the_pictures_of_compare_cublas_draw_are_stable_rows() -> None:
 
 
 def test_no_page_states_a_speed_up_over_rounds_that_disagree() -> None:
+    rows = read(H200 / "reproduce" / "blog-2009.csv")
+    experiment = read_experiment(shipped()["blog-2009"])
+    measured = Reproduction(experiment=experiment, rows=rows, devices=())
     refused = [
         entry.measured
-        for labels in as_measured("blog-2009").entries.values()
+        for labels in measured.entries.values()
         for entry in chain.from_iterable(labels)
         if entry.figure == Figure.SPEEDUP and entry.unstable and entry.measured
     ]
@@ -126,3 +131,12 @@ def test_no_page_states_a_speed_up_over_rounds_that_disagree() -> None:
         for value in refused:
             for digits in {f"{value:.1f}", f"{value:.2f}", f"{value:,.0f}"}:
                 assert not re.search(rf"(?<![\d.,]){re.escape(digits)} times", text), (name, digits)
+
+
+def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
+    paths = sorted((REPOSITORY / "results").rglob("*.csv*"))
+    assert len(paths) > 40
+    for path in paths:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+        assert re.findall(r"--[a-z-]+ /\S*", text) == [], path

@@ -43,7 +43,7 @@ def check_links(page: Path) -> None:
 def test_the_site_lists_every_page_and_no_other() -> None:
     navigation = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     listed = re.findall(r"^ *- (\S+\.md)$", navigation, re.MULTILINE)
-    assert sorted(listed) == NAMES
+    assert sorted([*listed, "claims.md"]) == NAMES  # bounds are for maintainers
     assert listed[0] == "index.md"
 
 

@@ -346,7 +346,7 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
         while not (tmp_path / "scheduler.json").exists():
             time.sleep(0.1)
         with Client(scheduler_file=str(tmp_path / "scheduler.json")) as client:
-            client.wait_for_workers(3, timeout=60)
+            client.wait_for_workers(3, timeout=300)
         command = "sweep --on scheduler.json -o a.csv --sizes 64 --rounds 2 --cache hot --variants"
         sweep = started(
             *("gpubench", *command.split(), "cpu_tile,cpu_blas", "--tiles", "1,7,8"),
@@ -365,7 +365,13 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
         killed.kill()
         stopped.send_signal(signal.SIGSTOP)
         join("late")
-        time.sleep(1)
+        with Client(scheduler_file=str(tmp_path / "scheduler.json")) as client:
+            names: set[str] = set()
+            while "late" not in names:
+                assert sweep.poll() in {None, 0}, (tmp_path / "log.txt").read_text()
+                workers = client.sync(client.scheduler.identity)["workers"]
+                names = {member["name"] for member in workers.values()}
+                time.sleep(0.05)
         stopped.send_signal(signal.SIGCONT)
         assert sweep.wait(timeout=300) == 0, (tmp_path / "log.txt").read_text()
     finally:

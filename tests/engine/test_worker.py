@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commandline import TIMEOUT_S
 from fakes import CPU, point
 
 from gpubench.backends import backends
@@ -244,23 +245,24 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
 def test_the_child_of_the_next_round_is_started_ahead_but_not_where_it_would_disturb_this_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Worker("cpu", Timer.EVENTS, ahead=True):
-        assert len(children_of(os.getpid())) == 1
+    with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
+        assert worker._next is None
     loading = {"cpu": replace(backends()["cpu"], load=lambda: None)}
     monkeypatch.setattr(module, "backends", lambda: loading)
     with Worker("cpu", Timer.EVENTS, ahead=True) as worker:
         worker.begin(QUICK, 1)
-        before = set(children_of(os.getpid()))
+        waiting = worker._next
+        assert waiting
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        after = set(children_of(os.getpid()))
-        assert (len(before), len(after), len(before & after)) == (2, 2, 1)
-        (waiting,) = after - before
-        os.kill(waiting, signal.SIGKILL)  # one that died while it waited is replaced
-        os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
+        assert worker._child is waiting
+        assert worker._next
+        killed = worker._next[0].pid  # a child that dies while it waits is replaced
+        os.kill(killed, signal.SIGKILL)
+        os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
-        assert waiting not in children_of(os.getpid())
+        assert killed not in children_of(os.getpid())
     assert children_of(os.getpid()) == []
 
 
@@ -287,13 +289,13 @@ def test_a_killed_parent_takes_a_hanging_child_along(folder: Path) -> None:
     assert parent.stdout is not None
     assert parent.stdout.readline() == b"ready\n"
     (child,) = children_of(parent.pid)
+    ended = os.pidfd_open(child)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{child}").exists() and "\nState:\tZ" not in _status(Path(f"/proc/{child}")):
-        assert time.monotonic() < deadline, "the child outlived its parent"
-        time.sleep(0.01)
+    readable, _, _ = select.select([ended], [], [], TIMEOUT_S)
+    os.close(ended)
+    assert readable, "the child outlived its parent"
 
 
 def test_a_device_that_is_not_there_is_said_by_the_child() -> None:

@@ -25,7 +25,7 @@ from gpubench.cli import app, main
 PROGRAM = typer.main.get_command(app)
 COMMANDS = PROGRAM.commands
 SEPARATOR = b"\0"
-"""Between the words of a command line: the only character that no word can hold."""
+"""Separator of the words of a command line. No word can contain it."""
 
 WORDS = (
     *("", " ", "-", "--", "-1", "0", "1", "8", "1024", "1e9", "nan", "inf", "9" * 30, "9" * 5000),
@@ -78,7 +78,7 @@ CODES = {0, 1, 2, 3, 4, 130}
 
 
 NEVER_1 = {"plot", "report", "show", "variants", "deviceinfo", "new-kernel", "generate", "export"}
-"""Commands that judge no result."""
+"""Commands whose exit code says nothing about results."""
 
 
 def prepared(folder: Path) -> None:
@@ -99,7 +99,7 @@ def prepared(folder: Path) -> None:
 
 
 def words(data: bytes, chance: Random) -> bytes:
-    """A mutated command line: a word is replaced, added, removed or repeated."""
+    """Return a command line with a word replaced, added, removed or repeated."""
     given = data.split(SEPARATOR)
     at = chance.randrange(len(given))
     what = chance.randrange(5)
@@ -121,7 +121,7 @@ def _bytes(word: str) -> bytes:
 
 
 def command_line(chance: Random) -> list[str]:
-    """A command with some of its arguments and options, and random words as their values."""
+    """Return a command with random arguments and options, and random words as their values."""
     name = chance.choice(sorted(COMMANDS))
     line = [name]
     parameters = list(COMMANDS[name].params)
@@ -140,7 +140,7 @@ def command_line(chance: Random) -> list[str]:
 
 
 def seeds() -> list[bytes]:
-    """Command lines that work, with a GPU or without."""
+    """Return command lines that work, with or without a GPU."""
     lines: Iterable[Sequence[str]] = (
         ("sweep", "--sizes", "8", "--variants", "cpu_blas", "--device", "cpu", "-o", "new.csv"),
         ("sweep", "--config", "a.toml", "--rounds", "2", "--output", "deep/er/new.csv", "--force"),
@@ -178,7 +178,7 @@ def seeds() -> list[bytes]:
 
 
 def read(data: bytes, folder: Path) -> None:
-    """Run a command line in a folder of files, and check what it did to them."""
+    """Run a command line in a folder of files, and check its effect on them."""
     argv = [word.decode("utf-8", errors="surrogateescape") for word in data.split(SEPARATOR)]
     if any(os.path.normpath(word).startswith(f"..{os.sep}") for word in argv):
         return  # whoever names another folder has it written there
@@ -203,7 +203,7 @@ def read(data: bytes, folder: Path) -> None:
 
 
 def _named(name: str, argv: Sequence[str]) -> bool:
-    """Whether the command line names the file, or its help says that it is written there."""
+    """Return whether the command line names the file, or its help says that it writes there."""
     if name.startswith("results/") or (name == "report.html" and argv[0] == "report"):
         return True
     if argv[0] in {"new-kernel", "export"}:
@@ -222,7 +222,7 @@ def _named(name: str, argv: Sequence[str]) -> bool:
 
 
 def run(argv: Sequence[str], folder: Path) -> int:
-    """Run a command line in this process; returns its exit code, raises for any other end."""
+    """Run a command line in this process; return its exit code, or raise what it raised."""
     out, err = io.StringIO(), io.StringIO()
 
     def command() -> int:

@@ -1,4 +1,4 @@
-"""What must hold whatever a user gives: it is read, or refused in a short line.
+"""What must be true for any input: it is read, or refused with one short line.
 
 `call_within_contract` watches a call: a refusal is a GpubenchError, time and memory stay below a
 limit, no file is written outside the folder given, no program is started, no connection is made.
@@ -20,19 +20,19 @@ from typing import Any
 from gpubench.errors import GpubenchError
 
 LONGEST_MESSAGE = 2000
-"""Characters. Some messages list everything that is known; none repeats a long input whole."""
+"""Maximum number of characters. Some messages list all names; none repeats a whole long input."""
 
 MAX_BYTES = 200 * 2**20
-"""Of memory at once; inputs have at most a few hundred kilobytes."""
+"""Maximum memory at one time, in bytes. Inputs have at most a few hundred kilobytes."""
 
 MAX_S = 60
-"""On a busy machine, the first call imports what it needs; later ones take milliseconds."""
+"""Time limit of a call. The first call imports modules; later calls take milliseconds."""
 
 LIMITED = True
-"""False under libFuzzer, which uses the alarm signal itself."""
+"""False under libFuzzer, because it uses the alarm signal."""
 
 TRACED = True
-"""False where a process counts its memory itself: tracing takes most of a call's time."""
+"""False where the process measures its memory otherwise: tracing takes most of a call's time."""
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
@@ -45,15 +45,15 @@ _STARTS = {
 }
 
 _ALLOWED = ("ldconfig", "fc-list")
-"""Programs by which libraries find other libraries and fonts."""
+"""Programs that libraries start to find other libraries and fonts."""
 
 
 class BrokenContractError(AssertionError):
-    """A call did what no input may cause."""
+    """An input caused an effect that no input may cause."""
 
 
 class _Watch:
-    """An audit hook for what is done to files and processes; Python cannot remove one again."""
+    """Record what is done to files and processes. Python cannot remove an audit hook."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -87,7 +87,7 @@ _watch = _Watch()
 
 @contextmanager
 def watched(folder: Path) -> Iterator[None]:
-    """Raises BrokenContractError if anything outside the folder was touched in the block."""
+    """Raise BrokenContractError if the block touches anything outside the folder."""
     _watch.found, _watch.folder = [], folder.resolve()
     try:
         yield
@@ -99,7 +99,7 @@ def watched(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raises BrokenContractError if the block takes longer than `MAX_S`."""
+    """Raise BrokenContractError if the block takes longer than `MAX_S`."""
     if not LIMITED:
         yield
         return
@@ -117,7 +117,7 @@ def _limited() -> Iterator[None]:
 
 
 def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:
-    """What the call returns, or None if it refuses; any other exception is a finding."""
+    """Return what the call returns, or None if it refuses. Any other exception is a finding."""
     result = None
     if TRACED:
         tracemalloc.start(1)
@@ -135,7 +135,7 @@ def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:
 
 
 def checked_message(message: str) -> str:
-    """Raises BrokenContractError for an empty message, or one too long for a terminal."""
+    """Raise BrokenContractError if a message is empty, or too long for a terminal."""
     if not message.strip():
         raise BrokenContractError("refused without a reason")
     if len(message) > LONGEST_MESSAGE:
@@ -145,7 +145,7 @@ def checked_message(message: str) -> str:
 
 @contextmanager
 def empty_folder() -> Iterator[Path]:
-    """A new folder, which is the current directory in the block."""
+    """Yield a new folder, which is the current directory in the block."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="gpubench-fuzz-") as folder:
         os.chdir(folder)
@@ -156,7 +156,7 @@ def empty_folder() -> Iterator[Path]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder."""
+    """Return every file of a folder."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""Mutations of valid files: of bits, fields, lines, and of what their headers claim."""
+"""Mutations of valid files: their bits, fields, lines, and the sizes in their headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CELLS = (
     *(b'"\n', b"\r", b"\n", b",", b";", b"\t", b"1;2;nan", b"1;;2", b"<script>", b"x" * 140_000),
     *(b"[red]", b"\xf0\x9f\x92\xa5", b"16", b"128x128x8/8x8/s3", b"%s", b"{0}", b"../../x"),
 )
-"""Values of a field of a CSV."""
+"""Values for a field of a CSV."""
 
 VALUES = (
     *(b"nan", b"inf", b"-inf", b"-1", b"0", b"1e400", b"1e-400", b"9" * 5000, b"0x" + b"f" * 5000),
@@ -33,10 +33,10 @@ VALUES = (
     *(b'"' + b"x" * 100_000 + b'"', b'"1..2147483647"', b'"1..9999"', b'"3%"', b'"%"', b'"nan%"'),
     *(b'"gemv"', b'"cuda"', b'"cpu"', b"['float32', 'int32']", b'"1..64:x2"', b'"both"'),
 )
-"""Values of a key of a TOML file."""
+"""Values for a key of a TOML file."""
 
 LONG = 20
-"""A list of as many items is not repeated."""
+"""Maximum length of a list that is repeated."""
 
 KEYS = (
     b"x",
@@ -116,7 +116,7 @@ def inserted(data: bytes, chance: Random) -> bytes:
 
 
 def zeros(data: bytes, chance: Random) -> bytes:
-    """Replace the end by zeros, as a power cut leaves them."""
+    """Replace the end by zeros, as after a power cut."""
     at = chance.randint(0, len(data))
     return data[:at] + bytes(len(data) - at)
 
@@ -125,7 +125,7 @@ BYTES = (bits, cut, doubled, inserted, zeros)
 
 
 def number(data: bytes, chance: Random) -> bytes:
-    """Replace or repeat an item of a list, or join it with others."""
+    """Replace or repeat an item of a list, or join it with other items."""
     parts = data.split(b",")
     item = b"".join(
         chance.choice(
@@ -231,7 +231,7 @@ LITERALS = (
     *(b"'n' * 100000", b"('float32',) * 1000", b"(0,)", b"('cpu_blas',)", b"'missing'", b"build"),
     *(b"float('nan')", b"frozenset()", b"type", b"edges(1, 10 ** 9, because='x')", b"exit"),
 )
-"""Values of a field of a description."""
+"""Values for a field of a description."""
 
 
 def header(data: bytes, chance: Random) -> bytes:
@@ -247,7 +247,7 @@ def header(data: bytes, chance: Random) -> bytes:
 
 
 def archive(_data: bytes, chance: Random) -> bytes:
-    """A ZIP file with random headers, sizes, compression methods and names of members."""
+    """Return a ZIP file with random headers, sizes, compression methods and member names."""
     target = io.BytesIO()
     method = chance.choice(
         (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
@@ -282,7 +282,7 @@ def _array(chance: Random) -> bytes:
 
 
 def mutated(data: bytes, chance: Random, own: Sequence[Mutation]) -> bytes:
-    """The data after one to three mutations, most of them specific to its format."""
+    """Return the data after one to three mutations, most of them specific to its format."""
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         kinds = own if own and chance.random() < 0.7 else BYTES
         data = chance.choice(kinds)(data, chance)[:MAX_BYTES]

@@ -1,4 +1,4 @@
-"""Everything that reads what a user gives, with valid examples and mutations of them."""
+"""Everything that reads user input, with valid examples and mutations."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Reader:
     """One kind of input."""
 
     read: Callable[[bytes, Path], None]
-    """Give an input to the package, in an empty folder; raises an exception for a finding."""
+    """Pass an input to the package, in an empty folder. An exception is a finding."""
 
     seeds: Callable[[], Sequence[bytes]]
     """Valid examples."""
 
     own: Sequence[mutations.Mutation] = ()
-    """Mutations that know the format."""
+    """Mutations specific to the format."""
 
 
 def as_argument(data: bytes) -> str:
-    """Bytes as Python decodes those of a command line."""
+    """Decode bytes as Python decodes a command line."""
     return data.decode("utf-8", errors="surrogateescape")
 
 
@@ -109,13 +109,13 @@ def expect(data: bytes, folder: Path) -> None:
 
 
 def winners(data: bytes, folder: Path) -> None:
-    """The TOML of `--tiles tuned`."""
+    """Read the TOML file of `--tiles tuned`."""
     path = _in_file("a.toml", data, folder)
     call_within_contract(lambda: read_winners(path), folder)
 
 
 def where(data: bytes, folder: Path) -> None:
-    """The argument of `tune --where`, and its use."""
+    """Read and use the argument of `tune --where`."""
     tile = {"BM": 128, "stages": 3, "cluster": "2x1"}
     call_within_contract(lambda: Condition(as_argument(data), tile, "fake")(tile), folder)
 
@@ -216,7 +216,7 @@ def csv(data: bytes, folder: Path) -> None:
 
 
 def diff(data: bytes, folder: Path) -> None:
-    """The whole comparison, in one of the formats."""
+    """Compare, and print one of the formats."""
     base = _in_file("base.csv", _csv()[0], folder)
     _in_file("a.csv", data, folder)
     name = tuple(Format)[len(data) % len(Format)]
@@ -225,19 +225,19 @@ def diff(data: bytes, folder: Path) -> None:
 
 
 def _published() -> bytes:
-    """The head and first figures of a file of `reproduce`."""
+    """Return the heading and first figures of a file of `reproduce`."""
     lines = (REPOSITORY / "results/h200/reproduce/reproduce.csv").read_bytes().splitlines(True)
     return b"".join(lines[:1] + lines[40:50])
 
 
 def _csv_of_gpu() -> bytes:
-    """Rows with all that pictures show: rates, percentages, local memory, several sizes."""
+    """Return rows with what pictures show: rates, percentages, local memory, several sizes."""
     lines = (REPOSITORY / "results/h200/sweep.csv").read_bytes().splitlines(True)
     return b"".join(lines[:1] + lines[1:3] + lines[100:240:70])
 
 
 def shown(data: bytes, folder: Path) -> None:
-    """The page, or a picture of one of the kinds."""
+    """Make the page, or a picture of any kind."""
     _in_file("a.csv", data, folder)
     kind = ("report", *Kind)[len(data) % (1 + len(Kind))]
     name = "a.html" if kind == "report" else f"a{('.svg', '.png')[len(data) % 2]}"
@@ -276,7 +276,7 @@ VARIANT = CallVariant(
 
 
 def descriptor(data: bytes, folder: Path) -> None:
-    """A kernel's description, listed and swept; each has its own name, as Python keeps it."""
+    """List and sweep a described kernel. Each has its own name, because Python caches modules."""
     name = f"k{zlib.crc32(data):x}"
     (folder / "own").mkdir(exist_ok=True)
     _in_file(f"own/{name}.py", data, folder)
@@ -299,7 +299,7 @@ extern "C" __global__ void plain(const float* a, size_t pitch, float* c) {}
 
 
 def source(data: bytes, folder: Path) -> None:
-    """A CUDA source that is described, and its description read."""
+    """Describe a CUDA source, and read its description."""
     name = f"s{zlib.crc32(data):x}"
     _in_file("a.cu", data, folder)
     with nothing_measured():
@@ -321,7 +321,7 @@ STARTED = ("sweep", "--device", "cpu", "--sizes", "8..24:8", "--variants", "cpu_
 
 @functools.cache
 def _partial() -> tuple[bytes, ...]:
-    """The file that a killed sweep leaves, measured by the stand-in for the worker."""
+    """Return the file that a killed sweep leaves, measured by the stand-in for the worker."""
     from contract import empty_folder
 
     with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
@@ -430,4 +430,4 @@ READERS = {
         read=command_lines.read, seeds=command_lines.seeds, own=(command_lines.words,)
     ),
 }
-"""By what is read."""
+"""Readers by name."""

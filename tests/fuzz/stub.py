@@ -1,4 +1,4 @@
-"""A stand-in for the measuring process: every point takes ten microseconds, and none is run."""
+"""A stand-in for the measuring process: it runs nothing; every point takes ten microseconds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpubench.errors import CompileError, DeviceUnavailableError
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
 
 MAX_POINTS = 40
-"""Then Ctrl-C is raised: a sweep may have a hundred thousand points."""
+"""Number of points after which Ctrl-C is raised: a sweep may have a hundred thousand."""
 
 
 class StubWorker:
-    """An `Executor` whose methods take the place of those of `Worker`."""
+    """An `Executor` whose methods replace those of `Worker`."""
 
     notices: tuple[str, ...] = ()
     spent_s: Mapping[str, float] = {}
@@ -82,7 +82,7 @@ def _no_cluster(_device: str) -> None:
 
 @contextmanager
 def nothing_measured() -> Iterator[None]:
-    """Commands plan, read, write and print; what would measure or compile is replaced."""
+    """Replace everything that measures or compiles. Commands plan, read, write and print."""
     with ExitStack() as stack:
         stack.enter_context(patch.multiple(Worker, **_METHODS))
         for name, replacement in {

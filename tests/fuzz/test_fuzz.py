@@ -1,4 +1,4 @@
-"""Whatever a user gives is read or refused; `benchmarks/fuzz.py` tries many more inputs."""
+"""Every input is read or refused; `benchmarks/fuzz.py` tries many more inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INPUTS = {
     "partial": 20,
     "command": 60,
 }
-"""Mutated inputs of each reader in every run: together a thousand."""
+"""Number of mutated inputs per reader in every run: a thousand in all."""
 
 
 def test_what_is_valid_is_read() -> None:

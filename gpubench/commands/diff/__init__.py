@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from gpubench import completion
+from gpubench import options as option
 from gpubench.commands.diff.options import Options, diff_options
 
 app = typer.Typer()
@@ -88,3 +90,48 @@ def diff(
     if against:
         base = saved_base(against, base, new, settings)
     raise typer.Exit(run_diff(base, new, settings))
+
+
+AB_OPTIONS = ("threshold", "strict", "format", "output", "full")
+
+
+@app.command(
+    epilog="Example: gpubench ab old/.venv/bin/python new/.venv/bin/python --sizes 512 "
+    "--tiles 8,16. Exit codes: those of diff.",
+)
+@partial(option.sweep_options, without=("output", "samples", "rounds"))
+@partial(diff_options, names=AB_OPTIONS)
+def ab(
+    base: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BASE",
+            help="Python interpreter or environment with a gpubench, or a directory of kernels.",
+        ),
+    ],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The same, of the new side.")],
+    *,
+    config: option.Config = None,
+    pairs: Annotated[int, typer.Option(help="Number of pairs of sweeps, without --budget.")] = 10,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory of the sweeps' CSVs. Default: results/<utc time>-ab."
+        ),
+    ] = None,
+    save: option.Save = None,
+    **options: Any,
+) -> None:
+    """Measure two installations or kernel directories in turns, and compare them.
+
+    Sweeps of one round alternate on one device, and are judged by the rules of diff. Unlike
+    'diff --rerun', which measures ambiguous points again with the installed kernels, each side runs
+    its own gpubench. --budget is the time of the whole comparison.
+    """
+    from gpubench.commands.diff.ab import compare_builds
+
+    settings = Options(**{name: options.pop(name) for name in AB_OPTIONS})
+    code = compare_builds(
+        base, new, options, settings, config=config, pairs=pairs, results=results, save=save
+    )
+    raise typer.Exit(code)

@@ -10,11 +10,13 @@ from typing import Any
 from gpubench.errors import UsageError
 from gpubench.text import shown, unknown
 
-LONGEST = 500
-"""Characters: so no nesting is too deep."""
+MAX_CHARACTERS = 500
 
-LARGEST = 2**63
-"""Of a number in between: larger ones are mistakes, and take time."""
+MAX_DEPTH = 50
+"""Maximum nesting. A deeper expression would end in a RecursionError while it is computed."""
+
+MAX_NUMBER = 2**63
+"""Maximum of a number in between. Larger numbers are mistakes, and take time."""
 
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -52,9 +54,11 @@ class Condition:
     def __init__(self, text: str, axes: Collection[str], variant: str) -> None:
         self._text, self._axes, self._variant = text, axes, variant
         try:
-            if len(text) > LONGEST:
+            if len(text) > MAX_CHARACTERS:
                 raise ValueError  # noqa: TRY301 # as for any other text
             self._body = ast.parse(text.strip(), mode="eval").body
+            if _is_deeper(self._body, MAX_DEPTH):
+                raise ValueError  # noqa: TRY301
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise UsageError(f"--where: '{shown(text)}' is not understood; {EXPECTS}") from error
 
@@ -94,7 +98,7 @@ class Condition:
 
     def _number(self, node: ast.AST, of: Parameters) -> Value:
         value = self._value(node, of)
-        if not isinstance(value, int | float) or abs(value) > LARGEST:
+        if not isinstance(value, int | float) or abs(value) > MAX_NUMBER:
             raise self._refuse(node)
         return value
 
@@ -114,3 +118,11 @@ class Condition:
     def _refuse(self, node: ast.AST) -> UsageError:
         part = shown(ast.unparse(node))
         return UsageError(f"--where: '{part}' is not understood; {EXPECTS}")
+
+
+def _is_deeper(body: ast.expr, limit: int) -> bool:
+    """Whether an expression is nested more deeply than a limit."""
+    level: list[ast.AST] = [body]
+    for _ in range(limit):
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+    return bool(level)

@@ -55,6 +55,8 @@ def test_nothing_else_of_python_is_understood() -> None:
         "(BM := 3) > 2",
         "(" * 300 + "1" + ")" * 300,
         "0 or " * 500 + "1",
+        "BM > " + "-" * 450 + "1",
+        "not " * 110 + "BM > 1",
         "BM * 99999999999999999999 > 1",
         "stages >= 3; BM",
         "\x00",

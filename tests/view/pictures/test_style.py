@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from commandline import TIMEOUT_S
 from matplotlib.colors import to_rgb
 from samples import curve, source
 
@@ -167,7 +168,7 @@ def test_a_matplotlibrc_of_the_user_changes_no_picture(
             env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=TIMEOUT_S,
             check=True,
         )
         drawn.append(done.stdout)

@@ -1,0 +1,269 @@
+"""How each file of results/ is made: tasks for doit (https://pydoit.org).
+
+    doit list --all --status          # R: the task must run, U: its files are up to date
+    doit commit=0123456789ab gpu:main # measure; the commit is needed only where there is no git
+    doit join pages                       # fill the tables of all pages, and draw the pictures
+
+`pyproject.toml` tells doit where this file is. A task runs its command in build/measured/TASK, in
+which paths are those of results/. `gpubench diff` then compares each new CSV with the one that it
+replaces, and the outcome is appended to build/measured/changes.txt, for the commit message. A task
+is out of date if its command, its script, a file that it reads, or any file of the package changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # doit loads this file without its directory
+
+from doit import get_var
+from doit.tools import config_changed
+from shared import GPUBENCH, ROOT, child
+
+from gpubench.model import DTYPES
+from gpubench.results.provenance import package_version
+from gpubench.results.row import read, write
+
+DOIT_CONFIG = {
+    "backend": "json",
+    "dep_file": "results/doit.json",
+    "default_tasks": [],
+    "verbosity": 2,
+}
+RESULTS, SCRATCH = ROOT / "results", ROOT / "build" / "measured"
+MEASURED = RESULTS / "measured.csv"
+LIMIT_S = 1800
+"""Time limit of one command. On two cores `cpu:kills` takes longest."""
+
+WRITES_FILES = {0, 1, 3}
+"""Exit codes after which the files are complete. 1 and 3 say that a bound is missed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A row of results/measured.csv: which machine ran a task, and when."""
+
+    task: str
+    machine: str
+    utc: str
+    commit: str
+    wall_s: float
+
+
+def step(name: str, command: str, *more: str, reads: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a task of doit. `more` names files that the command writes beside `-o` and `>`.
+
+    `gpubench` and `python` in the command are those of this environment, and `SCRIPTS` is the
+    directory of this file. The command writes `x`, and `x` is compressed, if `more` has `x.gz`.
+    """
+    words = command.split()
+    written = [words[at + 1] for at, word in enumerate(words) if word in {"-o", ">", "&>"}]
+    files = [*(name for name in written if f"{name}.gz" not in more), *more]
+    scripts = [word.replace("SCRIPTS", "benchmarks") for word in words if "SCRIPTS" in word]
+    return {
+        "name": name.partition(":")[2],
+        "doc": command,
+        "actions": [(measure, [name, command, files, reads])],
+        "targets": [f"results/{file}" for file in files],
+        "file_dep": [*scripts, *(f"results/{file}" for file in reads)],
+        "uptodate": [config_changed({"command": command, "package": package_version()[0]})],
+    }
+
+
+def measure(name: str, command: str, files: Sequence[str], reads: Sequence[str]) -> bool:
+    """Run a command, compare its files with those of results/, and replace these."""
+    commit = get_var("commit") or package_version()[1]
+    if commit is None:
+        print(
+            "git is missing here: state the commit of this tree: doit commit=0123456789ab gpu:main"
+        )
+        return False
+    folder = SCRATCH / name.replace(":", "_")
+    shutil.rmtree(folder, ignore_errors=True)
+    for file in (*files, *reads):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    for file in reads:
+        shutil.copy(RESULTS / file, folder / file)
+    programs = (
+        f'gpubench() {{ python -m gpubench "$@"; }}\nPATH={Path(sys.executable).parent}:$PATH\n'
+    )
+    script = programs + command.replace("SCRIPTS", str(ROOT / "benchmarks"))
+    with (folder / "log.txt").open("w") as log:
+        ended = child(("bash", "-c", script), cwd=folder, timeout_s=LIMIT_S, out=log, err=log)
+    for file in files:
+        if file.endswith(".gz") and (plain := folder / file.removesuffix(".gz")).exists():
+            (folder / file).write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+        elif file.endswith((".txt", ".md", ".json")) and (folder / file).exists():
+            text = (folder / file).read_text(encoding="utf-8")  # must not name this machine's paths
+            (folder / file).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
+    complete = all((folder / file).exists() for file in files)
+    print(f"{name}: exit {ended.code} after {ended.wall_s:.0f} s")
+    if ended.code not in WRITES_FILES or not complete:
+        print((folder / "log.txt").read_text()[-2000:])
+        return False
+    for file in files:
+        replace(RESULTS / file, folder / file)
+    record(name, commit, round(ended.wall_s, 1))
+    return True
+
+
+def replace(old: Path, new: Path) -> None:
+    """Replace a file of results/ after `gpubench diff` compared both."""
+    if old.exists() and ".csv" in old.suffixes:
+        said = child((*GPUBENCH, "diff", old, new), err=subprocess.STDOUT)
+        text = f"{old.relative_to(RESULTS)}: gpubench diff: exit {said.code}\n{said.out}\n"
+        print(text)
+        with (SCRATCH / "changes.txt").open("a") as changes:
+            changes.write(text.replace(str(SCRATCH), "new").replace(f"{ROOT}/", ""))
+    old.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(new, old)
+
+
+def record(name: str, commit: str, wall_s: float) -> None:
+    """Write who measured a task into results/measured.csv."""
+    query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    gpus = child(query).out.splitlines() if shutil.which("nvidia-smi") else []
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = len(visible.split(",")) if visible else len(gpus)
+    measurement = Measurement(
+        task=name,
+        machine=f"{count} × {gpus[0]}" if gpus else f"{os.cpu_count()} CPUs",
+        utc=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        commit=commit,
+        wall_s=wall_s,
+    )
+    with MEASURED.open(newline="", encoding="utf-8") as file:
+        rows = {row["task"]: row for row in csv.DictReader(file)} | {name: asdict(measurement)}
+    with MEASURED.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, asdict(measurement), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[task] for task in sorted(rows))
+
+
+SWEEP = "gpubench sweep --device cuda"
+COLD = "XDG_CACHE_HOME=$PWD/cold"
+"""An empty cache of compiled kernels."""
+
+MAIN = "--sizes 1024,2048 --tiles 1..32"
+SPACES = (
+    *(("wgmma_cluster", size, "bfloat16") for size in (4096, 1000)),
+    *((name, 4096, "float32") for name in ("packed_panels", "vectorized", "pipelined")),
+)
+EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
+SIZES = "1024,2048,4096,8192,3001x4100x2804"
+PARTS = {
+    "tensor": {
+        "small": "bfloat16 --sizes 1024,2048",
+        "middle": "bfloat16 --sizes 4000x4104x3992,4096",
+        "large": "bfloat16 --sizes 8192,16384",
+        "float16": "float16 --sizes 4096,8192",
+    },
+    "precisions": {
+        "tf32": f"tf32 --sizes {SIZES}",
+        "float64": f"float64 --sizes {SIZES}",
+        "float32": "float32,bfloat16,float16 --sizes 4096",
+        "bytes": "int8,float8_e4m3,float8_e4m3_split --sizes 4096,8192",
+    },
+    "rivals": dict.fromkeys(("bfloat16", "float16", "tf32", "float32"), ""),
+}
+"""Files that are joined into one, and the dtypes and sizes of each."""
+
+SANITIZED = (
+    *(("memcheck", dtype) for dtype in DTYPES if dtype not in {"int32", "float16", "float8_e4m3"}),
+    *((tool, "float32") for tool in ("racecheck", "synccheck")),
+)
+"""Tools of compute-sanitizer, and the first dtype of the kernels that run under them."""
+
+PASSES = tuple(f"h200/agreement/{number}.jsonl.gz" for number in (1, 2, 3))
+ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
+
+
+# fmt: off
+def task_gpu() -> Iterator[dict[str, Any]]:
+    """Yield the tasks for one GPU."""
+    yield step("gpu:deviceinfo", "gpubench deviceinfo --device cuda --measure --json > h200/deviceinfo.json")
+    yield step("gpu:selfcheck", "gpubench selfcheck > h200/selfcheck.txt")
+    yield step("gpu:quick", f"{SWEEP} -o h200/quick.csv > h200/quick.txt")
+    yield step("gpu:main", f"{COLD} {SWEEP} {MAIN} -o h200/main.csv > h200/main.txt")
+    yield step("gpu:tune_tiles", f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 --winners winners.toml -o h200/tune_tiles.csv &> h200/tune_tiles.txt", "h200/tune_tiles.confirmed.csv")
+    for name in ("sweep", "sweep_again"):
+        yield step(f"gpu:{name}", f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o h200/{name}.csv > h200/{name}.txt")
+    yield step("gpu:compare", "gpubench compare-cublas --sizes 256,512,1024,2048,4096,8192 --dtypes float32,float64 -o h200/compare.csv > h200/compare.txt")
+    yield step("gpu:ladder", "gpubench compare-cublas --ladder --sizes 4096 --budget 25 --launch-limit 0.2 -o h200/ladder.csv")
+    yield step("gpu:ladder_top", "gpubench compare-cublas --variants splitk,packed_panels --cache both --budget 45 --sizes 1024,2048,4096,8192,16384,4096x4096x1000,1000,128x8192x8192 -o h200/ladder_top.csv")
+    for op in ("gemv", "gemv_t", "atax"):
+        yield step(f"gpu:{op}", f"{SWEEP} --op {op} --sizes 16384,8192x32768,4096 --budget 5 -o h200/{op}.csv > h200/{op}.txt")
+    for suite in ("tensor", "precisions"):
+        for part, selected in PARTS[suite].items():
+            path = f"h200/{suite}/{part}.csv"
+            yield step(f"gpu:{suite}_{part}", f"python SCRIPTS/tensor.py {suite} {path} --dtypes {selected}", f"{path}.gz")
+    for dtype in PARTS["rivals"]:
+        path = f"h200/rivals/{dtype}.csv"
+        yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
+    yield step("gpu:exports", "python SCRIPTS/exports.py ../../programs -o h200/exports.json")
+    for number in (1, 2, 3):
+        path = f"h200/agreement/{number}.jsonl"
+        yield step(f"gpu:agreement_{number}", f"python SCRIPTS/agreement.py pass {path}", f"{path}.gz")
+    for dtype in DTYPES:
+        yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o h200/right/{dtype}.json")
+        if dtype not in {"float32", "int32"}:
+            yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o h200/stress/{dtype}.json")
+    for tool, dtype in SANITIZED:
+        yield step(f"gpu:{tool}_{dtype}", f"python SCRIPTS/sanitize.py {tool} {dtype} -o h200/sanitizer/{tool}_{dtype}.json")
+    yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
+    yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --seeds 1,2 --kills 10 -o h200/kills.json")
+    yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --output h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")
+    for seed, path in enumerate(ROUNDS, 1):
+        plain = path.removesuffix(".gz")
+        yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
+    yield step("gpu:kernel_tuner", "python SCRIPTS/tune_race.py wall > h200/kernel_tuner_race.txt")
+    for name, size, dtype in SPACES:
+        path = f"h200/tune/{name}_{size}"
+        yield step(f"gpu:tune_{name}_{size}", f"python SCRIPTS/tune_race.py race {name}:{size}:{dtype} -o {path}.csv > {path}.md", f"{path}.csv.gz")
+
+
+def task_gpus() -> Iterator[dict[str, Any]]:
+    """Yield the task for two GPUs."""
+    yield step("gpus:many_gpus", "python SCRIPTS/many_gpus.py -o h200/many_gpus_2.json")
+
+
+def task_cpu() -> Iterator[dict[str, Any]]:
+    """Yield the tasks that need no GPU, but a machine without other work."""
+    yield step("cpu:quick", "gpubench sweep --device cpu -o cpu/quick.csv > cpu/quick.txt")
+    yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt")
+    yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 1,2,3,4,5,6,7,8,9,10,11,12,13,14 --kills 15 -o cpu/kills.json")
+    yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
+    yield step("cpu:diff_pairs", "python SCRIPTS/diff_pairs.py -o cpu/diff_pairs.json")
+    yield step("cpu:tune_simulated", "python SCRIPTS/tune_simulated.py > cpu/tune_simulated.md")
+    for name in ("diff_power", "fleet_power"):
+        yield step(f"cpu:{name}", f"python SCRIPTS/{name}.py h200/diff_rounds > h200/{name}.md", reads=ROUNDS)
+
+
+def task_join() -> Iterator[dict[str, Any]]:
+    """Yield the tasks that join measured parts into one file."""
+
+    def join(whole: str, parts: Sequence[str]) -> None:
+        write([row for part in parts for row in read(ROOT / part)], ROOT / whole)
+
+    for suite, parts in PARTS.items():
+        whole, paths = (f"results/h200/{suite}.csv", [f"results/h200/{suite}/{part}.csv.gz" for part in parts])
+        yield {"name": suite, "actions": [(join, [whole, paths])], "file_dep": paths, "targets": [whole]}
+    yield {"name": "agreement", "actions": [f"{sys.executable} benchmarks/agreement.py report results/h200/agreement results/h200/agreement.csv"], "file_dep": ["benchmarks/agreement.py", *(f"results/{path}" for path in PASSES)], "targets": ["results/h200/agreement.csv"]}
+# fmt: on
+
+
+def task_pages() -> dict[str, Any]:
+    """Fill the tables of all pages by cog (https://cog.readthedocs.io), and draw the pictures."""
+    pages = "README.md docs/*.md results/README.md results/h200/ladder.md results/h200/agreement.md"
+    cog = f"{sys.executable} -m cogapp -I docs -p 'import tables' -r {pages}"
+    return {"actions": [cog, f"{sys.executable} docs/make_pictures.py"]}

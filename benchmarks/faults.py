@@ -1,0 +1,63 @@
+"""Sweep kernels with planted faults beside good kernels, and the good kernels alone.
+
+    python benchmarks/faults.py -o faults.json
+
+The kernels of `benchmarks/faults/` are right except at edge 16, where each has one fault; one of
+them hangs. Exits 1 unless every faulty point gets its status, and the times of the good kernels
+change by at most 1 %. Needs a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from shared import GPUBENCH, child, save, verdict
+
+from gpubench.results.row import Row, read
+
+FAULTS = Path(__file__).with_name("faults")
+GOOD = ("naive", "shared_tile", "cublas")
+FAULTY = {kernel.stem: "error" for kernel in sorted(FAULTS.glob("gemm/*.cu"))} | {"wrong": "wrong"}
+"""Status of each faulty kernel at `FAULTY_EDGE`."""
+
+FAULTY_EDGE = "16"
+MAX_CHANGE = 0.01
+
+
+def sweep(variants: tuple[str, ...], path: Path) -> tuple[int | None, list[Row]]:
+    """Sweep the variants at 1024; return the exit code and the rows."""
+    words = ("sweep", "--device", "cuda", "--sizes", "1024", "--tiles", "8,16,32")
+    more = ("--kernels", FAULTS, "--variants", ",".join(variants), "--point-limit", "15")
+    ended = child((*GPUBENCH, *words, *more, "--output", path))
+    return ended.code, read(path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("-o", "--output", type=Path, default=Path("faults.json"))
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        alone = {row.key: row.median_us for row in sweep(GOOD, Path(folder, "alone.csv"))[1]}
+        code, rows = sweep((*GOOD, *FAULTY), Path(folder, "beside.csv"))
+    points = []
+    for row in rows:
+        alone_us = alone.get(row.key)
+        change = row.median_us / alone_us - 1 if row.median_us and alone_us else None
+        expected = FAULTY.get(row.variant, "ok") if row.tile == FAULTY_EDGE else "ok"
+        point = {"variant": row.variant, "tile": row.tile, "status": row.status}
+        point |= {"expected": expected, "reason": row.reason or ""}
+        points.append(point | {"median_us": row.median_us, "change": change})
+    save(asked.output, {"exit": code, "points": points})
+    unexpected = sum(point["status"] != point["expected"] for point in points)
+    worst = max(abs(float(point["change"] or 0)) for point in points)
+    statuses = verdict(
+        code == 1 and not unexpected, f"exit {code}, {unexpected} unexpected statuses"
+    )
+    return int(not (verdict(worst <= MAX_CHANGE, f"good times within {worst:.2%}") and statuses))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

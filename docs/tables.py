@@ -1,0 +1,478 @@
+"""Every generated part of README.md and of the pages in docs/ and results/, made from results/.
+
+    python -m cogapp -I docs -p "import tables" -r README.md docs/*.md results/README.md
+
+cog runs the call that stands in the first line of a generated part, and writes what it returns.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from statistics import geometric_mean
+from textwrap import fill
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # claims.py
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+
+from shared import ROOT, ratio_interval, rounds
+
+from gpubench.commands.compare_cublas.ladder import steps
+from gpubench.commands.reproduce.compare import Reproduction
+from gpubench.commands.reproduce.experiment import read_experiment, shipped
+from gpubench.commands.reproduce.view import grids
+from gpubench.hardware.occupancy import occupancy
+from gpubench.model import CudaVariant, Problem, Resources, State
+from gpubench.plan.registry import choose
+from gpubench.results.row import COLUMNS, Row, read
+from gpubench.view.tables import (
+    UNSTABLE,
+    UNSTABLE_LEGEND,
+    best_of,
+    by_problem,
+    milliseconds,
+    pipe_table,
+)
+
+RESULTS = ROOT / "results"
+H200 = RESULTS / "h200"
+PAGES = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(RESULTS / name for name in ("README.md", "h200/ladder.md", "h200/agreement.md")),
+)
+LIBRARIES = ("cublas", "cublaslt")
+EMULATED = "cublas_emulated"
+DISAGREE = "rounds disagree"
+WIDTH = 100
+"""Number of characters in a line of prose."""
+
+TIMERS = {
+    "events_hot_us": "gpubench events, hot",
+    "ncu_hot_us": "ncu, hot",
+    "events_cold_us": "gpubench events, cold",
+    "ncu_cold_us": "ncu, cold",
+    "cupti_hot_us": "gpubench cupti, hot",
+    "raw_cupti_hot_us": "raw CUPTI, hot",
+    "cupyx_us": "cupyx benchmark",
+    "do_bench_us": "triton do_bench",
+    "event_pair_us": "event pair",
+    "events_over_ncu_hot": "events ÷ ncu, hot",
+    "events_over_ncu_cold": "events ÷ ncu, cold",
+    "cupti_over_raw": "cupti ÷ raw CUPTI",
+    "gap_per_kernel_us": "launch gap per kernel",
+}
+"""Headings of the columns of results/h200/agreement.csv."""
+
+
+def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:
+    """Return a Markdown table. Columns after the first are figures, unless all are `text`."""
+    cells = [list(heading), *([str(cell) for cell in line] for line in lines)]
+    left = [True, *(text for _ in heading[1:])]
+    return "\n".join(pipe_table(cells, left)).replace("\\*", "*")
+
+
+def load(name: str) -> Any:
+    """Return the content of a JSON file of results/."""
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def dictionaries(path: Path) -> list[dict[str, str]]:
+    """Return the lines of a CSV with other columns than those of a sweep."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def number(value: float | None, digits: int) -> str:
+    """Return a number with this many decimals, or nothing for None."""
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def is_own(row: Row) -> bool:
+    """Return whether a row is of a kernel of this project."""
+    return row.variant not in {*LIBRARIES, EMULATED}
+
+
+def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
+    """Return the faster library at a kernel's problem: in its state, or else in bursts.
+
+    A library whose launches are too short to be sustained is compared in bursts. The clock is
+    higher there, so the ratio is no larger than it would be.
+    """
+    for state in (own.state, State.BURST):
+        problem = replace(own, state=state).problem_key
+        timed = [row for row in rows if row.variant in LIBRARIES and row.problem_key == problem]
+        if timed := [row for row in timed if row.median_us]:
+            return best_of(timed)
+    return None
+
+
+def speedup(own: Row, library: Row) -> tuple[float, tuple[float, float] | None]:
+    """Return how many times as fast a kernel is, and the 95 % interval of the ratio.
+
+    The interval is Student's, from the logarithms of the ratios of the rounds, which are
+    interleaved. None if the two have different numbers of rounds.
+    """
+    ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
+    pairs = rounds(library), rounds(own)
+    return ratio, ratio_interval(*pairs) if len(pairs[0]) == len(pairs[1]) > 1 else None
+
+
+def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
+    """Yield the fastest kernel of each problem with the faster library."""
+    timed = [row for row in rows if row.status == "ok" and row.median_us]
+    for problem in by_problem(timed):
+        if own := [row for row in problem if is_own(row)]:
+            fastest = min(own, key=lambda row: row.median_us or math.inf)
+            if library := library_of(fastest, timed):
+                yield fastest, library
+
+
+def ratio_text(own: Row, library: Row) -> str:
+    """Return the ratio with its interval, or that the rounds disagree."""
+    if own.unstable or library.unstable:
+        return DISAGREE
+    ratio, interval = speedup(own, library)
+    return f"{ratio:.2f} ({interval[0]:.2f} to {interval[1]:.2f})" if interval else f"{ratio:.2f}"
+
+
+def tiles() -> str:
+    """Return milliseconds by tile at 2048 in float32; the best of each kernel is bold."""
+    variants = ("naive_uncoalesced", "naive", "register_tile", "shared_tile")
+    rows = {
+        (row.variant, row.tile): row
+        for row in read(H200 / "sweep.csv")
+        if (row.n, row.cache) == (2048, "cold")
+    }
+    best = {name: best_of(row for row in rows.values() if row.variant == name) for name in variants}
+    if unstable := [row.label for row in best.values() if row.unstable]:
+        raise ValueError(f"{DISAGREE}: {unstable}")
+
+    def cell(row: Row) -> str:
+        text = milliseconds(row.median_us)
+        if row.unstable:
+            return f"{text} {UNSTABLE}"
+        return f"**{text}**" if row is best[row.variant] else text
+
+    shown = ("1", "2", "4", "5", "8", "12", "16", "24", "32")
+    lines = [[tile, *(cell(rows[name, tile]) for name in variants)] for tile in shown]
+    cells = [["tile", *variants], *lines]
+    made = "\n".join(pipe_table(cells, [False] * len(cells[0]))).replace("\\*", "*")
+    return f"{made}\n\n{UNSTABLE_LEGEND}." if UNSTABLE in made else made
+
+
+def ladder() -> str:
+    """Return the fastest step over the better library, by size and cache state."""
+    cells: dict[str, dict[str, str]] = {}
+    for own, library in comparisons(read(H200 / "ladder_top.csv")):
+        cells.setdefault(own.size, {})[own.cache] = ratio_text(own, library)
+    lines = ([size, line["cold"], line["hot"]] for size, line in cells.items())
+    said = "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval):"
+    return f"{said}\n\n{table(['size', 'cold cache', 'hot cache'], lines)}"
+
+
+def tensor_cores() -> str:
+    """Return the range of all ratios in long runs: a sentence, and one line per precision."""
+    ratios: dict[str, list[float]] = {}
+    above: Counter[str] = Counter()
+    for suite in ("precisions", "tensor"):
+        for own, library in comparisons(read(H200 / f"{suite}.csv")):
+            if own.state == State.SUSTAINED and not (own.unstable or library.unstable):
+                ratio, interval = speedup(own, library)
+                ratios.setdefault(own.compute_mode, []).append(ratio)
+                above[own.compute_mode] += bool(interval and interval[0] > 1)
+    lines = []
+    for precision, values in sorted(ratios.items()):
+        figures = (f"{value:.2f}" for value in (min(values), geometric_mean(values), max(values)))
+        lines.append([precision, len(values), above[precision], *figures])
+    every = [ratio for values in ratios.values() for ratio in values]
+    said = fill(
+        f"In long runs on an H200, the fastest kernel of each precision is {min(every):.2f} to "
+        f"{max(every):.2f} times as fast as the better of cuBLAS and a tuned cuBLASLt "
+        f"(geometric mean {geometric_mean(every):.2f}). In {above.total()} of {len(every)} "
+        "comparisons the whole 95 % interval lies above 1; in the others the difference is not "
+        "shown.",
+        WIDTH,
+    )
+    heading = ["precision", "comparisons", "shown faster", "lowest", "geometric mean", "highest"]
+    return f"{said}\n\n{table(heading, lines)}"
+
+
+def ladder_steps() -> str:
+    """Return every step of the ladder at 4096, with what limits its occupancy."""
+    rows = [row for row in read(H200 / "ladder.csv") if row.status == "ok"]
+    best = {name: best_of(row for row in rows if row.variant == name) for name in names_of(rows)}
+    order, lines = steps(choose("gemm", "cuda", ())), []
+    for name in filter(best.__contains__, (*order, *LIBRARIES)):
+        row, before = best[name], best.get(order.get(name, ""))
+        time_us = row.median_us or 0.0
+        gain = f"{(before.median_us or 0.0) / time_us:.2f}×" if before else ""
+        cells = [name, row.tile, milliseconds(time_us), f"{row.gflops:,.0f}"]
+        cells += [number(row.percent_of_blas, 1), gain, str(row.registers or "")]
+        lines.append([*cells, f"{row.occupancy:.0%}" if row.occupancy else "", limits(row)])
+    heading = ["step", "tile", "ms", "GFLOP/s", "% of cuBLAS", "gain", "registers", "occupancy"]
+    return table([*heading, "limited by"], lines)
+
+
+def names_of(rows: Iterable[Row]) -> list[str]:
+    """Return the variants of the rows, each once."""
+    return list(dict.fromkeys(row.variant for row in rows))
+
+
+def limits(row: Row) -> str:
+    """Return the resources that limit the number of blocks on a multiprocessor."""
+    if not row.tile or not row.registers or not row.compute_capability:
+        return ""
+    (variant,) = choose(row.op, "cuda", (row.variant,))
+    if not isinstance(variant, CudaVariant) or variant.tiles is None:
+        return ""
+    problem = Problem(op=row.op, m=row.m, n=row.n, k=row.k, dtype=row.dtype)
+    launch = variant.launch(variant.tiles.read(row.tile), problem).main
+    resources = Resources(
+        registers=row.registers,
+        local_bytes=row.local_bytes or 0,
+        spill_bytes=0,
+        shared_bytes=(row.shared_bytes or 0) - launch.shared_bytes,
+    )
+    major, minor = map(int, row.compute_capability.split("."))
+    resident = occupancy((major, minor), resources, launch)
+    return ", ".join(resident.limited_by) if resident else ""
+
+
+def ladder_top() -> str:
+    """Return the fastest step and the faster library at each size and cache state."""
+    lines = []
+    for own, library in comparisons(read(H200 / "ladder_top.csv")):
+        cells = [own.size, own.cache, milliseconds(library.median_us), library.variant]
+        cells += [milliseconds(own.median_us), f"{own.variant} {own.tile}"]
+        lines.append([*cells, ratio_text(own, library)])
+    heading = ["size", "cache", "cuBLAS, ms", "which", "ours, ms", "which", "times as fast"]
+    return table(heading, lines)
+
+
+def tensor(suite: str) -> str:
+    """Return the fastest kernel and the faster library of each problem and state of a suite."""
+    rows, lines = read(H200 / f"{suite}.csv"), []
+    for own, library in comparisons(rows):
+        ratio, interval = speedup(own, library)
+        between = f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
+        judged = ["", DISAGREE] if own.unstable or library.unstable else [f"{ratio:.3f}", between]
+        name = library.variant if library.state == own.state else f"{library.variant}, in bursts"
+        cells = [own.compute_mode, own.size, own.state, f"{own.variant} {own.tile}", tera(own)]
+        cells += [number(own.percent_of_peak, 1), number(own.sm_mhz, 0)]
+        cells += [number(own.pj_per_operation, 3), name, tera(library)]
+        lines.append([*cells, number(library.pj_per_operation, 3), *judged])
+    heading = ["precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz", "pJ/op"]
+    heading += ["library", "its Top/s", "its pJ/op", "ratio", "95 % interval"]
+    return table(heading, lines, text=True)
+
+
+def tera(row: Row) -> str:
+    """Return 10¹² operations per second."""
+    return number(row.gflops and row.gflops / 1e3, 1)
+
+
+def rivals() -> str:
+    """Return the rate of each kernel, library, torch and Triton by size: a table per precision."""
+    rows, parts = read(H200 / "rivals.csv"), []
+    for precision in dict.fromkeys(row.compute_mode for row in rows):
+        timed = [row for row in rows if (row.compute_mode, row.status) == (precision, "ok")]
+        sizes = sorted({row.n for row in timed})
+        lines = []
+        for name in names_of(timed):
+            cells = []
+            for size in sizes:
+                own = [row for row in timed if (row.variant, row.n) == (name, size)]
+                best = best_of(own) if own else None
+                part = best and best.percent_of_blas and f" ({best.percent_of_blas:.0f} %)"
+                text = f"{tera(best)}{part or ''}" if best else ""
+                cells.append(DISAGREE if best and best.unstable else text)
+            lines.append([f"`{name}`", *cells])
+        parts.append(f"### {precision}\n\n{table(['kernel', *map(str, sizes)], lines)}")
+    return "\n\n".join(parts)
+
+
+def exports() -> str:
+    """Return the times of exported programs beside those of gpubench."""
+    lines = [
+        [f"`{name}`", *(f"{time:.1f}" for time in times.values()), f"{ratio:.4f}"]
+        for name, times in load("h200/exports.json").items()
+        for ratio in [times["exported_us"] / times["gpubench_us"]]
+    ]
+    return table(["kernel", "exported, µs", "gpubench, µs", "ratio"], lines)
+
+
+def times_of() -> dict[tuple[str, str, int], dict[str, float]]:
+    """Return the figures of agreement.csv by variant, tile and size; missing ones have no key."""
+    return {
+        (line["variant"], line["tile"], int(line["n"])): {
+            name: float(line[name]) for name in TIMERS if line[name]
+        }
+        for line in dictionaries(H200 / "agreement.csv")
+    }
+
+
+def agreement() -> str:
+    """Return a kernel of three microseconds by gpubench, by Nsight Compute and by an event pair."""
+    times = times_of()["shared_tile", "16", 64]
+    return fill(
+        f"`shared_tile 16` at 64 takes {times['events_hot_us']:.2f} µs by gpubench, "
+        f"{times['ncu_hot_us']:.2f} by Nsight Compute, and {times['event_pair_us']:.2f} by a pair "
+        "of events around one launch from Python.",
+        WIDTH,
+    )
+
+
+def four_digits(time_us: float) -> str:
+    """Return four digits; from a thousand on, one decimal."""
+    return f"{time_us:,.1f}" if time_us >= 1000 else f"{time_us:#.4g}"  # noqa: PLR2004 # as stated
+
+
+def agreement_table() -> str:
+    """Return times per launch beside those of Nsight Compute and of an event pair, in µs."""
+    names = {("shared_tile", "16"): "shared_tile 16", ("cublas", ""): "cuBLAS"}
+    columns, times = ("events_hot_us", "ncu_hot_us", "event_pair_us"), times_of()
+    heading = ["N"]
+    for name in names.values():
+        heading += [f"{name}: gpubench", "Nsight Compute", "event pair"]
+    lines = [
+        [str(n), *(four_digits(times[*key, n][column]) for key in names for column in columns)]
+        for n in (64, 128, 256, 512, 1024, 2048, 4096)
+    ]
+    return table(heading, lines)
+
+
+def three_times() -> str:
+    """Return the times of one kernel by each kind of timer, in microseconds."""
+    columns = {
+        "CUPTI": "cupti_hot_us",
+        "Nsight Compute": "ncu_hot_us",
+        "blocked batch": "events_hot_us",
+        "event pair from Python": "event_pair_us",
+    }
+    lines = [
+        [n, *(four_digits(times_of()["shared_tile", "16", n][name]) for name in columns.values())]
+        for n in (64, 1024)
+    ]
+    return table(["size", *columns], lines)
+
+
+def agreement_all() -> str:
+    """Return every figure of agreement.csv, and what it was measured with."""
+    with gzip.open(H200 / "agreement" / "1.jsonl.gz", "rt", encoding="utf-8") as file:
+        facts = json.loads(file.readline())
+    said = "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
+    lines = (
+        [f"{variant} {tile}", n, *(number(times.get(name), 3) for name in TIMERS)]
+        for (variant, tile, n), times in times_of().items()
+    )
+    return f"{said}\n\n{table(['kernel', 'N', *TIMERS.values()], lines)}"
+
+
+def published() -> str:
+    """Return two published experiments beside the times that were measured."""
+    shown = {"p100-tiles": ("register_tile", "shared_tile"), "blog-2009": ("naive", "shared_tile")}
+    parts = []
+    for name, starts in shown.items():
+        rows = read(H200 / "reproduce" / f"{name}.csv")
+        run = Reproduction(experiment=read_experiment(shipped()[name]), rows=rows, devices=())
+        parts += [grid.markdown for grid in grids(run, whole=True) if grid.title.startswith(starts)]
+    return "\n\n".join(parts)
+
+
+def tune_race() -> str:
+    """Return `tune` against a sweep of everything, and Kernel Tuner: one line per space."""
+    heading = ["space", "all, 5 rounds", "tune", "winner", "group"]
+    heading.append("Kernel Tuner: brute force, best")
+    lines = []
+    for path in sorted((H200 / "tune").glob("*.md")):
+        runs = parsed(path)
+        (title,) = re.findall("## (.*?) configurations", path.read_text(encoding="utf-8"))
+        live = [run for run in runs if run[""].startswith("tune, live")]
+        tuner = [run["device time"] for run in runs if run[""].startswith("Kernel Tuner")]
+        best = min(tuner[1:], key=lambda text: float(text.split()[0]), default="")
+        whole = f"{runs[0]['wall time']}, {runs[0]['device time']}"
+        walls = " and ".join(f"{run['wall time']}, {run['device time']}" for run in live)
+        joined = (" and ".join(run[column] for run in live) for column in ("slower", "group"))
+        lines.append([title, whole, walls, *joined, ", ".join(filter(None, (*tuner[:1], best)))])
+    return table(heading, lines, text=True)
+
+
+def parsed(path: Path) -> list[dict[str, str]]:
+    """Return the first table of a Markdown file, one dictionary per line."""
+    parts = groupby(path.read_text(encoding="utf-8").splitlines(), lambda line: line[:1] == "|")
+    first = next(list(lines) for is_table, lines in parts if is_table)
+    heading, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in first)
+    return [dict(zip(heading, cells, strict=True)) for cells in lines]
+
+
+def first_table(name: str) -> str:
+    """Return the first table of a file of results/."""
+    lines = parsed(RESULTS / name)
+    return table(list(lines[0]), (line.values() for line in lines), text=True)
+
+
+def measured() -> str:
+    """Return which machine ran each task, and when."""
+    lines = [
+        [
+            f"`{line['task']}`",
+            line["machine"],
+            f"{line['utc']}, commit `{line['commit']}`",
+            f"{float(line['wall_s']):.0f} s",
+        ]
+        for line in dictionaries(RESULTS / "measured.csv")
+    ]
+    return table(["task", "on", "measured", "took"], lines, text=True)
+
+
+def columns() -> str:
+    """Return the columns of the CSV, one table per group."""
+    kinds, parts = {"str": "text", "int": "integer", "float": "number"}, []
+    for group, members in groupby(COLUMNS, key=lambda column: column.metadata["group"]):
+        lines = (
+            [
+                f"`{column.name}`",
+                kinds[str(column.type).removesuffix(" | None")],
+                column.metadata["meaning"],
+            ]
+            for column in members
+        )
+        heading = f"## {group}: {GROUPS[group]}" if group in GROUPS else f"## {group}"
+        parts.append(f"{heading}\n\n{table(['column', 'type', 'meaning'], lines, text=True)}")
+    return "\n\n".join(parts)
+
+
+GROUPS = {
+    "key": "What was measured",
+    "outcome": "How it ended",
+    "time": "How long a launch takes",
+    "rates": "What follows from the time",
+    "why": "What explains it",
+    "clocks": "What state the GPU was in",
+    "host": "What state the host was in",
+    "context": "On what, and when",
+}
+"""Headings of the groups of columns."""
+
+
+def claims() -> str:
+    """Return every bound with its figure and outcome."""
+    from claims import claims as made  # imports this module
+
+    return made()
+
+
+def block(name: str, *arguments: str) -> str:
+    """Return what the function `name` makes, between empty lines. cog calls this."""
+    return f"\n{globals()[name](*arguments)}\n\n"

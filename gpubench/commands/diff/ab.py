@@ -1,0 +1,153 @@
+"""`gpubench ab`: sweeps of two installations or two kernel directories, in turns on one device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+from gpubench.commands.diff.options import Options
+from gpubench.commands.diff.run import run_diff
+from gpubench.errors import UsageError
+from gpubench.options import OPTIONS, option_texts, read_sweep
+from gpubench.results import store
+from gpubench.results.output import Output, make_directory
+from gpubench.results.row import read
+from gpubench.text import shown
+from gpubench.view.tables import console
+
+OWN = {"budget", "rounds", "output", "samples"}
+"""Options of a sweep, perhaps of a configuration, that are not passed on: `ab` sets them itself."""
+
+MIN_PAIRS, MAX_PAIRS = 2, 1000
+
+BUDGET_PAIRS = 5
+"""Minimum number of pairs with a budget."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """One side: the gpubench that runs, and the kernels that it adds."""
+
+    name: str
+    """`base` or `new`: the beginning of its files' names."""
+
+    interpreter: str
+    kernels: Path | None = None
+
+    def sweep(self, options: Mapping[str, str], output: Path) -> None:
+        """Measure one round into `output`, by the command line alone.
+
+        Raises UsageError with the side's own message if it makes no file, and KeyboardInterrupt if
+        it is interrupted.
+        """
+        texts = {**options, "rounds": "1", "output": str(output)}
+        if self.kernels:
+            texts["kernels"] = str(self.kernels)
+        command = [self.interpreter, "-m", "gpubench", "sweep"]
+        command += [f"{OPTIONS[name].flag}={text}" for name, text in texts.items()]
+        ended = subprocess.run(  # noqa: S603 # the interpreter that the user named
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
+        if ended.returncode in {-2, 130}:
+            raise KeyboardInterrupt
+        if not output.exists():
+            lines = [line for line in ended.stderr.splitlines() if line.strip()]
+            why = lines[-1].removeprefix("gpubench: ") if lines else f"exit code {ended.returncode}"
+            raise UsageError(f"{self.name.upper()} ({self.interpreter}): {why}")
+
+
+def build(name: str, path: Path) -> Build:
+    """Return the side that a path names: an interpreter, its environment, or kernels.
+
+    Raises UsageError if the path names none of them.
+    """
+    for interpreter in (path, path / "bin" / "python"):
+        if interpreter.is_file() and os.access(interpreter, os.X_OK):
+            # Links are not followed: the interpreter of an environment is a link that leads out.
+            return Build(name=name, interpreter=os.path.abspath(interpreter))  # noqa: PTH100
+    if path.is_dir() and any(path.rglob("*.py")):
+        return Build(name=name, interpreter=sys.executable, kernels=path)
+    raise UsageError(
+        f"{name.upper()}: '{shown(str(path))}' is neither a Python interpreter, such as "
+        "old/.venv/bin/python, nor a directory of kernels"
+    )
+
+
+def compare_builds(
+    base: Path,
+    new: Path,
+    given: Mapping[str, object],
+    settings: Options,
+    *,
+    config: Path | None,
+    pairs: int,
+    results: Path | None,
+    save: str | None,
+) -> int:
+    """Measure both sides in turns, compare them, and return the exit code of `diff`.
+
+    Raises UsageError for sides, options and files that cannot be used, before anything is measured.
+    """
+    sides = build("base", base), build("new", new)
+    if not MIN_PAIRS <= pairs <= MAX_PAIRS:
+        raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
+    texts = option_texts(given, config)
+    budget_s = read_sweep(texts).timing.budget_s
+    texts = {name: text for name, text in texts.items() if name not in OWN}
+    if "kernels" in texts and any(side.kernels for side in sides):
+        raise UsageError("--kernels: a side is a directory of kernels already")
+    if save:
+        store.checked(save, "--save")
+    if settings.output:
+        Output(settings.output, overwrite=True)
+    directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-ab"
+    make_directory(directory, "--results")
+    if any(directory.iterdir()):
+        raise UsageError(f"--results: {directory} is not empty")
+    base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
+    code = run_diff(base_files, new_files, settings)
+    for path in new_files if save else ():
+        store.save(read(path), save or "")
+    pattern = f"--base {directory}/base-*.csv --new {directory}/new-*.csv"
+    console(stderr=True).print(f"again: gpubench diff {pattern}", markup=False, soft_wrap=True)
+    return code
+
+
+def measure_in_turns(
+    sides: tuple[Build, Build],
+    options: Mapping[str, str],
+    directory: Path,
+    pairs: int,
+    budget_s: float | None,
+) -> tuple[list[Path], list[Path]]:
+    """Measure pairs of sweeps, and return the files of each side.
+
+    Every other pair begins with the new side, so that a drift favours neither. With a budget, pairs
+    are added until the next pair would exceed it, but at least BUDGET_PAIRS.
+    """
+    began_s = monotonic()
+    files: tuple[list[Path], list[Path]] = ([], [])
+    screen = console(stderr=True)
+    with screen.status("") as status:
+        for pair in range(MAX_PAIRS if budget_s else pairs):
+            passed_s = monotonic() - began_s
+            if budget_s and pair >= BUDGET_PAIRS and passed_s * (pair + 1) / pair > budget_s:
+                break
+            for place in (0, 1) if pair % 2 == 0 else (1, 0):
+                side = sides[place]
+                status.update(
+                    f"pair {pair + 1}{'' if budget_s else f' of {pairs}'}: measuring the "
+                    f"{side.name} side; {passed_s:.0f} s so far"
+                )
+                path = directory / f"{side.name}-{pair + 1:02}.csv"
+                side.sweep(options, path)
+                files[place].append(path)
+            if not screen.is_terminal:
+                screen.print(f"pair {pair + 1} measured; {monotonic() - began_s:.0f} s")
+    return files

@@ -1,0 +1,120 @@
+"""`gpubench ab`: two sides measured in turns by their own command lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from diffs import rows
+
+from gpubench.cli import main
+from gpubench.commands.diff.ab import build
+from gpubench.errors import UsageError
+from gpubench.results import store
+from gpubench.results.row import Row, write
+
+Call = Callable[..., tuple[int, str, str]]
+
+SCRIPT = """#!/bin/sh
+echo "{name} $@" >> log.txt
+for word in "$@"; do case "$word" in --output=*) cp {csv} "${{word#--output=}}";; esac; done
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUBENCH_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["gpubench", "ab", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, *capsys.readouterr()
+
+    return command
+
+
+def side(name: str, content: list[Row] | str) -> str:
+    """An interpreter that logs its call and writes these rows, or ends with this message."""
+    if isinstance(content, str):
+        text = f"#!/bin/sh\necho 'gpubench: {content}' >&2\nexit 2\n"
+    else:
+        write([replace(row, round_medians_us=str(row.median_us)) for row in content], Path(name))
+        text = SCRIPT.format(name=name, csv=Path(name).absolute())
+    path = Path(f"{name}.sh")
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def log() -> list[str]:
+    return Path("log.txt").read_text().splitlines()
+
+
+def test_the_sides_take_turns_at_being_first(call: Call) -> None:
+    code, out, _ = call(side("old", rows()), side("same", rows()), "--pairs", "3", "--sizes", "64")
+    assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 9 points 9 same")
+    assert [line.split()[0] for line in log()] == ["old", "same", "same", "old", "old", "same"]
+    (directory,) = Path("results").iterdir()
+    assert sorted(path.name for path in directory.iterdir()) == [
+        *(f"base-0{pair}.csv" for pair in (1, 2, 3)),
+        *(f"new-0{pair}.csv" for pair in (1, 2, 3)),
+    ]
+    assert "sweep --sizes=64 --rounds=1 --output=" in log()[0]
+
+
+def test_a_slower_side_is_found_and_saved(call: Call) -> None:
+    slow = side("slow", rows(own=1.3))
+    code, out, _ = call(
+        *(side("old", rows()), slow, "--pairs", "5", "--save", "mine", "--results", "kept"),
+        *("--format", "junit", "--output", "ab.xml"),
+    )
+    assert code == 1
+    assert out.startswith("slower: ")
+    assert "<testsuite" in Path("ab.xml").read_text()
+    assert len(store.saved("mine")) == 5
+
+
+def test_what_a_side_refuses_is_said_with_the_sides_name(call: Call) -> None:
+    bad = side("bad", "--dtypes: unknown value")
+    code, _, err = call(side("old", rows()), bad)
+    assert (code, err.splitlines()[-1].startswith("gpubench: NEW (")) == (2, True)
+    assert err.splitlines()[-1].endswith("): --dtypes: unknown value")
+
+
+def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) -> None:
+    old, new = side("old", rows()), side("new", rows())
+    Path("full").mkdir()
+    Path("full/a.csv").touch()
+    for arguments, message in [
+        ((old, "nowhere"), "NEW: 'nowhere' is neither a Python interpreter"),
+        ((old, new, "--pairs", "1"), "--pairs: 1 is out of range"),
+        ((old, new, "--results", "full"), "--results: full is not empty"),
+        ((old, new, "--save", "a/b"), "--save: 'a/b' is not a name"),
+        ((old, new, "--sizes", "x"), "--sizes: 'x'"),
+    ]:
+        code, _, err = call(*arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert message in err
+    assert not Path("log.txt").exists()
+
+
+def test_a_side_is_an_interpreter_an_environment_or_kernels(tmp_path: Path) -> None:
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.py").touch()
+    assert build("base", Path(sys.executable)).interpreter == sys.executable
+    assert build("base", Path("env")).interpreter == str(tmp_path / "env" / "bin" / "python")
+    kernels = build("new", Path("own"))
+    assert (kernels.interpreter, kernels.kernels) == (sys.executable, Path("own"))
+    with pytest.raises(UsageError, match="BASE: 'store' is neither"):
+        build("base", Path("store"))

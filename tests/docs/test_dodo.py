@@ -1,0 +1,90 @@
+"""`benchmarks/dodo.py`: the tasks that make results/, and what running one does."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from newcomer import REPOSITORY
+from samples import sample
+
+from gpubench.results.row import read, write
+
+pytest.importorskip("doit", reason="doit is in the extra `dev`")
+sys.path.insert(0, str(REPOSITORY / "benchmarks"))
+import dodo
+import tensor
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results/ of its own, in a tree that git does not know."""
+    monkeypatch.setattr(dodo, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(dodo, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(dodo, "MEASURED", tmp_path / "results" / "measured.csv")
+    monkeypatch.setattr(dodo, "get_var", lambda _name: "0123456789ab")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "measured.csv").write_text("task,machine,utc,commit,wall_s\n")
+    return tmp_path / "results"
+
+
+def test_a_task_records_who_measured_and_compares_before_it_replaces(results: Path) -> None:
+    (results / "cpu").mkdir()
+    rows = [sample(tile=str(tile), round_medians_us="100;100;100", driver="580") for tile in (4, 8)]
+    write(rows, results / "cpu" / "a.csv")
+    write([replace(row, driver="590") for row in rows], results / "new.csv")
+    copy = f"cp {results}/new.csv cpu/a.csv; echo {dodo.ROOT}/x.cu > cpu/a.txt; exit 1"
+    assert dodo.measure("cpu:a", copy, ["cpu/a.csv", "cpu/a.txt"], ())
+    assert read(results / "cpu" / "a.csv")[0].driver == "590"
+    assert (results / "cpu" / "a.txt").read_text() == "x.cu\n"  # names no directory of this machine
+    said = (dodo.SCRATCH / "changes.txt").read_text()
+    assert "cpu/a.csv: gpubench diff: exit 2" in said
+    assert "was measured on driver 580" in said
+    (line,) = csv.DictReader((results / "measured.csv").read_text().splitlines())
+    assert (line["task"], line["commit"]) == ("cpu:a", "0123456789ab")
+
+
+@pytest.mark.parametrize("command", ["exit 2", "true", "echo 1 > cpu/a.txt; kill $$"])
+def test_a_task_that_fails_or_leaves_no_file_replaces_nothing(results: Path, command: str) -> None:
+    (results / "cpu").mkdir()
+    (results / "cpu" / "a.txt").write_text("old")
+    assert not dodo.measure("cpu:a", command, ["cpu/a.txt"], ())
+    assert (results / "cpu" / "a.txt").read_text() == "old"
+
+
+def test_a_tree_without_git_needs_its_commit_stated(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dodo, "get_var", lambda _name: None)
+    monkeypatch.setattr(dodo, "package_version", lambda: ("0", None))
+    assert not dodo.measure("cpu:a", "echo > a.txt", ["a.txt"], ())
+    assert not (results / "a.txt").exists()
+
+
+def test_every_task_has_files_of_its_own_and_scripts_that_exist() -> None:
+    tasks = [*dodo.task_gpu(), *dodo.task_gpus(), *dodo.task_cpu(), *dodo.task_join()]
+    targets = [target for task in tasks for target in task["targets"]]
+    assert len(set(targets)) == len(targets)
+    for task in tasks:
+        assert task["targets"], task["name"]
+        for name in task["file_dep"]:
+            assert (REPOSITORY / name).is_file() or name in targets, name
+    for name in targets:
+        assert (REPOSITORY / name).is_file(), name
+
+
+def test_the_parts_of_the_tensor_suites_are_all_of_them() -> None:
+    for name, suite in tensor.SUITES.items():
+        parts = [
+            tensor.part(suite.problems, *selected.split(" --sizes "))
+            for selected in dodo.PARTS[name].values()
+        ]
+        pairs = [
+            [(dtype, size) for dtype, sizes in problems.items() for size in sizes.split(",")]
+            for problems in (suite.problems, *parts)
+        ]
+        assert sorted(pairs[0]) == sorted(chain(*pairs[1:]))
