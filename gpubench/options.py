@@ -33,7 +33,8 @@ from gpubench.model import (
     Timer,
     Timing,
 )
-from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
+from gpubench.plan.problems import read_sizes
+from gpubench.plan.ranges import parse_fraction, parse_names, parse_tiles
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
@@ -217,8 +218,8 @@ OPTIONS = {
         Option(
             name="sizes",
             help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for "
-            "gemv, gemv_t and atax 8192x32768 (MxN).",
-            metavar="LIST",
+            "gemv, gemv_t and atax 8192x32768 (MxN); or a model's problems, as model.csv.",
+            metavar="LIST|FILE.csv",
         ),
         Option(
             name="tiles",
@@ -406,9 +407,8 @@ def read_sweep(
         (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
-        sweep_fields["sizes"] = parse_sizes(
-            sweep_fields["sizes"], op, flags.get("sizes", "--sizes")
-        )
+        dtypes, flag = sweep_fields.get("dtypes", defaults.dtypes), flags.get("sizes", "--sizes")
+        sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, flag)
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )

@@ -27,6 +27,7 @@ from gpubench.model import (
 )
 from gpubench.model.config import NO_PARAMETERS
 from gpubench.plan.descriptor import described_by
+from gpubench.plan.problems import ListedProblem
 from gpubench.plan.registry import choose
 from gpubench.plan.selection import matching
 from gpubench.text import shown
@@ -50,6 +51,10 @@ class Sweep:
 
     sizes: tuple[tuple[int, int, int], ...] = ()
     """(M, N, K). K is 1 for operations without K. Empty: the backend's `quick_size`."""
+
+    problems: tuple[ListedProblem, ...] = ()
+    """The problems of a list, each with its dtype, instead of all sizes in all dtypes. `sizes` and
+    `dtypes` have theirs."""
 
     tiles: tuple[str, ...] = ()
     """As users write them; each variant's space reads them. Empty: each variant's default tiles.
@@ -113,8 +118,7 @@ def plan(
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
     lists = (sweep.caches, sweep.scopes, sweep.states, sweep.operands, sweep.layouts or ("",))
     conditions = math.prod(map(len, lists))
-    per_tile = len(sweep.sizes) * len(sweep.dtypes) * conditions
-    count = per_tile * sum(map(len, tiles.values()))
+    count = len(_problems(sweep)) * conditions * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
@@ -151,23 +155,29 @@ def _points(
     sweep: Sweep, backend: str, tiles: Mapping[Variant, tuple[Config | None, ...]]
 ) -> Iterator[Point]:
     timer = backends()[backend].timer(sweep.timer)
-    for dtype in sweep.dtypes:
-        for m, n, k in sweep.sizes:
-            row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
-            for variant, of_variant in tiles.items():
-                for tile, column_major in product(of_variant, _layouts(sweep, variant, dtype)):
-                    problem = replace(row_major, column_major=column_major)
-                    for fill, (scope, cache, state) in product(sweep.operands, _conditions(sweep)):
-                        yield Point(
-                            variant=variant,
-                            tile=tile,
-                            problem=problem,
-                            operands=fill,
-                            cache=cache,
-                            state=state,
-                            scope=scope,
-                            timer=timer,
-                        )
+    for dtype, (m, n, k) in _problems(sweep):
+        row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
+        for variant, of_variant in tiles.items():
+            for tile, column_major in product(of_variant, _layouts(sweep, variant, dtype)):
+                problem = replace(row_major, column_major=column_major)
+                for fill, (scope, cache, state) in product(sweep.operands, _conditions(sweep)):
+                    yield Point(
+                        variant=variant,
+                        tile=tile,
+                        problem=problem,
+                        operands=fill,
+                        cache=cache,
+                        state=state,
+                        scope=scope,
+                        timer=timer,
+                    )
+
+
+def _problems(sweep: Sweep) -> list[tuple[str, tuple[int, int, int]]]:
+    """Return the dtype and the size of each problem."""
+    if sweep.problems:
+        return [(problem.dtype, problem.size) for problem in sweep.problems]
+    return list(product(sweep.dtypes, sweep.sizes))
 
 
 def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, ...]]:

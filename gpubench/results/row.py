@@ -203,6 +203,10 @@ class Row:
     commit: str | None = _column(
         "context", "git commit of that package, + if its files had changed; empty if not in git"
     )
+    problem: str | None = _column(
+        "context", "name of the problem in the list of --sizes; equal problems are joined by +"
+    )
+    weight: float | None = _column("context", "how often that list has the problem")
     options: str | None = _column("context", "the options of the sweep, as flags")
     seed: int | None = _column("context", "seed of the operands and of the order")
     host: str | None = _column("context", "name of the machine")
@@ -228,6 +232,12 @@ class Row:
     def label(self) -> str:
         """The point as a person names it: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
+
+    @property
+    def special_operands(self) -> str:
+        """Layout and values of the operands, where they are not the default, for a title."""
+        layout = "" if self.layout == "row-major" else f", {self.layout}"
+        return layout + ("" if self.operands == "uniform" else f", operands {self.operands}")
 
     @property
     def half_interval(self) -> float | None:

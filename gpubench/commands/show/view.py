@@ -13,6 +13,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
+from gpubench.view.problem_list import list_summaries
 from gpubench.view.tables import (
     NAMES,
     Table,
@@ -30,7 +31,8 @@ from gpubench.view.tables import (
 from gpubench.view.tables import markdown as as_markdown
 
 CSV_COLUMNS = (
-    *("op", "m", "n", "k", "dtype", "device", "cache", "scope", "variant", "tile"),
+    *("op", "problem", "m", "n", "k", "weight", "dtype", "layout", "operands"),
+    *("device", "cache", "scope", "variant", "tile"),
     *("median_us", "samples", "gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas"),
 )
 """The columns of `--csv`, by their names in the result files."""
@@ -79,7 +81,7 @@ def print_files(
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:
     """Return the tables after a sweep, or lists of points if an order or a number is given."""
     if not (sort or top):
-        return results(rows)
+        return Group(*results(rows).renderables, *list_summaries(rows))
     parts: list[RenderableType] = []
     listed: list[Row] = []
     for points in _listed(rows, sort, top):
@@ -119,7 +121,10 @@ def _side_by_side(
                 *(_ratio(row, rows[0]) for row in rows[1:]),
             )
         problem = first[keys[0]]
-        name = f"{problem.op} {problem.size} {problem.dtype}, {problem.cache} cache"
+        size = problem.problem or problem.size
+        name = (
+            f"{problem.op} {size} {problem.dtype}, {problem.cache} cache{problem.special_operands}"
+        )
         parts += [Text(f"\n{name}", style="bold"), grid]
     return Group(*parts, *remarks([row for side in times for row in side.values()]))
 
@@ -133,7 +138,8 @@ def _ratio(row: Row | None, base: Row | None) -> str:
 
 def _point(row: Row) -> tuple[object, ...]:
     """Return the key of a point, which is the same for all devices."""
-    return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, row.cache, row.scope
+    where = row.cache, row.scope, row.layout, row.operands
+    return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where
 
 
 def _csv_table(rows: Sequence[Row], sort: str | None, top: int | None) -> Table:
