@@ -18,7 +18,7 @@ from gpubench.plan.registry import of_op, variants
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.text import shown, unknown
 
-FLAGS = {"sizes": "--size", "tiles": "--tile", "dtypes": "--dtype"}
+FLAGS = {"sizes": "--size", "tiles": "--tile", "dtypes": "--dtype", "layouts": "--layout"}
 """The flags of these commands, by the option of a sweep."""
 
 
@@ -60,7 +60,8 @@ def read_options(
     defaults = {"sizes": size, "dtypes": kernel.dtypes[0]}
     given = {name: value or defaults.get(name) for name, value in options.items()}
     sweep = read_sweep(given | {"op": kernel.op, "variants": kernel.name}, flags=FLAGS)
-    for name, values in (("sizes", sweep.sizes), ("dtypes", sweep.dtypes)):
+    for name in ("sizes", "dtypes", "layouts"):
+        values = getattr(sweep, name)
         if len(values) > 1:
             raise UsageError(f"{FLAGS[name]}: one at a time, not {len(values)}")
     if sweep.dtypes[0] not in kernel.dtypes:

@@ -23,7 +23,7 @@ from gpubench.model.precision import (
     PRECISIONS,
     Precision,
 )
-from gpubench.model.problem import LAYOUTS, Problem, layout_text
+from gpubench.model.problem import LAYOUTS, Problem, layout_text, layouts_of
 from gpubench.model.timing import Timing
 from gpubench.model.variant import (
     BrokenVariant,
@@ -74,4 +74,5 @@ __all__ = [
     "Variant",
     "edges",
     "layout_text",
+    "layouts_of",
 ]

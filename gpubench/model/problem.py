@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpubench.model.operation import OPERATIONS, Operation, Shape
@@ -13,6 +14,16 @@ LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt
 
 n: the matrix is row-major. t: its transpose is row-major in memory, so it is column-major.
 """
+
+
+def layouts_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the values of `--layouts` for layouts as the CSV's column has them.
+
+    Empty for row-major alone, which is the default, and for layouts of a kernel's own.
+    """
+    names = {layout_text(column_major): name for name, column_major in LAYOUTS.items()}
+    listed = dict.fromkeys(names[text] for text in texts if text in names)
+    return () if list(listed) == ["nn"] else tuple(listed)
 
 
 def layout_text(column_major: tuple[str, ...]) -> str:

@@ -28,7 +28,7 @@ from gpubench.commands.diff.compare import (
 )
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
-from gpubench.model import Timer
+from gpubench.model import Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.view.tables import Table, console, counted, escaped, milliseconds, table
 
@@ -236,6 +236,7 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
         "variants": _listed(row.variant for row in rows),
         "dtypes": _listed(row.dtype for row in rows),
         "operands": _listed(row.operands for row in rows),
+        "layouts": _listed(layouts_of(row.layout for row in rows if row.op == "gemm")),
         "cache": _listed(row.cache for row in rows),
         "scope": _listed(row.scope for row in rows),
         "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",

@@ -9,7 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.model import DTYPES
+from gpubench.model import DTYPES, LAYOUTS
 
 app = typer.Typer()
 
@@ -37,6 +37,14 @@ def export(
             autocompletion=completion.dtypes,
         ),
     ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"[{'|'.join(LAYOUTS)}]",
+            help="How A and B lie in memory. Default: the kernel's own layout.",
+            autocompletion=completion.words(*LAYOUTS),
+        ),
+    ] = None,
     arch: Annotated[
         str | None,
         typer.Option(metavar="ARCH", help="Architecture. Default: this GPU's, or else sm_90."),
@@ -62,4 +70,5 @@ def export(
     from gpubench.commands.export.run import run_export
 
     options = {"tiles": tile, "sizes": size, "dtypes": dtype, "op": op, "kernels": kernels}
+    options["layouts"] = layout
     run_export(variant, options, arch, folder, force=force)
