@@ -247,6 +247,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:tune_simulated", "python SCRIPTS/tune_simulated.py > cpu/tune_simulated.md")
     for name in ("diff_power", "fleet_power"):
         yield step(f"cpu:{name}", f"python SCRIPTS/{name}.py h200/diff_rounds > h200/{name}.md", reads=ROUNDS)
+    yield step("cpu:diff_disturbed", "python SCRIPTS/diff_power.py h200/diff_rounds --table disturbed > h200/diff_disturbed.md", reads=ROUNDS)
 
 
 def task_join() -> Iterator[dict[str, Any]]:

@@ -112,7 +112,7 @@ def replayed(rows: Sequence[Row], within: float, seed: int) -> tuple[str, float,
     """A race on recorded rounds: the winner's tile, the device time of its visits, the group."""
     rng = np.random.default_rng(seed)
     order = [rng.permutation(rounds(row)) for row in rows]
-    contest = Race(len(rows), within, seed)
+    contest = Race(within, seed)
     contest.enter(len(rows))
     spent_us = 0.0
     times: list[list[float]] = [[] for _ in rows]

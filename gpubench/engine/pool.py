@@ -21,6 +21,8 @@ from gpubench.model import (
     OPERATIONS,
     Device,
     Measurement,
+    PairedTimes,
+    Point,
     PointKey,
     Timer,
 )
@@ -176,6 +178,10 @@ class LocalPool:
         in_order = [dtype for dtype in CORE_DTYPES if dtype in dtypes]
         rates = self._executor.ceilings(in_order, not bound_by_memory)
         self._device = replace(self._device, facts=self._device.facts | rates)
+
+    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+        """Measure a kernel and a library in turns; the reason if that fails (`engine.pairs`)."""
+        return self._executor.measure_pairs(point, library)
 
     def parts(self) -> Parts:
         """Measure fixed work on one part of the device each, between two points of a job."""

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
 from gpubench.engine.loaded import Loaded
+from gpubench.engine.pairs import paired
 from gpubench.engine.probe import kernels_of, make_probes, probe_problems, require_exact
 from gpubench.engine.sampling import Sample, best_threads, collect
 from gpubench.engine.verify import Check, WrongError, poison
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.hardware.host import HostWatch
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
@@ -31,6 +32,7 @@ from gpubench.model import (
     Fill,
     Health,
     Measurement,
+    PairedTimes,
     Point,
     Problem,
     Scope,
@@ -179,6 +181,35 @@ class Runner:
                 self._loaded.forget()  # this kernel may have overwritten other operands, too
         return result
 
+    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+        """Measure a kernel and a library in turns at the power limit (`engine.pairs`).
+
+        Both have the same problem. Returns the reason if that fails.
+        """
+        try:
+            operands = self._loaded.operands(point)
+            if operands.policy.flush:
+                return "flushing the cache would let the device cool: use --cache hot"
+            kernel, other = (self._checked(each, operands) for each in (point, library))
+            with self._phase("sampling"):
+                return paired(point, library, kernel, other)
+        except (WrongError, CompileError, LaunchError, DoesNotFitError) as error:
+            return first_line(error)
+
+    def _checked(self, point: Point, operands: OperandSets) -> Kernel:
+        """Return the point's kernel after a launch whose result was right. Raises WrongError."""
+        kernel = self._backend.bind(point, operands)
+        check = Check(
+            self._backend.xp,
+            operands,
+            lambda: self._loaded.reference(point),
+            reads_output=point.variant.reads_output,
+        )
+        check.start()
+        kernel.run()
+        check.look()
+        return kernel
+
     def _measure(
         self, result: Measurement, wall_limit_s: float | None, earlier: Measurement | None
     ) -> Measurement:
@@ -186,6 +217,7 @@ class Runner:
         try:
             with self._phase("operands"):
                 operands = self._loaded.operands(point)
+            with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
                 kernel = self._backend.bind(point, operands)
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
             result = replace(

@@ -29,7 +29,7 @@ from gpubench.cache import environment_with_caches
 from gpubench.engine.lock import DeviceLock
 from gpubench.engine.runner import Parts, Runner
 from gpubench.errors import ChildLostError, GpubenchError, with_place
-from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
+from gpubench.model import Device, Measurement, PairedTimes, Point, Status, Timer, Timing
 from gpubench.results.output import guard_streams
 
 BOOT = (
@@ -279,6 +279,18 @@ class Worker:
             self._faults[name] = 0
             self._measured[point] = result
         return result
+
+    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+        """Measure a kernel and a library in turns in the child; a fault is the reason."""
+        self._make_ready()
+        limit_s = self._policy[0].hang_s if self._policy else START_LIMIT_S
+        try:
+            result = self._request("measure_pairs", point, library, limit_s=limit_s).value
+        except ChildLostError as lost:
+            return lost.why
+        if isinstance(result, PairedTimes):
+            return replace(result, point=point, library=library)
+        return str(result)
 
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
         """Measure in this child, or a new one: the result, and whether the child was lost."""

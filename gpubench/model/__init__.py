@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from gpubench.model.config import Config, Space, edges
-from gpubench.model.measurement import Device, Health, Host, Measurement, Resources, Series
+from gpubench.model.measurement import (
+    Device,
+    Health,
+    Host,
+    Measurement,
+    PairedTimes,
+    Resources,
+    Series,
+)
 from gpubench.model.operation import LARGEST, OPERATIONS, Operation, Shape
 from gpubench.model.point import (
     Cache,
@@ -57,6 +65,7 @@ __all__ = [
     "Launch",
     "Measurement",
     "Operation",
+    "PairedTimes",
     "Point",
     "PointKey",
     "Precision",

@@ -156,3 +156,24 @@ class Measurement:
         """Cut the reason. An exception's text may have megabytes."""
         if len(self.reason) > LONGEST_REASON:
             object.__setattr__(self, "reason", f"{self.reason[: LONGEST_REASON - 1]}…")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTimes:
+    """Times of a kernel and of a library, measured in turns at the power limit."""
+
+    point: Point
+    library: Point
+    heated_s: float
+    """Seconds of launches before the first pair, until clock and power were stationary."""
+
+    times_us: tuple[float, ...]
+    """Median time per launch of each visit to the kernel, in microseconds."""
+
+    library_times_us: tuple[float, ...]
+    """The same for the library; elements with one index are neighbours."""
+
+    joules: float | None = None
+    """Energy of a launch of the kernel, of the whole device; None where nothing counts it."""
+
+    library_joules: float | None = None

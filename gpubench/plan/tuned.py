@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 
 import msgspec
 
@@ -15,9 +17,12 @@ from gpubench.model import Device, Point, Variant
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml
-from gpubench.results.output import Output
+from gpubench.results.output import Output, lock
 from gpubench.results.provenance import source_hash
 from gpubench.text import shown
+
+WAIT_S, RETRY_S = 60.0, 0.05
+"""Longest wait for other writers of a file of winners, and the time between two tries."""
 
 HEADING = "# What `gpubench tune` found: `--tiles tuned` takes each kernel's tile from here.\n"
 
@@ -53,14 +58,14 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What this configuration is the winner of."""
+        """The problem, variant and device that this configuration is the best for."""
         return self.device, self.op, self.variant, self.dtype, self.m, self.n, self.k
 
     def distance(self, point: Point) -> float:
         """Return the distance to the point's problem: powers of two, summed over M, N and K."""
-        of = point.problem
-        pairs = ((self.m, of.m), (self.n, of.n), (self.k, of.k))
-        return sum(abs(math.log2(mine / other)) for mine, other in pairs)
+        problem = point.problem
+        pairs = ((self.m, problem.m), (self.n, problem.n), (self.k, problem.k))
+        return sum(abs(math.log2(own / other)) for own, other in pairs)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,31 +74,88 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_winners(path: Path) -> list[Winner]:
     """Read the winners of a file. Raises UsageError for an invalid file."""
-    found = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
-    return [winner for winner in found if min(winner.m, winner.n, winner.k) > 0]
+    winners = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
+    if any(min(winner.m, winner.n, winner.k) <= 0 for winner in winners):
+        raise UsageError(f"--tiles: {path}: m, n and k of a winner must be positive")
+    return winners
 
 
 def keep_winners(path: Path, new: Iterable[Winner]) -> None:
     """Put winners into a file, where they replace older winners of the same problems.
 
+    Comments and order of the file stay. Concurrent calls wait for each other, so no winner is lost.
     Raises UsageError for a file with other contents, and if it cannot be written.
     """
-    kept = {winner.key: winner for winner in (read_winners(path) if path.exists() else ())}
     first: dict[tuple[object, ...], Winner] = {}
     for winner in new:
-        first.setdefault(winner.key, winner)  # of cold and hot caches, which share a key: cold
-    kept |= first
-    tables = (
-        "\n[[winner]]\n"
-        + "".join(
-            f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
-            for name, value in msgspec.structs.asdict(winner).items()
-            if value is not None
-        )
-        for winner in kept.values()
-    )
-    text = HEADING + "".join(tables)
-    Output(path, overwrite=True, flag="--winners").write(text.encode())
+        first.setdefault(winner.key, winner)  # cold and hot caches share a key: the cold one counts
+    ends_s = monotonic() + WAIT_S
+    while True:
+        try:
+            with _only_writer(path.parent, ends_s):
+                output = Output(path, overwrite=True, flag="--winners")
+                output.write(_merged(path, first).encode())
+        except UsageError:
+            # A program that takes no lock, such as an editor, replaced the file meanwhile.
+            if not _is_readable(path) or monotonic() > ends_s:
+                raise
+            sleep(RETRY_S)
+        else:
+            return
+
+
+@contextmanager
+def _only_writer(folder: Path, ends_s: float) -> Iterator[None]:
+    """Hold the lock of a folder. Without one by `ends_s`, go on: the file has a lock too."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UsageError(f"--winners: cannot write to {folder}: {error.strerror}") from error
+    try:
+        while not lock(descriptor) and monotonic() < ends_s:
+            sleep(RETRY_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether the file is missing, or a file of winners in a folder that can be written to."""
+    try:
+        if path.exists():
+            read_winners(path)
+    except UsageError:
+        return False
+    return not path.is_symlink() and os.access(path.parent, os.W_OK) and not path.is_dir()
+
+
+def _merged(path: Path, new: Mapping[tuple[object, ...], Winner]) -> str:
+    """Return the text of the file with the new winners."""
+    import tomlkit
+    from tomlkit.items import AoT
+
+    text = path.read_text(encoding="utf-8") if path.exists() else HEADING
+    old = read_winners(path) if path.exists() else []
+    document = tomlkit.parse(text)
+    tables = document.get("winner")
+    if not isinstance(tables, AoT):  # none yet, or `winner = []`
+        document.pop("winner", None)
+        tables = tomlkit.aot()
+    places = {winner.key: place for place, winner in enumerate(old)}
+    for key, winner in new.items():
+        facts = msgspec.structs.asdict(winner)
+        table = tables[places[key]] if key in places else tomlkit.table()
+        for name, value in facts.items():
+            if value is None:
+                table.pop(name, None)
+            else:
+                table[name] = value
+        if key not in places:
+            tables.append(table)
+    if tables and "winner" not in document:
+        document.add("winner", tables)
+    return tomlkit.dumps(document)
 
 
 def with_tuned_tiles(
@@ -121,7 +183,7 @@ def with_tuned_tiles(
             f"--tiles: {path} has no winner of {names} on {shown(device.name)}; "
             "'gpubench tune' finds it"
         )
-    tiles = dict.fromkeys(one.tile for variant in tuned for one in winners[variant.name])
+    tiles = dict.fromkeys(winner.tile for variant in tuned for winner in winners[variant.name])
     tiles |= dict.fromkeys(
         str(tile)
         for variant in tiled
@@ -136,7 +198,7 @@ def with_tuned_tiles(
         if point.tile is None or point.variant not in tuned or not of_dtype:
             defaults = point.variant.tiles.defaults if point.variant.tiles else (None,)
             return point.tile in defaults
-        return str(point.tile) == min(of_dtype, key=lambda one: one.distance(point)).tile
+        return str(point.tile) == min(of_dtype, key=lambda winner: winner.distance(point)).tile
 
     return replace(sweep, tiles=tuple(tiles)), wanted, tuple(_notes(with_axes, winners))
 
@@ -145,5 +207,5 @@ def _notes(variants: Iterable[Variant], winners: dict[str, list[Winner]]) -> Ite
     for variant in variants:
         if not winners[variant.name]:
             yield f"{variant.name} was not tuned on this device: its default tiles"
-        elif {one.source_hash for one in winners[variant.name]} != {source_hash(variant)}:
+        elif {winner.source_hash for winner in winners[variant.name]} != {source_hash(variant)}:
             yield f"{variant.name} has changed since it was tuned: 'gpubench tune' again"

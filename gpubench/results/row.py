@@ -82,7 +82,7 @@ class Row:
     min_us: float | None = _column("time", "fastest sample")
     max_us: float | None = _column("time", "slowest sample")
     ci_low_us: float | None = _column(
-        "time", "95 % interval of the median: within a round or between rounds, the wider"
+        "time", "95 % interval of the time, from the scatter of the rounds; empty below 3 rounds"
     )
     ci_high_us: float | None = _column("time", "its upper end")
     precision_goal: float | None = _column(
@@ -137,6 +137,21 @@ class Row:
     )
     arithmetic_intensity: float | None = _column("why", "operations per byte that must be moved")
     cgma: float | None = _column("why", "operations per element the kernel loads or stores")
+
+    pair_library: str | None = _column(
+        "pairs",
+        "library, with its tile, that was visited in turns with this kernel at the power limit",
+    )
+    pair_ratio: float | None = _column(
+        "pairs", "speed relative to that library: geometric mean of the ratios of neighbours"
+    )
+    pair_ratio_low: float | None = _column("pairs", "95 % interval of that ratio")
+    pair_ratio_high: float | None = _column("pairs", "its upper end")
+    pairs: int | None = _column("pairs", "number of pairs of neighbouring visits")
+    pair_joules: float | None = _column(
+        "pairs", "energy of a launch of this kernel in these visits, of the whole GPU"
+    )
+    pair_library_joules: float | None = _column("pairs", "the same for the library")
 
     sm_mhz: float | None = _column(
         "clocks", "multiprocessor clock while sampling: cycles over time, read in the stream"

@@ -26,13 +26,18 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.results.row import Row
-from gpubench.stats.intervals import MAD_TO_SIGMA, median_interval
+from gpubench.stats.intervals import MAD_TO_SIGMA, rounds_interval
 
 _READS = "the result held zeros before it ran, since it reads it"
 
 MAX_OVERHEAD_SPREAD = 0.01
 """Maximum difference between the overheads of rounds, as a fraction of a sample. With a larger
 difference the time is not known to ±0.5 %."""
+
+
+BETWEEN_SWEEPS_US = 0.033
+"""Standard deviation of a launch's time between sweeps, beyond that between rounds: of points below
+20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
 
 
 def build_rows(
@@ -180,31 +185,35 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
     """Return what each round subtracted from its samples, or nothing for other timers."""
-    point = rounds[0].point
-    if (point.timer, point.scope, point.state) != (Timer.EVENTS, Scope.KERNEL, State.BURST):
+    if not _is_burst(rounds[0].point):
         return []
     overheads_us = (taken.after.overhead_us for taken in rounds)
     return [overhead_us for overhead_us in overheads_us if overhead_us is not None]
 
 
+def _is_burst(point: Point) -> bool:
+    """Whether samples are blocked batches, from which an overhead is subtracted."""
+    return (point.timer, point.scope, point.state) == (Timer.EVENTS, Scope.KERNEL, State.BURST)
+
+
 def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
     """Return the time columns of rounds that all have samples."""
     series = [measurement.series for measurement in rounds if measurement.series]
-    lows, medians, highs = zip(*(median_interval(one.times_us) for one in series), strict=True)
+    medians = [float(np.median(one.times_us)) for one in series]
     quartiles = [np.quantile(taken.times_us, (0.25, 0.75)) for taken in series]
     q1_us, q3_us = np.median(quartiles, axis=0).tolist()
     tukey, mad = np.sum([_outliers(np.asarray(taken.times_us)) for taken in series], axis=0)
-    # Rounds differ by more than the samples of one round (clocks, placement), so the interval is
-    # the wider of the two. With few rounds, it is the whole range of their medians.
-    between = medians if len(medians) > 1 else ()
+    # Rounds differ by more than the samples of one round do (clocks, placement).
+    between_us = BETWEEN_SWEEPS_US if _is_burst(rounds[0].point) else 0.0
+    low_us, high_us = rounds_interval(medians, between_us) or (None, None)
     return {
         "median_us": statistics.median(medians),
         "q1_us": q1_us,
         "q3_us": q3_us,
         "min_us": min(min(taken.times_us) for taken in series),
         "max_us": max(max(taken.times_us) for taken in series),
-        "ci_low_us": min((statistics.median(lows), *between)),
-        "ci_high_us": max((statistics.median(highs), *between)),
+        "ci_low_us": low_us,
+        "ci_high_us": high_us,
         "samples": sum(len(taken.times_us) for taken in series),
         "launches_per_sample": series[-1].launches_per_sample,
         "rounds": len(series),

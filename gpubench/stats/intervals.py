@@ -4,14 +4,76 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 NORMAL_95 = 1.959964
 
+STUDENT_95 = {
+    2: 4.3027,
+    3: 3.1824,
+    4: 2.7764,
+    5: 2.5706,
+    6: 2.4469,
+    7: 2.3646,
+    8: 2.3060,
+    9: 2.2622,
+}
+"""97.5 % quantile of Student's t-distribution by its degrees of freedom. SciPy loads slowly."""
+
+MIN_ROUNDS = 3
+"""Minimum number of rounds with an interval: that of two is 12.7 standard errors wide."""
 
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
+
+SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
+"""Factor by number of values that makes the scaled MAD of normal values unbiased (Croux and
+Rousseeuw, Computational Statistics 1, 1992, section 3)."""
+
+
+def median_scale(values: NDArray[np.float64]) -> float:
+    """Standard deviation of normal values by their MAD, corrected for their number; 0 for one."""
+    count = len(values)
+    if count < 2:  # noqa: PLR2004 # one value has no scale
+        return 0.0
+    mad = float(np.median(np.abs(values - np.median(values))))
+    return SMALL_MAD.get(count, count / (count - 0.8)) * MAD_TO_SIGMA * mad
+
+
+WINSOR = 2.0
+"""Values further from the median than this number of scales count as if they were that far."""
+
+WINSOR_DF = 0.7
+"""Degrees of freedom of the standard error of a winsorized mean, for each value but one: with them
+the t-distribution has the quantiles that 400,000 simulated pairs of 3, 5 and 10 normal values
+have."""
+
+
+class RobustMean(NamedTuple):
+    """A mean that a few wild values do not move, and how well it is known."""
+
+    mean: float
+    standard_error: float
+    df: float
+    """Degrees of freedom of the standard error."""
+
+
+def robust_mean(values: NDArray[np.float64]) -> RobustMean:
+    """Return the winsorized mean (Tukey and McLaughlin, Sankhya A 25, 1963).
+
+    Up to almost half of the values may be wild. A single value has no standard error: 0, with no
+    degrees of freedom.
+    """
+    count, middle, scale = len(values), float(np.median(values)), median_scale(values)
+    drawn_in = np.clip(values, middle - WINSOR * scale, middle + WINSOR * scale)
+    if count < 2:  # noqa: PLR2004 # one value has no scatter
+        return RobustMean(middle, 0.0, 0.0)
+    tame = max(2, int((drawn_in == values).sum()))
+    error = float(drawn_in.std(ddof=1)) / math.sqrt(count) * (count - 1) / (tame - 1)
+    return RobustMean(float(drawn_in.mean()), error, WINSOR_DF * (count - 1))
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
@@ -25,3 +87,34 @@ def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
     count = len(ordered)
     low = max(0, math.floor((count - 1 - NORMAL_95 * math.sqrt(count)) / 2))
     return float(ordered[low]), float(np.median(ordered)), float(ordered[count - 1 - low])
+
+
+def rounds_interval(
+    medians: Sequence[float], between_sweeps: float = 0.0
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of a point's time from the medians of its rounds; None: too few.
+
+    It is the t-interval of the logarithms, which holds the value of many rounds in 95 % of sweeps
+    however few rounds there are. The range of the medians holds it in 94 % with five rounds, and
+    in 75 % with three. `between_sweeps` is the standard deviation, in the unit of the medians, that
+    all rounds of a sweep have in common.
+    """
+    count = len(medians)
+    if count < MIN_ROUNDS:
+        return None
+    logs = np.log(medians)
+    centre = float(np.exp(logs.mean()))
+    within = _student(count - 1) * float(logs.std(ddof=1)) / math.sqrt(count)
+    half = math.hypot(within, NORMAL_95 * between_sweeps / centre)
+    middle = float(np.median(medians))
+    return min(middle, centre * math.exp(-half)), max(middle, centre * math.exp(half))
+
+
+def _student(df: int) -> float:
+    """Return the 97.5 % quantile of the t-distribution, from ten degrees of freedom on by series.
+
+    Abramowitz and Stegun, 26.7.5.
+    """
+    z = NORMAL_95
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return STUDENT_95.get(df) or z + first / df + second / df**2

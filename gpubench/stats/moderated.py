@@ -68,17 +68,27 @@ class Variance(NamedTuple):
     """NaN, as the error: there is nothing to judge by."""
 
 
-def moderate(base: Rounds, new: Rounds) -> Variance:
-    """The standard error of `new.mean - base.mean`, from each point's rounds and from the prior.
+def moderate(
+    base: Rounds,
+    new: Rounds,
+    level_variance: Floats | float = 0.0,
+    level_df: Floats | float = np.inf,
+) -> Variance:
+    """Return the standard error of `new.mean - base.mean`, from each point's rounds and the prior.
 
-    A point with one round a side has no variance of its own, and is not given one.
+    `level_variance` is the variance of what all points share, with `level_df` degrees of freedom;
+    Satterthwaite's formula combines both. A point with one round a side has no variance of its own,
+    so it gets NaN.
     """
     df = base.number + new.number - 2
     judged = df > 0
     variance = np.maximum((base.squares + new.squares) / np.maximum(df, 1), LEAST_SD**2)
     posterior, total_df = np.full_like(variance, np.nan), np.full_like(variance, np.nan)
     posterior[judged], total_df[judged] = shrunk(variance[judged], df[judged])
-    return Variance(np.sqrt(posterior * (1 / base.number + 1 / new.number)), total_df)
+    own = posterior * (1 / base.number + 1 / new.number)
+    total = own + level_variance
+    df = total**2 / (own**2 / total_df + level_variance**2 / level_df)
+    return Variance(np.sqrt(total), df)
 
 
 def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:

@@ -1,92 +1,99 @@
-"""The race: which configurations are shown to be slower than the best, and leave. Pure.
+"""The race of `tune`: which configurations are shown to be slower than the best, and leave.
 
-It is successive elimination by confidence bounds (Even-Dar, Mannor and Mansour, Journal of Machine
-Learning Research 7 (2006), 1079-1105), on medians instead of means, as disturbed visits must not
-decide (Altschuler, Brunel and Malek, JMLR 20 (2019), 1-39). A round visits every survivor once.
-Logarithms of times are compared, round effects removed: what slows a whole round says nothing.
+This is successive elimination (Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7
+(2006), 1079-1105) by paired comparisons. A round visits every survivor once, in a process of its
+own. The logarithms of two configurations' times are subtracted round by round, so what slowed a
+whole round says nothing. A configuration leaves only for its own differences to the leader: their
+scatter is its own and the leader's, shrunk towards what is usual in the race.
 
-Error control: with probability 95 % or more, no configuration that is within the margin of the best
-leaves: the 5 % are divided among all pairs of configurations and all rounds (Bonferroni). The noise
-is that of all configurations together. `docs/tune.md` has what
-came of it on simulated landscapes.
+Assumed: visits in different rounds are independent, and half of a configuration's visits are at
+most its typical time. How large the scatter is, and whether it is normal, is not assumed, except
+for a configuration with fewer than `MIN_VISITS` visits (`FIRST_FACTORS`). docs/tune.md says how
+often the group holds the best in simulated landscapes. Pure functions on arrays, and their state.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from gpubench.stats.polish import row_medians
+
 Floats = NDArray[np.float64]
 
-LEVEL = 0.05
-"""Probability that any configuration leaves that should not."""
+LEVEL = 0.005
+"""Probability that the bound of one difference is wrong in one round."""
 
-MAX_ROUNDS = 30
-"""Then what is left is called equal: each further round narrows the bounds by less than 2 %."""
+MIN_VISITS = 7
+"""Minimum number of rounds that a configuration and the leader must share before their differences
+decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of races."""
 
-VISITS_EACH, LEAST_VISITS = 3, 60
-"""A race is over after so many visits for each configuration, or so many in all if that is more:
-where the noise does not let it tell them apart, a sweep would not either. `--budget` lifts this."""
+FIRST_FACTORS = (2.0, 1.5, 1.3)
+"""With fewer visits a configuration leaves if it was slower than the leader by this factor in every
+round: in one round, in two, in three to six."""
 
-FIRST_NOISE = 0.1
-"""Standard deviation of the logarithm of a time that was taken once: nothing bounds how far that
-visit was disturbed. Twice as slow as the leader is slower whatever happened."""
+DISSENT = 5
+"""Of the visits beyond `MIN_VISITS`, one in this number may contradict the others (a sign test at
+1 % or less)."""
 
-NORMAL = {0.86: 1.4758, 0.99: 2.5758}
-"""Quantiles of the absolute value of a standard normal variable, which turn those of deviations
-into scales. The first is the noise: it has 65 % of the efficiency of the standard deviation, the
-most of a single quantile, and 14 % of the visits may be disturbed at will. The second is that of
-the tail, which decides while there are few visits."""
+COMMON_DF = 2.0
+"""Degrees of freedom of the usual scatter, towards which each configuration's is shrunk. So few, as
+the best may scatter ten times as much as the others."""
 
-FEW = 2
-"""Visits of which all may have been disturbed."""
+WINSOR = 2.0
+"""Differences further from the median than this number of their scales count as if they were that
+far: a disturbed visit does not decide."""
 
-EFFICIENCY = 0.65
-MEDIAN_ERROR = math.sqrt(math.pi / 2)
-"""Standard error of a median over that of a mean, for many normal values."""
+MAX_ROUNDS = 20
+"""Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""
+
+VISITS_EACH, MIN_LIMIT = 8, 120
+"""A race without a budget is over after this number of visits for each configuration on average, or
+this number in all, whichever is larger."""
 
 
 class Race:
-    """Configurations by number, from 0. Whoever runs it visits those that are `waiting`.
+    """Configurations by number, from 0. The caller visits those that are `waiting`.
 
-    `add` tells it a time, `withdraw` that there will be none, and `judge` ends a round. `entries`
-    is the largest number of configurations that may ever take part. A `patient` race is bounded by
-    its rounds alone.
+    `add` records a time, `withdraw` records that there will be none, and `judge` ends a round. A
+    `patient` race is bounded by its rounds alone.
     """
 
-    def __init__(
-        self, entries: int, within: float, seed: int = 0, *, patient: bool = False
-    ) -> None:
+    def __init__(self, within: float, seed: int = 0, *, patient: bool = False) -> None:
         self.margin = math.log1p(within)
-        self._pairs = max(1, entries * (entries - 1))
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
         self._logs: list[list[float]] = []
-        """Of each configuration: a time a round, NaN where it had no visit."""
+        """A time for each configuration and round, NaN where it had no visit."""
 
         self._visits, self._patient = 0, patient
         self.round = 1
         self.racing: set[int] = set()
         self.waiting: list[int] = []
-        """Survivors without a visit this round, in its order."""
+        """Survivors without a visit this round, in the order of their visits."""
 
         self.leader: int | None = None
-        """The one whose upper bound is lowest."""
+        """The configuration whose upper bound is lowest."""
 
         self.leader_error = math.inf
-        """Half its interval, as a fraction of its time."""
+        """Half of the leader's 95 % interval, as a fraction of its time."""
 
         self.slower: dict[int, float] = {}
-        """How much each configuration that left is slower at the least: 0.1 is 10 %."""
+        """By how much each configuration that left is slower, at least: 0.1 is 10 %."""
 
         self.apart: dict[int, tuple[float, float]] = {}
         """Bounds of how much each survivor is slower than the leader, as of the last round."""
 
+        self.behind: dict[int, float] = {}
+        """Estimate of that."""
+
     def enter(self, count: int = 1) -> list[int]:
-        """Let more configurations take part, from this round on: their numbers."""
+        """Let more configurations take part, from this round on, and return their numbers."""
         new = list(range(len(self._logs), len(self._logs) + count))
         self._logs += ([math.nan] * (self.round - 1) for _ in new)
         self.racing |= {*new}
@@ -94,13 +101,13 @@ class Race:
         return new
 
     def add(self, number: int, time_us: float) -> None:
-        """The time of a visit."""
+        """Record the time of a visit."""
         self.waiting.remove(number)
         self._logs[number].append(math.log(time_us))
         self._visits += 1
 
     def withdraw(self, number: int) -> None:
-        """It failed, or cannot be the best."""
+        """Take out a configuration that failed, or that cannot be the best."""
         self.racing.discard(number)
         if number in self.waiting:
             self.waiting.remove(number)
@@ -109,95 +116,139 @@ class Race:
 
     @property
     def spent(self) -> bool:
-        """Whether it has had all its rounds, or visits."""
-        most = math.inf if self._patient else max(VISITS_EACH * len(self._logs), LEAST_VISITS)
-        return self.round > MAX_ROUNDS or self._visits >= most
+        """Whether the race has had all its rounds, or visits, and every survivor is judged."""
+        limit = math.inf if self._patient else max(VISITS_EACH * len(self._logs), MIN_LIMIT)
+        return (self.round > MAX_ROUNDS or self._visits >= limit) and self.settled
+
+    @property
+    def settled(self) -> bool:
+        """Whether every survivor was visited often enough to be judged, or one has won."""
+        visits = (np.isfinite(self._logs[number]).sum() for number in self.racing)
+        return len(self.racing) < 2 or all(count >= MIN_VISITS for count in visits)  # noqa: PLR2004
+
+    @property
+    def decided(self) -> bool:
+        """Whether one configuration is left, or all that are left are within the margin."""
+        if len(self.racing) < 2:  # noqa: PLR2004 # one has won
+            return self.round > 1
+        near = all(high <= self.margin for _, high in self.apart.values())
+        return near and self.apart.keys() == self.racing and self.settled
 
     @property
     def over(self) -> bool:
-        """Whether all survivors are within the margin of each other, or the race is `spent`."""
-        near = all(high <= self.margin for _, high in self.apart.values())
-        judged = bool(self.apart) and self.apart.keys() == self.racing
-        if self.round == 1:
-            return False
-        return len(self.racing) < 2 or self.spent or (near and judged)  # noqa: PLR2004 # one has won
+        """Whether the race is decided or `spent`."""
+        return self.round > 1 and (self.decided or self.spent)
 
     def judge(self) -> list[int]:
-        """End the round: those that leave, and a new round begins with the others."""
+        """End the round. Return the configurations that leave; a round of the others begins."""
         numbers = np.array(sorted(self.racing), int)
         left: list[int] = []
         if len(numbers):
-            logs = np.full((len(self._logs), self.round), math.nan)
-            for number, taken in enumerate(self._logs):
-                logs[number, : len(taken)] = taken
+            logs = np.full((len(numbers), self.round), math.nan)
+            for line, number in enumerate(numbers):
+                times = self._logs[number]
+                logs[line, : len(times)] = times
             left = self._compare(numbers, logs)
         self.racing -= {*left}
         self.round += 1
-        for taken in self._logs:
-            taken.extend([math.nan] * (self.round - 1 - len(taken)))
+        for number in self.racing:
+            times = self._logs[number]
+            times.extend([math.nan] * (self.round - 1 - len(times)))
         self.waiting = sorted(self.racing)
         self._order.shuffle(self.waiting)
         return left
 
     def _compare(self, numbers: NDArray[np.int64], logs: Floats) -> list[int]:
-        effects, noise, tail, df = rounds_and_noise(logs)
-        low, high, visits = middle(logs[numbers] - effects, spare=1)
-        few = np.where(visits > 1, tail, max(tail, FIRST_NOISE))
-        noises = np.where(visits > FEW, noise, np.maximum(noise, few))
-        errors = MEDIAN_ERROR * noises / np.sqrt(visits)
-        width = -stdtrit(df, LEVEL / MAX_ROUNDS / self._pairs)
-        best = int(np.argmin(high + width * errors))
-        both = width * np.hypot(errors, errors[best])
-        least, most = low - high[best] - both, high - low[best] + both
-        least[best] = most[best] = 0.0
-        gone = least > self.margin
-        self.leader, self.leader_error = int(numbers[best]), float(width * errors[best])
-        bounds = zip(numbers.tolist(), least.tolist(), most.tolist(), strict=True)
+        verdict = compare(logs, self.margin)
+        self.leader = int(numbers[verdict.leader])
+        self.leader_error = verdict.leader_error
+        left = numbers[verdict.leaves].tolist()
+        bounds = zip(numbers.tolist(), verdict.low.tolist(), verdict.high.tolist(), strict=True)
         apart = {number: (low, high) for number, low, high in bounds}
-        left = numbers[gone].tolist()
         self.slower |= {number: math.expm1(apart.pop(number)[0]) for number in left}
         self.apart = apart
+        self.behind = dict(zip(numbers.tolist(), verdict.behind.tolist(), strict=True))
         return left  # type: ignore[no-any-return] # NumPy's tolist
 
 
-def rounds_and_noise(logs: Floats) -> tuple[Floats, float, float, float]:
-    """The effects of the rounds; the noise of a visit, in the middle and in the tail; its df.
+class Verdict(NamedTuple):
+    """The comparison of all survivors with the leader: arrays with an element for each."""
 
-    Rows are configurations, columns rounds, NaN where there was no visit. An effect is the median
-    of what a round's visits differ by from their configurations' medians (two steps of Tukey's
-    median polish).
+    leader: int
+    leader_error: float
+    behind: Floats
+    """Estimate of the logarithm of the survivor's time over the leader's; NaN: no common round."""
+
+    low: Floats
+    high: Floats
+    leaves: NDArray[np.bool_]
+
+
+def compare(logs: Floats, margin: float) -> Verdict:
+    """Compare configurations (rows) over rounds (columns); NaN where there was no visit.
+
+    `margin` is the logarithm of the factor up to which configurations count as equal.
     """
-    several = logs[np.isfinite(logs).sum(axis=1) > 1]
-    effects, entries = np.zeros(logs.shape[1]), np.zeros(logs.shape[1])
-    if len(several):
-        for _ in range(2):
-            apart, _visits = deviations(several - effects)
-            low, high, entries = middle(apart.T)
-            effects = effects + np.where(entries > 0, (low + high) / 2, 0.0)
-    apart, visits = deviations(several - effects)
-    # What is left after the medians were taken out is smaller than the noise.
-    left = (1 - 1 / visits)[:, None] * (1 - 1 / np.maximum(entries, 1))
-    used = np.isfinite(several) & (left > 0)
-    if not used.any():
-        return effects, FIRST_NOISE, FIRST_NOISE, math.inf
-    scaled = np.quantile(np.abs(apart[used]) / np.sqrt(left[used]), list(NORMAL))
-    noise, tail = scaled / list(NORMAL.values())
-    return effects, float(noise), float(tail), max(1.0, EFFICIENCY * float(left[used].sum()))
+    level = logs - row_medians(logs.T)  # what slowed a whole round says nothing
+    mean, error, count = _means(level)
+    widths = _widths(count)
+    upper = np.where(count > 1, mean + widths * error, np.inf if count.max() > 1 else mean)
+    seen_enough = count >= min(MIN_VISITS, count.max())
+    leader = int(np.argmin(np.where(seen_enough, upper, np.inf)))
+    apart = logs - logs[leader]
+    mean, error, count = _means(apart)
+    widths = _widths(count)
+    low, high = mean - widths * error, mean + widths * error
+    low[count < 2], high[count < 2] = -np.inf, np.inf  # noqa: PLR2004 # one has no scatter
+    low[leader] = high[leader] = 0.0
+    shared = np.isfinite(apart)
+    contradicting = (shared & (apart <= margin)).sum(axis=1)
+    allowed = np.maximum(count - MIN_VISITS, 0) // DISSENT
+    enough = (count >= MIN_VISITS) & (contradicting <= allowed)
+    least = np.where(shared, apart, np.inf).min(axis=1)
+    tiers = np.log(FIRST_FACTORS)[np.clip(count - 1, 0, len(FIRST_FACTORS) - 1)]
+    at_once = (count > 0) & (least > tiers + margin)
+    leaves = at_once | (enough & (low > margin))
+    leaves[leader] = False
+    low = np.where(at_once, np.maximum(low, margin), low)
+    visits = int(np.isfinite(level[leader]).sum())
+    own = _student(visits - 1, 0.025) * float(_means(level)[1][leader]) if visits > 1 else math.inf
+    return Verdict(leader, own, np.where(count > 0, mean, np.nan), low, high, leaves)
 
 
-def deviations(values: Floats) -> tuple[Floats, Floats]:
-    """From the median of each row, and how many values it has."""
-    low, high, count = middle(values)
-    return values - ((low + high) / 2)[:, None], count
+def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Return the winsorized mean of each row, its standard error, and the number of values.
 
-
-def middle(values: Floats, spare: int = 0) -> tuple[Floats, Floats, Floats]:
-    """The lower and the upper median of each row without its NaNs, and how many values it has.
-
-    With `spare`, so many places in the order below and above, as far as there are any.
+    The scatter of each row is shrunk towards the median scatter of all rows.
     """
-    count = np.isfinite(values).sum(axis=1)
-    last = np.maximum(count - 1, 0)
-    below = np.maximum((last - spare) // 2, 0)
-    ordered, rows = np.sort(values, axis=1), np.arange(len(values))  # NaNs last
-    return ordered[rows, below], ordered[rows, last - below], count
+    there = np.isfinite(values)
+    count = there.sum(axis=1)
+    middle = row_medians(values)
+    scale = 1.4826 * row_medians(np.abs(values - middle[:, None]))
+    # With two values, or most of them equal, the MAD says nothing.
+    reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004
+    drawn_in = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
+    filled = np.where(there, drawn_in, 0.0)
+    mean = filled.sum(axis=1) / np.maximum(count, 1)
+    squares = np.where(there, (drawn_in - mean[:, None]) ** 2, 0.0).sum(axis=1)
+    tame = np.maximum((there & (drawn_in == values)).sum(axis=1), 2)
+    # Tukey and McLaughlin 1963: what was drawn in takes degrees of freedom with it.
+    squares = squares * (np.maximum(count - 1, 1) / (tame - 1)) ** 2
+    df = np.maximum(count - 1, 0)
+    repeated = (df > 0) & (squares > 0)
+    variance = np.divide(squares, df, out=np.zeros_like(squares), where=df > 0)
+    usual = float(np.median(variance[repeated])) if repeated.any() else 0.0
+    shrunk = (COMMON_DF * usual + df * variance) / (COMMON_DF + df)
+    return mean, np.sqrt(shrunk / np.maximum(count, 1)), count
+
+
+def _widths(count: NDArray[np.int64]) -> Floats:
+    """Return the half-width of each bound in standard errors, for two visits or more."""
+    by_df = np.array([_student(max(1, df), LEVEL) for df in range(int(count.max()) + 1)])
+    return by_df[np.maximum(count - 1, 0)]
+
+
+@cache
+def _student(df: int, level: float) -> float:
+    """Return the upper quantile of Student's t-distribution."""
+    return float(stdtrit(df, 1 - level))

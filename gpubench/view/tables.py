@@ -508,7 +508,9 @@ def title(row: Row) -> str:
 
 
 def _tied(row: Row, best: Row) -> bool:
-    return (row.ci_low_us or 0.0) <= (best.ci_high_us or 0.0)
+    """Whether the intervals overlap; rows of fewer than three rounds have none."""
+    low_us, high_us = row.ci_low_us, best.ci_high_us
+    return low_us is not None and high_us is not None and low_us <= high_us
 
 
 def marked(row: Row, text: Callable[[float | None], str] = time_text) -> str:

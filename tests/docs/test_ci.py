@@ -61,13 +61,13 @@ def test_there_is_a_workflow_for_a_gpu_one_for_its_baseline_and_one_for_a_cpu() 
 def test_workflows_of_pull_requests_measure_compare_keep_and_comment() -> None:
     for workflow in (WORKFLOWS[0], WORKFLOWS[2]):
         text = str(workflow)
-        for part in ("gpubench", "sweep", "diff", "upload-artifact", "gh pr comment"):
+        for part in ("gpubench", "ab", "upload-artifact", "gh pr comment"):
             assert part in text
 
 
 def test_every_command_exists_and_takes_its_options() -> None:
     commands = gpubench_commands()
-    assert {words[0] for words in commands} == {"sweep", "diff", "history"}
+    assert {words[0] for words in commands} == {"ab", "sweep", "diff", "history"}
     for words in commands:
         command = COMMANDS[words[0]]
         given = command.make_context(words[0], words[1:]).params  # raises for an unknown option

@@ -208,10 +208,7 @@ def test_statistics_are_in_order_and_of_the_samples(times: list[float]) -> None:
     series = summarize(times, 3, "precise")
     assert series.min_us == min(times)
     assert series.max_us == max(times)
-    assert series.min_us <= series.ci_low_us <= series.median_us <= series.ci_high_us
-    assert series.ci_high_us <= series.max_us
-    assert series.q1_us <= series.q3_us
-    assert {series.ci_low_us, series.ci_high_us} <= set(times)
+    assert series.min_us <= series.q1_us <= series.median_us <= series.q3_us <= series.max_us
 
 
 @given(times_us)
@@ -229,7 +226,6 @@ def test_the_order_of_samples_does_not_matter(times: list[float], order: random.
     order.shuffle(shuffled)
     first, second = summarize(times, 1, "precise"), summarize(shuffled, 1, "precise")
     assert first.median_us == second.median_us
-    assert (first.ci_low_us, first.ci_high_us) == (second.ci_low_us, second.ci_high_us)
     assert first.outliers_tukey == second.outliers_tukey
 
 
@@ -239,7 +235,7 @@ def test_statistics_scale_with_the_times(times: list[float], power: int) -> None
     factor = 2.0**power
     plain = summarize(times, 1, "precise")
     scaled = summarize([factor * time for time in times], 1, "precise")
-    for name in ("median_us", "q1_us", "q3_us", "min_us", "max_us", "ci_low_us", "ci_high_us"):
+    for name in ("median_us", "q1_us", "q3_us", "min_us", "max_us"):
         assert getattr(scaled, name) == factor * getattr(plain, name)
     assert scaled.outliers_tukey == plain.outliers_tukey
     assert scaled.outliers_mad == plain.outliers_mad

@@ -112,3 +112,26 @@ def test_what_cannot_be_used_is_refused() -> None:
     TUNED.write_text("x = 1\n")
     with pytest.raises(UsageError, match="unknown key 'x'"):
         chosen(sizes="64")
+
+
+def test_comments_and_the_order_of_a_file_stay() -> None:
+    keep_winners(TUNED, [winner("8", 256), winner("16", 512)])
+    TUNED.write_text(TUNED.read_text().replace('tile = "16"', 'tile = "16"  # by hand') + "# end\n")
+    keep_winners(TUNED, [winner("32", 256), winner("4", 64)])
+    text = TUNED.read_text()
+    assert 'tile = "16"  # by hand' in text
+    assert "# end" in text
+    assert [(one.n, one.tile) for one in read_winners(TUNED)] == [
+        (256, "32"),
+        (512, "16"),
+        (64, "4"),
+    ]
+
+
+def test_of_winners_that_many_write_at_once_none_is_lost() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: keep_winners(TUNED, [winner("8", n)]), range(1, 25)))
+    assert {one.n for one in read_winners(TUNED)} == set(range(1, 25))
+    assert [path.name for path in TUNED.parent.iterdir()] == [TUNED.name]

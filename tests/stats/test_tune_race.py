@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpubench.stats.race import MAX_ROUNDS, Race
+from gpubench.stats.race import DISSENT, MAX_ROUNDS, MIN_VISITS, Race
 
 Noise = Callable[[random.Random, int], float]
 
@@ -16,7 +16,7 @@ Noise = Callable[[random.Random, int], float]
 def raced(times: list[float], noise: Noise, seed: int, within: float = 0.01) -> tuple[Race, int]:
     """A race to its end, and how many visits it took."""
     rng = random.Random(seed)  # noqa: S311 # times, no secret
-    race = Race(len(times), within, seed)
+    race = Race(within, seed)
     race.enter(len(times))
     visits = 0
     while not race.over:
@@ -72,9 +72,9 @@ def test_configurations_within_the_margin_of_each_other_stay_and_end_the_race() 
 
 
 def test_a_lone_disturbed_visit_loses_nothing() -> None:
-    race = Race(20, 0.01)
+    race = Race(0.01)
     race.enter(20)
-    for turn in range(6):
+    for turn in range(MIN_VISITS + DISSENT + 1):
         for number in tuple(race.waiting):
             pace = 1.8 if number == 0 and turn == 1 else 1 + 1e-4 * turn
             race.add(number, (1.0 if number == 0 else 1.1) * pace)
@@ -83,7 +83,7 @@ def test_a_lone_disturbed_visit_loses_nothing() -> None:
 
 
 def test_what_slows_a_whole_round_says_nothing_of_a_configuration() -> None:
-    race = Race(4, 0.01)
+    race = Race(0.01)
     race.enter(4)
     for turn in range(8):
         for number in tuple(race.waiting):
@@ -93,7 +93,7 @@ def test_what_slows_a_whole_round_says_nothing_of_a_configuration() -> None:
 
 
 def test_a_failed_configuration_leaves_and_newcomers_are_compared_fairly() -> None:
-    race = Race(10, 0.01)
+    race = Race(0.01)
     race.enter(4)
     race.withdraw(3)
     for turn in range(12):
@@ -105,3 +105,37 @@ def test_a_failed_configuration_leaves_and_newcomers_are_compared_fairly() -> No
         race.judge()
     assert race.racing == {4}
     assert 3 not in race.slower
+
+
+def test_a_configuration_that_was_visited_too_rarely_stays_unless_it_is_far_behind() -> None:
+    race = Race(0.01)
+    race.enter(3)
+    for turn in range(MIN_VISITS - 1):
+        for number in tuple(race.waiting):
+            race.add(number, [1.0, 1.2, 2.5][number] * (1 + 1e-4 * turn))
+        race.judge()
+    assert race.racing == {0, 1}
+    assert not race.settled
+    for number in tuple(race.waiting):
+        race.add(number, [1.0, 1.2][number])
+    assert race.judge() == [1]
+    assert race.settled
+
+
+def test_the_best_stays_though_it_scatters_ten_times_as_much_as_the_others() -> None:
+    def noisy_best(rng: random.Random, _visits: int) -> float:
+        return rng.gauss(0, 0.05)
+
+    lost = 0
+    for seed in range(20):
+        rng = random.Random(seed)  # noqa: S311 # times, no secret
+        race = Race(0.01, seed)
+        race.enter(30)
+        times = [1.0, *(1.01 + 0.02 * number for number in range(29))]
+        while not race.over:
+            for number in tuple(race.waiting):
+                noise = noisy_best(rng, 0) if number == 0 else rng.gauss(0, 0.005)
+                race.add(number, times[number] * math.exp(noise))
+            race.judge()
+        lost += 0 not in race.racing
+    assert lost <= 1

@@ -42,9 +42,12 @@ def compare_cublas(
     """Compare each variant's best tile with cuBLAS, in one sweep."""
     from gpubench.backends import AUTO, backends
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
+    from gpubench.commands.compare_cublas.settled import pairs_table, with_settled_pairs
     from gpubench.engine.prepare import prepare_dry
-    from gpubench.engine.run import measure
+    from gpubench.engine.run import measure, save_rows
+    from gpubench.model import State
     from gpubench.plan.registry import choose
+    from gpubench.results.row import write
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.progress import progress
@@ -71,13 +74,19 @@ def compare_cublas(
             print_plan(prepare_dry(sweep), f"{sweep.op}.csv", resume=resume)
             return
         with progress() as watcher:
-            outcome = measure(
-                sweep, watcher, on=on, resume=resume is not None, force=force, save=save
-            )
+            outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force)
+        rows = outcome.rows
+        if State.SUSTAINED in sweep.states and not outcome.interrupted and on is None:
+            rows = with_settled_pairs(sweep, rows, console(stderr=True))
+            if outcome.path:
+                write(rows, outcome.path)
+        outcome = save_rows(replace(outcome, rows=rows), save)
     except DeviceUnavailableError as error:
         missing = str(error).partition(";")[0]  # the rest is about --device cpu
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"
         raise DeviceUnavailableError(message) from error
-    rows = outcome.rows
     console().print(ladder_tables(rows, order) if ladder else results(rows, tiles=False))
+    if grid := pairs_table(rows):
+        console().print("\nin turns at the power limit: speed relative to the fastest library")
+        console().print(grid)
     raise typer.Exit(conclude(outcome))

@@ -1,4 +1,4 @@
-"""Two sides become verdicts. Pure. docs/diff.md states the rules for users."""
+"""Judge two sides of a comparison. Pure functions; docs/diff.md states the rules for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain, compress
+from itertools import chain, compress, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from gpubench.stats.moderated import (
     p_values,
     summarize,
 )
+from gpubench.stats.polish import Polished, polish
 
 Key = PointKey
 """The key of a point: `Row.key`."""
@@ -37,24 +38,37 @@ TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
 """Reasons of findings."""
 
 CLOCK_REPEATS = 0.01
-"""Relative difference of two clocks that says nothing: between sweeps of 405 points on an H200 the
-clock of a point, read in the stream, differed by up to 0.52 %."""
+"""Relative difference up to which two clocks count as equal: between sweeps of 405 points on an
+H200 the clock of a point, read in the stream, differed by up to 0.52 %."""
+
+COMPUTE_BOUND, BUSY_MEMORY = 0.1, 0.3
+"""Fractions of the memory bandwidth. Up to the first, a time depends on the clock in full. From the
+second on it may not depend on the clock at all, beyond its share of the peak."""
+
+SHARED_BOUND, MEMORY_BOUND, MIN_EXCUSE = 0.6, 0.9, 0.2
+"""Fractions of the measured copy bandwidth. Up to the first, the clock may explain a time in full.
+From the second on it explains no more than the last: caches run at the clock, memory does not."""
 
 SAME_MEASUREMENT = 1e-12
-"""Relative difference below which both sides are the same file: that scatters, but not moved."""
+"""Relative difference below which two results count as the same measurement."""
 
 NO_INTERVAL = 50.0
-"""Half an interval, of logarithms, that says nothing."""
+"""Half of an interval, of logarithms, from which on the interval is not shown."""
 
 MODE_GAP = 2.0
-"""Rounds have two modes if they fall into two groups so many times further apart than wide."""
+"""Rounds are bimodal if the gap between two groups exceeds the width of either group by this
+factor."""
 
 DECIDING_ROUNDS = 20
-"""Rounds of both sides together with which a point whose rounds have modes is judged."""
+"""Rounds of both sides together from which on a point with bimodal rounds is judged."""
+
+DISTURBED = 3.0
+"""A round is disturbed if its effect exceeds the threshold, and the scatter of all rounds' effects
+by this factor."""
 
 
 class Verdict(StrEnum):
-    """What became of a point, worst first; docs/diff.md explains each."""
+    """The verdict on a point, worst first; docs/diff.md explains each."""
 
     BROKEN = "broken"
     SLOWER = "slower"
@@ -78,21 +92,32 @@ class Limits:
 
     between_gpus: float = 0.10
     """Relative difference that two GPUs of one kind may have at a point; docs/diff.md has the
-    measurement. 0: none is allowed for."""
+    measurement. 0: no allowance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PooledPoint:
-    """What one side knows about a point: the rows of all its files."""
+    """One side's data of a point, from the rows of all its files."""
 
     sweeps_us: tuple[tuple[float, ...], ...] = ()
-    """Round medians of each sweep that has a time of the point."""
+    """Round medians of each sweep that has a time of the point, in the order of the rounds."""
+
+    files: tuple[int, ...] = ()
+    """Number of each sweep's file on its side; empty: 0, 1, …"""
 
     lost: str = ""
-    """Why a sweep has no time of it: `wrong: relative error 1`."""
+    """Why a sweep has no time of the point: `wrong: relative error 1`."""
 
     clock_mhz: float | None = None
-    """Of the multiprocessors while it was sampled; None: not known."""
+    """Clock of the multiprocessors while the point was sampled; None: not known."""
+
+    percent_of_peak: float | None = None
+    """Percentage of the arithmetic peak at that clock; None: not known."""
+
+    percent_of_copy: float | None = None
+    """Percentage of the measured copy bandwidth; None: not measured."""
+
+    gbytes_per_s: float | None = None
 
     gpus: frozenset[str] = frozenset()
     """UUIDs; empty: not known."""
@@ -109,14 +134,19 @@ class PooledPoint:
         return tuple(chain.from_iterable(self.sweeps_us))
 
     @property
-    def repeats_us(self) -> Sequence[float]:
-        """What the test takes for independent: rounds; on a CPU the median of each sweep."""
-        return list(map(statistics.median, self.sweeps_us)) if self.on_cpu else self.rounds_us
+    def repeats_us(self) -> Sequence[Sequence[float]]:
+        """Times that the test takes for independent, by sweep.
+
+        They are the rounds; on a CPU the median of each sweep.
+        """
+        if self.on_cpu:
+            return [(statistics.median(times),) for times in self.sweeps_us]
+        return self.sweeps_us
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A point's verdict and what it rests on; None where a side has no time.
+    """A point's verdict and the figures behind it; None where a side has no time.
 
     The fields are those of the JSON format, which docs/diff.md explains.
     """
@@ -138,11 +168,31 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Disturbance:
+    """A round that was slower or faster than its side's other rounds, at all points."""
+
+    side: str
+    """`base` or `new`."""
+
+    file: int
+    """Number of the file on its side, from 0."""
+
+    round: int
+    """Number of the round in that file, from 1; 0 on a CPU, where it is the whole sweep."""
+
+    ratio: float
+    """Time over that of the side's median round: 1.3 is 30 % slower."""
+
+    left_out: bool
+    """Whether it slowed points unequally, so that it was left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The verdicts on all points, and what they have in common."""
+    """The verdicts on all points, and what the points have in common."""
 
     findings: dict[Key, Finding]
-    """Points that at least one side has a time of."""
+    """Points that have a time on at least one side."""
 
     limits: Limits
     untimed: dict[Key, str] = field(default_factory=dict)
@@ -150,6 +200,9 @@ class Comparison:
 
     drift: float = 1.0
     """Factor by which the machine was slower: what most points share with the BLAS."""
+
+    disturbances: tuple[Disturbance, ...] = ()
+    """Rounds whose effect on all points was removed, and exceeds the threshold."""
 
     @property
     def drifted(self) -> bool:
@@ -163,18 +216,18 @@ class Comparison:
 
     @property
     def two_sided(self) -> dict[Key, Finding]:
-        """The findings on points that both sides have a time of."""
-        return {key: found for key, found in self.findings.items() if found.ratio is not None}
+        """The findings on points that have a time on both sides."""
+        return {key: item for key, item in self.findings.items() if item.ratio is not None}
 
     @property
     def untested(self) -> dict[Key, Finding]:
-        """Those of them that have too few rounds, or sweeps, to be judged."""
+        """The findings on points with too few rounds, or sweeps, to be judged."""
         too_few = {TOO_FEW_ROUNDS, TOO_FEW_SWEEPS}
-        return {key: found for key, found in self.findings.items() if found.reason in too_few}
+        return {key: item for key, item in self.findings.items() if item.reason in too_few}
 
     def of(self, verdict: Verdict) -> dict[Key, Finding]:
-        """The points of a verdict, the largest change first."""
-        chosen = {key: found for key, found in self.findings.items() if found.verdict == verdict}
+        """The points with a verdict, the largest change first."""
+        chosen = {key: item for key, item in self.findings.items() if item.verdict == verdict}
         ordered = sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].judged_ratio or 1)))
         return dict(ordered)
 
@@ -208,22 +261,23 @@ def compare(
             findings[key] = _one_sided(Verdict.BROKEN, lost, before, after)
         else:
             both[key] = before, after
-    drift = 0.0
+    drift, disturbances = 0.0, list[Disturbance]()
     if both:
-        judged, drift = _judge(both, limits)
+        judged, drift, disturbances = _judge(both, limits)
         findings |= judged
     return Comparison(
         findings={key: findings[key] for key in points if key in findings},
         untimed=untimed,
         limits=limits,
         drift=math.exp(drift),
+        disturbances=tuple(disturbances),
     )
 
 
 def _changed_modes(
     base: Mapping[Key, PooledPoint], new: Mapping[Key, PooledPoint]
 ) -> dict[Key, Key]:
-    """Points that only the base has, and those of the new side that differ in the mode alone."""
+    """Map points that only the base has to points that only the new side has, in another mode."""
     alone: defaultdict[tuple[Any, ...], tuple[list[Key], list[Key]]] = defaultdict(lambda: ([], []))
     for place, (side, other) in enumerate(((base, new), (new, base))):
         for key in side.keys() - other.keys():
@@ -249,7 +303,7 @@ def _medians(before: PooledPoint, after: PooledPoint) -> dict[str, Any]:
     }
 
 
-# ---- points that both sides have a time of: arrays, with an element a point
+# ---- points that have a time on both sides: arrays with an element for each point
 
 _Pairs = Mapping[Key, tuple[PooledPoint, PooledPoint]]
 
@@ -259,29 +313,33 @@ class _Shifts(NamedTuple):
 
     time: Floats
     clock: Floats
-    of_clock: Floats
-    """What of `time` the machine's clock explains."""
+    by_clock: Floats
+    """The part of `time` that the machine's clock explains."""
 
-    of_drift: Floats
-    """What of the rest the machine explains: what most points share with the BLAS."""
+    by_drift: Floats
+    """The part of the rest that the machine explains: what most points share with the BLAS."""
 
     effect: Floats
-    """What is judged: what the machine does not explain."""
+    """What is judged: the part that the machine does not explain."""
 
 
-def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float]:
-    """The findings, and the logarithm of the machine's drift."""
-    base, new = (_rounds([pair[side].repeats_us for pair in pairs.values()]) for side in (0, 1))
-    variance = moderate(base, new)
-    shifts = _shifts(pairs, new.mean - base.mean)
+def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, list[Disturbance]]:
+    """Return the findings, the logarithm of the machine's drift, and the disturbed rounds."""
     threshold = math.log1p(limits.threshold)
+    sides = [
+        _repeats([pair[place] for pair in pairs.values()], name, threshold)
+        for place, name in enumerate(("base", "new"))
+    ]
+    base, new = (side.rounds for side in sides)
+    variance = moderate(base, new, *_common_level(*sides))
+    shifts = _shifts(pairs, new.mean - base.mean)
     margin = np.full(len(pairs), threshold)
     margin[_on_other_gpu(pairs)] = math.log1p(max(limits.threshold, limits.between_gpus))
     p = p_values(shifts.effect, margin, variance)
     p_adjusted = adjusted(p)
     half = half_widths(variance, limits.q)
     half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
-    on_cpu = np.array([before.on_cpu for before, _ in pairs.values()])  # there sweeps differ anyway
+    on_cpu = np.array([before.on_cpu for before, _ in pairs.values()])  # sweeps differ there anyway
     modes = (_have_modes(base, threshold) | _have_modes(new, threshold)) & ~on_cpu
     # Modes explain a difference, unless the sides are further apart than the modes of either.
     apart = np.maximum(new.low - base.high, base.low - new.high)
@@ -302,14 +360,14 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float]:
             verdict, reason = Verdict.SLOWER if effect > 0 else Verdict.FASTER, ""
             if abs(effect - time) > threshold / 2:
                 reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
-        elif stayed and abs(shifts.of_clock[i]) > abs(shifts.of_drift[i]):
+        elif stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i]):
             verdict, reason = Verdict.CLOCK, ""
-        elif abs(shifts.of_drift[i]) > threshold / 2:
+        elif abs(shifts.by_drift[i]) > threshold / 2:
             verdict, reason = Verdict.AMBIGUOUS, WITH_MACHINE
         else:
             moved_less = margin[i] > threshold and abs(effect) - half[i] > threshold
             verdict, reason = Verdict.AMBIGUOUS, OTHER_GPU if moved_less else ""
-        has_interval = half[i] < NO_INTERVAL  # nor is NaN
+        has_interval = half[i] < NO_INTERVAL  # False for NaN
         findings[key] = Finding(
             verdict=verdict,
             reason=reason,
@@ -324,12 +382,113 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float]:
             modes=1 + int(modes[i]),
         )
     blas = np.array([before.is_blas for before, _ in pairs.values()])
-    return findings, _shared_median(shifts.time, blas)
+    drift = _shared_median(shifts.time, blas)
+    return findings, drift, [*chain.from_iterable(side.disturbances for side in sides)]
 
 
-def _rounds(of_points: Sequence[Sequence[float]]) -> Rounds:
-    counts = np.fromiter(map(len, of_points), np.int64)
-    return summarize(np.log(np.fromiter(chain.from_iterable(of_points), float)), counts)
+# ---- rounds, without what disturbed all points
+
+
+class _Repeats(NamedTuple):
+    """The rounds of one side, without what each round did to all points."""
+
+    rounds: Rounds
+    level_variance: Floats
+    """Variance of the level that all points share, an element for each point."""
+
+    level_df: Floats
+    """Its degrees of freedom; 0: unknown, as there is a single round."""
+
+    level_rounds: Floats
+    """Number of rounds with a known effect."""
+
+    disturbances: list[Disturbance]
+
+
+def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
+    """Remove the rounds' effects, of points on a GPU and of points on a CPU apart."""
+    on_cpu = np.array([point.on_cpu for point in points])
+    parts = []
+    variance, df, number = np.zeros((3, len(points)))
+    disturbances: list[Disturbance] = []
+    for kind in (False, True):
+        members = np.flatnonzero(on_cpu == kind)
+        if not len(members):
+            continue
+        logs, columns = _table([points[i] for i in members.tolist()])
+        result = polish(logs)
+        variance[members], df[members] = result.level.standard_error**2, result.level.df
+        number[members] = (~result.left_out).sum()
+        disturbances += _disturbed(result, columns, side, threshold, on_cpu=kind)
+        part = np.full((len(points), len(columns)), np.nan)
+        part[members] = result.logs
+        parts.append(part)
+    logs = np.hstack(parts)
+    there = np.isfinite(logs)
+    rounds = summarize(logs[there], there.sum(axis=1))
+    return _Repeats(rounds, variance, df, number, disturbances)
+
+
+def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]]:
+    """Return logarithms of times, of shape (points, rounds), and the file and round of each column.
+
+    A missing time is NaN. Rounds are counted from 0.
+    """
+    sweeps = [
+        (line, file, times)
+        for line, point in enumerate(points)
+        for file, times in zip(point.files or count(), point.repeats_us, strict=False)
+    ]
+    widths: dict[int, int] = {}
+    for _, file, times in sweeps:
+        widths[file] = max(len(times), widths.get(file, 0))
+    columns = [(file, number) for file in sorted(widths) for number in range(widths[file])]
+    starts = {file: columns.index((file, 0)) for file in widths}
+    lengths = [len(times) for _, _, times in sweeps]
+    lines = np.repeat([line for line, _, _ in sweeps], lengths)
+    firsts = np.repeat([starts[file] for _, file, _ in sweeps], lengths)
+    numbers = np.concatenate([np.arange(length) for length in lengths])
+    logs = np.full((len(points), len(columns)), np.nan)
+    flat = np.fromiter(chain.from_iterable(times for _, _, times in sweeps), float)
+    logs[lines, firsts + numbers] = np.log(flat)
+    return logs, columns
+
+
+def _disturbed(
+    polished: Polished,
+    columns: Sequence[tuple[int, int]],
+    side: str,
+    threshold: float,
+    *,
+    on_cpu: bool,
+) -> list[Disturbance]:
+    far = np.abs(polished.effects) > max(threshold, DISTURBED * polished.scatter)
+    return [
+        Disturbance(
+            side=side,
+            file=file,
+            round=0 if on_cpu else number + 1,
+            ratio=math.exp(polished.effects[place]),
+            left_out=bool(polished.left_out[place]),
+        )
+        for place, (file, number) in enumerate(columns)
+        if far[place] or polished.left_out[place]
+    ]
+
+
+def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
+    """Return the variance of the level that a side's points share, and its degrees of freedom.
+
+    A side with a single round takes the scatter of rounds from the other side.
+    """
+    total, by_df = np.zeros((2, len(base.level_variance)))
+    for side, other in ((base, new), (new, base)):
+        single = side.level_df == 0
+        from_other = other.level_variance * other.level_rounds / np.maximum(side.level_rounds, 1)
+        variance = np.where(single, from_other, side.level_variance)
+        total += variance
+        by_df += variance**2 / np.maximum(np.where(single, other.level_df, side.level_df), 1e-9)
+    return total, np.divide(total**2, by_df, out=np.full_like(total, np.inf), where=by_df > 0)
 
 
 def _have_modes(rounds: Rounds, threshold: float) -> NDArray[np.bool_]:
@@ -340,31 +499,37 @@ def _on_other_gpu(pairs: _Pairs) -> list[bool]:
     return [bool(a.gpus and b.gpus and a.gpus != b.gpus) for a, b in pairs.values()]
 
 
+# ---- what the machine explains
+
+
 def _shifts(pairs: _Pairs, time: Floats) -> _Shifts:
-    """Divides each point's shift between the machine and the build.
+    """Divide each point's shift between the machine and the build.
 
     A clock that fell is the machine's as far as the clock of the BLAS fell too, at the same problem
-    if it is there; what a kernel lowers alone is its own doing. A clock that rose explains nothing:
-    a time that stayed has more cycles then. So that base and new can be swapped, what is judged is
-    the larger of time, at the machine's clock, and cycles.
+    if it has that problem; the rest of a fall is the kernel's own doing. A clock that rose explains
+    nothing: a time that stayed the same has more cycles then. Both count only as far as the point
+    depends on the clock (`_clock_shares`); within that range the share counts that explains most.
+    So that base and new can be swapped, the larger of time, at the machine's clock, and cycles is
+    judged.
     """
     clock = np.array([_clock_shift(*pair) for pair in pairs.values()])
+    shares = _clock_shares(pairs)
     blas = np.array([before.is_blas for before, _ in pairs.values()])
     problems = [key._replace(variant="", tile="") for key in pairs]
-    of_blas = dict(zip(compress(problems, blas), clock[blas], strict=True))
-    of_machine, drift = np.zeros_like(time), np.zeros_like(time)
+    blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
+    by_machine, drift = np.zeros_like(time), np.zeros_like(time)
     groups = [(key.op, key.backend) for key in pairs]
     for group in dict.fromkeys(groups):
-        inside = np.array([of_point == group for of_point in groups])
+        inside = np.array([other == group for other in groups])
         typical = np.median(clock[inside & blas] if (inside & blas).any() else clock[inside])
-        shared = np.array([of_blas.get(problem, typical) for problem in problems])
-        of_machine[inside] = _shared(clock, shared)[inside]
-        at_clock = (time + of_machine)[inside]
+        shared = np.array([blas_clocks.get(problem, typical) for problem in problems])
+        by_machine[inside] = _explained(time, _shared(clock, shared), shares)[inside]
+        at_clock = (time + by_machine)[inside]
         drift[inside] = _shared_median(at_clock, blas[inside])
-    effect = time + of_machine - drift
-    cycles = time + clock - drift
+    effect = time + by_machine - drift
+    cycles = time - drift + _explained(time - drift, clock, shares)
     effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
-    return _Shifts(time, clock, -of_machine, drift, effect)
+    return _Shifts(time, clock, -by_machine, drift, effect)
 
 
 def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
@@ -374,14 +539,49 @@ def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
     return shift if abs(shift) > CLOCK_REPEATS else 0.0
 
 
-def _shared(one: Any, other: Any) -> Any:
-    """What two shifts have in common: the smaller one, if they have the same direction."""
-    smaller = np.where(np.abs(one) < np.abs(other), one, other)
-    return np.where(one * other > 0, smaller, 0.0)
+def _explained(time: Floats, clock: Floats, shares: tuple[Floats, Floats]) -> Floats:
+    """Return the part of the clock's shift that, added to the time's, leaves the least."""
+    low, high = shares
+    wanted = np.divide(-time, clock, out=np.zeros_like(time), where=clock != 0)
+    return np.clip(wanted, low, high) * clock
+
+
+def _clock_shares(pairs: _Pairs) -> tuple[Floats, Floats]:
+    """Return the least and the largest share of each point's time that depends on the clock.
+
+    By the roofline (Williams, Waterman, Patterson 2009). The time of a product that is far from the
+    memory bandwidth depends on the clock in full. The time of a product at the bandwidth of a copy
+    hardly depends on it. In between, or where the copy was not measured, the share is only known to
+    be at least the share of the arithmetic peak. Without rates a point counts as bound by the
+    clock.
+    """
+    points = [point for pair in pairs.values() for point in pair]
+    copies = [
+        100 * point.gbytes_per_s / point.percent_of_copy
+        for point in points
+        if point.gbytes_per_s and point.percent_of_copy
+    ]
+    rates = [point.gbytes_per_s for point in points if point.gbytes_per_s]
+    # Without a copy, the highest rate is a lower bound of the bandwidth.
+    bandwidth = statistics.median(copies) if copies else max(rates, default=math.inf)
+    busy = np.array([(point.gbytes_per_s or 0.0) / bandwidth for point in points])
+    peak = np.array([(point.percent_of_peak or 0.0) / 100 for point in points])
+    high = np.ones_like(busy)
+    if copies:
+        high = np.interp(busy, (SHARED_BOUND, MEMORY_BOUND), (1.0, MIN_EXCUSE))
+    low = np.maximum(np.interp(busy, (COMPUTE_BOUND, BUSY_MEMORY), (1.0, 0.0)), peak)
+    low = np.minimum(low, high)
+    return low.reshape(-1, 2).min(axis=1), high.reshape(-1, 2).max(axis=1)
+
+
+def _shared(shift: Any, other: Any) -> Any:
+    """Return what two shifts have in common: the smaller shift, if they have the same direction."""
+    smaller = np.where(np.abs(shift) < np.abs(other), shift, other)
+    return np.where(shift * other > 0, smaller, 0.0)
 
 
 def _shared_median(shifts: Floats, blas: NDArray[np.bool_]) -> float:
-    """What the median point has in common with the median BLAS point; 0 if one is not there."""
+    """Return what the median point and the median BLAS point share; 0 if either is missing."""
     if blas.all() or not blas.any():
         return 0.0
     return float(_shared(np.median(shifts[blas]), np.median(shifts[~blas])))

@@ -22,6 +22,7 @@ from gpubench.commands.diff.compare import (
     DECIDING_ROUNDS,
     TOO_FEW_SWEEPS,
     Comparison,
+    Disturbance,
     Finding,
     Key,
     Verdict,
@@ -161,6 +162,11 @@ def make_report(
 def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Side) -> Iterator[str]:
     limits = comparison.limits
     two_sided = comparison.two_sided
+    if disturbed := [_disturbance(item, base, new) for item in comparison.disturbances]:
+        yield (
+            f"disturbed: {_shortened(disturbed, '; ')}. What a round did to all points is removed "
+            "before points are judged"
+        )
     if untested := comparison.untested:
         on_cpu = any(finding.reason == TOO_FEW_SWEEPS for finding in untested.values())
         yield (
@@ -202,6 +208,14 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         if all(values) and values[0] != values[1]:
             before, after = (", ".join(sorted(names)) for names in values)
             yield f"{column}: {before} on the base side, {after} on the new one"
+
+
+def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
+    """`round 3 of new.csv, +30.1 %`."""
+    path = list((base if disturbance.side == "base" else new).files)[disturbance.file]
+    where = f"round {disturbance.round} of {path.name}" if disturbance.round else path.name
+    left_out = ", unequally, so it is left out" if disturbance.left_out else ""
+    return f"{where} ({disturbance.side} side), {_change(disturbance.ratio)}{left_out}"
 
 
 def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str) -> list[str]:
@@ -423,6 +437,7 @@ def _json(report: Report) -> str:
             "drift": comparison.drift,
             "drifted": comparison.drifted,
             "untested": len(comparison.untested),
+            "disturbances": [asdict(item) for item in comparison.disturbances],
             "notes": list(report.notes),
             "advice": list(report.advice),
             "points": [

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpubench.commands.diff.compare import Key, PooledPoint
 from gpubench.errors import UsageError
+from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status, Timer
 from gpubench.plan.registry import variants
 from gpubench.results.row import Row, read
@@ -21,9 +22,13 @@ RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
 
 COLUMNS = (
     *("status", "reason", "median_us", "round_medians_us", "sm_mhz", *RATES),
+    *("percent_of_peak_at_clock", "percent_of_copy"),
     *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "gpubench"),
 )
 """Columns of a file that are read besides the key."""
+
+COPY_EFFICIENCY = 0.88
+"""Bandwidth of a copy over that of the datasheet: 4,222 of 4,800 GB/s on an H200."""
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns that must be equal on both sides, and the words before their values in messages."""
@@ -54,7 +59,11 @@ class Side:
     @cached_property
     def pooled(self) -> dict[Key, PooledPoint]:
         """What this side knows about each point: the rounds of all its files."""
-        return {key: _pool(list(of_files.values())) for key, of_files in self.points.items()}
+        number = {path: place for place, path in enumerate(self.files)}
+        return {
+            key: _pool(list(of_files.values()), [number[path] for path in of_files])
+            for key, of_files in self.points.items()
+        }
 
     def rows_of(self, key: Key) -> list[Row]:
         """Return the rows of a point, in the order of the files."""
@@ -113,8 +122,12 @@ def _round_medians(row: Row) -> list[float]:
     return [row.median_us or 0.0]
 
 
-def _pool(sweeps: Sequence[Sequence[Row]]) -> PooledPoint:
-    """What the rows of a point say together: a list for each file, with a row or a row a round."""
+def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
+    """Return what the rows of a point say together.
+
+    `sweeps` has a list for each file, with one row or with a row for each round; `files` has the
+    number of each file.
+    """
     rows = list(chain.from_iterable(sweeps))
     timed = [row for row in rows if row.status == Status.OK]
     lost = next((row for row in rows if row.status != Status.OK), None)
@@ -125,14 +138,40 @@ def _pool(sweeps: Sequence[Sequence[Row]]) -> PooledPoint:
         for sweep in sweeps
     ]
     clocks = [row.sm_mhz for row in timed if row.sm_mhz]
+    with_time = [(file, times) for file, times in zip(files, by_sweep, strict=True) if times]
     return PooledPoint(
-        sweeps_us=tuple(filter(None, by_sweep)),
+        sweeps_us=tuple(times for _, times in with_time),
+        files=tuple(file for file, _ in with_time),
         lost=_why_lost(lost) if lost else "",
         clock_mhz=statistics.median(clocks) if clocks and len(clocks) == len(timed) else None,
+        percent_of_peak=_median_of(timed, "percent_of_peak_at_clock"),
+        percent_of_copy=_median_of(timed, "percent_of_copy") or _percent_of_copy(timed),
+        gbytes_per_s=_median_of(timed, "gbytes_per_s"),
         gpus=gpus_of(timed),
         on_cpu=rows[0].timer == Timer.HOST,
         is_blas=is_blas(rows[0]),
     )
+
+
+def _median_of(rows: Iterable[Row], column: str) -> float | None:
+    values = [value for row in rows if (value := getattr(row, column)) is not None]
+    return statistics.median(values) if values else None
+
+
+def _percent_of_copy(rows: Sequence[Row]) -> float | None:
+    """Return the percentage of a copy's bandwidth by the datasheet; None for an unlisted device."""
+    rate = _median_of(rows, "gbytes_per_s")
+    bandwidth = _datasheet_gbytes_per_s().get(rows[0].device or "") if rows else None
+    return 100 * rate / (COPY_EFFICIENCY * bandwidth) if rate and bandwidth else None
+
+
+@cache
+def _datasheet_gbytes_per_s() -> dict[str, float]:
+    return {
+        device.name: device.memory_bandwidth_gbytes_per_s
+        for device in EXAMPLES.values()
+        if device.memory_bandwidth_gbytes_per_s
+    }
 
 
 def _why_lost(row: Row) -> str:

@@ -23,7 +23,7 @@ def _threshold(value: object) -> float:
 
 @app.command(
     epilog="Example: gpubench fleet --on local. Exit codes: 0 all devices are fine; 1 one is slow "
-    "or wrong; 2 usage; 3 one cannot be judged."
+    "or wrong; 2 usage; 3 one cannot be judged; 4 one is ambiguous, or half of them are slow."
 )
 def fleet(
     on: option.On = None,

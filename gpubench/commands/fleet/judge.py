@@ -1,6 +1,6 @@
-"""Which devices are slow: each against the others, and against itself earlier. Pure, on arrays.
+"""Judge which devices are slow: each against the others, and against itself earlier.
 
-docs/fleet.md states the rules for users, and how often they find what.
+Pure functions on arrays. docs/fleet.md states the rules for users, and how often they find what.
 """
 
 from __future__ import annotations
@@ -10,25 +10,56 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from gpubench.stats.intervals import MAD_TO_SIGMA
 from gpubench.stats.moderated import (
-    LEAST_SD,
     Floats,
     Rounds,
-    Variance,
     adjusted,
     moderate,
     p_values,
-    shrunk,
 )
 
-FEW = 4
-"""Devices from which on their spread says how much good ones differ. With fewer, `between` does."""
+MIN_OTHERS = 3
+"""Minimum number of other devices whose spread shows how much good devices differ. With fewer,
+`between` is allowed for."""
 
-MAD_EFFICIENCY = 0.37
-"""Of the variance by the median absolute deviation, for normal values: it knows the variance as
-well as the sum of squares of so many times the values (Rousseeuw and Croux 1993)."""
+SMALL_FLEET = 15
+"""Up to this number of other devices the spread is their standard deviation. Beyond it is their
+median absolute deviation, which slow devices do not widen."""
+
+TWO_GROUPS = 2.0
+"""Devices form two groups if the gap between them exceeds the threshold, and the width of either
+group by this factor."""
+
+TAIL = {
+    3: (0.932, 1.94),
+    4: (1.10, 2.51),
+    5: (0.987, 2.66),
+    6: (1.01, 2.82),
+    7: (0.984, 2.91),
+    11: (0.91, 2.91),
+    15: (0.825, 2.95),
+    16: (0.948, 2.75),
+    31: (0.873, 2.80),
+    63: (0.83, 2.81),
+    1023: (0.85, 2.85),
+}
+"""By number of other devices: c and a of the tail c·p^(-1/a), the distance from the median of the
+others, in units of their spread, that a good device exceeds with probability p. Good devices differ
+as Student's t with 3 degrees of freedom, which has heavy tails; normal ones exceed it less often.
+`python benchmarks/fleet_power.py --calibrate` makes the table."""
+
+
+TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 500, 0.98, 2.9
+"""With at least this number of values in units of more than `SMALL_FLEET` devices the tails are
+estimated: if this quantile of the absolute values is below this number of spreads (normal: 2.3;
+Student's t: 4.0), the devices differ normally."""
+
+NORMAL_WIDER = 1.25
+"""Factor by which the limit of normal devices is wider, as the median and the spread of 16 or more
+have errors of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,29 +69,39 @@ class Limits:
     threshold: float = 0.03
     """Relative difference that matters."""
 
+    family_wise: float = 0.05
+    """Probability that any good device of a fleet is called slow, over all devices and units."""
+
     q: float = 0.01
-    """False discovery rate over all devices and units."""
+    """False discovery rate of the comparison with earlier runs, over all devices and units."""
 
     between: float = 0.10
-    """Relative difference that two good devices of a kind may have, where too few are there to see
-    (docs/decisions/0015)."""
+    """Relative difference that two good devices of a kind may have, where too few are there to
+    estimate it (docs/decisions/0015)."""
 
 
 class Judgement(NamedTuple):
     """Arrays of shape (devices, units); NaN and False where a device or unit has no times."""
 
     effect: Floats
-    """Logarithm of its time over the others' median time."""
+    """Logarithm of a device's time over the median time of the others."""
 
     p: Floats
-    """p-value of that, adjusted."""
+    """p-value of that, times the number of comparisons."""
 
     slow: NDArray[np.bool_]
     ambiguous: NDArray[np.bool_]
     """Beyond the threshold, and not certain."""
 
+    no_majority: NDArray[np.bool_]
+    """Ambiguous because as many devices are fast as are slow."""
+
+    detectable: Floats
+    """For each unit the smallest slowdown that a typical device would be called slow for; a
+    logarithm. NaN: no other device."""
+
     since: Floats
-    """Logarithm of its time over its own earlier time; NaN without a history."""
+    """Logarithm of a device's time over its own earlier time; NaN without a history."""
 
     slower_than_before: NDArray[np.bool_]
 
@@ -68,45 +109,55 @@ class Judgement(NamedTuple):
 def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = None) -> Judgement:
     """Judge logarithms of times, of shape (devices, units, rounds), NaN where there is none.
 
-    `earlier` is what each device took in earlier runs, of as many devices and units.
+    `earlier` has the times of earlier runs, of as many devices and units.
     """
     limits = limits or Limits()
-    devices, units, _ = times.shape
+    shape = (len(times), times.shape[1])
+    units = times.shape[1]
     rounds = _summary(times)
-    level = rounds.mean.reshape(devices, units)
-    centre = np.full((devices, units), np.nan)
-    spread = np.full(units, np.nan)
-    count = np.zeros(units)
+    level = rounds.mean.reshape(shape)
+    own_error = _own_error(rounds, shape)
+    effect, limit, p = (np.full(shape, np.nan) for _ in range(3))
+    no_majority = np.zeros(shape, bool)
+    comparisons = max(1, int(np.isfinite(level).sum()))
+    tame = _has_tame_tails(level)
     for unit in range(units):  # not all units need have the same devices
-        there = ~np.isnan(level[:, unit])
-        count[unit] = there.sum()
-        centre[there, unit] = _medians_of_others(level[there, unit])
-        if count[unit] >= FEW:
-            far = np.abs(level[there, unit] - centre[there, unit])
-            spread[unit] = MAD_TO_SIGMA * np.median(far)
-    effect = level - centre
-    error, df, margin = _error(rounds, spread, count, (devices, units), limits)
-    p = p_values(effect.ravel(), margin.ravel(), Variance(error.ravel(), df.ravel()))
-    p = p.reshape(effect.shape)
-    p[np.isnan(effect)] = np.nan
-    since, p_since = _since(rounds, earlier, limits, (devices, units))
-    both = np.stack([p, p_since])
-    tested = ~np.isnan(both)
-    both[tested] = adjusted(both[tested])
-    beyond = effect > np.maximum(np.log1p(limits.threshold), margin)
-    slow = beyond & (both[0] <= limits.q)
+        there = np.flatnonzero(np.isfinite(level[:, unit]))
+        if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
+            continue
+        values, errors = level[there, unit], own_error[there, unit]
+        reference, split = _reference(values, limits)
+        effect[there, unit], limit[there, unit], p[there, unit] = _against(
+            values, errors, reference, comparisons, limits, tame=tame
+        )
+        slower_half = split & (values > np.median(values))
+        limit[there[slower_half], unit] = np.inf  # nothing says which half is right
+        no_majority[there, unit] = slower_half | (
+            (len(there) == 2) & (effect[there, unit] > 0)  # noqa: PLR2004 # a majority needs three
+        )
+    since, p_since = _since(rounds, earlier, limits, shape)
+    tested = ~np.isnan(p_since)
+    p_since[tested] = adjusted(p_since[tested])
+    matters = np.log1p(limits.threshold)
+    slow = effect > np.maximum(matters, limit)
+    ambiguous = (effect > matters) & ~slow
+    columns = [
+        np.maximum(limit[np.isfinite(limit[:, unit]), unit], matters) for unit in range(units)
+    ]
     return Judgement(
         effect=effect,
-        p=both[0],
+        p=p,
         slow=slow,
-        ambiguous=beyond & ~slow,
+        ambiguous=ambiguous,
+        no_majority=ambiguous & no_majority,
+        detectable=np.array([np.median(c) if len(c) else np.nan for c in columns]),
         since=since,
-        slower_than_before=(since > np.log1p(limits.threshold)) & (both[1] <= limits.q),
+        slower_than_before=(since > matters) & (p_since <= limits.q),
     )
 
 
 def _summary(times: Floats) -> Rounds:
-    """Number, mean and squares of the rounds of each device and unit, flat."""
+    """Return number, mean and squares of the rounds of each device and unit, flat."""
     flat = times.reshape(-1, times.shape[-1])
     there = ~np.isnan(flat)
     number = there.sum(axis=1).astype(float)
@@ -117,58 +168,110 @@ def _summary(times: Floats) -> Rounds:
     return Rounds(number, mean, squares, nothing, nothing, nothing, nothing)
 
 
-def _medians_of_others(values: Floats) -> Floats:
-    """For each value the median of all others; NaN where there are none."""
-    if len(values) < 2:  # noqa: PLR2004 # one has no others
-        return np.full_like(values, np.nan)
-    order = np.argsort(values)
-    ranked = values[order]
-    place = np.empty(len(values), int)
-    place[order] = np.arange(len(values))
-    low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
-    middle: Floats = (ranked[low + (place <= low)] + ranked[high + (place <= high)]) / 2
-    return middle
+def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
+    """Return the variance of each level by which it exceeds that of the unit's typical device.
 
-
-def _error(
-    rounds: Rounds, spread: Floats, count: Floats, shape: tuple[int, int], limits: Limits
-) -> tuple[Floats, Floats, Floats]:
-    """Standard error of each effect, its degrees of freedom, and the margin that is allowed for.
-
-    Two variances add up: of a device's rounds, moderated by the other devices of the unit, and of
-    good devices in the unit, moderated by the other units. Their degrees of freedom are
-    Satterthwaite's.
+    The spread of the devices holds the typical noise of rounds already.
     """
-    number = rounds.number.reshape(shape)
-    df_within = number - 1
-    tested = df_within > 0
-    within = np.full(shape, np.nan)
-    squares = rounds.squares.reshape(shape)
-    within[tested] = np.maximum(squares[tested] / df_within[tested], LEAST_SD**2)
-    for unit in range(shape[1]):
-        of_unit = tested[:, unit], unit
-        within[of_unit], df_within[of_unit] = shrunk(within[of_unit], df_within[of_unit])
-    between = np.zeros_like(spread)
-    df_between = np.ones_like(spread)
-    known = ~np.isnan(spread)
-    df_known = np.maximum(1.0, MAD_EFFICIENCY * (count[known] - 1))
-    least = np.maximum(spread[known] ** 2, LEAST_SD**2)
-    between[known], df_between[known] = shrunk(least, df_known)
-    others = np.maximum(count - 1, 1)
-    of_rounds = within / number * np.where(known, 1, 1 + 1 / others)
-    of_devices = between * (1 + 1 / others)
-    variance = of_rounds + of_devices
-    df = variance**2 / (of_rounds**2 / df_within + of_devices**2 / df_between)
-    margin = np.where(known, 0.0, np.log1p(limits.between))
-    return np.sqrt(variance), df, np.broadcast_to(margin, shape)
+    number = np.maximum(rounds.number, 1)
+    own = (rounds.squares / np.maximum(number - 1, 1) / number).reshape(shape)
+    there = rounds.number.reshape(shape) > 0
+    typical = [
+        np.median(own[there[:, unit], unit]) if there[:, unit].any() else 0.0
+        for unit in range(shape[1])
+    ]
+    return np.asarray(np.maximum(own - np.array(typical), 0.0))
+
+
+def _reference(values: Floats, limits: Limits) -> tuple[NDArray[np.bool_], bool]:
+    """Return which devices are the usual ones, and whether there are as many unusual ones.
+
+    All are usual, unless they form two groups: then the larger group.
+    """
+    ranked = np.sort(values)
+    gaps = np.diff(ranked)
+    at = int(np.argmax(gaps))
+    width = max(ranked[at] - ranked[0], ranked[-1] - ranked[at + 1])
+    everyone = np.ones(len(values), bool)
+    if len(values) <= MIN_OTHERS or gaps[at] <= max(np.log1p(limits.threshold), TWO_GROUPS * width):
+        return everyone, False
+    slower = values > ranked[at]
+    if 2 * slower.sum() == len(values):
+        return ~slower, True
+    return (slower if 2 * slower.sum() > len(values) else ~slower), False
+
+
+def _against(
+    values: Floats,
+    errors: Floats,
+    reference: NDArray[np.bool_],
+    comparisons: int,
+    limits: Limits,
+    *,
+    tame: bool,
+) -> tuple[Floats, Floats, Floats]:
+    """Return each device's effect, the limit that makes it slow, and its p-value."""
+    effect, limit, p = np.empty((3, len(values)))
+    level = limits.family_wise / comparisons
+    for kind in (True, False):  # the others of a usual device are one fewer
+        members = np.flatnonzero(reference == kind)
+        if not len(members):
+            continue
+        others = np.tile(values[reference], (len(members), 1))
+        if kind:
+            others = others[~np.eye(len(members), dtype=bool)].reshape(len(members), -1)
+        apart = values[members] - np.median(others, axis=1)
+        effect[members] = apart
+        if others.shape[1] < MIN_OTHERS:
+            limit[members] = np.log1p(limits.between) + 3 * np.sqrt(errors[members])
+            p[members] = np.where(apart <= limit[members], 1.0, level)
+            continue
+        spread = np.sqrt(spread_of(others) ** 2 + errors[members])
+        scale, power = _tail(others.shape[1])
+        if tame and others.shape[1] > SMALL_FLEET:
+            limit[members] = NORMAL_WIDER * special.ndtri(1 - level) * spread
+            beyond = special.ndtr(-apart / np.maximum(spread, 1e-9) / NORMAL_WIDER)
+            p[members] = np.minimum(1.0, comparisons * beyond)
+            continue
+        limit[members] = scale * level ** (-1 / power) * spread
+        distance = np.maximum(apart / np.maximum(spread, 1e-9), 1e-9)
+        p[members] = np.minimum(1.0, comparisons * (distance / scale) ** -power)
+    return effect, limit, p
+
+
+def _has_tame_tails(level: Floats) -> bool:
+    """Whether the devices of a large fleet differ normally, by their levels in all units."""
+    large = level[:, np.isfinite(level).sum(axis=0) > SMALL_FLEET + 1]
+    if large.size < TAME_VALUES:
+        return False
+    apart = np.abs(large - np.nanmedian(large, axis=0))
+    z = apart / np.maximum(MAD_TO_SIGMA * np.nanmedian(apart, axis=0), 1e-9)
+    return float(np.nanquantile(z, TAME_QUANTILE)) < TAME_TAIL
+
+
+def spread_of(others: Floats) -> Floats:
+    """Return the standard deviation of each row of other devices."""
+    if others.shape[1] <= SMALL_FLEET:
+        return np.asarray(others.std(axis=1, ddof=1))
+    far = np.abs(others - np.median(others, axis=1, keepdims=True))
+    return np.asarray(MAD_TO_SIGMA * np.median(far, axis=1))
+
+
+def _tail(others: int) -> tuple[float, float]:
+    """Return scale and power of the tail, between the numbers of devices of the table."""
+    known = np.array(sorted(TAIL))
+    scales, powers = np.array([TAIL[count] for count in known]).T
+    at = np.log(others)
+    scale = np.exp(np.interp(at, np.log(known), np.log(scales)))
+    return float(scale), float(np.interp(at, np.log(known), powers))
 
 
 def _since(
     rounds: Rounds, before_now: Floats | None, limits: Limits, shape: tuple[int, int]
 ) -> tuple[Floats, Floats]:
-    """Each device against its own earlier rounds: the effect, and its p-value beyond the threshold.
+    """Return each device's change since its own earlier rounds, and its p-value.
 
-    As `gpubench diff` compares two files.
+    The test is the one by which `gpubench diff` compares two files.
     """
     since, p = np.full(shape, np.nan), np.full(shape, np.nan)
     if before_now is None:
@@ -182,6 +285,5 @@ def _since(
     effect = now.mean - before.mean
     since.flat[both] = effect
     margin = np.full_like(effect, np.log1p(limits.threshold))
-    found = p_values(effect, margin, variance)
-    p.flat[both] = np.where(np.isnan(variance.df), np.nan, found)
+    p.flat[both] = np.where(np.isnan(variance.df), np.nan, p_values(effect, margin, variance))
     return since, p

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from gpubench.commands.fleet import times
+from gpubench.commands.fleet import times as times_of
 from gpubench.commands.fleet.judge import Limits
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Report, measure_units
 from gpubench.commands.fleet.verdicts import Fleet, assess
@@ -21,6 +23,12 @@ from gpubench.view.tables import console, counted
 
 if TYPE_CHECKING:
     from distributed import Client
+
+QUIET = 0.01
+"""Standard error, of the logarithm, up to which a unit is measured in no more rounds."""
+
+MAX_MORE = 9
+"""Maximum number of further rounds of a noisy unit."""
 
 HISTORY = 10
 """Earlier runs that a device is compared with."""
@@ -44,15 +52,21 @@ def run_fleet(
         hosts = len({member.hostname for member in found.values()})
         what = (counted(len(found), "device"), counted(hosts, "host"), counted(rounds, "round"))
         err.print("{} on {}, {}".format(*what), highlight=False)
-        path = output or default_path(times.NAME, "units.csv")
+        if len(found) == 1:
+            err.print(
+                "one device: there is nothing to compare it with but its own earlier runs",
+                highlight=False,
+                soft_wrap=True,
+            )
+        path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
-        with Output(path, overwrite=force).create(times.encode([])) as file:
+        with Output(path, overwrite=force).create(times_of.encode([])) as file:
 
             def keep(report: Report, phase: str, done: int, total: int) -> None:
                 reports.append(report)
-                file.write(times.encode(report.times).partition(b"\n")[2])
+                file.write(times_of.encode(report.times).partition(b"\n")[2])
                 file.flush()
-                turn = f"turn {done} of {total}: all units, {phase}, on {report.member.label}"
+                turn = f"turn {done} of {total}: {phase}, on {report.member.label}"
                 failure = f": {report.error}" if report.error else ""
                 err.print(f"{turn}{failure}", markup=False, soft_wrap=True)
 
@@ -61,13 +75,13 @@ def run_fleet(
             except KeyboardInterrupt:
                 return None, path
     devices = dict.fromkeys(time.device for report in reports for time in report.times)
-    before = [time for device in devices for time in times.earlier(device, HISTORY)]
+    before = [time for device in devices for time in times_of.earlier(device, HISTORY)]
     fleet = assess(reports, before, limits)
-    times.keep(time for report in reports for time in report.times)
+    times_of.keep(time for report in reports for time in report.times)
     return fleet, path
 
 
-def measure_all(
+def measure_all(  # noqa: PLR0915 # one loop, and the functions that share its state
     client: Client,
     found: Mapping[str, Member],
     device: str,
@@ -77,14 +91,16 @@ def measure_all(
     """Measure on all workers; `keep` gets each report, phase, number and the total.
 
     The hosts go on independently. On each the devices take turns, a round each, while the others do
-    nothing; then all measure at the same time. A worker that is lost costs its own reports.
+    nothing; then all measure at the same time. Units whose rounds scatter are then measured in more
+    rounds. A worker that is lost costs its own reports.
     """
     inbox: SimpleQueue[Any] = SimpleQueue()
     running: dict[Any, tuple[str, str]] = {}
-    steps = {
-        host: deque(_steps(sorted(at for at in found if found[at].hostname == host), rounds))
-        for host in {member.hostname for member in found.values()}
-    }
+    hosts = {member.hostname for member in found.values()}
+    addresses = {host: sorted(at for at in found if found[at].hostname == host) for host in hosts}
+    steps = {host: deque(_steps(addresses[host], rounds)) for host in hosts}
+    times: dict[str, list[times_of.UnitTime]] = {host: [] for host in hosts}
+    extended: set[str] = set()
     total, done = sum(len(step) for of_host in steps.values() for step in of_host), 0
     verified: dict[str, Sequence[Measurement]] = {}
     waiting = defaultdict(int, dict.fromkeys(steps, 0))
@@ -92,13 +108,17 @@ def measure_all(
     lost: set[str] = set()
 
     def advance(host: str) -> None:
-        nonlocal done
+        nonlocal done, total
+        if not steps[host] and not waiting[host] and host not in extended:
+            extended.add(host)
+            steps[host].extend(more_steps(addresses[host], times[host], rounds))
+            total += sum(map(len, steps[host]))
         while steps[host] and not waiting[host]:
-            for address, phase, count in steps[host].popleft():
+            for address, phase, count, units in steps[host].popleft():
                 if address in lost or client.status != "running":
                     done += 1
                     continue
-                asked = Asked(device, phase, count, SEED, verified.get(address, ()))
+                asked = Asked(device, phase, count, SEED, verified.get(address, ()), units)
                 future = client.submit(measure_units, asked, workers=[address], pure=False)
                 running[future] = address, phase
                 waiting[host] += 1
@@ -111,6 +131,7 @@ def measure_all(
         waiting[host] -= 1
         done += 1
         verified[address] = report.verified
+        times[host].extend(report.times)
         keep(report, phase, done, total)
         advance(host)
 
@@ -134,12 +155,51 @@ def measure_all(
         cancel(client, running)
 
 
-def _steps(addresses: Sequence[str], rounds: int) -> list[list[tuple[str, str, int]]]:
-    """Return the steps of a host: which workers measure at the same time, phase, and rounds."""
-    alone = [[(address, ALONE, 1)] for _ in range(rounds) for address in addresses]
+Turn = tuple[str, str, int, frozenset[str]]
+"""A worker, the phase, the number of rounds, and the units; no units: all."""
+
+
+def _steps(addresses: Sequence[str], rounds: int) -> list[list[Turn]]:
+    """Return the steps of a host: which workers measure at the same time."""
+    every: frozenset[str] = frozenset()
+    alone: list[list[Turn]] = [
+        [(address, ALONE, 1, every)] for _ in range(rounds) for address in addresses
+    ]
     if len(addresses) == 1:
         return alone
-    return [*alone, [(address, TOGETHER, rounds) for address in addresses]]
+    return [*alone, [(address, TOGETHER, rounds, every) for address in addresses]]
+
+
+def more_steps(
+    addresses: Sequence[str], times: Sequence[times_of.UnitTime], rounds: int
+) -> list[list[Turn]]:
+    """Return further steps for the units whose rounds scatter too much, by phase.
+
+    As many rounds are added as bring the standard error of a typical device's level to `QUIET`, up
+    to `MAX_MORE`.
+    """
+    steps: list[list[Turn]] = []
+    for phase in (ALONE, TOGETHER):
+        errors: dict[str, list[float]] = defaultdict(list)
+        logs: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for time in times:
+            if time.phase == phase and time.time_us:
+                logs[time.unit, time.identity].append(math.log(time.time_us))
+        for (unit, _), values in logs.items():
+            if len(values) > 1:
+                errors[unit].append(statistics.stdev(values) / math.sqrt(len(values)))
+        noisy = {unit: statistics.median(of_unit) for unit, of_unit in errors.items()}
+        noisy = {unit: error for unit, error in noisy.items() if error > QUIET}
+        if noisy:
+            units = frozenset(noisy)
+            more = min(MAX_MORE, math.ceil(rounds * ((max(noisy.values()) / QUIET) ** 2 - 1)))
+            if phase == ALONE:
+                steps += [
+                    [(address, ALONE, 1, units)] for _ in range(more) for address in addresses
+                ]
+            else:
+                steps.append([(address, TOGETHER, more, units) for address in addresses])
+    return steps
 
 
 def _report(future: Any, member: Member) -> Report:

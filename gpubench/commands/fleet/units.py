@@ -62,6 +62,9 @@ class Asked(NamedTuple):
     verified: Sequence[Measurement] = ()
     """Right products of the worker's turn before, which need not be verified again."""
 
+    units: frozenset[str] = frozenset()
+    """Units to measure; empty: all of them."""
+
 
 class Report(NamedTuple):
     """What a worker found in one turn."""
@@ -95,7 +98,8 @@ def measure_units(asked: Asked) -> Report:
 def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
     edges = EDGE_ROUNDS if asked.phase == TOGETHER else 0
     rounds = asked.rounds + 2 * edges
-    job = products(pool.device, rounds, asked.seed, asked.verified)
+    job = products(pool.device, rounds, asked.seed, asked.verified, asked.units)
+    chosen = asked.units
     measurements = Measurements(job)
     here = measurements.known_at(pool.place)
     report = Report(Member(name, platform.node(), pool.device, package_version()[0]), [], {}, {})
@@ -103,8 +107,9 @@ def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
     with closing(pool.measure(job, measurements, Watcher())) as stream:
         for measurement in stream:
             measurements.add(measurement)
-            unit = f"{measurement.point.problem.dtype} product"
-            times.append(_product_time(unit, asked.phase, measurement, pool))
+            unit = product_unit(measurement.point.problem.dtype)
+            if not chosen or unit in chosen or measurement.status != Status.OK:
+                times.append(_product_time(unit, asked.phase, measurement, pool))
             report.bits.setdefault(unit, {}).update(measurement.fingerprints)
             is_round_over = all(
                 len(here[point]) > finished or _failed(here[point]) for point in job.points
@@ -114,6 +119,8 @@ def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
             parts = pool.parts()
             report.configuration.update(parts.configuration)
             for part, time_us in parts.times_us.items():
+                if chosen and part not in chosen:
+                    continue
                 times.append(
                     unit_time(
                         part,
@@ -137,16 +144,29 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
     return any(measurement.status != Status.OK for measurement in rounds)
 
 
+def product_unit(dtype: str) -> str:
+    """Return the name of the unit of a product."""
+    return f"{dtype} product"
+
+
 def products(
-    device: Device, rounds: int, seed: int = 0, verified: Sequence[Measurement] = ()
+    device: Device,
+    rounds: int,
+    seed: int = 0,
+    verified: Sequence[Measurement] = (),
+    units: frozenset[str] = frozenset(),
 ) -> Job:
     """Return the job that measures the products of a device, each round by the same policy.
+
+    Of the products those among `units`, or the first one if none is: each round has a product.
 
     Raises UsageError for a backend that has no products.
     """
     if device.backend not in PRODUCTS:
         raise UsageError(f"fleet: no units are known for the backend {device.backend}")
-    variant, extent, dtypes = PRODUCTS[device.backend]
+    variant, extent, every = PRODUCTS[device.backend]
+    dtypes = tuple(dtype for dtype in every if product_unit(dtype) in units)
+    dtypes = dtypes or (every[:1] if units else every)
     sweep = Sweep(
         variants=(variant,),
         sizes=((extent,) * 3,),

@@ -30,8 +30,11 @@ SLOWER_CLOCK = 0.01
 HOTTER_C = 10.0
 
 
+NO_MAJORITY = "no majority to compare with: as many devices are fast as are slow"
+
+
 class Verdict(StrEnum):
-    """What became of a device, worst first."""
+    """The verdict on a device, worst first."""
 
     WRONG = "wrong"
     SLOW = "slow"
@@ -58,10 +61,13 @@ class UnitFinding:
     since_before: bool = False
     """Whether it is slow because it was faster in earlier runs."""
 
+    no_majority: bool = False
+    """Whether it is ambiguous because as many devices are fast as are slow."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFinding:
-    """A device, its verdict and what that rests on."""
+    """A device, its verdict and the reasons for it."""
 
     host: str
     slot: str
@@ -90,13 +96,18 @@ class Fleet:
     differences: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """The labels of the devices that have each value of a fact, where there are several."""
 
+    detectable: dict[str, float] = field(default_factory=dict)
+    """For each unit and phase the smallest slowdown that is called slow: 0.05 is 5 %."""
+
     @property
     def exit_code(self) -> int:
-        """1: a device is slow or wrong; 3: one cannot be judged; 0: all are fine."""
-        verdicts = {found.verdict for found in self.devices}
+        """1: a device is slow or wrong; 3: one has no judgement; 4: one is ambiguous; 0: fine."""
+        verdicts = {device.verdict for device in self.devices}
         if verdicts & {Verdict.WRONG, Verdict.SLOW}:
             return 1
-        return 3 if Verdict.UNKNOWN in verdicts or not verdicts else 0
+        if Verdict.UNKNOWN in verdicts or not verdicts:
+            return 3
+        return 4 if Verdict.AMBIGUOUS in verdicts else 0
 
 
 def assess(
@@ -150,7 +161,13 @@ def assess(
     order = list(Verdict)
     devices.sort(key=lambda d: (order.index(d.verdict), _speed(d.worst), d.host, d.slot))
     labels = {name: of_device[name][0].member.label for name in names}
-    return Fleet(devices=devices, differences=_differences(configurations, labels))
+    detectable = {
+        f"{unit}, {phase}": float(np.expm1(judgement.detectable[index]))
+        for index, (_, unit, phase) in enumerate(units)
+        if np.isfinite(judgement.detectable[index])
+    }
+    differences = _differences(configurations, labels)
+    return Fleet(devices=devices, differences=differences, detectable=detectable)
 
 
 def explain(
@@ -205,42 +222,45 @@ def _times(
 
 
 def _finding(
-    unit: tuple[str | None, str, str], number: int, index: int, of: Judgement, times: Floats
+    unit: tuple[str | None, str, str], number: int, index: int, judged: Judgement, times: Floats
 ) -> UnitFinding:
-    since_before = bool(of.slower_than_before[number, index])
+    since_before = bool(judged.slower_than_before[number, index])
     verdict = Verdict.FINE
-    if of.slow[number, index] or since_before:
+    if judged.slow[number, index] or since_before:
         verdict = Verdict.SLOW
-    elif of.ambiguous[number, index]:
+    elif judged.ambiguous[number, index]:
         verdict = Verdict.AMBIGUOUS
-    elif np.isnan(of.p[number, index]) and np.isnan(of.since[number, index]):
+    elif np.isnan(judged.p[number, index]) and np.isnan(judged.since[number, index]):
         verdict = Verdict.UNKNOWN
     return UnitFinding(
         unit=unit[1],
         phase=unit[2],
         median_us=float(np.exp(np.nanmedian(times[number, index]))),
-        percent_of_others=_percent(of.effect[number, index]),
-        p_adjusted=_number(of.p[number, index]),
-        percent_of_before=_percent(of.since[number, index]),
+        percent_of_others=_percent(judged.effect[number, index]),
+        p_adjusted=_number(judged.p[number, index]),
+        percent_of_before=_percent(judged.since[number, index]),
         verdict=verdict,
-        since_before=since_before and not of.slow[number, index],
+        since_before=since_before and not judged.slow[number, index],
+        no_majority=bool(judged.no_majority[number, index]),
     )
 
 
 def _verdict(
     findings: Sequence[UnitFinding], reasons: list[str], rows: Sequence[UnitTime], wrong_bits: bool
 ) -> Verdict:
-    """The worst of its units'; a device with a unit that failed is wrong, without any unknown."""
+    """Return the worst verdict of the units; with a failed unit `wrong`, without any `unknown`."""
     failed = any(row.status in {Status.WRONG, Status.ERROR} for row in rows)
     if wrong_bits or failed:
         return Verdict.WRONG
-    of_units = {found.verdict for found in findings}
+    of_units = {finding.verdict for finding in findings}
     if Verdict.SLOW in of_units:
         return Verdict.SLOW
     if reasons or not findings or of_units == {Verdict.UNKNOWN}:
         if not reasons:
             reasons.append("there is nothing to compare it with: one device, and no earlier run")
         return Verdict.UNKNOWN
+    if any(finding.no_majority for finding in findings):
+        reasons.append(NO_MAJORITY)
     return Verdict.AMBIGUOUS if Verdict.AMBIGUOUS in of_units else Verdict.FINE
 
 

@@ -17,23 +17,28 @@ SHOWN = 32
 """Fine devices in the table; the JSON has all."""
 
 NAMED = 3
-"""Devices named for a value of a configuration; of the others how many."""
+"""Number of devices named for a value of a configuration; the others are counted."""
+
+COARSE = 0.10
+"""Smallest slowdown that is found from which on a unit is listed: it cannot show a device that is
+10 % slow."""
 
 COLOURS = {Verdict.WRONG: "red", Verdict.SLOW: "red", Verdict.UNKNOWN: "yellow"}
 
 
 def as_json(fleet: Fleet) -> str:
-    """Everything, under the names of the fields."""
-    found: dict[str, Any] = {
+    """Return everything, under the names of the fields."""
+    report: dict[str, Any] = {
         "exit_code": fleet.exit_code,
         "devices": [asdict(device) for device in fleet.devices],
         "differences": fleet.differences,
+        "detectable": fleet.detectable,
     }
-    return json.dumps(found, indent=2)
+    return json.dumps(report, indent=2)
 
 
 def as_tables(fleet: Fleet) -> RenderableType:
-    """The devices, worst first; then why; then what differs."""
+    """Return the devices, worst first; then the reasons; then what differs."""
     parts: list[RenderableType] = [_ranking(fleet)]
     for device in fleet.devices:
         if device.reasons:
@@ -51,9 +56,26 @@ def as_tables(fleet: Fleet) -> RenderableType:
                 more = f" and {left} more" if left else ""
                 grid.add_row(fact, value, str(len(labels)), ", ".join(labels[:NAMED]) + more)
         parts += [Text("\nConfigurations differ", style="bold"), grid]
+    parts += [Text(f"\n{line}") for line in _resolution(fleet)]
     counts = Counter(device.verdict for device in fleet.devices)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
     return Group(*parts, Text(f"\n{counted(len(fleet.devices), 'device')}: {said}"))
+
+
+def _resolution(fleet: Fleet) -> list[str]:
+    """Return what slowdowns the comparison can show, by the spread of the devices."""
+    if not fleet.detectable:
+        return []
+    least = min(fleet.detectable.values())
+    coarse = {unit: part for unit, part in fleet.detectable.items() if part > COARSE}
+    lines = [f"A device is called slow from {100 * least:.1f} % on in the quietest unit"]
+    if coarse:
+        worst = "; ".join(
+            f"{unit} {100 * part:.0f} %"
+            for unit, part in sorted(coarse.items(), key=lambda item: -item[1])
+        )
+        lines.append(f"Too few devices, or too unequal, to show one that is 10 % slow: {worst}")
+    return lines
 
 
 def _ranking(fleet: Fleet) -> RenderableType:

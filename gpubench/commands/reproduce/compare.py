@@ -160,8 +160,15 @@ def _pick(wanted: Selection | None, points: _Points) -> Row | None:
 
 
 def _interval(figure: Figure, row: Row | None, over: Row | None) -> tuple[float, ...] | None:
-    """Return the lowest figure that the times allow, that of the medians, and the highest."""
-    times = [(r.ci_low_us, r.median_us, r.ci_high_us) for r in (row, over) if r]
+    """Return the lowest figure that the times allow, that of the medians, and the highest.
+
+    Rows of fewer than three rounds have no interval: their median counts.
+    """
+    times = [
+        (r.ci_low_us or r.median_us, r.median_us, r.ci_high_us or r.median_us)
+        for r in (row, over)
+        if r
+    ]
     fast, median, slow = times[0] if times else (None, None, None)
     if row is None or not fast or not median or not slow:
         return None

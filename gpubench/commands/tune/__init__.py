@@ -15,10 +15,17 @@ from gpubench.errors import UsageError
 app = typer.Typer()
 
 WITHOUT = ("variants", "tiles", "samples", "state")
-"""Options of a sweep that are none of tune's: its visits are short, so in the state burst."""
+"""Options of a sweep that tune does not have: its visits are short, so in the state burst."""
 
 
-@app.command(epilog='Example: gpubench tune shared_tile --sizes 1024,2048 --where "edge % 4 == 0"')
+UNDECIDED = 3
+"""Exit code of a race that ended before its configurations could be judged."""
+
+
+@app.command(
+    epilog='Example: gpubench tune shared_tile --sizes 1024,2048 --where "edge % 4 == 0". '
+    "Exit codes: 0 done; 1 a configuration failed; 2 usage; 3 undecided, so no winner is kept."
+)
 @partial(option.sweep_options, without=WITHOUT)
 def tune(
     variants: Annotated[
@@ -61,11 +68,11 @@ def tune(
 ) -> None:
     """Find a kernel's fastest configurations by racing them."""
     from gpubench.backends import find_devices
-    from gpubench.commands.tune.run import ENDING, race_job, read_settings, tune
+    from gpubench.commands.tune.run import ENDING, check_files, race_job, read_settings, tune
     from gpubench.commands.tune.view import summary
     from gpubench.engine.run import open_pool, save_rows
     from gpubench.plan.sweep import TUNED
-    from gpubench.plan.tuned import keep_winners, read_winners
+    from gpubench.plan.tuned import keep_winners
     from gpubench.results.result_file import default_path
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
@@ -86,12 +93,11 @@ def tune(
             raise UsageError(f"--resume: {resume} is a sweep, which 'gpubench sweep' continues")
         own = {}
     kept_in = winners or TUNED
-    if kept_in.exists():
-        read_winners(kept_in)  # what cannot be kept is said before anything is measured
     settings = read_settings({**given, **own})
     sweep = settings.sweep
     with progress() as watcher, open_pool(sweep, on) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
+        check_files(kept_in, output)  # before anything is measured
         tuned = tune(settings, pool, watcher, output=output, resume=resume is not None, force=force)
     console().print(summary(tuned, settings.racing.within))
     code = conclude(tuned.race)
@@ -100,4 +106,4 @@ def tune(
     if tuned.winners:
         keep_winners(kept_in, tuned.winners)
         console().print(f"{kept_in}: --tiles tuned takes these tiles from it", soft_wrap=True)
-    raise typer.Exit(code)
+    raise typer.Exit(code or UNDECIDED * tuned.undecided)

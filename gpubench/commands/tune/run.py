@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.commands.tune.schedule import Racing, entrants, visits_of
+from gpubench.commands.tune.schedule import BUDGET_ENDED, Racing, entrants, visits_of
 from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import Outcome, run
@@ -21,9 +22,10 @@ from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
-from gpubench.plan.tuned import Winner
-from gpubench.results.result_file import ResultFile
+from gpubench.plan.tuned import Winner, read_winners
+from gpubench.results.result_file import ResultFile, partial_of
 from gpubench.results.row import Row
+from gpubench.stats.race import MIN_VISITS
 
 WITHIN = "1%"
 
@@ -50,6 +52,12 @@ class Tuned:
     """None: the race was interrupted, or nothing was timed."""
 
     winners: list[Winner]
+    """The confirmed winners of the races that were not undecided."""
+
+    @property
+    def undecided(self) -> bool:
+        """Whether some race ended before its configurations could be judged."""
+        return any(map(is_undecided, races(self.race.rows)))
 
 
 def read_settings(given: Mapping[str, Any]) -> Settings:
@@ -66,6 +74,17 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
         sweep=replace(sweep, options={**sweep.options, **own}),
         racing=Racing(where=where, within=fraction),
     )
+
+
+def check_files(winners: Path, output: Path) -> None:
+    """Raise UsageError if the winners' file is one that the race writes, or holds other things."""
+    names = {"--output": output, "the confirmation": confirmed_path(output)}
+    names |= {f"the partial file of {name}": partial_of(path) for name, path in names.items()}
+    for name, path in names.items():
+        if os.path.realpath(winners) == os.path.realpath(path):
+            raise UsageError(f"--winners: {winners} is the file of {name}; name another one")
+    if winners.exists():
+        read_winners(winners)
 
 
 def race_job(settings: Settings, device: Device) -> Job:
@@ -125,21 +144,34 @@ def confirmed_path(path: Path) -> Path:
 
 
 def races(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows of each race: of a variant and problem."""
-    found: dict[tuple[object, ...], list[Row]] = {}
+    """Return the rows of each race, which is of one variant and problem."""
+    rows_by_race: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        found.setdefault((row.problem_key, row.variant), []).append(row)
-    return list(found.values())
+        rows_by_race.setdefault((row.problem_key, row.variant), []).append(row)
+    return list(rows_by_race.values())
 
 
 def groups(rows: Sequence[Row]) -> list[list[Row]]:
-    """Of each race what is left, the fastest first: not shown to be slower than the best."""
+    """Return what is left of each race, the fastest first: not shown to be slower than the best."""
     left = ([row for row in race if row.status == Status.OK] for race in races(rows))
     return [sorted(group, key=lambda row: row.median_us or 0.0) for group in left if group]
 
 
+def is_undecided(race: Sequence[Row]) -> bool:
+    """Whether a race ended before all that are left had the rounds that a judgement needs."""
+    group = [row for row in race if row.status == Status.OK]
+    if len(group) == 1:
+        return any(row.status == Status.SKIPPED and row.reason == BUDGET_ENDED for row in race)
+    return any((row.rounds or 0) < MIN_VISITS for row in group)
+
+
 def picks(group: Sequence[Row], spaces: Mapping[Variant, Space]) -> list[Row]:
-    """The fastest of a group, and the simplest if that is another."""
+    """Return the fastest of a group, and the simplest if that is another configuration.
+
+    Of a group that was visited too rarely to be judged only the fastest.
+    """
+    if is_undecided(group):
+        return [group[0]]
     space = next(space for variant, space in spaces.items() if variant.name == group[0].variant)
 
     def elaborate(row: Row) -> int:
@@ -193,17 +225,18 @@ def _winner(
     within: float,
     spaces: Mapping[Variant, Space],
 ) -> Winner | None:
-    """The faster of what was confirmed; None where neither was timed."""
-    found = groups(race)
-    if not found:
+    """Return the faster of what was confirmed; None for an undecided race, or without a time."""
+    if is_undecided(race) or not groups(race):
         return None
-    (group,) = found
+    (group,) = groups(race)
     chosen = picks(group, spaces)
     keys = {row.key for row in chosen}
     timed = [row for row in confirmed if row.key in keys and row.median_us]
     if not timed:
         return None
     best = min(timed, key=lambda row: row.median_us or 0.0)
+    limit_us = (1 + within) * (best.median_us or 0.0)
+    near = {row.key for row in timed if (row.median_us or 0.0) <= limit_us}
     return Winner(
         device=best.device or "",
         op=best.op,
@@ -213,7 +246,7 @@ def _winner(
         n=best.n,
         k=best.k,
         tile=best.tile,
-        simplest=chosen[-1].tile,
+        simplest=chosen[-1].tile if chosen[-1].key in near else best.tile,
         group=len(group),
         configurations=len(race),
         within=within,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from time import perf_counter
 
 from gpubench.commands.tune.prune import Builds
@@ -17,30 +17,37 @@ from gpubench.errors import UsageError
 from gpubench.model import Config, Device, Measurement, Point, Space, Status, Timing, Variant
 from gpubench.plan.schedule import Known, Schedule, Visit
 from gpubench.plan.sweep import Sweep
-from gpubench.stats.race import MAX_ROUNDS, Race
+from gpubench.stats.race import MAX_ROUNDS, MIN_VISITS, Race
 from gpubench.view.tables import time_text
 
 LARGE = 3000
-"""Configurations: of a larger space a sample is raced, and the neighbours of its leaders. Never
-more than these take part."""
+"""Maximum number of configurations in a race. Of a larger space a sample is raced, and the
+neighbours of its leaders."""
 
 SAMPLE = 1000
-LEADERS = 3
-"""So many have their neighbours enter, after each round from the second on."""
+"""Number of configurations in that sample."""
 
-SEVERAL = 2
+LEADERS = 3
+"""Number of leading configurations whose neighbours join the race after each round, starting with
+the second."""
+
+NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
+"""Rounds before which neighbours may enter: enough rounds are left to judge them."""
+
+BUDGET_ENDED = "the budget ended before its turn"
+"""Reason of a configuration that was not measured."""
 
 VISIT_S = 0.002
-"""Sampling in a visit stops after this wall time, once it has two samples: a race has many."""
+"""Wall time after which a visit stops sampling, once it has two samples: a race has many visits."""
 
 
 def visits_of(timing: Timing) -> Timing:
-    """The policy of a race's visits; limits stay as they are."""
+    """Return the policy of a race's visits; limits stay as they are."""
     return replace(timing, rounds=1, min_samples=2, few_samples=1, max_wall_s=VISIT_S)
 
 
 def entrants(space: Space, seed: int) -> tuple[tuple[Config, ...], bool]:
-    """All legal configurations; of a large space the author's and a sample, and True."""
+    """Return all legal configurations; of a large space the author's and a sample, and True."""
     every = tuple(islice(space, LARGE + 1))
     if len(every) <= LARGE:
         return every, False
@@ -49,7 +56,7 @@ def entrants(space: Space, seed: int) -> tuple[tuple[Config, ...], bool]:
 
 
 def neighbours(space: Space, tile: Config) -> Iterator[Config]:
-    """Legal configurations one step away on one axis."""
+    """Yield the legal configurations one step away on one axis."""
     for name, axis in space.axes.items():
         at = axis.index(tile[name])
         for step in (at - 1, at + 1):
@@ -114,9 +121,9 @@ class Racing:
 
 
 class Races:
-    """A `Schedule` of races. All that it goes by is in the measurements, so it can be resumed.
+    """A `Schedule` of races. It decides by the measurements alone, so it can be resumed.
 
-    `refuse` says why a point that was not planned cannot run, or None.
+    `refuse` returns why a point that was not planned cannot run, or None.
     """
 
     def __init__(
@@ -145,11 +152,11 @@ class Races:
 
     @property
     def visits(self) -> int:
-        """One of each point: how many more there are, the race decides."""
+        """One visit of each point: the race decides how many more there are."""
         return sum(map(len, self._groups.values()))
 
     def next(self, known: Known) -> Visit | None:
-        """The next visit, or the next point that leaves."""
+        """Return the next visit, or the next point that leaves."""
         if self._visits is None:
             self._visits = self._all(known)
         return next(self._visits, None)
@@ -159,20 +166,20 @@ class Races:
         self._builds.close()
 
     def _all(self, known: Known) -> Iterator[Visit]:
-        for number, (of, points) in enumerate(self._groups.items()):
+        for number, (race, points) in enumerate(self._groups.items()):
             now_s = self._clock()
             share_s = max(0.0, self._ends_s - now_s) / (len(self._groups) - number)
             contest = _Contest(
                 known,
                 self._builds,
-                self._spaces[of.variant],
+                self._spaces[race.variant],
                 within=self._within,
                 ends_s=now_s + share_s,
                 seed=self._seed,
                 refuse=self._refuse,
                 clock=self._clock,
             )
-            self.endings[of] = yield from contest.run(of, points)
+            self.endings[race] = yield from contest.run(race, points)
 
 
 class _Contest:
@@ -194,16 +201,18 @@ class _Contest:
         self._within, self._ends_s, self._refuse, self._clock = within, ends_s, refuse, clock
         tiles, self._sampled = entrants(space, seed)
         self._first = frozenset(tiles)
-        patient = ends_s < math.inf
-        self._race = Race(LARGE if self._sampled else len(tiles), within, seed, patient=patient)
+        self._race = Race(within, seed, patient=ends_s < math.inf)
         self._numbers: dict[Point, int] = {}
         """The race's number of each point that takes part."""
 
         self._fastest: tuple[float, Point] | None = None
         self._visit_s: list[float] = []
 
-    def run(self, of: Point, points: Sequence[Point]) -> Generator[Visit, None, str]:
-        """The visits, and the points that leave; returns why it ended."""
+    def run(self, kind: Point, points: Sequence[Point]) -> Generator[Visit, None, str]:
+        """Yield the visits, and the points that leave; return why the race ended.
+
+        `kind` is what the points have in common: a point without a tile.
+        """
         race = self._race
         self._enter(self._builds.promising([p for p in points if p.tile in self._first]))
         self._replay([taken for point in points for taken in self._known[point]])
@@ -212,23 +221,24 @@ class _Contest:
             yield from self._round()
             race.judge()
             yield from self._leaving()
-            if self._sampled and race.round > SEVERAL:
-                self._let_neighbours_enter(of)
-        if len(race.racing) < 2:  # noqa: PLR2004 # it has won
+            if self._sampled and race.round in NEIGHBOURS_ENTER:
+                self._let_neighbours_enter(kind)
+        rounds = race.round - 1
+        if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # it has won
             return "one is left"
-        if not race.over:
-            return "the time was up"
-        if race.spent:
-            return f"not decided after {race.round - 1} rounds; --budget gives it more time"
-        return f"all that are left are within {100 * self._within:g} % of each other"
+        if rounds and race.decided:
+            return f"all that are left are within {100 * self._within:g} % of each other"
+        if race.settled:
+            return f"not told apart in {rounds} rounds, each in a process of its own"
+        return f"undecided after {rounds} rounds, {MIN_VISITS} are needed: --budget was too short"
 
     def _enter(self, points: Sequence[Point]) -> None:
         self._builds.start(points)
         self._numbers |= zip(points, self._race.enter(len(points)), strict=True)
 
     def _replay(self, measurements: Sequence[Measurement]) -> None:
-        """Go through what an earlier run measured: a second visit to a point begins a round."""
-        for taken in sorted(measurements, key=lambda one: one.started_utc):
+        """Repeat what an earlier run measured: a second visit to a point begins a round."""
+        for taken in sorted(measurements, key=attrgetter("started_utc")):
             if taken.point not in self._numbers:
                 self._enter([taken.point])
             number = self._numbers[taken.point]
@@ -247,13 +257,14 @@ class _Contest:
 
     def _round(self) -> Iterator[Visit]:
         race, points = self._race, list(self._numbers)
+        fresh = race.round > 1  # what a process does to a configuration must not decide
         while race.waiting:
             late = self._clock() >= self._ends_s
             waiting = [points[number] for number in race.waiting]
             at = 0 if late else self._builds.first_ready(waiting)
             number, point = race.waiting[at], waiting[at]
             if not self._known.get(point):
-                why = "the budget ended before its turn" if late else self._why_not(point)
+                why = BUDGET_ENDED if late else self._why_not(point)
                 if why:
                     status = Status.SKIPPED if late else Status.ELIMINATED
                     race.withdraw(number)
@@ -267,22 +278,24 @@ class _Contest:
                 name=self._name(),
                 visits_left=len(race.waiting),
                 left_s=self._left_s(),
+                fresh=fresh,
             )
+            fresh = False
             self._visit_s.append(self._clock() - began_s)
             self._record(number, self._known[point][-1])
 
     def _leaving(self) -> Iterator[Visit]:
-        """The points that the race has let go, as far as that is not known yet."""
+        """Yield the points that the race has let go and that have no such measurement yet."""
         why = f"shown to be more than {100 * self._within:g} % slower than the best"
         for point, number in self._numbers.items():
             if number in self._race.slower and self._known[point][-1].status == Status.OK:
                 yield Visit(point=point, outcome=self._out(point, Status.ELIMINATED, why))
 
-    def _let_neighbours_enter(self, of: Point) -> None:
+    def _let_neighbours_enter(self, kind: Point) -> None:
         points, race = list(self._numbers), self._race
-        leaders = sorted(race.racing, key=lambda number: race.apart.get(number, (0.0, math.inf))[1])
+        leaders = sorted(race.racing, key=lambda number: race.behind.get(number, math.inf))
         near = dict.fromkeys(
-            replace(of, tile=tile)
+            replace(kind, tile=tile)
             for number in leaders[:LEADERS]
             if (at := points[number].tile) is not None
             for tile in neighbours(self._space, at)
@@ -306,18 +319,19 @@ class _Contest:
         )
 
     def _name(self) -> str:
-        """`round 3: 12 of 256 left, 64 leads with 1.204 ms ±0.5 %;` as progress shows it."""
+        """Return `round 3: 12 of 256 left, 64 leads with 1.204 ms ±0.5 %;` for the progress."""
         race = self._race
         name = f"round {race.round}: {len(race.racing)} of {len(self._numbers)} left"
         if race.leader is not None:
             leader = list(self._numbers)[race.leader]
             times = [taken.series.median_us for taken in self._known[leader] if taken.series]
             name += f", {leader.tile} leads with {time_text(statistics.median(times))}"
-            name += f" ±{100 * race.leader_error:.2g} %"
+            if race.leader_error < math.inf:
+                name += f" ±{100 * race.leader_error:.2g} %"
         return f"{name};"
 
     def _left_s(self) -> float:
-        """Seconds that this round still takes, and from the second on all that may follow."""
+        """Return the seconds that this round takes, and from the second on all later rounds."""
         visits = len(self._race.waiting)
         if self._race.round > 1:
             visits += len(self._race.racing) * (MAX_ROUNDS - self._race.round)

@@ -8,17 +8,29 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.tune.run import Tuned, groups, races
+from gpubench.commands.tune.run import Tuned, groups, is_undecided, races
+from gpubench.commands.tune.schedule import BUDGET_ENDED
 from gpubench.model import Status
 from gpubench.results.row import Row
-from gpubench.view.tables import NAMES, Table, figures, remarks, rows_table, table, time_text, title
+from gpubench.stats.race import MIN_VISITS
+from gpubench.view.tables import (
+    NAMES,
+    Table,
+    counted,
+    figures,
+    remarks,
+    rows_table,
+    table,
+    time_text,
+    title,
+)
 
 SHOWN = 12
-"""Configurations of a group that are listed; the CSV has all."""
+"""Maximum number of configurations of a group that are listed; the CSV has all."""
 
 
 def summary(tuned: Tuned, within: float) -> RenderableType:
-    """Each race, and the confirmation of what it found."""
+    """Return each race's group, and the confirmation of its winner."""
     parts: list[RenderableType] = []
     confirmed = tuned.confirmed.rows if tuned.confirmed else []
     for race in races(tuned.race.rows):
@@ -41,17 +53,26 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
 
 
 def _statement(race: Sequence[Row], within: float) -> str:
-    """`cpu_tile: 3 of 256 configurations are not shown to be …`."""
-    left = sum(map(len, groups(race)))
-    are = "is" if left == 1 else "are"
+    """Return `cpu_tile: 3 of 256 configurations are not shown to be …`, or what is undecided."""
+    left = [row for group in groups(race) for row in group]
+    name, count = race[0].variant, len(race)
+    if is_undecided(race):
+        unmeasured = sum(row.reason == BUDGET_ENDED for row in race)
+        rounds = max((row.rounds or 0 for row in left), default=0)
+        return (
+            f"{name}: undecided. {unmeasured} of {count} configurations were not measured, "
+            f"{len(left)} only in {counted(rounds, 'round')} or fewer: {MIN_VISITS} are needed to "
+            "judge one. No winner is kept; a longer --budget, or none, decides"
+        )
+    are = "is" if len(left) == 1 else "are"
     return (
-        f"{race[0].variant}: {left} of {len(race)} configurations {are} not shown to be more than "
-        f"{100 * within:g} % slower than the best, at simultaneous 95 %"
+        f"{name}: {len(left)} of {count} configurations {are} not shown to be more than "
+        f"{100 * within:g} % slower than the best. The best is among them with 95 % or more"
     )
 
 
 def _why_left(race: Sequence[Row]) -> list[str]:
-    """How many left and why, those without a launch first."""
+    """Return the number of configurations that left, by reason, those without a launch first."""
     gone = [row for row in race if row.status != Status.OK]
     reasons = Counter((bool(row.rounds), row.status, row.reason) for row in gone)
     lines = []
@@ -61,7 +82,7 @@ def _why_left(race: Sequence[Row]) -> list[str]:
 
 
 def _group_table(group: Sequence[Row]) -> Table:
-    """The fastest of a group, as the race saw them."""
+    """Return the fastest of a group with their times in the race."""
     grid = table("tile", "time in the race", "slower by", "rounds", left={"tile"})
     for row in group[:SHOWN]:
         slower = 100 * ((row.median_us or 0.0) / (group[0].median_us or 1.0) - 1)
@@ -69,6 +90,6 @@ def _group_table(group: Sequence[Row]) -> Table:
     return grid
 
 
-def _of_race(row: Row, of: Row) -> bool:
+def _of_race(row: Row, first: Row) -> bool:
     """Whether a confirmed row is of a race's variant and problem, or of its library there."""
-    return row.problem_key == of.problem_key and (row.variant == of.variant or not row.tile)
+    return row.problem_key == first.problem_key and (row.variant == first.variant or not row.tile)

@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import CPU, FakeBackend, FakeKernel, matmul, measurement, point, variant
+from fakes import CPU, FakeBackend, FakeKernel, matmul, measured, measurement, point, variant
 
 from gpubench.cli import app
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune import schedule
 from gpubench.commands.tune.prune import Builds
-from gpubench.commands.tune.run import Settings, Tuned, confirmed_path, groups, read_settings, tune
+from gpubench.commands.tune.run import (
+    Settings,
+    Tuned,
+    check_files,
+    confirmed_path,
+    groups,
+    read_settings,
+    tune,
+)
 from gpubench.commands.tune.view import summary
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.runner import Runner
@@ -191,13 +199,13 @@ def test_several_variants_and_sizes_are_races_of_their_own(choose: Callable[[Spa
 def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path) -> None:
     whole = tuned(Timed(by_edge))
     output = tmp_path / "a.csv"
-    interrupted = tuned(watcher=Interrupting(21), output=output)
+    interrupted = tuned(watcher=Interrupting(90), output=output)
     assert interrupted.race.interrupted
     assert interrupted.confirmed is None
     before = partial_of(output).read_text().count('"ok"')
     backend = Timed(by_edge)
     found = tuned(backend, output=output, resume=True)
-    assert before == 20
+    assert before == 89
     firsts = [event for event in backend.events_of("sample") if event.count <= 2]
     assert len({str(event.point and event.point.tile) for event in firsts}) < 16
     assert {row.tile for row in groups(found.race.rows)[0]} == {"4", "8", "12"}
@@ -276,7 +284,8 @@ def test_the_races_of_a_budget_share_it() -> None:
     skipped = [taken[0] for taken in known.values() if taken[0].status == "skipped"]
     assert {one.reason for one in skipped} == {"the budget ended before its turn"}
     assert len(skipped) == 16 - visits
-    assert list(races.endings.values()) == ["the time was up"]
+    (ending,) = races.endings.values()
+    assert "undecided after 1 rounds" in ending
 
 
 def text_of(found: Tuned) -> str:
@@ -328,3 +337,42 @@ def test_a_kernel_of_ones_own_is_tuned_by_the_command_and_a_sweep_takes_its_winn
         standalone_mode=False,
     )
     assert re.search(rf"strips\s+1\s+{tile}\s", capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("choose")
+def test_a_race_that_the_budget_ended_is_undecided_and_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = iter(range(10**6))
+    defaults = schedule.Races.__init__.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "clock", lambda: float(next(ticks)))
+    found = tuned(budget="30")
+    assert found.undecided
+    assert found.winners == []
+    text = " ".join(text_of(found).split())
+    assert "undecided." in text
+    assert "No winner is kept" in text
+    assert "not shown to be" not in text
+
+
+def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measured() -> None:
+    from gpubench.commands.tune.run import is_undecided
+
+    def of(rounds: int, status: str = "ok", reason: str = "") -> Any:
+        return replace(ROW, rounds=rounds, status=status, reason=reason)
+
+    assert not is_undecided([of(7), of(9), of(1, "eliminated")])
+    assert is_undecided([of(7), of(6)])
+    assert not is_undecided([of(2), of(1, "eliminated")])
+    assert is_undecided([of(2), of(0, "skipped", schedule.BUDGET_ENDED)])
+
+
+ROW = measured(100.0, POINT)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.partial", "a.confirmed.csv", "./a.csv"])
+def test_winners_may_not_be_a_file_of_the_race(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"--winners: .* is the file of"):
+        check_files(tmp_path / name, tmp_path / "a.csv")
+    check_files(tmp_path / "b.toml", tmp_path / "a.csv")

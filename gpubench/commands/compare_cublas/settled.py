@@ -1,0 +1,92 @@
+"""Each problem's fastest kernel and fastest library in turns at the power limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console
+
+from gpubench.engine.pool import local_pool
+from gpubench.engine.prepare import prepare
+from gpubench.model import Cache, PairedTimes, State, Status
+from gpubench.plan.registry import variants
+from gpubench.plan.sweep import Sweep
+from gpubench.results.row import Row
+from gpubench.stats.pairs import ratio_of_pairs
+from gpubench.view.tables import Column, Table, best_of, number, rows_table
+
+
+def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Return the fastest kernel and the fastest library of each sustained problem."""
+    libraries = {one.name for one in variants() if one.name == one.baseline or one.tunes}
+    pairs: list[tuple[Row, Row]] = []
+    problems: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        if row.status == Status.OK and row.state == State.SUSTAINED and row.cache == Cache.HOT:
+            problems.setdefault(row.problem_key, []).append(row)
+    for measured in problems.values():
+        sides = [[row for row in measured if (row.variant in libraries) == at] for at in (0, 1)]
+        if all(sides):
+            pairs.append((best_of(sides[0]), best_of(sides[1])))
+    return pairs
+
+
+def with_settled_pairs(sweep: Sweep, rows: Sequence[Row], screen: Console) -> list[Row]:
+    """Measure the fastest kernel and library of each problem in turns, and return all rows.
+
+    The columns `pair_…` of the kernels' rows are filled. A pair that cannot be measured is named on
+    the screen. Ctrl-C ends the measurement, and keeps the pairs so far.
+    """
+    measured: dict[object, Row] = {}
+    pairs = rivals_of(rows)
+    with local_pool(sweep.device, sweep.timer) as pool, screen.status("") as status:
+        job = prepare(sweep, pool.device)
+        try:
+            for count, (kernel, library) in enumerate(pairs, start=1):
+                status.update(f"in turns: pair {count} of {len(pairs)}, {kernel.label}")
+                points = job.point_of(kernel.key), job.point_of(library.key)
+                if points[0] is None or points[1] is None:
+                    continue
+                times = pool.measure_pairs(points[0], points[1])
+                if isinstance(times, str):
+                    screen.print(f"{kernel.label} in turns: {times}", markup=False, soft_wrap=True)
+                else:
+                    measured[kernel.key] = _filled(kernel, library, times)
+        except KeyboardInterrupt:
+            screen.print("interrupted: the pairs so far are kept", markup=False)
+    return [measured.get(row.key, row) for row in rows]
+
+
+def _filled(kernel: Row, library: Row, times: PairedTimes) -> Row:
+    ratio = ratio_of_pairs(times.library_times_us, times.times_us)
+    return replace(
+        kernel,
+        pair_library=f"{library.variant} {library.tile}".strip(),
+        pair_ratio=ratio.ratio,
+        pair_ratio_low=ratio.low,
+        pair_ratio_high=ratio.high,
+        pairs=len(times.times_us),
+        pair_joules=times.joules,
+        pair_library_joules=times.library_joules,
+    )
+
+
+def pairs_table(rows: Sequence[Row]) -> Table | None:
+    """Return the table of the pairs; None without a pair."""
+    paired = [row for row in rows if row.pairs]
+    columns = [
+        Column("size", lambda row: row.size, is_text=True),
+        Column("mode", lambda row: row.compute_mode, is_text=True),
+        Column("kernel", lambda row: f"{row.variant} {row.tile}".strip(), is_text=True),
+        Column("library", lambda row: row.pair_library or "", is_text=True),
+        Column("ratio", lambda row: f"{row.pair_ratio or 0:.3f}"),
+        Column("95 %", _interval),
+        Column("J", lambda row: number(row.pair_joules, 4)),
+        Column("J, library", lambda row: number(row.pair_library_joules, 4)),
+    ]
+    return rows_table(paired, columns) if paired else None
+
+
+def _interval(row: Row) -> str:
+    return f"{row.pair_ratio_low or 0:.3f} .. {row.pair_ratio_high or 0:.3f}"

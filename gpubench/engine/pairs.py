@@ -1,0 +1,85 @@
+"""A kernel and a library in turns at the power limit, so that ratios are of neighbours in time.
+
+At the power limit the clock still moves for seconds, and differs from visit to visit. Both kernels
+of a pair share what the regulator does, so the ratio of neighbours is known more closely than the
+ratio of medians (docs/measuring.md has figures).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from gpubench.backends import Kernel
+from gpubench.model import PairedTimes, Point, Series
+
+SETTLE_S = 5.0
+"""Maximum time to heat until clock and power are stationary."""
+
+WINDOW_S = 0.4
+"""Length of each of the windows whose times and energies are compared."""
+
+STATIONARY = 0.004
+"""Windows are stationary if the mean of the last two differs by less than this from the mean of the
+two before, in time and in energy per launch."""
+
+VISIT_S = 0.35
+"""Time of a visit. The regulator takes 0.1 to 0.3 s to answer a change of the load."""
+
+PAIRS = 8
+
+
+def paired(
+    point: Point,
+    library_point: Point,
+    kernel: Kernel,
+    library: Kernel,
+    pairs: int = PAIRS,
+    clock: Callable[[], float] = perf_counter,
+) -> PairedTimes:
+    """Heat with both kernels until they are stationary, then visit them in turns, ABBA.
+
+    Raises DoesNotFitError if launches are too short to sustain, and LaunchError.
+    """
+    heated_s = _settle(kernel, library, clock)
+    visits: tuple[list[Series], list[Series]] = ([], [])
+    for pair in range(pairs):
+        for place in (0, 1) if pair % 2 == 0 else (1, 0):
+            visits[place].append((kernel, library)[place].sustain(0.0, VISIT_S))
+    times_us = [tuple(series.median_us for series in side) for side in visits]
+    joules = [_mean([series.joules for series in side]) for side in visits]
+    return PairedTimes(
+        point=point,
+        library=library_point,
+        heated_s=heated_s,
+        times_us=times_us[0],
+        library_times_us=times_us[1],
+        joules=joules[0],
+        library_joules=joules[1],
+    )
+
+
+def _settle(kernel: Kernel, library: Kernel, clock: Callable[[], float]) -> float:
+    """Launch both in turns until they are stationary, and return the seconds that it took."""
+    began_s = clock()
+    windows: list[tuple[float, float]] = []
+    while (passed_s := clock() - began_s) < SETTLE_S and not _is_stationary(windows):
+        series = [each.sustain(0.0, WINDOW_S / 2) for each in (kernel, library)]
+        energy = [taken.joules or 0.0 for taken in series]
+        windows.append((sum(taken.median_us for taken in series), sum(energy)))
+    return passed_s
+
+
+def _is_stationary(windows: list[tuple[float, float]]) -> bool:
+    if len(windows) < 4:  # noqa: PLR2004 # two and the two before
+        return False
+    for values in zip(*windows[-4:], strict=True):
+        earlier, later = sum(values[:2]), sum(values[2:])
+        if abs(later - earlier) > STATIONARY * earlier:
+            return False
+    return True
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
