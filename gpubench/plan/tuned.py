@@ -176,7 +176,8 @@ def with_tuned_tiles(
     """Return the sweep with the tiles of `--tiles tuned`, which of its points to keep, and notes.
 
     Each variant takes the winner of each size and dtype, or of the nearest size; of the same
-    layout, if there is any. A variant that was not tuned on this device keeps its default tiles. Raises UsageError if no variant was tuned.
+    layout, if there is any. A variant that was not tuned on this device keeps its default tiles.
+    Raises UsageError if no variant was tuned.
     """
     path = tuned_file(sweep.tiles)
     if path is None:

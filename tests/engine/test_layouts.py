@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ import pytest
 from fakes import FakeBackend, point, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
+from gpubench.backends.cuda.compile import compile_instance
 from gpubench.commands.check.cases import expected
 from gpubench.commands.check.on_cpu import Case, Sanitizer, run_on_cpu
 from gpubench.engine.runner import Runner
@@ -112,6 +117,71 @@ def test_precisions_of_8_bits_keep_their_layout() -> None:
 def test_layouts_of_an_operation_without_them_are_refused() -> None:
     with pytest.raises(UsageError, match="--layouts: only gemm"):
         plan(read_sweep({"op": "gemv", "layouts": "nt"}), "cpu")
+
+
+@pytest.mark.parametrize("name", ["naive", "shared_tile", "mma_sync"])
+def test_cuda_kernels_compile_in_every_layout_to_code_of_its_own(name: str) -> None:
+    kernel = of_op("gemm", None)[name]
+    assert isinstance(kernel, CudaVariant)
+    tile, dtype = kernel.tiles.defaults[0], kernel.dtypes[0]
+    code = set()
+    for by_columns in LAYOUTS.values():
+        problem = Problem(op="gemm", m=64, n=64, k=64, dtype=dtype, column_major=by_columns)
+        assert kernel.why_not(tile, problem) is None
+        instance = kernel.instance(tile, dtype, kernel.launch(tile, problem).kernel)
+        code.add(compile_instance(kernel.source, instance, "sm_90").cubin)
+    assert len(code) == len(LAYOUTS)
+
+
+Fragment = dict[tuple[int, int], list[tuple[int, int]]]
+
+
+def loaded(address: Callable[[int], tuple[int, int]], *, transposed: bool) -> Fragment:
+    """The elements of a tile that `ldmatrix.x4` gives to each lane and register.
+
+    `address` returns the row and the chunk of 8 elements that a lane names (PTX ISA, ldmatrix).
+    """
+    fragment = {}
+    for lane, register in itertools.product(range(32), range(4)):
+        elements = []
+        for pair in (0, 1):
+            down, across = lane // 4, 2 * (lane % 4) + pair
+            if transposed:
+                down, across = across, down
+            row, chunk = address(register * 8 + down)
+            elements.append((row, 8 * chunk + across))
+        fragment[lane, register] = elements
+    return fragment
+
+
+def test_mma_sync_loads_the_same_fragments_from_a_transposed_tile() -> None:
+    source = of_op("gemm", None)["mma_sync"].source.read_text(encoding="utf-8")
+    tiles = re.findall(
+        r"(load_\w+)\(\s*([ab])\[[ij]\], \w_tile \+ swizzled<\w+>\((.*?)\)\);", source, re.DOTALL
+    )
+    assert [(name, load) for load, name, _ in tiles] == [
+        ("a", "load_transposed_matrices"),
+        ("a", "load_matrices"),
+        ("b", "load_matrices"),
+        ("b", "load_transposed_matrices"),
+    ]
+    for k, i, origin in itertools.product((0, 16, 48), (0, 1), (0, 64)):
+        names = {"k": k, "i": i, "j": i, "warp_row": origin, "warp_col": origin, "CHUNK": 8}
+        fragments = []
+        for load, _, address in tiles:
+            code = compile(f"({address.replace('/', '//')})".replace("\n", " "), "mma_sync", "eval")
+            fragments.append(loaded(partial(value, code, names), transposed="transposed" in load))
+        a_by_columns, a_by_rows, b_by_columns, b_by_rows = fragments
+        assert mirrored(a_by_columns) == a_by_rows
+        assert mirrored(b_by_columns) == b_by_rows
+
+
+def value(code: CodeType, names: dict[str, int], lane: int) -> Any:
+    return eval(code, {**names, "lane": lane})  # noqa: S307 # an expression of our own kernel
+
+
+def mirrored(fragment: Fragment) -> Fragment:
+    return {key: [(across, down) for down, across in at] for key, at in fragment.items()}
 
 
 @pytest.mark.slow
