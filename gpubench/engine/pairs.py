@@ -26,7 +26,7 @@ two before, in time and in energy per launch."""
 VISIT_S = 0.35
 """Time of a visit. The regulator takes 0.1 to 0.3 s to answer a change of the load."""
 
-PAIRS = 8
+PAIRS = 16
 
 
 def paired(

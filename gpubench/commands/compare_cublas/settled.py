@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
-from gpubench.model import Cache, PairedTimes, State, Status
+from gpubench.model import PairedTimes, State, Status
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
@@ -23,7 +23,7 @@ def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     pairs: list[tuple[Row, Row]] = []
     problems: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        if row.status == Status.OK and row.state == State.SUSTAINED and row.cache == Cache.HOT:
+        if row.status == Status.OK and row.state == State.SUSTAINED:
             problems.setdefault(row.problem_key, []).append(row)
     for measured in problems.values():
         sides = [[row for row in measured if (row.variant in libraries) == at] for at in (0, 1)]
