@@ -76,11 +76,13 @@ def _low_entropy(values: np.ndarray) -> np.ndarray:
     kind = values.dtype
     if kind.kind == "i":
         step = kind.type(2 ** (8 * kind.itemsize - LOW_BITS))
-        return values - np.fmod(values, step)
+        cut: np.ndarray = values - np.fmod(values, step)
+        return cut
     wide = values if kind == np.float64 else values.astype(np.float32)
     significand, exponent = np.frexp(wide)
     scale = 2 ** (LOW_BITS + 1)
-    return np.ldexp(np.trunc(significand * scale) / scale, exponent).astype(kind)
+    cut = np.ldexp(np.trunc(significand * scale) / scale, exponent)
+    return cut.astype(kind)
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -74,8 +74,7 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
             lines = [line for line in file if line.strip() and not line.startswith(COMMENT)]
             delimiter = max(",;\t", key=lines[0].count) if lines else ","
             table = [
-                [cell.strip() for cell in line]
-                for line in csv.reader(lines, None, delimiter=delimiter)
+                [cell.strip() for cell in line] for line in csv.reader(lines, delimiter=delimiter)
             ]
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from error

@@ -93,8 +93,8 @@ def tune(
 
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"variants": ",".join(variants)} if variants else {}
-    own = {"where": where, "within": within, "cover": cover}
-    own = {name: text for name, text in own.items() if text is not None}
+    texts = {"where": where, "within": within, "cover": cover}
+    own = {name: text for name, text in texts.items() if text is not None}
     if dry_run:
         settings = read_settings({**given, **own})
         device = find_devices(settings.sweep.device)[0][0]
