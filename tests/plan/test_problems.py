@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fakes import CPU
 
+from gpubench.engine.prepare import prepare
 from gpubench.errors import UsageError
 from gpubench.options import read_sweep
 from gpubench.plan.problems import ListedProblem, read_problems, with_dtypes
 from gpubench.plan.sweep import plan
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def written(folder: Path, text: str) -> Path:
@@ -81,3 +85,28 @@ def test_each_problem_is_planned_in_its_own_dtype_alone(tmp_path: Path) -> None:
     sweep = read_sweep({"sizes": str(path), "dtypes": "float32", "variants": "cpu_naive"})
     planned = {(point.problem.size, point.problem.dtype) for point in plan(sweep, "cpu")}
     assert planned == {("4x5x6", "float64"), ("7x8x9", "float32")}
+
+
+def test_rows_get_the_name_and_the_weight_of_their_problem(tmp_path: Path) -> None:
+    path = written(tmp_path, "name,m,n,k,weight\nup,4,5,6,12\n")
+    job = prepare(read_sweep({"sizes": str(path), "variants": "cpu_naive", "device": "cpu"}), CPU)
+    (point,) = job.points
+    assert job.listed(point.key) == {"problem": "up", "weight": 12.0}
+    assert job.listed(point.key._replace(m=7)) == {}
+
+
+def test_a_sweep_of_a_list_is_resumed_with_the_same_list_only(tmp_path: Path) -> None:
+    path = written(tmp_path, "name,m,n,k\nup,4,5,6\n")
+    options = {"sizes": str(path), "variants": "cpu_naive", "device": "cpu"}
+    before = prepare(read_sweep(options), CPU).context
+    assert prepare(read_sweep(options), CPU).context == before
+    written(tmp_path, "name,m,n,k\ndown,4,5,6\n")
+    assert prepare(read_sweep(options), CPU).context != before
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.csv")), ids=lambda path: path.stem)
+def test_the_lists_of_models_are_read_and_say_where_they_come_from(path: Path) -> None:
+    problems = read_problems(path, "gemm")
+    assert len(problems) >= 5
+    assert all(problem.dtype for problem in problems)
+    assert "# Source: " in path.read_text(encoding="utf-8")
