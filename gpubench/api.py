@@ -196,8 +196,8 @@ def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str,
     """
     from gpubench.commands.deviceinfo.view import device_json, found_devices
 
-    found: list[dict[str, Any]] = device_json(*found_devices(device, measure=measure))["devices"]
-    return found
+    devices: list[dict[str, Any]] = device_json(*found_devices(device, measure=measure))["devices"]
+    return devices
 
 
 def explain(
@@ -230,4 +230,4 @@ def explain(
     answer = explained(variant, options, arch=arch)
     if failed := answer.not_explained:
         raise UsageError(f"{variant} {failed[0].tile}: {failed[0].reason}")
-    return [as_json(found, gpu_is_here=answer.gpu_is_here) for found in answer.found]
+    return [as_json(tile, gpu_is_here=answer.gpu_is_here) for tile in answer.found]

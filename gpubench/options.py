@@ -35,7 +35,7 @@ from gpubench.model import (
 )
 from gpubench.plan.problems import read_sizes
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_tiles
-from gpubench.plan.sweep import Sweep, tuned_file
+from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
 from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
 
@@ -224,8 +224,11 @@ OPTIONS = {
         Option(
             name="tiles",
             help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
-            "/name=value; or tuned, as 'gpubench tune' found them. Default: each variant's own.",
-            read=lambda flag, text: (text,) if tuned_file((text,)) else parse_tiles(text, flag),
+            "/name=value; auto, what a kernel's cost model picks for each size; or tuned, as "
+            "'gpubench tune' found them. Default: each variant's own (compare-cublas: auto).",
+            read=lambda flag, text: (
+                (text,) if text == AUTO_TILES or tuned_file((text,)) else parse_tiles(text, flag)
+            ),
             metavar="LIST",
         ),
         Option(
@@ -393,7 +396,7 @@ def read_sweep(
 ) -> Sweep:
     """Return the sweep that the options describe.
 
-    An option that is None is taken from the configuration, and then from `defaults`. Values are
+    An option without a value is taken from the configuration, then from `defaults`. Values are
     text as on the command line; numbers and lists are read as their printed text. Raises UsageError
     with the flag of the option. `flags` has the flags of a command that names them differently.
     """

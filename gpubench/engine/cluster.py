@@ -132,7 +132,7 @@ async def _greet(address: str) -> None:
 
 
 @contextmanager
-def _own_cluster(found: Sequence[Device]) -> Iterator[Any]:
+def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
     """Start a worker for each device, on the loopback, for holders of the new keys only.
 
     Anyone who reaches a scheduler can run code there, so other users of the machine must not.
@@ -141,7 +141,7 @@ def _own_cluster(found: Sequence[Device]) -> Iterator[Any]:
     from distributed import Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
-    devices = [device for device in found if device.backend == found[0].backend]
+    devices = [device for device in all_devices if device.backend == all_devices[0].backend]
     with tempfile.TemporaryDirectory(prefix="gpubench-") as directory:
         shared: dict[str, Any] = {
             "host": LOOPBACK,
@@ -202,8 +202,8 @@ def dask_setup(_worker: Any) -> None:
 
 def present(client: Client) -> Mapping[str, Any]:
     """Return the scheduler's workers by address; nothing if the scheduler has gone."""
-    found: Mapping[str, Any] = client.scheduler_info(n_workers=-1).get("workers", {})
-    return found if client.status == "running" else {}
+    workers: Mapping[str, Any] = client.scheduler_info(n_workers=-1).get("workers", {})
+    return workers if client.status == "running" else {}
 
 
 def cancel(client: Client, futures: Iterable[Any]) -> None:
@@ -215,8 +215,10 @@ def cancel(client: Client, futures: Iterable[Any]) -> None:
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
     """Return the member that runs this function. `Client.run` fills in `dask_worker`."""
     try:
-        known = os.environ.get(KNOWN)
-        first = msgspec.json.decode(known, type=Device) if known else devices_of(device)[0]
+        description = os.environ.get(KNOWN)
+        first = (
+            msgspec.json.decode(description, type=Device) if description else devices_of(device)[0]
+        )
     except GpubenchError as error:
         return error
     return Member(str(dask_worker.name), platform.node(), first, package_version()[0])
@@ -235,25 +237,25 @@ def devices_of(name: str) -> list[Device]:
     command = [sys.executable, "-P", "-c", program, json.dumps(sys.path), name]
     ended = subprocess.run(command, stdout=subprocess.PIPE, check=False)  # noqa: S603 # our own
     try:
-        found: list[Device] | GpubenchError = pickle.loads(ended.stdout)  # noqa: S301 # from our own process
+        answer: list[Device] | GpubenchError = pickle.loads(ended.stdout)  # noqa: S301 # from our own process
     except (EOFError, pickle.UnpicklingError):
         raise DeviceUnavailableError(f"looking for devices ended with {ended.returncode}") from None
-    if isinstance(found, GpubenchError):
-        raise found
-    return found
+    if isinstance(answer, GpubenchError):
+        raise answer
+    return answer
 
 
 def send_devices(name: str) -> None:
     """Write the answer for `devices_of` to stdout."""
-    answer = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)  # libraries may print, too
-    found: list[Device] | GpubenchError
+    answer: list[Device] | GpubenchError
     try:
-        found = find_devices(name)[0]
+        answer = find_devices(name)[0]
     except GpubenchError as error:
-        found = error
-    with os.fdopen(answer, "wb") as stream:
-        pickle.dump(found, stream)
+        answer = error
+    with os.fdopen(descriptor, "wb") as stream:
+        pickle.dump(answer, stream)
 
 
 def members(client: Client, device: str) -> dict[str, Member]:
@@ -264,19 +266,19 @@ def members(client: Client, device: str) -> dict[str, Member]:
                 f"--on: worker {address} has {facts['nthreads']} threads, which would measure each "
                 "other: start it with --nthreads 1"
             )
-    found: Mapping[str, Member | GpubenchError] = client.run(
+    answers: Mapping[str, Member | GpubenchError] = client.run(
         describe, device, on_error="raise", wait=True
     )
-    for address, member in found.items():
+    for address, member in answers.items():
         if isinstance(member, GpubenchError):
             raise DeviceUnavailableError(f"worker {address}: {member}")
-    return {address: member for address, member in found.items() if isinstance(member, Member)}
+    return {address: member for address, member in answers.items() if isinstance(member, Member)}
 
 
-def require_one_kind(found: Mapping[str, Member]) -> Member:
+def require_one_kind(by_address: Mapping[str, Member]) -> Member:
     """Return the first member. Raises UsageError if another member differs from it."""
-    first, *others = found.values()
-    for other in others:
+    first, *rest = by_address.values()
+    for other in rest:
         if other.kind != first.kind:
             differing = [
                 f"{mine} and {theirs}"

@@ -131,7 +131,9 @@ def prepare(
     sweep, is_tuned, notes = with_tuned_tiles(sweep, device)
     planned = {
         point: reason
-        for point, reason in plan(sweep, device.backend, device.compute_capability).items()
+        for point, reason in plan(
+            sweep, device.backend, device.compute_capability, device.multiprocessors
+        ).items()
         if is_tuned(point) and keep(point)
     }
     variants = dict.fromkeys(point.variant for point in planned)

@@ -15,7 +15,7 @@ from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Prob
 from gpubench.options import read_sweep
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.registry import of_op, variants
-from gpubench.plan.sweep import Sweep, tuned_file
+from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
 from gpubench.text import shown, unknown
 
 FLAGS = {"sizes": "--size", "tiles": "--tile", "dtypes": "--dtype", "layouts": "--layout"}
@@ -75,8 +75,10 @@ def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple
     space = kernel.tiles
     if tiles and every:
         raise UsageError("--all and --tile: name tiles, or ask for all of them")
-    if tuned_file(tiles):
-        raise UsageError("--tile: names tiles, such as 16; 'tuned' is for sweep and compare-cublas")
+    if tiles == (AUTO_TILES,) or tuned_file(tiles):
+        raise UsageError(
+            f"--tile: names tiles, such as 16; '{shown(tiles[0])}' is for sweep and compare-cublas"
+        )
     if not space.axes:
         if tiles:
             raise UsageError(f"--tile: {kernel.name} has no tile to choose")

@@ -29,15 +29,23 @@ struct BlockTile {
   int columns;
 };
 
-// This block's place in its cluster.
-template <int CM, int CN>
+// This block's place in its cluster: in PARTS groups of CM×CN blocks, each of which shares what it
+// fetches.
+template <int CM, int CN, int PARTS = 1>
 struct Rank {
+  int part = 0;
+  int first = 0;  // number in the cluster of the first block of this part
   int row;
   int col;
 
   __device__ __forceinline__ Rank() {
     unsigned rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    if constexpr (PARTS > 1) {
+      part = rank / (CM * CN);
+      first = part * (CM * CN);
+      rank -= first;
+    }
     row = rank / CN;
     col = rank % CN;
   }
@@ -59,9 +67,9 @@ __device__ __forceinline__ Place snake(int index, int down, int across) {
 }
 
 // All tiles, for this block. A cluster takes every gridDim.x / (CM · CN)-th of them.
-template <int BM, int BN, int CM, int CN, int GROUP>
+template <int BM, int BN, int CM, int CN, int GROUP, int PARTS = 1>
 struct ClusterTiles {
-  Rank<CM, CN> rank;
+  Rank<CM, CN, PARTS> rank;
   int down;
   int across;
 
@@ -188,8 +196,8 @@ __device__ __forceinline__ void start_step(Sum<Scalar> (&sum)[PIECES][BN / 2], R
 
 // Waits for the previous step's multiplications, and frees its stage.
 template <int BLOCKS, int STAGES>
-__device__ __forceinline__ void end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before,
-                                         bool first) {
+__device__ __forceinline__ void
+end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& before, bool first) {
   await_multiplications<1>();
   if (!first) free_stage<BLOCKS>(ring.freed[before]);
   before = slot.stage;

@@ -72,12 +72,23 @@ __device__ __forceinline__ unsigned long long b_descriptor(unsigned address) {
 }
 constexpr int B_NEXT = 16 * ROW_BYTES / 16;
 
-#define TEN(t) \
-  "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
-#define NAMES_64 TEN() "," TEN(1) "," TEN(2) "," TEN(3) "," TEN(4) "," TEN(5) ",%60,%61,%62,%63"
-#define NAMES_96 NAMES_64 ",%64,%65,%66,%67,%68,%69," TEN(7) "," TEN(8) ",%90,%91,%92,%93,%94,%95"
-#define NAMES_128 \
-  NAMES_96 ",%96,%97,%98,%99," TEN(10) "," TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define NAMES_8(a, b, c, d, e, f, g, h) \
+  "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
+#define NAMES_16 NAMES_8(0, 1, 2, 3, 4, 5, 6, 7) "," NAMES_8(8, 9, 10, 11, 12, 13, 14, 15)
+#define NAMES_24 NAMES_16 "," NAMES_8(16, 17, 18, 19, 20, 21, 22, 23)
+#define NAMES_32 NAMES_24 "," NAMES_8(24, 25, 26, 27, 28, 29, 30, 31)
+#define NAMES_40 NAMES_32 "," NAMES_8(32, 33, 34, 35, 36, 37, 38, 39)
+#define NAMES_48 NAMES_40 "," NAMES_8(40, 41, 42, 43, 44, 45, 46, 47)
+#define NAMES_56 NAMES_48 "," NAMES_8(48, 49, 50, 51, 52, 53, 54, 55)
+#define NAMES_64 NAMES_56 "," NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
+#define NAMES_72 NAMES_64 "," NAMES_8(64, 65, 66, 67, 68, 69, 70, 71)
+#define NAMES_80 NAMES_72 "," NAMES_8(72, 73, 74, 75, 76, 77, 78, 79)
+#define NAMES_88 NAMES_80 "," NAMES_8(80, 81, 82, 83, 84, 85, 86, 87)
+#define NAMES_96 NAMES_88 "," NAMES_8(88, 89, 90, 91, 92, 93, 94, 95)
+#define NAMES_104 NAMES_96 "," NAMES_8(96, 97, 98, 99, 100, 101, 102, 103)
+#define NAMES_112 NAMES_104 "," NAMES_8(104, 105, 106, 107, 108, 109, 110, 111)
+#define NAMES_120 NAMES_112 "," NAMES_8(112, 113, 114, 115, 116, 117, 118, 119)
+#define NAMES_128 NAMES_120 "," NAMES_8(120, 121, 122, 123, 124, 125, 126, 127)
 // Sums as operands; C is "+f", or "+r" of ints.
 #define OPERANDS_8(C, i)                                                                \
   C(sum[i]), C(sum[i + 1]), C(sum[i + 2]), C(sum[i + 3]), C(sum[i + 4]), C(sum[i + 5]), \
@@ -93,35 +104,59 @@ constexpr int B_NEXT = 16 * ROW_BYTES / 16;
                ";\n}"                                                                              \
                : __VA_ARGS__                                                                       \
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
-#define WGMMA_128(TYPES, FLAGS, C) \
-  WGMMA("128", TYPES, FLAGS, NAMES_64, "%64", "%65", "%66", OPERANDS_32(C, 0), OPERANDS_32(C, 32))
-#define WGMMA_192(TYPES, FLAGS, C)                                                                 \
-  WGMMA("192", TYPES, FLAGS, NAMES_96, "%96", "%97", "%98", OPERANDS_32(C, 0), OPERANDS_32(C, 32), \
-        OPERANDS_32(C, 64))
-#define WGMMA_256(TYPES, FLAGS, C)                                                 \
-  WGMMA("256", TYPES, FLAGS, NAMES_128, "%128", "%129", "%130", OPERANDS_32(C, 0), \
-        OPERANDS_32(C, 32), OPERANDS_32(C, 64), OPERANDS_32(C, 96))
+// Sums of a thread for N columns: N / 2, in eights.
+#define SUMS_OF_32(C) OPERANDS_32(C, 0)
+#define SUMS_OF_40(C) SUMS_OF_32(C), OPERANDS_8(C, 32)
+#define SUMS_OF_48(C) SUMS_OF_40(C), OPERANDS_8(C, 40)
+#define SUMS_OF_56(C) SUMS_OF_48(C), OPERANDS_8(C, 48)
+#define SUMS_OF_64(C) SUMS_OF_56(C), OPERANDS_8(C, 56)
+#define SUMS_OF_72(C) SUMS_OF_64(C), OPERANDS_8(C, 64)
+#define SUMS_OF_80(C) SUMS_OF_72(C), OPERANDS_8(C, 72)
+#define SUMS_OF_88(C) SUMS_OF_80(C), OPERANDS_8(C, 80)
+#define SUMS_OF_96(C) SUMS_OF_88(C), OPERANDS_8(C, 88)
+#define SUMS_OF_104(C) SUMS_OF_96(C), OPERANDS_8(C, 96)
+#define SUMS_OF_112(C) SUMS_OF_104(C), OPERANDS_8(C, 104)
+#define SUMS_OF_120(C) SUMS_OF_112(C), OPERANDS_8(C, 112)
+#define SUMS_OF_128(C) SUMS_OF_120(C), OPERANDS_8(C, 120)
+#define WGMMA_OF(WIDTH, HALF, A, B, ADD, TYPES, FLAGS, C) \
+  if constexpr (N == WIDTH)                               \
+  WGMMA(#WIDTH, TYPES, FLAGS, NAMES_##HALF, "%" #A, "%" #B, "%" #ADD, SUMS_OF_##HALF(C))
 #define WGMMA_BY_WIDTH(TYPES, FLAGS, C)                 \
   do {                                                  \
-    if constexpr (N == 128) WGMMA_128(TYPES, FLAGS, C); \
-    if constexpr (N == 192) WGMMA_192(TYPES, FLAGS, C); \
-    if constexpr (N == 256) WGMMA_256(TYPES, FLAGS, C); \
+    WGMMA_OF(64, 32, 32, 33, 34, TYPES, FLAGS, C);      \
+    WGMMA_OF(80, 40, 40, 41, 42, TYPES, FLAGS, C);      \
+    WGMMA_OF(96, 48, 48, 49, 50, TYPES, FLAGS, C);      \
+    WGMMA_OF(112, 56, 56, 57, 58, TYPES, FLAGS, C);     \
+    WGMMA_OF(128, 64, 64, 65, 66, TYPES, FLAGS, C);     \
+    WGMMA_OF(144, 72, 72, 73, 74, TYPES, FLAGS, C);     \
+    WGMMA_OF(160, 80, 80, 81, 82, TYPES, FLAGS, C);     \
+    WGMMA_OF(176, 88, 88, 89, 90, TYPES, FLAGS, C);     \
+    WGMMA_OF(192, 96, 96, 97, 98, TYPES, FLAGS, C);     \
+    WGMMA_OF(208, 104, 104, 105, 106, TYPES, FLAGS, C); \
+    WGMMA_OF(224, 112, 112, 113, 114, TYPES, FLAGS, C); \
+    WGMMA_OF(240, 120, 120, 121, 122, TYPES, FLAGS, C); \
+    WGMMA_OF(256, 128, 128, 129, 130, TYPES, FLAGS, C); \
   } while (false)
 
 // Starts to multiply 64 rows of A by N columns of B, 32 bytes of k; what was in `sum` counts only
 // if `add`. Thread t of the warpgroup gets, for each j, of rows 16(t/32) + (t%32)/4 and 8 further
 // the columns 8j + 2(t%4) and one further: sum[4j], sum[4j + 1]; sum[4j + 2], sum[4j + 3].
-template <typename Scalar, int N, int SUMS>
+//
+// Of 16 bits A lies along k, and B along n; SWAPPED: A along m, and B along k.
+template <typename Scalar, int N, bool SWAPPED = false, int SUMS>
 __device__ __forceinline__ void
 multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
-  static_assert(N == 128 || N == 192 || N == 256, "add a line for further widths");
+  static_assert(N % 16 == 0 && N >= 64 && N <= 256, "add a line for further widths");
   static_assert(SUMS >= N / 2, "a thread has N / 2 sums");
-  // The flags of floats: neither operand negated. Of 16 bits also: A as it lies (along k), B
-  // transposed (along n).
+  // The flags of floats: neither operand negated. Of 16 bits also: whether A and B are transposed.
   if constexpr (Sum<Scalar>(0.5f) == 0) {  // ints
     WGMMA_BY_WIDTH("k32.s32.s8.s8", "", "+r");
   } else if constexpr (IS_8_BITS<Scalar>) {
     WGMMA_BY_WIDTH("k32.f32.e4m3.e4m3", ", 1, 1", "+f");
+  } else if constexpr (SWAPPED && IS_BFLOAT16<Scalar>) {
+    WGMMA_BY_WIDTH("k16.f32.bf16.bf16", ", 1, 1, 1, 0", "+f");
+  } else if constexpr (SWAPPED) {
+    WGMMA_BY_WIDTH("k16.f32.f16.f16", ", 1, 1, 1, 0", "+f");
   } else if constexpr (IS_BFLOAT16<Scalar>) {
     WGMMA_BY_WIDTH("k16.f32.bf16.bf16", ", 1, 1, 0, 1", "+f");
   } else {
@@ -223,12 +258,12 @@ struct Slot {
 };
 
 // Reports that this warpgroup, or another group of THREADS, has read a stage: one thread per block
-// of the cluster arrives at that block's barrier. The caller has waited for the multiplications
-// that read the stage, so no further ordering is needed. An arrival with release semantics in the
-// cluster would also wait for all memory accesses of the thread, which took 9 to 23 % of the time
-// on an H200.
+// arrives at that block's barrier, for BLOCKS blocks of the cluster from number `first` on. The
+// caller has waited for the multiplications that read the stage, so no further ordering is needed.
+// An arrival with release semantics in the cluster would also wait for all memory accesses of the
+// thread, which took 9 to 23 % of the time on an H200.
 template <int BLOCKS = 1, int THREADS = 128>
-__device__ __forceinline__ void free_stage(Mbarrier& barrier) {
+__device__ __forceinline__ void free_stage(Mbarrier& barrier, int first = 0) {
   const int block = threadIdx.x % THREADS;
   if (block < BLOCKS) {
     if constexpr (BLOCKS == 1) {
@@ -238,7 +273,7 @@ __device__ __forceinline__ void free_stage(Mbarrier& barrier) {
       asm volatile(
           "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
           "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
-          "r"(block)
+          "r"(first + block)
           : "memory");
     }
   }

@@ -89,19 +89,20 @@ def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
     width = ROW_BYTES // problem.precision.item_bytes
-    a = _map(A, (m, k), (tile["BM"] // columns, width))
+    a = row_major_map(A, (m, k), (tile["BM"] // columns, width))
     if "B" in problem.column_major:
-        return a, _map(B, (n, k), (32 if tile["BN"] // 64 % rows else 64, width))
-    return a, _map(B, (k, n), (tile["BK"], width))
+        return a, row_major_map(B, (n, k), (32 if tile["BN"] // 64 % rows else 64, width))
+    return a, row_major_map(B, (k, n), (tile["BK"], width))
 
 
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     """Return the tensor maps of A, B and C. C is stored by boxes of 64 rows and 128 bytes."""
     box = (PIECE_ROWS, ROW_BYTES // problem.precision.result_bytes)
-    return (*operand_maps(tile, problem), _map(C, (problem.m, problem.n), box))
+    return (*operand_maps(tile, problem), row_major_map(C, (problem.m, problem.n), box))
 
 
-def _map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
+def row_major_map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
+    """Return the map of a matrix whose boxes have rows of 128 bytes, swizzled."""
     return TensorMap(
         array=array, shape=shape, box=box, swizzle_bytes=ROW_BYTES, l2_promotion_bytes=0
     )
@@ -232,6 +233,14 @@ def split(
     return wide, next(n for n in range(1, at_most + 1) if longest(wide, n) == best)
 
 
+def sums_that_fit(tile: Config) -> str | None:
+    """Return why a thread cannot have its sums of a tile, or None."""
+    bm, bn = tile.numbers("BM", "BN")
+    if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
+        return f"{tile}: {sums} sums a thread, over {MAX_SUMS}"
+    return None
+
+
 def tiles(
     *,
     rows: Sequence[int],
@@ -239,14 +248,17 @@ def tiles(
     default: tuple[str, ...],
     shared_bytes: Callable[[Config], int],
     step: int = STEP,
+    constraint: Callable[[Config], str | None] = sums_that_fit,
     **further: Sequence[int | str],
 ) -> Space:
-    """Return the space of tiles BM×BN×`step`, as `128x256x64/s4/cluster=2x1`, with further axes."""
+    """Return the space of tiles BM×BN×`step`, as `128x256x64/s4/cluster=2x1`, with further axes.
+
+    `constraint` returns why a block cannot have a tile of this size, or None.
+    """
 
     def together(tile: Config) -> str | None:
-        bm, bn = tile.numbers("BM", "BN")
-        if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
-            return f"{tile}: {sums} sums a thread, over {MAX_SUMS}"
+        if reason := constraint(tile):
+            return reason
         if (needed := shared_bytes(tile)) > MAX_DYNAMIC_BYTES:
             return f"{tile}: {needed} bytes of shared memory, over {MAX_DYNAMIC_BYTES}"
         if tile.get("prefetch", 0) and not tile["pdl"]:
@@ -269,6 +281,7 @@ def variant(
     launches: Callable[[Config, Problem, int], Launch] = persistent,
     dtypes: tuple[str, ...] = DTYPES,
     refuse: Callable[[Config, Problem], str | None] = refuse,
+    auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None,
 ) -> CudaVariant:
     """Return a kernel for Hopper. `launches` takes the number of multiprocessors last."""
 
@@ -288,5 +301,6 @@ def variant(
         launch=launch,
         specialize=specialize,
         refuse=refuse,
+        auto_tiles=auto_tiles,
         reuse=rows_and_columns,
     )

@@ -55,31 +55,30 @@ struct Tf32Columns {
   }
 };
 
-#define NAMES_116 \
-  NAMES_96 ",%96,%97,%98,%99," TEN(10) ",%110,%111,%112,%113,%114,%115"
-#define WGMMA_TF32(N, NAMES, B, A, ADD, ...)                                                \
-  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                  \
-               ", 0;\n"                                                                     \
-               "wgmma.mma_async.sync.aligned.m64n" N "k8.f32.tf32.tf32 {" NAMES "}, {" B    \
-               "}, " A ", add, 1, 1;\n}"                                                    \
-               : __VA_ARGS__                                                                \
-               : "r"(b[0][0]), "r"(b[0][1]), "r"(b[1][0]), "r"(b[1][1]), "l"(a),            \
+#define NAMES_116 NAMES_112 ",%112,%113,%114,%115"
+#define WGMMA_TF32(N, NAMES, B, A, ADD, ...)                                                     \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD                                       \
+               ", 0;\n"                                                                          \
+               "wgmma.mma_async.sync.aligned.m64n" N "k8.f32.tf32.tf32 {" NAMES "}, {" B "}, " A \
+               ", add, 1, 1;\n}"                                                                 \
+               : __VA_ARGS__                                                                     \
+               : "r"(b[0][0]), "r"(b[0][1]), "r"(b[1][0]), "r"(b[1][1]), "l"(a),                 \
                  "r"(static_cast<int>(add)))
 
 // Starts to multiply 64 columns of B, in registers, by N rows of A, for 8 values of k. For each j,
 // thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the next
 // row in sum[4j + 1] and sum[4j + 3].
 template <int N>
-__device__ __forceinline__ void multiply_async(float (&sum)[N / 2], const unsigned (*b)[2],
-                                               unsigned long long a, bool add) {
+__device__ __forceinline__ void
+multiply_async(float (&sum)[N / 2], const unsigned (*b)[2], unsigned long long a, bool add) {
   static_assert(N == 128 || N == 232 || N == 256, "add a line for further numbers of rows");
   if constexpr (N == 128) {
     WGMMA_TF32("128", NAMES_64, "%64,%65,%66,%67", "%68", "%69", SUMS_32(0), SUMS_32(32));
   }
   if constexpr (N == 232) {
     WGMMA_TF32("232", NAMES_116, "%116,%117,%118,%119", "%120", "%121", SUMS_32(0), SUMS_32(32),
-               SUMS_32(64), SUMS_8(96), SUMS_8(104), "+f"(sum[112]), "+f"(sum[113]),
-               "+f"(sum[114]), "+f"(sum[115]));
+               SUMS_32(64), SUMS_8(96), SUMS_8(104), "+f"(sum[112]), "+f"(sum[113]), "+f"(sum[114]),
+               "+f"(sum[115]));
   }
   if constexpr (N == 256) {
     WGMMA_TF32("256", NAMES_128, "%128,%129,%130,%131", "%132", "%133", SUMS_32(0), SUMS_32(32),
@@ -89,9 +88,8 @@ __device__ __forceinline__ void multiply_async(float (&sum)[N / 2], const unsign
 
 // Multiplies all values of k of the columns. `a` is an address in shared memory.
 template <int N, int LOADS>
-__device__ __forceinline__ void multiply_columns(float (&sum)[N / 2],
-                                                 const Tf32Columns<LOADS>& columns, unsigned a,
-                                                 bool add) {
+__device__ __forceinline__ void
+multiply_columns(float (&sum)[N / 2], const Tf32Columns<LOADS>& columns, unsigned a, bool add) {
 #pragma unroll
   for (int i = 0; i < LOADS; i += 2) {
     multiply_async<N>(sum, columns.bits + i, a_descriptor(a) + i / 2 * A_NEXT, add || i > 0);
@@ -101,8 +99,8 @@ __device__ __forceinline__ void multiply_columns(float (&sum)[N / 2],
 // Stores the sums of N rows × 64 columns at (row0, col0). The number of columns is even, so both
 // columns of a thread are inside C or both are outside.
 template <int N>
-__device__ __forceinline__ void store_columns(const float (&sum)[N / 2], float* C, int row0,
-                                              int col0, int rows, int cols) {
+__device__ __forceinline__ void
+store_columns(const float (&sum)[N / 2], float* C, int row0, int col0, int rows, int cols) {
   const int row = row0 + threadIdx.x % 4 * 2;
   const int col = col0 + tf32_column(threadIdx.x % 128);
   if (col >= cols) return;
@@ -112,8 +110,7 @@ __device__ __forceinline__ void store_columns(const float (&sum)[N / 2], float* 
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (row + 8 * j + i < rows) {
-        *reinterpret_cast<float2*>(to + i * cols) =
-            make_float2(sum[4 * j + i], sum[4 * j + 2 + i]);
+        *reinterpret_cast<float2*>(to + i * cols) = make_float2(sum[4 * j + i], sum[4 * j + 2 + i]);
       }
     }
   }

@@ -308,6 +308,10 @@ class CudaVariant(Variant):
     tiles: Space = Space()  # noqa: RUF009 # frozen
     """`Space()`: a kernel without tile parameters."""
 
+    auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None
+    """The tiles of `--tiles auto` for a problem and a number of multiprocessors, as users write
+    them, the best first; None: the default tiles."""
+
     compile_options: tuple[str, ...] = ()
     """Further options of NVRTC, such as `--use_fast_math`, with the tile's parameters in braces:
     `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor."""
@@ -413,6 +417,11 @@ class CudaVariant(Variant):
                 threads = "×".join(map(str, launch.block))
                 return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
         return None
+
+    def tiles_for(self, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
+        """Return the tiles that suit a problem, the best first: those of `--tiles auto`."""
+        texts = self.auto_tiles(problem, multiprocessors) if self.auto_tiles else ()
+        return tuple(map(self.tiles.read, texts)) or self.tiles.defaults
 
     def architecture(self, name: str) -> str:
         """Add the suffix that the variant needs to an architecture such as `sm_90`."""

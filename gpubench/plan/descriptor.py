@@ -46,6 +46,7 @@ FUNCTIONS = {
     "refuse": "tile and problem",
     "specialize": "launch, tile, problem and GPU",
     "tune": "problem, whether cold, sample and launches",
+    "auto_tiles": "problem and number of multiprocessors",
 }
 """Fields that hold a function, and its arguments."""
 

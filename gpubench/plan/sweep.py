@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -16,6 +16,7 @@ from gpubench.model import (
     PRECISIONS,
     Cache,
     Config,
+    CudaVariant,
     Fill,
     Point,
     Problem,
@@ -34,8 +35,15 @@ from gpubench.text import shown
 
 MAX_POINTS = 100_000
 
+AUTO_TILES = "auto"
+"""What `--tiles` names for the tiles that each variant's cost model picks for a problem."""
+
 TUNED = Path("results", "tuned.toml")
 """The default file of the winners of `gpubench tune`."""
+
+
+Picked = Callable[[Variant, Problem], tuple[Config, ...]]
+"""(variant, problem) → the tiles of `--tiles auto`; none for a variant that has no such tiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +66,7 @@ class Sweep:
 
     tiles: tuple[str, ...] = ()
     """As users write them; each variant's space reads them. Empty: each variant's default tiles.
-    `plan.tuned` resolves `tuned` for a device."""
+    `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves `tuned`."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
@@ -92,28 +100,24 @@ def tuned_file(tiles: Sequence[str]) -> Path | None:
 
 
 def plan(
-    sweep: Sweep, backend: str, capability: tuple[int, int] | None = None
+    sweep: Sweep,
+    backend: str,
+    capability: tuple[int, int] | None = None,
+    multiprocessors: int = 0,
 ) -> dict[Point, str | None]:
     """Return the points of a sweep on a backend, each with the reason why it cannot run, or None.
 
-    `capability` is the GPU's compute capability; None leaves it open. Raises UsageError if no point
-    can run.
+    `capability` is the GPU's compute capability; None leaves it open. `multiprocessors` is for
+    `--tiles auto`; 0 means that it is not known. Raises UsageError if no point can run.
     """
     if not sweep.sizes:
         n = backends()[backend].quick_size
         sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
     _require_consistent(sweep)
-    variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
-    for name in sweep.excluded:
-        out = matching("--exclude", "variant", name, [variant.name for variant in variants])
-        variants = tuple(variant for variant in variants if variant.name not in out)
-        if not variants:
-            raise UsageError(
-                f"--exclude: '{shown(name)}' leaves no variant of {sweep.op} to measure"
-            )
-    if not sweep.variants:
-        # The user did not name these variants, so a dtype that they lack needs no message.
-        variants = tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
+    variants = _variants(sweep, backend)
+    picked = _picker(sweep, multiprocessors)
+    if picked:
+        sweep = replace(sweep, tiles=())
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
     lists = (sweep.caches, sweep.scopes, sweep.states, sweep.operands, sweep.layouts or ("",))
@@ -123,7 +127,7 @@ def plan(
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
     planned = {}
-    for point in _points(sweep, backend, tiles):
+    for point in _points(sweep, backend, tiles, picked):
         variant, problem = point.variant, point.problem
         if sweep.variants or problem.dtype in variant.dtypes:
             with described_by(variant.path):
@@ -151,16 +155,54 @@ def _require_consistent(sweep: Sweep) -> None:
         raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
 
 
+def _variants(sweep: Sweep, backend: str) -> tuple[Variant, ...]:
+    """Return the variants of a sweep. Raises UsageError if `--exclude` leaves none."""
+    variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
+    for name in sweep.excluded:
+        out = matching("--exclude", "variant", name, [variant.name for variant in variants])
+        variants = tuple(variant for variant in variants if variant.name not in out)
+        if not variants:
+            raise UsageError(
+                f"--exclude: '{shown(name)}' leaves no variant of {sweep.op} to measure"
+            )
+    if sweep.variants:
+        return variants
+    # The user did not name these variants, so a dtype that they lack needs no message.
+    return tuple(v for v in variants if set(v.dtypes) & set(sweep.dtypes))
+
+
+def _picker(sweep: Sweep, multiprocessors: int) -> Picked | None:
+    """Return what gives the tiles of `--tiles auto`; None for other tiles."""
+    if sweep.tiles != (AUTO_TILES,):
+        return None
+    if not multiprocessors:
+        raise UsageError("--tiles: auto is for sweep, compare-cublas and export")
+
+    def picked(variant: Variant, problem: Problem) -> tuple[Config, ...]:
+        if not isinstance(variant, CudaVariant) or problem.dtype not in variant.dtypes:
+            return ()
+        with described_by(variant.path):
+            return variant.tiles_for(problem, multiprocessors)
+
+    return picked
+
+
 def _points(
-    sweep: Sweep, backend: str, tiles: Mapping[Variant, tuple[Config | None, ...]]
+    sweep: Sweep,
+    backend: str,
+    tiles: Mapping[Variant, tuple[Config | None, ...]],
+    picked: Picked | None,
 ) -> Iterator[Point]:
     timer = backends()[backend].timer(sweep.timer)
     for dtype, (m, n, k) in _problems(sweep):
         row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
-        for variant, of_variant in tiles.items():
-            for tile, column_major in product(of_variant, _layouts(sweep, variant, dtype)):
+        for variant, default_tiles in tiles.items():
+            for column_major in _layouts(sweep, variant, dtype):
                 problem = replace(row_major, column_major=column_major)
-                for fill, (scope, cache, state) in product(sweep.operands, _conditions(sweep)):
+                of_problem = (picked and picked(variant, problem)) or default_tiles
+                for tile, fill, (scope, cache, state) in product(
+                    of_problem, sweep.operands, tuple(_conditions(sweep))
+                ):
                     yield Point(
                         variant=variant,
                         tile=tile,

@@ -79,11 +79,11 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     `kernels` must lie in its directory or below, and `output` and `samples` below the current
     directory. Raises UsageError for a path that leads out.
     """
-    found = dict(values)
+    paths = dict(values)
     for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):
-        if isinstance(found.get(name), str):
-            found[name] = _confined(path, name, found[name], base)
-    return found
+        if isinstance(paths.get(name), str):
+            paths[name] = _confined(path, name, paths[name], base)
+    return paths
 
 
 def _confined(config: Path, name: str, text: str, base: Path) -> str:

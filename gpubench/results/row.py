@@ -356,18 +356,18 @@ def read(path: Path, columns: Collection[str] = NAMES) -> list[Row]:
                 )
         wanted = set(NAMES) & {*KEY, *columns}
         parsers = [(at, name, _PARSERS[name]) for at, name in enumerate(names) if name in wanted]
-        found = []
+        rows = []
         for line in lines:
             if len(line) != len(names):
                 if not line:  # an empty line
                     continue
                 _refuse_length(f"{path}, line {lines.line_num}", line, names)
             try:
-                found.append(_row({name: parse(line[at]) for at, name, parse in parsers}))
+                rows.append(_row({name: parse(line[at]) for at, name, parse in parsers}))
             except ValueError:
                 texts = {name: line[at] for at, name, _ in parsers}
                 raise _misfit(f"{path}, line {lines.line_num}", texts) from None
-        return found
+        return rows
 
 
 @contextmanager
@@ -434,23 +434,23 @@ def frame(rows: Iterable[Row]) -> pd.DataFrame:
     )
 
 
-def rows(of: pd.DataFrame) -> list[Row]:
+def rows(table: pd.DataFrame) -> list[Row]:
     """Return the rows of a frame with the CSV's columns, in any order.
 
     Other columns are ignored. Raises UsageError if a column of `REQUIRED` is missing.
     """
     for name in REQUIRED:
-        if name not in of.columns:
+        if name not in table.columns:
             raise UsageError(f"not a gpubench frame: column '{name}' is missing")
-    names = [name for name in NAMES if name in of.columns]
-    found = []
-    for number, line in enumerate(of[names].itertuples(index=False, name=None), 1):
+    names = [name for name in NAMES if name in table.columns]
+    read_rows = []
+    for number, line in enumerate(table[names].itertuples(index=False, name=None), 1):
         texts = dict(zip(names, map(_text, names, line), strict=True))
         try:
-            found.append(_row({name: _PARSERS[name](text) for name, text in texts.items()}))
+            read_rows.append(_row({name: _PARSERS[name](text) for name, text in texts.items()}))
         except ValueError:
             raise _misfit(f"the frame's row {number}", texts) from None
-    return found
+    return read_rows
 
 
 def _text(name: str, value: Any) -> str:

@@ -39,6 +39,9 @@ CANNOT_RUN = {
     "wgmma_cluster": "TMA",
     "wgmma_deferred": "TMA",
     "wgmma_mixed": "TMA",
+    "wgmma_fitted": "TMA",
+    "wgmma_split_cluster": "TMA",
+    "wgmma_split_tail": "TMA",
     "wgmma_bytes": "TMA",
     "wgmma_mixed_bytes": "TMA",
     "wgmma_split": "TMA",
@@ -47,8 +50,8 @@ CANNOT_RUN = {
     "dmma": "TMA",
 }
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
-compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py, test_byte_kernels.py and
-test_tf32_and_float64.py their code."""
+compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py, test_fitted_tiles.py,
+test_byte_kernels.py and test_tf32_and_float64.py their code."""
 
 CONSTRUCTS = {
     "inline PTX": re.compile(r"\basm\b"),

@@ -24,7 +24,10 @@ ON_TENSOR_CORES = {
     for variant in variants()
     if isinstance(variant, CudaVariant) and set(variant.dtypes) == set(DTYPES)
 }
-WGMMA = [name for name in ON_TENSOR_CORES if name.startswith("wgmma")]
+FITTED = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail")
+"""Kernels with tiles by 16 rows or columns, whose own tests are in test_fitted_tiles.py."""
+
+WGMMA = [name for name in ON_TENSOR_CORES if name.startswith("wgmma") and name not in FITTED]
 
 TENSOR_SOURCE = Path(module.__file__).with_name("tensor_peak.cu")
 
@@ -75,7 +78,7 @@ def built(wanted: list[Key]) -> dict[Key, Compiled]:
 
 def test_the_steps_are_here() -> None:
     steps = ["mma_sync", "wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster"]
-    steps += ["wgmma_deferred", "wgmma_mixed"]
+    steps += ["wgmma_deferred", "wgmma_mixed", *FITTED]
     assert set(ON_TENSOR_CORES) == set(steps)
     assert [ON_TENSOR_CORES[name].after for name in steps] == ["pipelined", *steps[:-1]]
 
@@ -137,11 +140,14 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
         assert counts["LDSM"] == (wm + wn) // 16 * (bk // 16), where
         return
     # Released in the cluster, arrivals and waits would become these.
-    assert "MEMBAR.ALL.GPU" not in listing, where
+    assert name in FITTED or "MEMBAR.ALL.GPU" not in listing, where
     assert not any("CCTL.IVALL" in loop for loop in loops), where
     element = "BF16" if dtype == "bfloat16" else ""
     shapes = Counter(re.findall(r"HGMMA\.64x(\d+)x16\.F32(?:\.BF16)?", listing))
     assert f".F32.{element}".rstrip(".") in listing, where
+    if name in FITTED:
+        check_fitted(name, tile, listing, shapes)
+        return
     wide = {str(tile["BN"])} | ({"128"} if name == "wgmma_mixed" else set())
     assert set(shapes) == wide, where
     if name != "wgmma":
@@ -158,6 +164,23 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
         assert (sum(shapes.values()), waits) == (4 * pieces * (boxes + 1), boxes + 2), where
     if name == "wgmma_mixed":
         assert (sum(shapes.values()), waits) == (4 * 32, 4 * 4), where
+
+
+def check_fitted(name: str, tile: Config, listing: str, shapes: Counter[str]) -> None:
+    """One form of multiplication, and no more waits than the kernel has."""
+    transposed = tile["BN"] % 64 == 0
+    assert set(shapes) == {str(tile["BM"] if transposed else tile["BN"])}, (name, tile)
+    assert ("MULTICAST" in listing) == (tile["cluster"] != "1x1"), (name, tile)
+    by_64 = tile["BN"] if transposed else tile["BM"]
+    pieces = {64: 1, 128: 1, 192: 1, 256: 2}[by_64]
+    moves_registers = "USETMAXREG" in listing
+    in_rounds = name == "wgmma_split_tail"
+    sums = pieces * (tile["BM"] if transposed else tile["BN"]) // 2
+    many = sums > (64 if by_64 == 192 else 128)
+    assert moves_registers == (in_rounds or many), (name, tile)
+    steps = 5 if in_rounds and not many else 1  # the first ones are written out
+    assert sum(shapes.values()) == 4 * pieces * steps, (name, tile)
+    assert listing.count("WARPGROUP.DEPBAR") == steps + 1, (name, tile)
 
 
 def test_the_measured_peak_multiplies_without_a_pause() -> None:

@@ -47,9 +47,11 @@ def compare_cublas(
     from gpubench.engine.run import measure, save_rows
     from gpubench.model import State
     from gpubench.plan.registry import choose
+    from gpubench.plan.sweep import AUTO_TILES
     from gpubench.results.row import write
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
+    from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import progress
     from gpubench.view.tables import console, results
 
@@ -59,7 +61,8 @@ def compare_cublas(
     timing = replace(option.DEFAULT.timing, launch_limit_s=1.0)
     if rivals:
         timing = replace(timing, point_limit_s=COMPILING_S)
-    sweep = option.read_sweep(options, config, replace(option.DEFAULT, timing=timing))
+    default = replace(option.DEFAULT, timing=timing, tiles=(AUTO_TILES,))
+    sweep = option.read_sweep(options, config, default)
     (backend,) = (entry.name for entry in backends().values() if entry.blas == LIBRARY)
     if sweep.device.partition(":")[0] not in {AUTO, backend}:
         raise UsageError(f"compare-cublas needs an NVIDIA GPU; {WITHOUT_GPU}")
@@ -86,6 +89,8 @@ def compare_cublas(
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"
         raise DeviceUnavailableError(message) from error
     console().print(ladder_tables(rows, order) if ladder else results(rows, tiles=False))
+    for part in list_summaries(rows):
+        console().print(part)
     if grid := pairs_table(rows):
         console().print("\nin turns at the power limit: speed relative to the fastest library")
         console().print(grid)

@@ -24,7 +24,9 @@ def export(
     ],
     tile: Annotated[
         str | None,
-        typer.Option(metavar="TILE", help="Tile, such as 32. Default: the kernel's first."),
+        typer.Option(
+            metavar="TILE", help="Tile, such as 32. Default: what --tiles auto names first."
+        ),
     ] = None,
     size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Matrix size. Default: 4096.")

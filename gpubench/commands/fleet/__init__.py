@@ -62,7 +62,7 @@ def fleet(
     from gpubench.view.tables import console
 
     settings = option.read_sweep({"device": device})
-    found, path = run_fleet(
+    outcome, path = run_fleet(
         on or LOCAL,
         settings.device,
         rounds=rounds,
@@ -71,12 +71,12 @@ def fleet(
         force=force,
     )
     err = console(stderr=True)
-    if found is None:
+    if outcome is None:
         err.print(f"interrupted: what was measured is in {path}", markup=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED)
     if as_json:
-        print(json_of(found))
+        print(json_of(outcome))
     else:
-        console().print(as_tables(found))
+        console().print(as_tables(outcome))
     err.print(f"\n{path}", markup=False, soft_wrap=True)
-    raise typer.Exit(found.exit_code)
+    raise typer.Exit(outcome.exit_code)

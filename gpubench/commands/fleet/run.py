@@ -46,13 +46,13 @@ def run_fleet(
     """
     err = console(stderr=True)
     with connected(on, device) as client:
-        found = members(client, device)
-        if len({member.tree_hash for member in found.values()}) > 1:
+        workers = members(client, device)
+        if len({member.tree_hash for member in workers.values()}) > 1:
             raise UsageError("--on: the workers have different versions of gpubench")
-        hosts = len({member.hostname for member in found.values()})
-        what = (counted(len(found), "device"), counted(hosts, "host"), counted(rounds, "round"))
+        hosts = len({member.hostname for member in workers.values()})
+        what = (counted(len(workers), "device"), counted(hosts, "host"), counted(rounds, "round"))
         err.print("{} on {}, {}".format(*what), highlight=False)
-        if len(found) == 1:
+        if len(workers) == 1:
             err.print(
                 "one device: there is nothing to compare it with but its own earlier runs",
                 highlight=False,
@@ -71,7 +71,7 @@ def run_fleet(
                 err.print(f"{turn}{failure}", markup=False, soft_wrap=True)
 
             try:
-                measure_all(client, found, device, rounds, keep)
+                measure_all(client, workers, device, rounds, keep)
             except KeyboardInterrupt:
                 return None, path
     devices = dict.fromkeys(time.device for report in reports for time in report.times)
@@ -83,7 +83,7 @@ def run_fleet(
 
 def measure_all(  # noqa: PLR0915 # one loop, and the functions that share its state
     client: Client,
-    found: Mapping[str, Member],
+    workers: Mapping[str, Member],
     device: str,
     rounds: int,
     keep: Callable[[Report, str, int, int], None],
@@ -96,8 +96,10 @@ def measure_all(  # noqa: PLR0915 # one loop, and the functions that share its s
     """
     inbox: SimpleQueue[Any] = SimpleQueue()
     running: dict[Any, tuple[str, str]] = {}
-    hosts = {member.hostname for member in found.values()}
-    addresses = {host: sorted(at for at in found if found[at].hostname == host) for host in hosts}
+    hosts = {member.hostname for member in workers.values()}
+    addresses = {
+        host: sorted(at for at in workers if workers[at].hostname == host) for host in hosts
+    }
     steps = {host: deque(_steps(addresses[host], rounds)) for host in hosts}
     times: dict[str, list[times_of.UnitTime]] = {host: [] for host in hosts}
     extended: set[str] = set()
@@ -127,7 +129,7 @@ def measure_all(  # noqa: PLR0915 # one loop, and the functions that share its s
     def finish(future: Any, report: Report) -> None:
         nonlocal done
         address, phase = running.pop(future)
-        host = found[address].hostname
+        host = workers[address].hostname
         waiting[host] -= 1
         done += 1
         verified[address] = report.verified
@@ -147,10 +149,10 @@ def measure_all(  # noqa: PLR0915 # one loop, and the functions that share its s
                     if address not in there:
                         lost.add(address)
                         cancel(client, [future])
-                        finish(future, _lost(found[address], "its worker is gone"))
+                        finish(future, _lost(workers[address], "its worker is gone"))
                 continue
             if future in running:
-                finish(future, _report(future, found[running[future][0]]))
+                finish(future, _report(future, workers[running[future][0]]))
     finally:
         cancel(client, running)
 

@@ -144,7 +144,7 @@ def assess(
         reasons = [*wrong.get(name, ()), *_failures(rows, of_device[name])]
         verdict = _verdict(findings, reasons, rows, name in wrong)
         if verdict == Verdict.SLOW:
-            slow = [found for found in findings if found.verdict == Verdict.SLOW]
+            slow = [finding for finding in findings if finding.verdict == Verdict.SLOW]
             others = [row for other in names if other != name for row in by_device.get(other, ())]
             reasons += explain(slow, rows, others, name, configurations)
         devices.append(
@@ -178,27 +178,29 @@ def explain(
     configurations: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
     """What may make a device slow: its state in its slow units, then what is different about it."""
-    found: list[str] = []
+    reasons: list[str] = []
     for unit in slow:
         mine = [row for row in rows if (row.unit, row.phase) == (unit.unit, unit.phase)]
         theirs = [row for row in others if (row.unit, row.phase) == (unit.unit, unit.phase)]
-        mhz, usual_mhz = (_median(r.sm_mhz or r.nvml_sm_mhz for r in of) for of in (mine, theirs))
+        mhz, usual_mhz = (
+            _median(r.sm_mhz or r.nvml_sm_mhz for r in side) for side in (mine, theirs)
+        )
         if mhz and usual_mhz and mhz < (1 - SLOWER_CLOCK) * usual_mhz:
-            found.append(f"clock {mhz:.0f} MHz in {unit.unit}, others {usual_mhz:.0f}")
-        hot, usual = (_median(r.temperature_c for r in of) for of in (mine, theirs))
+            reasons.append(f"clock {mhz:.0f} MHz in {unit.unit}, others {usual_mhz:.0f}")
+        hot, usual = (_median(r.temperature_c for r in side) for side in (mine, theirs))
         if hot is not None and usual is not None and hot > usual + HOTTER_C:
-            found.append(f"{hot:.0f} °C, others {usual:.0f}")
+            reasons.append(f"{hot:.0f} °C, others {usual:.0f}")
         usual_throttle = _usual(row.throttle or "" for row in theirs)
-        found += {row.throttle for row in mine if row.throttle} - {usual_throttle}
+        reasons += {row.throttle for row in mine if row.throttle} - {usual_throttle}
     for fact, value in configurations[name].items():
         words = fact.replace("_", " ")
         usual_value = _usual(facts.get(fact) for at, facts in configurations.items() if at != name)
         if fact in COUNTERS:
             if value:
-                found.append(f"{words}: {value}")
+                reasons.append(f"{words}: {value}")
         elif usual_value is not None and value != usual_value:
-            found.append(f"{words} {value}, others {usual_value}")
-    return found or ["no reason found: clock, temperature and configuration are as of the others"]
+            reasons.append(f"{words} {value}, others {usual_value}")
+    return reasons or ["no reason found: clock, temperature and configuration are as of the others"]
 
 
 def _times(
@@ -317,12 +319,12 @@ def _name(report: Report) -> str:
     return str(facts.get("uuid") or report.member.label)
 
 
-def _speed(found: UnitFinding | None) -> float:
+def _speed(finding: UnitFinding | None) -> float:
     """Percent, of the others or of itself before, whichever is less; without any, as the others."""
-    if found is None:
+    if finding is None:
         return 100.0
-    known = (found.percent_of_others, found.percent_of_before)
-    return min((percent for percent in known if percent is not None), default=100.0)
+    percentages = (finding.percent_of_others, finding.percent_of_before)
+    return min((percent for percent in percentages if percent is not None), default=100.0)
 
 
 def _percent(log_ratio: float) -> float | None:

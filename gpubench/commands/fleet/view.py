@@ -45,8 +45,8 @@ def as_tables(fleet: Fleet) -> RenderableType:
             parts.append(
                 Text(f"\n{device.label}: {device.verdict}", COLOURS.get(device.verdict, ""))
             )
-            slow = [found for found in device.units if found.verdict == Verdict.SLOW]
-            parts += [Text(f"  {_unit(found)}") for found in slow]
+            slow = [finding for finding in device.units if finding.verdict == Verdict.SLOW]
+            parts += [Text(f"  {_unit(finding)}") for finding in slow]
             parts += [Text(f"  {reason}") for reason in device.reasons]
     if fleet.differences:
         grid = table("configuration", "value", "devices", "which", left=None)
@@ -107,9 +107,9 @@ def _cells(device: DeviceFinding) -> list[Text]:
     return [Text(text, style=COLOURS.get(device.verdict, "")) for text in texts]
 
 
-def _unit(found: UnitFinding) -> str:
+def _unit(finding: UnitFinding) -> str:
     """`copy, alone: 512 µs, 80.1 % of the others' speed`."""
-    than = "its own before" if found.since_before else "the others'"
-    percent = found.percent_of_before if found.since_before else found.percent_of_others
-    time = f"{found.unit}, {found.phase}: {found.median_us:.4g} µs"
+    than = "its own before" if finding.since_before else "the others'"
+    percent = finding.percent_of_before if finding.since_before else finding.percent_of_others
+    time = f"{finding.unit}, {finding.phase}: {finding.median_us:.4g} µs"
     return f"{time}, {number(percent, 1)} % of {than} speed"

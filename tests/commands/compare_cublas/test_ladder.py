@@ -43,6 +43,9 @@ def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> N
         "dmma": "mma_sync",
         "wgmma_tf32": "wgmma_cluster",
         "wgmma_tf32_wide": "wgmma_tf32",
+        "wgmma_fitted": "wgmma_mixed",
+        "wgmma_split_cluster": "wgmma_fitted",
+        "wgmma_split_tail": "wgmma_split_cluster",
     }
     top = [step for step in order if step not in branches]
     assert top == [

@@ -1,0 +1,170 @@
+"""Fits the constants of `gpubench/kernels/tile_costs.py` on measured sweeps, and shows their error.
+
+    python benchmarks/fit_tiles.py results/h200/shapes/fit_*.csv --judge judged.csv
+
+The files are those of `benchmarks/shapes.py --every`. A configuration counts the more the closer it
+is to the fastest of its shape. Prints the constants, and for each file how far the picks of the
+model are from the fastest configuration that was measured: the first pick, the better of the first
+two, and the best of two of each kernel, which `--tiles auto` measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+from shapes import read
+
+from gpubench.kernels.tile_costs import COSTS, KERNELS, Choice, Costs, predicted_us
+from gpubench.model import Problem
+
+MULTIPROCESSORS = 132
+
+DECAY = 4.0
+"""A configuration that takes 25 % longer than the best counts 1/e of it."""
+
+ROBUST = 0.04
+"""Relative error beyond which a configuration's weight falls."""
+
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "tensor": (0.6, 1.5),
+    "not_transposed": (0.9, 1.3),
+    "one_consumer": (0.8, 2.0),
+    "three_consumers": (0.8, 1.5),
+    "shared": (0.3, 1.5),
+    "clock": (0.0, 1.0),
+    "narrow": (0.0, 1.0),
+    "pair": (0.0, 0.3),
+    "latency": (0.02, 0.6),
+    "norm": (1.5, 12.0),
+}
+"""Of constants; others lie between 0 and 6."""
+
+_TILE = re.compile(r"(\d+)x(\d+)x64(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A configuration at a shape."""
+
+    kernel: str
+    choice: Choice
+    problem: Problem
+    median_us: float
+    best_us: float
+    """Of all that were measured at the shape, whatever the kernel."""
+
+    library_us: float
+
+
+def timed(path: Path) -> Iterator[Timed]:
+    """Yield the configurations of a file that the model knows."""
+    for (dtype, m, n, k), results in read(path).items():
+        problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+        own = [result for result in results if result.kind != "library"]
+        for result in own:
+            match = _TILE.match(result.tile)
+            if result.variant in KERNELS and match:
+                rows, columns, splits, down, across = (int(text or 1) for text in match.groups())
+                yield Timed(
+                    kernel=result.variant,
+                    choice=Choice(
+                        rows=rows,
+                        columns=columns,
+                        down=down,
+                        across=across,
+                        splits=splits,
+                        in_rounds=result.variant == "wgmma_split_tail",
+                    ),
+                    problem=problem,
+                    median_us=result.median_us,
+                    best_us=min(result.median_us for result in own),
+                    library_us=min(r.median_us for r in results if r.kind == "library"),
+                )
+
+
+def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
+    """Return the constants with the least weighted error of the logarithm of time."""
+    names = list(asdict(start))
+    low, high = zip(*(BOUNDS.get(name, (0.0, 6.0)) for name in names), strict=True)
+    weights = np.array([math.exp(-DECAY * (row.median_us / row.best_us - 1)) for row in rows])
+
+    def errors(values: np.ndarray) -> np.ndarray:
+        costs = Costs(**dict(zip(names, values, strict=True)))
+        logs = [
+            math.log(predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs) / row.median_us)
+            for row in rows
+        ]
+        return weights * np.array(logs)
+
+    first = np.clip([asdict(start)[name] for name in names], np.add(low, 1e-6), high)
+    best = least_squares(errors, first, bounds=(low, high), loss="soft_l1", f_scale=ROBUST)
+    return Costs(**{name: float(f"{x:.3g}") for name, x in zip(names, best.x, strict=True)})
+
+
+def judged(rows: Sequence[Timed], costs: Costs, *, verbose: int = 0) -> Iterator[str]:
+    """Yield a line for each way to pick: the error, and the ratio to the library."""
+    shapes: dict[Problem, list[tuple[float, Timed]]] = {}
+    for row in rows:
+        time = predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
+        shapes.setdefault(row.problem, []).append((time, row))
+    errors: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
+    worst = []
+    for problem, by_time in shapes.items():
+        by_time.sort(key=lambda pair: pair[0])
+        order = [row for _, row in by_time]
+        of_each = [row for name in KERNELS for row in [r for r in order if r.kernel == name][:2]]
+        for how, picked in (
+            ("first pick", order[:1]),
+            ("best of two", order[:2]),
+            ("two of each kernel", of_each),
+        ):
+            time = min(row.median_us for row in picked)
+            errors.setdefault(how, []).append(time / order[0].best_us - 1)
+            ratios.setdefault(how, []).append(order[0].library_us / time)
+        worst.append((errors["best of two"][-1], problem.size, by_time))
+    for how, found in errors.items():
+        found.sort()
+        against = sorted(ratios[how])
+        yield (
+            f"{how}: {len(found)} shapes, median {np.median(found):.3f}, "
+            f"ninth decile {found[int(0.9 * len(found))]:.3f}, worst {found[-1]:.3f}, "
+            f"within 3 %: {np.mean(np.array(found) <= 0.03):.2f}; ratio to the library "  # noqa: PLR2004
+            f"{np.exp(np.mean(np.log(against))):.3f}, tenth percentile "
+            f"{against[(len(against) - 1) // 10]:.3f}, worst {against[0]:.3f}"
+        )
+    for error, size, by_time in sorted(worst, key=lambda one: -one[0])[:verbose]:
+        best = min(by_time, key=lambda pair: pair[1].median_us)
+        yield f"{size} {error:.3f}"
+        for time, row in (*by_time[:2], best):
+            yield f"    {row.kernel} {row.choice} {row.median_us:.2f}, predicted {time:.2f}"
+
+
+def main() -> None:
+    """Fit, and judge each file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--judge", nargs="*", type=Path, default=[])
+    parser.add_argument("--keep", action="store_true", help="judge the constants as they are")
+    parser.add_argument("--verbose", type=int, default=0)
+    arguments = parser.parse_args()
+    costs = COSTS[9, 0]
+    rows = [row for path in arguments.files for row in timed(path)]
+    if not arguments.keep:
+        costs = fitted(rows, costs)
+        for name, value in asdict(costs).items():
+            print(f"        {name}={value:g},")
+    for path in (*arguments.files, *arguments.judge):
+        print(path)
+        print("\n".join(judged(list(timed(path)), costs, verbose=arguments.verbose)))
+
+
+if __name__ == "__main__":
+    main()

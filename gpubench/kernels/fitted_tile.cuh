@@ -1,0 +1,273 @@
+// fitted_tile: tiles whose rows or columns are multiples of 16, so that there is one for nearly
+// every shape. `wgmma_fitted` introduces them.
+//
+// An instruction multiplies 64 rows of its first operand by 8 to 256 columns of its second one.
+// Given A and B, it computes tiles of 64, 128, … rows and any multiple of 8 columns (16 here).
+// Given Bᵀ and Aᵀ, the transposed problem, it computes 64, 128, … columns of C and any multiple of
+// 16 rows. In shared memory A and B lie as before in both forms. Transposed results are turned on
+// their way back.
+//
+// One warp requests tiles, one to three warpgroups multiply. Where sums leave enough registers,
+// they are not moved between roles, and the block does without the three idle warps that a
+// warpgroup of its own brings along. When all steps have been multiplied the ring is free, and
+// results leave through it.
+
+#pragma once
+
+#include "cluster_tiles.cuh"
+
+// How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where
+// the problem is transposed, as it is where columns come by 64.
+template <int BM, int BN>
+struct FittedTile {
+  static constexpr bool TRANSPOSED = BN % 64 == 0;
+  static_assert(BN % 64 == 0 || BM % 64 == 0, "rows or columns come by 64");
+  static constexpr int BY_64 = TRANSPOSED ? BN : BM;
+  static constexpr int CONSUMERS = BY_64 == 64 ? 1 : BY_64 % 192 == 0 ? 3 : 2;
+  static constexpr int PIECES = BY_64 / 64 / CONSUMERS;
+  static constexpr int SUMS = (TRANSPOSED ? BM : BN) / 2;  // of a thread in a piece
+  static constexpr bool MOVES_REGISTERS = PIECES * SUMS > (CONSUMERS == 3 ? 64 : 128);
+  static constexpr int THREADS = 128 * CONSUMERS + (MOVES_REGISTERS ? 128 : 32);
+  // Of 65,536 registers; the sum over the block is at most what it starts with.
+  static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 240;
+  // The last of B's parts of 64 columns may be narrower, and takes as much room as the others.
+  static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
+};
+
+// Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
+// the TMA brings zeros.
+struct StepsOfPart {
+  int first;
+  int count;
+
+  __host__ __device__ constexpr StepsOfPart(int steps, int part, int parts)
+      : first(begin(steps, part, parts)),
+        count(begin(steps, part + 1, parts) - begin(steps, part, parts)) {}
+
+ private:
+  __host__ __device__ static constexpr int begin(int steps, int part, int parts) {
+    return (steps > parts ? steps : parts) * part / parts;
+  }
+};
+
+// Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which
+// the CM blocks of a column fetch some values of k each. `rest_map` is that of B's last columns,
+// where they are no multiple of 64.
+template <int BM, int BN, int CM, int CN, int PARTS>
+__device__ __forceinline__ void
+fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
+             const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
+             const CUtensorMap* rest_map) {
+  constexpr unsigned short ROW = (1 << CN) - 1;
+  constexpr unsigned short COLUMN = CM == 1 ? 1 : 1 | 1 << CN;
+  static_assert(CM <= 2, "COLUMN has two bits");
+  filled.arrive_expect_bytes((BM + BN) * ROW_BYTES);
+  if constexpr (CN == 1) {
+    filled.copy_box(stage, a_map, tile.row, k);
+  } else {
+    const int row = rank.col * (BM / CN);
+    multicast_box(filled, stage + row * ROW_BYTES, a_map, tile.row + row, k,
+                  ROW << (rank.first + rank.row * CN));
+  }
+#pragma unroll
+  for (int i = 0; i < (BN + 63) / 64; ++i) {
+    const CUtensorMap* const map = i < BN / 64 ? b_map : rest_map;
+    unsigned char* const to = stage + (BM + i * STEP) * ROW_BYTES;
+    if constexpr (CM == 1) {
+      filled.copy_box(to, map, k, tile.col + i * 64);
+    } else {
+      const int first = rank.row * (STEP / CM);
+      multicast_box(filled, to + first * ROW_BYTES, map, k + first, tile.col + i * 64,
+                    COLUMN << (rank.first + rank.col));
+    }
+  }
+}
+
+// The producer's work, by one thread: its steps of the only tile.
+template <int BM, int BN, int CM, int CN, int PARTS, int STAGES>
+__device__ __forceinline__ void
+produce_steps(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
+              const BlockTile& tile, const StepsOfPart& steps, const CUtensorMap* a_map,
+              const CUtensorMap* b_map, const CUtensorMap* rest_map) {
+  Slot<STAGES> slot;
+#pragma unroll 1
+  for (int step = 0; step < steps.count; ++step, slot.advance()) {
+    ring.freed[slot.stage].wait(slot.parity ^ 1);
+    fetch_fitted<BM, BN>(ring.filled[slot.stage],
+                         stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES, rank, tile,
+                         (steps.first + step) * STEP, a_map, b_map, rest_map);
+  }
+  if constexpr (CM * CN > 1) await_all_freed(ring, slot);
+}
+
+// Starts to multiply a step for a warpgroup's pieces; the group is committed.
+template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
+__device__ __forceinline__ void
+start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage, int warpgroup, bool add) {
+  wgmma_fence();
+#pragma unroll
+  for (int p = 0; p < PIECES; ++p) {
+    const int piece = warpgroup * PIECES + p;
+#pragma unroll
+    for (int k = 0; k < ROW_BYTES / 32; ++k) {
+      if constexpr (FittedTile<BM, BN>::TRANSPOSED) {
+        multiply_async<Scalar, BM, true>(
+            sum[p], b_descriptor(stage + (BM + piece * STEP) * ROW_BYTES) + k * B_NEXT,
+            a_descriptor(stage) + k * A_NEXT, add || k > 0);
+      } else {
+        multiply_async<Scalar, BN>(sum[p],
+                                   a_descriptor(stage + piece * 64 * ROW_BYTES) + k * A_NEXT,
+                                   b_descriptor(stage + BM * ROW_BYTES) + k * B_NEXT, add || k > 0);
+      }
+    }
+  }
+  commit_multiplications();
+}
+
+// All steps of a warpgroup. Two are under way at a time, so a stage is freed one step late, in the
+// blocks of this part of the cluster.
+template <typename Scalar, int BM, int BN, int BLOCKS, int PIECES, int SUMS, int STAGES>
+__device__ __forceinline__ void multiply_fitted(Sum<Scalar> (&sum)[PIECES][SUMS],
+                                                Ring<STAGES>& ring, unsigned stages, int warpgroup,
+                                                int steps, int first_block) {
+  Slot<STAGES> slot;
+  int before = 0;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step, slot.advance()) {
+    ring.filled[slot.stage].wait(slot.parity);
+    start_fitted<Scalar, BM, BN>(sum, stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES,
+                                 warpgroup, step > 0);
+    await_multiplications<1>();
+    if (step > 0) free_stage<BLOCKS>(ring.freed[before], first_block);
+    before = slot.stage;
+  }
+  await_multiplications<0>();
+  free_stage<BLOCKS>(ring.freed[before], first_block);
+}
+
+// The warpgroups that multiply have come here.
+template <int CONSUMERS>
+__device__ __forceinline__ void synchronize_consumers() {
+  asm volatile("bar.sync 8, %0;" ::"n"(128 * CONSUMERS) : "memory");
+}
+
+// ---- results
+
+// A unit is eight sums of a thread: 16 columns of a piece's 64 rows, or transposed 16 rows of its
+// 64 columns. A warp has 16×16 of it, the w-th 16 rows, or columns.
+constexpr int UNIT_SUMS = 8;
+constexpr int UNIT = 16;
+
+// Where lane t has `stmatrix` put 16 bytes of its warp's 16 rows of 16 columns: the row, and which
+// half of the columns.
+template <bool TRANSPOSED>
+__host__ __device__ constexpr int unit_row(int lane) {
+  return TRANSPOSED ? lane / 16 * 8 + lane % 8 : lane % 16;
+}
+template <bool TRANSPOSED>
+__host__ __device__ constexpr int unit_half(int lane) {
+  return TRANSPOSED ? lane % 16 / 8 : lane / 16;
+}
+
+// Where thread t puts 16 bytes of a transposed unit in a box of rows of 64 columns, swizzled as the
+// TMA reads it.
+__host__ __device__ constexpr int unit_offset(int t, int unit) {
+  const int row = unit * UNIT + unit_row<true>(t % 32);
+  return row * ROW_BYTES + swizzle(row, t / 32 * 2 + unit_half<true>(t % 32)) * 16;
+}
+
+// A unit's sums, rounded to four words.
+template <typename Scalar>
+__device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* sums) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
+}
+
+template <bool TRANSPOSED>
+__device__ __forceinline__ void put_unit(unsigned address, const unsigned (&words)[4]) {
+  if constexpr (TRANSPOSED) {
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+        "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+        : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  }
+}
+
+// C, and where a block's tile begins.
+template <typename Scalar>
+struct Results {
+  Scalar* C;
+  int rows;
+  int cols;
+  int row;
+  int col;
+};
+
+// Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each
+// thread stores 16 bytes of a row. N is a multiple of 8.
+template <bool TRANSPOSED, typename Scalar>
+__device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
+                                           const Results<Scalar>& to, int piece, int unit) {
+  const int lane = threadIdx.x % 32;
+  put_unit<TRANSPOSED>(scratch + unit_row<TRANSPOSED>(lane) * 32 + unit_half<TRANSPOSED>(lane) * 16,
+                       words);
+  __syncwarp();
+  uint4 whole;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(whole.x), "=r"(whole.y), "=r"(whole.z), "=r"(whole.w)
+               : "r"(scratch + lane * 16)
+               : "memory");
+  const int of_warp = piece * 64 + threadIdx.x % 128 / 32 * 16;
+  const int row = to.row + (TRANSPOSED ? unit * UNIT : of_warp) + lane / 2;
+  const int col = to.col + (TRANSPOSED ? of_warp : unit * UNIT) + lane % 2 * 8;
+  if (row < to.rows && col < to.cols) {
+    reinterpret_cast<uint4*>(to.C)[(static_cast<size_t>(row) * to.cols + col) / 8] = whole;
+  }
+}
+
+// All sums of a block through the free ring. Transposed ones lie there in boxes, a piece each,
+// which the TMA stores; others, whose last columns would be a narrower box, are stored by the
+// threads.
+template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
+__device__ __forceinline__ void store_through_ring(const float (&sum)[PIECES][SUMS], unsigned ring,
+                                                   const CUtensorMap* c_map, int warpgroup,
+                                                   const Results<Scalar>& to) {
+  using T = FittedTile<BM, BN>;
+  const int t = threadIdx.x % 128;
+  const unsigned own = ring + warpgroup * PIECES * SUMS * 2 * ROW_BYTES;
+  synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
+#pragma unroll
+  for (int p = 0; p < PIECES; ++p) {
+#pragma unroll
+    for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
+      unsigned words[4];
+      round_unit<Scalar>(words, sum[p] + unit * UNIT_SUMS);
+      if constexpr (T::TRANSPOSED) {
+        put_unit<true>(own + p * BM * ROW_BYTES + unit_offset(t, unit), words);
+      } else {
+        store_unit<false>(words, own + ((p * SUMS / UNIT_SUMS + unit) * 4 + t / 32) * 512, to,
+                          warpgroup * PIECES + p, unit);
+      }
+    }
+  }
+  if constexpr (T::TRANSPOSED) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+    if (t != 0) return;
+#pragma unroll
+    for (int p = 0; p < PIECES; ++p) {
+      asm volatile(
+          "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
+              c_map),
+          "r"(to.col + (warpgroup * PIECES + p) * 64), "r"(to.row), "r"(own + p * BM * ROW_BYTES)
+          : "memory");
+    }
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  }
+}

@@ -1,0 +1,28 @@
+"""`wgmma_mixed` with tiles of any multiple of 16 rows or columns, a block each."""
+
+from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
+from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tile_costs import picks
+
+VARIANT = variant(
+    idea="rows or columns by 16, so that tiles come out even; a block each, and launches overlap",
+    after="wgmma_mixed",
+    tiles=tiles(
+        rows=EXTENTS,
+        columns=EXTENTS,
+        stages=(3, 4, 5, 6, 7, 8),
+        cluster=("1x1", "1x2", "2x1"),
+        group=(8, 16),
+        pdl=(0, 1),
+        default=(
+            "64x64x64/s8/cluster=1x1/group=8/pdl=1",
+            "64x128x64/s8/cluster=1x1/group=8/pdl=1",
+            "128x128x64/s7/cluster=1x1/group=8/pdl=1",
+            "192x192x64/s4/cluster=1x1/group=8/pdl=1",
+        ),
+        shared_bytes=shared_bytes,
+        constraint=why_not,
+    ),
+    launches=launches,
+    auto_tiles=picks("wgmma_fitted"),
+)

@@ -1,0 +1,29 @@
+"""`wgmma_fitted` with K in parts, one for each block of a cluster."""
+
+from gpubench.kernels.fitted_tile import EXTENTS, launches, shared_bytes, why_not
+from gpubench.kernels.tensor_cores import tiles, variant
+from gpubench.kernels.tile_costs import picks
+
+VARIANT = variant(
+    idea="K in parts by the blocks of a cluster, whose sums meet in each other's shared memory",
+    after="wgmma_fitted",
+    tiles=tiles(
+        rows=EXTENTS,
+        columns=EXTENTS,
+        stages=(3, 4, 5, 6, 7, 8),
+        splits=(2, 3, 4, 5, 6, 7, 8),
+        cluster=("1x1", "1x2", "2x1"),
+        group=(8, 16),
+        pdl=(0, 1),
+        default=(
+            "64x128x64/s8/k3/cluster=1x1/group=8/pdl=1",
+            "128x128x64/s7/k2/cluster=1x1/group=8/pdl=1",
+            "128x128x64/s7/k4/cluster=1x1/group=8/pdl=1",
+            "192x192x64/s4/k4/cluster=1x1/group=8/pdl=1",
+        ),
+        shared_bytes=shared_bytes,
+        constraint=why_not,
+    ),
+    launches=launches,
+    auto_tiles=picks("wgmma_split_cluster"),
+)

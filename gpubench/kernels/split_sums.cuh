@@ -1,0 +1,140 @@
+// split_sums: the sums of blocks of one cluster that share a tile of C, each with a part of K, meet
+// through distributed shared memory. `wgmma_split_cluster` introduces this.
+//
+// A unit is eight sums of a thread (`fitted_tile.cuh`). Each block completes as many of the units
+// as any other: it adds the other blocks' sums to its own, in the order of the parts, so the result
+// is the same in every run. The others' sums it reads from their shared memory, where each thread
+// has left those of units that are not its block's own:
+//
+//     part 0   own  own  ->1  ->1  ->2  ->2
+//     part 1   ->0  ->0  own  own  ->2  ->2       six units, three parts
+//     part 2   ->0  ->0  ->1  ->1  own  own
+//
+// No memory beside the ring's, no second launch, and no flags: two barriers of the cluster, one
+// when all sums lie in shared memory, one before any block may leave.
+
+#pragma once
+
+#include "fitted_tile.cuh"
+
+constexpr int UNIT_BYTES = 128 * UNIT_SUMS * 4;  // of a warpgroup
+
+// The first unit that a part completes, of so many.
+__host__ __device__ constexpr int first_unit(int units, int part, int parts) {
+  return units * part / parts;
+}
+
+// Where thread t of a warpgroup leaves half a unit, 16 bytes: 128 threads side by side.
+__host__ __device__ constexpr int half_unit_offset(int unit, int half, int t) {
+  return unit * UNIT_BYTES + half * (UNIT_BYTES / 2) + t * 16;
+}
+
+// 16 bytes of another block's shared memory.
+__device__ __forceinline__ float4 load_remote(unsigned address) {
+  float4 value;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+
+// This address in the shared memory of block `rank` of the cluster.
+__device__ __forceinline__ unsigned remote_address(unsigned address, int rank) {
+  unsigned remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+
+// Where a thread's sums meet those of its peers, and where they go.
+template <typename Scalar>
+struct Meeting {
+  unsigned memory;  // this warpgroup's units, in the free ring
+  int peer;         // number in the cluster of the block with part 0
+  int warpgroup;
+  Results<Scalar> to;
+};
+
+// Completes and stores the units of part PART, one of PARTS: sums are in registers, so their
+// numbers must be constants.
+template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
+__device__ __forceinline__ void
+complete_units(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting) {
+  constexpr int EACH = SUMS / UNIT_SUMS;
+  constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
+  constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
+  const int t = threadIdx.x % 128;
+#pragma unroll
+  for (int other = 0; other < PARTS; ++other) {
+    if (other == PART) continue;
+    const unsigned from = remote_address(meeting.memory, meeting.peer + other * BLOCKS);
+    float4 halves[2 * COUNT + 1];
+#pragma unroll
+    for (int i = 0; i < 2 * COUNT; ++i) {
+      halves[i] = load_remote(from + half_unit_offset(FIRST + i / 2, i % 2, t));
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * COUNT; ++i) {
+      const int unit = FIRST + i / 2;
+      float* const to = sum[unit / EACH] + unit % EACH * UNIT_SUMS + i % 2 * 4;
+      to[0] += halves[i].x;
+      to[1] += halves[i].y;
+      to[2] += halves[i].z;
+      to[3] += halves[i].w;
+    }
+  }
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#pragma unroll
+  for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
+    // Nobody reads where this block's own units would lie: through there they are stored.
+    unsigned words[4];
+    round_unit<Scalar>(words, sum[unit / EACH] + unit % EACH * UNIT_SUMS);
+    store_unit<TRANSPOSED>(words, meeting.memory + unit * UNIT_BYTES + t / 32 * 512, meeting.to,
+                           meeting.warpgroup * PIECES + unit / EACH, unit % EACH);
+  }
+}
+
+template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
+__device__ __forceinline__ void
+complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int part) {
+  if (part == PART) {
+    complete_units<PART, PARTS, BLOCKS, TRANSPOSED>(sum, meeting);
+  } else if constexpr (PART + 1 < PARTS) {
+    complete_part<PART + 1, PARTS, BLOCKS, TRANSPOSED>(sum, meeting, part);
+  }
+}
+
+// Adds up the sums of the PARTS blocks that share a tile, and stores it. `part` is this block's;
+// its peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at least
+// BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
+// them.
+template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
+__device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned memory, int part,
+                                          int peer, int warpgroup, const Results<Scalar>& to) {
+  using T = FittedTile<BM, BN>;
+  constexpr int EACH = SUMS / UNIT_SUMS;
+  constexpr int UNITS = PIECES * EACH;
+  const unsigned own = memory + warpgroup * UNITS * UNIT_BYTES;
+  const int low = first_unit(UNITS, part, PARTS);
+  const int high = first_unit(UNITS, part + 1, PARTS);
+
+  synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
+#pragma unroll
+  for (int unit = 0; unit < UNITS; ++unit) {
+    if (unit >= low && unit < high) continue;
+    const float* const from = sum[unit / EACH] + unit % EACH * UNIT_SUMS;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(
+                       own + half_unit_offset(unit, half, threadIdx.x % 128)),
+                   "f"(from[4 * half]), "f"(from[4 * half + 1]), "f"(from[4 * half + 2]),
+                   "f"(from[4 * half + 3])
+                   : "memory");
+    }
+  }
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  const Meeting<Scalar> meeting{own, peer, warpgroup, to};
+  complete_part<0, PARTS, BLOCKS, T::TRANSPOSED>(sum, meeting, part);
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}

@@ -1,0 +1,336 @@
+"""Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
+
+A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor
+cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, what the
+block itself fetches, and a latency. The model takes their p-norm, their maximum with a soft
+edge. It multiplies by the steps of the block that has the most, and adds the cost of a launch, of a
+tile's end, and of parts of K.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+from gpubench.kernels.fitted_tile import BY_64, EXTENTS, MAX_CLUSTER, MAX_SUMS
+from gpubench.kernels.tensor_cores import MAX_DYNAMIC_BYTES, ROW_BYTES, STEP
+from gpubench.model import Problem
+
+PICKS = 2
+"""Number of configurations that a kernel's model picks at most."""
+
+MAX_STAGES, MAX_STAGES_OF_ROUNDS = 8, 6
+
+MAX_SPLITS, MAX_SPLITS_OF_PAIRS = 8, 4
+
+RESULT_BUFFERS = 3 * 4096
+"""Shared memory that `wgmma_split_tail` sets aside for results, with three warpgroups."""
+
+RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
+"""Clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, a block each
+(cudaOccupancyMaxActiveClusters)."""
+
+LINE_BYTES, SECTOR_BYTES = 128, 32
+"""Of the L2 cache."""
+
+CLOCK_MHZ = 1755.0
+"""Clock at which clock counts become times; the constants are fitted to it."""
+
+LONG_PRODUCT = 3e10
+"""Multiply-adds of a product in which the clock begins to fall."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Constants of the model for one architecture, in microseconds unless it says otherwise."""
+
+    launch: float
+    """From one launch to the next, without any steps."""
+
+    launch_of_rounds: float
+    """The same of `wgmma_split_tail`."""
+
+    launch_of_pairs: float
+    """What blocks in pairs add to either."""
+
+    end: float
+    """Of a tile, for 10,000 elements: its first steps and its results, which nothing overlaps."""
+
+    end_of_rounds: float
+    """The same of `wgmma_split_tail`."""
+
+    tensor: float
+    """Factor on the tensor cores' rate of 32 elements a clock and step, at `CLOCK_MHZ`."""
+
+    clock: float
+    """Share by which that rate falls in long products, as the clock does."""
+
+    not_transposed: float
+    """Factor where an instruction's columns are C's columns."""
+
+    one_consumer: float
+    """Factor where one warpgroup multiplies."""
+
+    three_consumers: float
+    """Factor where three multiply."""
+
+    shared: float
+    """Factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`."""
+
+    l2: float
+    """For 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate."""
+
+    fetch: float
+    """For 1,000 rows of 128 bytes that a block fetches: its own rate."""
+
+    row_of_a: float
+    """What a row of A counts, in rows of B that lie in one line of the cache."""
+
+    a_line: float
+    """Share by which it counts more where it lies in two lines."""
+
+    a_sector: float
+    """The same where it lies in five sectors of 32 bytes, not four."""
+
+    b_line: float
+    b_sector: float
+    """The same of B."""
+
+    narrow: float
+    """What a column counts that the last 64 of B's columns lack."""
+
+    pair: float
+    """Share by which steps of blocks in pairs take longer: they wait for each other."""
+
+    latency: float
+    """Of a step."""
+
+    norm: float
+    """Exponent p of the norm."""
+
+    add_elements: float
+    """For 10,000 elements of a tile whose sums meet."""
+
+    add_parts: float
+    """For each part of K."""
+
+
+COSTS = {
+    (9, 0): Costs(
+        launch=0.964,
+        launch_of_rounds=1.92,
+        launch_of_pairs=0.526,
+        end=0.948,
+        end_of_rounds=0.766,
+        tensor=0.937,
+        clock=0.12,
+        not_transposed=1.03,
+        one_consumer=1.38,
+        three_consumers=0.984,
+        shared=0.768,
+        l2=1.1,
+        fetch=0.932,
+        row_of_a=1.32,
+        a_line=0.229,
+        a_sector=0.352,
+        b_line=0.308,
+        b_sector=0.684,
+        narrow=0.562,
+        pair=0.0303,
+        latency=0.131,
+        norm=6.07,
+        add_elements=0.369,
+        add_parts=0.417,
+    )
+}
+"""By compute capability. Fitted to the files in results/h200/shapes by benchmarks/fit_tiles.py."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A configuration, as far as the model tells configurations apart."""
+
+    rows: int
+    columns: int
+    down: int = 1
+    """Blocks of a cluster that share columns."""
+
+    across: int = 1
+    """Blocks of a cluster that share rows."""
+
+    splits: int = 1
+    in_rounds: bool = False
+    """Whether blocks stay for several tiles: `wgmma_split_tail`."""
+
+    @property
+    def by_64(self) -> int:
+        """The extent that comes by 64: 64 for each piece of a warpgroup."""
+        return self.rows if self.columns % BY_64 else self.columns
+
+    @property
+    def consumers(self) -> int:
+        """Number of warpgroups that multiply."""
+        return 1 if self.by_64 == BY_64 else 3 if self.by_64 % (3 * BY_64) == 0 else 2
+
+    @property
+    def stages(self) -> int:
+        """Number of stages that fill shared memory."""
+        stage = (self.rows + -(-self.columns // BY_64) * BY_64) * ROW_BYTES
+        if self.in_rounds:
+            return min(MAX_STAGES_OF_ROUNDS, (MAX_DYNAMIC_BYTES - RESULT_BUFFERS) // stage)
+        return min(MAX_STAGES, MAX_DYNAMIC_BYTES // stage)
+
+    def __str__(self) -> str:
+        parts = f"/k{self.splits}" if self.splits > 1 else ""
+        return (
+            f"{self.rows}x{self.columns}x{STEP}/s{self.stages}{parts}"
+            f"/cluster={self.down}x{self.across}/group=8/pdl=1"
+        )
+
+
+def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: Costs) -> float:
+    """Return the time of a product in short bursts with operands in the cache, in microseconds."""
+    area, pair, parts = choice.rows * choice.columns, choice.down * choice.across, choice.splits
+    clusters = -(-problem.m // (choice.rows * choice.down)) * -(
+        -problem.n // (choice.columns * choice.across)
+    )
+    at_once = RESIDENT[pair * parts - 1] * multiprocessors // RESIDENT[0]
+    rounds, rest = divmod(clusters, at_once)
+    shares_last = choice.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004
+    whole = rounds + (rest > 0 and not shares_last)
+
+    def step_us(busy: float, *, alone: bool = False) -> float:
+        """Return the time of a step while so many clusters are busy."""
+        fetched = _rows_fetched(choice, problem, costs, alone=alone)
+        share = busy * pair * parts / multiprocessors
+        return _step_us(choice, problem, fetched, share, costs)
+
+    if choice.in_rounds:  # the rounds are evened, so all blocks are busy in each
+        busy = at_once if shares_last else -(-clusters // max(whole, 1))
+        rounds_us = whole * step_us(busy)
+    else:
+        rounds_us = rounds * step_us(at_once) + (step_us(rest) if rest else 0.0)
+    if shares_last:
+        busy = at_once if whole else 2 * rest
+        rounds_us += step_us(busy, alone=True) / 2
+    steps = max(-(-problem.k // STEP // parts), 1)
+    ends = (whole + shares_last / 2) * area * 1e-4
+    if choice.in_rounds:
+        other_us = costs.launch_of_rounds + ends * costs.end_of_rounds
+    else:
+        other_us = costs.launch + ends * costs.end
+    other_us += costs.launch_of_pairs * (pair > 1)
+    if parts > 1 or shares_last:
+        each_us = costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2)
+        other_us += each_us * (whole if parts > 1 else 1)
+    return steps * rounds_us * (1 + costs.pair * (pair > 1)) + other_us
+
+
+def _rows_fetched(choice: Choice, problem: Problem, costs: Costs, *, alone: bool) -> float:
+    """Return what a block fetches of a step, in rows of B of 128 bytes in one cache line.
+
+    A matrix whose rows are no multiple of 128 bytes has most of these in two lines. `alone`: blocks
+    of a pair share nothing.
+    """
+    of_a = choice.rows / (1 if alone else choice.across)
+    lacking = -choice.columns % BY_64
+    of_b = (choice.columns + costs.narrow * lacking) / (1 if alone else choice.down)
+    item = problem.precision.item_bytes
+    row_of_a = _row_cost(problem.k * item, costs.a_line, costs.a_sector)
+    row_of_b = _row_cost(problem.n * item, costs.b_line, costs.b_sector)
+    return of_a * costs.row_of_a * row_of_a + of_b * row_of_b
+
+
+def _row_cost(pitch_bytes: int, line: float, sector: float) -> float:
+    in_two_lines = 1 - math.gcd(pitch_bytes, LINE_BYTES) / LINE_BYTES
+    return 1 + line * in_two_lines + sector * (pitch_bytes % SECTOR_BYTES != 0)
+
+
+def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, costs: Costs) -> float:
+    """Return the time of a step where `share` of the multiprocessors fetch so many rows each."""
+    rows, columns = choice.rows, choice.columns
+    instruction_columns = rows * columns // choice.by_64
+    tensor = costs.tensor * rows * columns / 32
+    tensor *= 1 + costs.clock * math.tanh(problem.m * problem.n * problem.k / LONG_PRODUCT)
+    if choice.consumers == 1:
+        tensor *= costs.one_consumer
+    elif choice.consumers == 3:  # noqa: PLR2004
+        tensor *= costs.three_consumers
+    if choice.columns % BY_64:
+        tensor *= costs.not_transposed
+    # Each piece of 64 reads its 64 rows and all of the other operand; the TMA writes both once.
+    shared = choice.by_64 // BY_64 * (BY_64 + instruction_columns) + rows + columns
+    bounds = (
+        tensor / CLOCK_MHZ,
+        costs.shared * shared / CLOCK_MHZ,
+        costs.l2 * fetched * 1e-3 * share,
+        costs.fetch * fetched * 1e-3,
+        costs.latency,
+    )
+    return float(sum(bound**costs.norm for bound in bounds) ** (1 / costs.norm))
+
+
+def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
+    """Yield the configurations that the model compares.
+
+    Of extents that need equally many tiles, only the smallest.
+    """
+    steps = -(-problem.k // STEP)
+    for down, across in ((1, 1), (1, 2), (2, 1)):
+        all_rows, all_columns = _fewest(problem.m, down), _fewest(problem.n, across)
+        most = MAX_SPLITS if down * across == 1 else MAX_SPLITS_OF_PAIRS
+        splits = range(2, min(most, steps // 2, MAX_CLUSTER) + 1)
+        for rows, columns in product(EXTENTS, EXTENTS):
+            if not (
+                (columns % BY_64 == 0 and rows in all_rows)
+                or (rows % BY_64 == 0 and columns in all_columns)
+            ):
+                continue
+            choice = Choice(rows=rows, columns=columns, down=down, across=across)
+            if rows * columns // (128 * choice.consumers) > MAX_SUMS[choice.consumers]:
+                continue
+            if kernel == "wgmma_fitted":
+                yield choice
+            elif kernel == "wgmma_split_tail":
+                if min(rows, columns) > BY_64:
+                    yield Choice(
+                        rows=rows, columns=columns, down=down, across=across, in_rounds=True
+                    )
+            else:
+                for parts in splits:
+                    yield Choice(rows=rows, columns=columns, down=down, across=across, splits=parts)
+
+
+def _fewest(extent: int, together: int) -> set[int]:
+    """Return, for each number of tiles that cover an extent, the smallest of a tile's extents."""
+    smallest: dict[int, int] = {}
+    for size in EXTENTS:
+        smallest.setdefault(-(-extent // (size * together)), size)
+    return set(smallest.values())
+
+
+@cache
+def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice, ...]:
+    """Return a kernel's configurations for a problem, the fastest by the model first."""
+    costs = COSTS[9, 0]
+    times = {
+        choice: predicted_us(choice, problem, multiprocessors, costs)
+        for choice in choices(kernel, problem)
+    }
+    return tuple(sorted(times, key=times.__getitem__))
+
+
+def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
+    """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`."""
+
+    def of_problem(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+        return tuple(map(str, ranked(kernel, problem, multiprocessors)[:PICKS]))
+
+    return of_problem
+
+
+KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail")
+"""The kernels that the model knows."""

@@ -1,0 +1,261 @@
+"""Tiles by 16 rows or columns, without a GPU: index maps, schedules, parts of K, and the model."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise, product
+
+import pytest
+from machine_code import lines_printed
+
+from gpubench.errors import UsageError
+from gpubench.kernels.fitted_tile import shared_bytes, sums, threads
+from gpubench.kernels.gemm.wgmma_split_tail import whole_tiles
+from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, clusters
+from gpubench.kernels.tile_costs import (
+    COSTS,
+    KERNELS,
+    PICKS,
+    Choice,
+    choices,
+    predicted_us,
+    ranked,
+)
+from gpubench.model import CudaVariant, Problem
+from gpubench.options import read_sweep
+from gpubench.plan.registry import of_op
+from gpubench.plan.sweep import plan
+
+VARIANTS = {
+    name: variant
+    for name, variant in of_op("gemm").items()
+    if name in KERNELS and isinstance(variant, CudaVariant)
+}
+
+PROGRAM = """
+#include "cuda.h"
+size_t __cvta_generic_to_shared(const void*);  // of functions that nothing here calls
+#include "split_sums.cuh"
+#include <cstdio>
+#include <initializer_list>
+
+template <bool TRANSPOSED>
+void lanes() {
+  for (int lane = 0; lane < 32; ++lane) {
+    std::printf("%d %d ", unit_row<TRANSPOSED>(lane), unit_half<TRANSPOSED>(lane));
+  }
+  std::puts("");
+}
+
+int main() {
+  lanes<false>();
+  lanes<true>();
+  for (int unit = 0; unit < 16; ++unit) {
+    for (int t = 0; t < 128; ++t) std::printf("%d ", unit_offset(t, unit));
+  }
+  std::puts("");
+  for (int unit = 0; unit < 3; ++unit) {
+    for (int half = 0; half < 2; ++half) {
+      for (int t = 0; t < 128; ++t) std::printf("%d ", half_unit_offset(unit, half, t));
+    }
+  }
+  std::puts("");
+  for (int parts = 1; parts <= 8; ++parts) {
+    for (int steps : {1, 2, 3, 7, 8, 9, 86, 128}) {
+      std::printf("%d %d", parts, steps);
+      for (int part = 0; part < parts; ++part) {
+        const StepsOfPart of(steps, part, parts);
+        std::printf(" %d %d %d", of.first, of.count, first_unit(steps, part, parts));
+      }
+      std::puts("");
+    }
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
+    """Lines of numbers: places of `stmatrix`, offsets of units and halves, parts of K."""
+    return lines_printed(PROGRAM, tmp_path_factory.mktemp("fitted_maps"))
+
+
+def problem(m: int, n: int, k: int, dtype: str = "bfloat16") -> Problem:
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+
+
+def shapes(count: int) -> list[Problem]:
+    draw = random.Random(5)  # noqa: S311 # a sample, not a secret
+    return [problem(*(8 * draw.randint(1, 1024) for _ in range(3))) for _ in range(count)]
+
+
+def test_a_warp_puts_each_half_row_of_its_unit_once(printed: list[list[int]]) -> None:
+    for line in printed[:2]:
+        places = list(zip(line[::2], line[1::2], strict=True))
+        assert sorted(places) == list(product(range(16), range(2)))
+
+
+def test_matrices_of_a_unit_go_where_their_registers_belong(printed: list[list[int]]) -> None:
+    # The i-th register of a thread is of matrix i, whose rows have the addresses of lanes 8i on.
+    plain, transposed = (list(zip(line[::2], line[1::2], strict=True))[::8] for line in printed[:2])
+    assert plain == [(0, 0), (8, 0), (0, 1), (8, 1)]  # rows g, g + 8; then 8 columns further
+    assert transposed == [(0, 0), (0, 1), (8, 0), (8, 1)]  # columns g, g + 8; then 8 rows further
+
+
+def test_transposed_results_lie_where_the_tma_looks_for_them(printed: list[list[int]]) -> None:
+    offsets = printed[2]
+    assert sorted(offsets) == list(range(0, 256 * 128, 16))
+    for unit in range(16):
+        for t in range(128):
+            lane = t % 32
+            row = 16 * unit + lane // 16 * 8 + lane % 8
+            plain = row * 128 + (t // 32 * 2 + lane % 16 // 8) * 16
+            # The swizzle by address: bits 4 to 6 of the plain one, exclusive or bits 7 to 9.
+            assert offsets[unit * 128 + t] == plain ^ (plain >> 7 & 7) << 4
+
+
+def test_eight_rows_that_are_stored_at_once_share_no_bank(printed: list[list[int]]) -> None:
+    for first in range(0, len(printed[2]), 8):
+        of_rows = printed[2][first : first + 8]
+        banks = {(offset // 4 + word) % 32 for offset in of_rows for word in range(4)}
+        assert len(banks) == 32
+
+
+def test_sums_for_other_blocks_fill_memory_without_a_gap(printed: list[list[int]]) -> None:
+    assert sorted(printed[3]) == list(range(0, 3 * 4096, 16))
+    assert all(after - before == 16 for before, after in pairwise(printed[3][:128]))
+
+
+def test_parts_have_all_steps_and_units_once_and_never_none(printed: list[list[int]]) -> None:
+    assert len(printed) > 4
+    for parts, steps, *numbers in printed[4:]:
+        firsts, counts, units = (numbers[place::3] for place in range(3))
+        total = max(steps, parts)  # a part has at least one step, of zeros where K is shorter
+        assert firsts == [sum(counts[:part]) for part in range(parts)]
+        assert sum(counts) == total
+        assert min(counts) >= 1
+        assert max(counts) - min(counts) <= 1
+        assert units[0] == 0
+        assert units == sorted(units)
+        assert units[-1] <= steps
+
+
+def test_every_tile_is_taken_once_whole_or_by_one_pair() -> None:
+    for of_clusters, at_most in product(range(1, 300), (1, 7, 57, 66)):
+        whole, workers = whole_tiles(of_clusters, at_most, 2)
+        assert 1 <= workers <= at_most
+        rest = of_clusters - whole
+        assert rest >= 0
+        assert 2 * rest <= workers  # each cluster shares at most one tile
+        rounds = -(-whole // workers)
+        assert rounds * workers >= whole
+        # Sharing saves half a round of what whole tiles alone take.
+        if rest:
+            assert rounds + 1 == -(-of_clusters // at_most)
+    assert whole_tiles(100, 132, 1) == (100, 100)  # without pairs nothing is shared
+
+
+def test_a_launch_has_room_for_stages_sums_and_results() -> None:
+    draw = random.Random(1)  # noqa: S311 # a sample, not a secret
+    for name, variant in VARIANTS.items():
+        for tile in variant.tiles.sample(150, seed=2):
+            m, n, k = (8 * draw.randint(1, 500) for _ in range(3))
+            launch = variant.launch(tile, problem(m, n, k))
+            assert launch.shared_bytes <= MAX_DYNAMIC_BYTES
+            splits = tile.get("splits", 1)
+            needed = tile["BM"] * tile["BN"] * (4 if splits > 1 else 2)
+            assert launch.shared_bytes >= needed, (name, tile)
+            assert launch.blocks % launch.cluster[0] == 0
+            assert launch.cluster[0] <= 8
+            if name == "wgmma_split_tail":
+                assert launch.blocks <= 132
+            else:
+                blocks = launch.cluster[0]
+                assert launch.blocks == clusters(tile, problem(m, n, k)) * blocks
+            a, b, rest, *_ = launch.tensor_maps
+            rows, columns = map(int, tile["cluster"].split("x"))
+            assert (a.box, b.box) == ((tile["BM"] // columns, 64), (64 // rows, 64))
+            assert rest.box == (64 // rows, tile["BN"] % 64 or 64)
+
+
+def test_tiles_that_do_not_fit_are_refused_with_the_reason() -> None:
+    variant = VARIANTS["wgmma_split_cluster"]
+    refused = {
+        "80x80x64/s8/k2": "neither rows nor columns are a multiple of 64",
+        "256x256x64/s3/k2": "256 sums a thread, over 192",
+        "208x192x64/s4/k2": "104 sums a thread, over 96",
+        "64x64x64/s8/k5/cluster=1x2": "10 blocks in a cluster, over 8",
+    }
+    for text, reason in refused.items():
+        given = f"{text}{'' if 'cluster' in text else '/cluster=1x1'}/group=8/pdl=1"
+        assert reason in str(variant.tiles.why_not(variant.tiles.read(given))), text
+    assert "bytes of shared memory" in str(
+        variant.tiles.why_not(variant.tiles.read("192x256x64/s8/k2/cluster=1x1/group=8/pdl=1"))
+    )
+
+
+def test_threads_leave_registers_for_sums() -> None:
+    for variant in VARIANTS.values():
+        for tile in variant.tiles.sample(100, seed=3):
+            # Registers are given out per quarter of a multiprocessor, to whole warps of four each.
+            of_thread = 65_536 // (-(-threads(tile) // 128) * 128)
+            if threads(tile) % 128:  # one warp fetches, and none gives up registers
+                assert sums(tile) + 24 <= of_thread
+            assert shared_bytes(tile) > 0
+
+
+# ---- the model
+
+
+def test_all_choices_of_the_model_are_legal_and_read_back() -> None:
+    for of_shape in shapes(6):
+        for name, variant in VARIANTS.items():
+            for choice in choices(name, of_shape):
+                tile = variant.tiles.read(str(choice))
+                assert variant.why_not(tile, of_shape, (9, 0)) is None, (name, str(choice))
+                assert sums(tile) * 128 * choice.consumers == choice.rows * choice.columns
+
+
+def test_the_model_expects_more_work_to_take_longer() -> None:
+    costs = COSTS[9, 0]
+    choice = Choice(rows=128, columns=256)
+    time = predicted_us(choice, problem(2048, 2048, 2048), 132, costs)
+    assert predicted_us(choice, problem(2048, 2048, 4096), 132, costs) > 1.5 * time
+    assert predicted_us(choice, problem(4096, 2048, 2048), 132, costs) > 1.3 * time
+    assert predicted_us(choice, problem(2048, 2048, 2048), 66, costs) > 1.3 * time
+
+
+def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_many() -> None:
+    def best_us(name: str, of_shape: Problem) -> float:
+        return predicted_us(ranked(name, of_shape, 132)[0], of_shape, 132, COSTS[9, 0])
+
+    deep, large = problem(512, 512, 8192), problem(4096, 4096, 4096)
+    assert best_us("wgmma_split_cluster", deep) < 0.7 * best_us("wgmma_fitted", deep)
+    assert best_us("wgmma_split_tail", large) < best_us("wgmma_split_cluster", large)
+
+
+def test_auto_tiles_are_at_most_two_for_each_size_and_depend_on_it() -> None:
+    asked = {"variants": "wgmma_fitted,wgmma", "sizes": "512x512x512,4096", "tiles": "auto"}
+    sweep = read_sweep(asked | {"dtypes": "bfloat16", "device": "cuda"})
+    points = plan(sweep, "cuda", (9, 0), 132)
+    by_size: dict[str, set[str]] = {}
+    for point in points:
+        if point.variant.name == "wgmma_fitted":
+            by_size.setdefault(point.problem.size, set()).add(str(point.tile))
+    small, large = by_size.values()
+    assert 1 <= len(small) <= PICKS
+    assert not small & large
+    plain = {str(point.tile) for point in points if point.variant.name == "wgmma"}
+    assert plain == set(VARIANTS and of_op("gemm")["wgmma"].tiles.default)  # it has no model
+
+
+def test_auto_tiles_without_a_device_are_refused() -> None:
+    sweep = read_sweep({"variants": "wgmma_fitted", "tiles": "auto", "dtypes": "float16"})
+    with pytest.raises(UsageError, match="auto is for sweep, compare-cublas and export"):
+        plan(sweep, "cuda")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_deep_k_of_two_steps_has_a_configuration_too(dtype: str) -> None:
+    for name, variant in VARIANTS.items():
+        assert variant.tiles_for(problem(8, 8, 8, dtype), 132), name
