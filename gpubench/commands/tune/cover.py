@@ -65,6 +65,8 @@ class Cover:
     """Number of configurations in the largest race."""
 
     problems: tuple[CoveredProblem, ...]
+    unmeasured: tuple[Row, ...]
+    """A row of each problem without a time."""
 
 
 def covers(
@@ -79,13 +81,18 @@ def covers(
     too_early = {race[0].key._replace(tile="") for race in undecided}
     groups: dict[PointKey, list[Sequence[Row]]] = {}
     for race in races:
-        if any(row.status == Status.OK and row.median_us for row in race):
-            kind = race[0].key._replace(tile="", m=0, n=0, k=0)
-            groups.setdefault(kind, []).append(race)
-    return [_cover(group, too_early, limit) for group in groups.values()]
+        kind = race[0].key._replace(tile="", m=0, n=0, k=0)
+        groups.setdefault(kind, []).append(race)
+    found = (_cover(group, too_early, limit) for group in groups.values())
+    return [cover for cover in found if cover.problems]
 
 
-def _cover(races: Sequence[Sequence[Row]], too_early: set[PointKey], limit: float) -> Cover:
+def _is_timed(race: Sequence[Row]) -> bool:
+    return any(row.status == Status.OK and row.median_us for row in race)
+
+
+def _cover(group: Sequence[Sequence[Row]], too_early: set[PointKey], limit: float) -> Cover:
+    races = list(filter(_is_timed, group))
     bests = []
     slower: dict[str, dict[int, float]] = {}
     rows: dict[tuple[str, int], Row] = {}
@@ -110,8 +117,9 @@ def _cover(races: Sequence[Sequence[Row]], too_early: set[PointKey], limit: floa
     return Cover(
         limit=limit,
         tiles=tuple(tile for tile, _ in counts.most_common()),
-        raced=max(map(len, races)),
+        raced=max(map(len, group)),
         problems=tuple(problems),
+        unmeasured=tuple(race[0] for race in group if not _is_timed(race)),
     )
 
 
@@ -202,7 +210,7 @@ def _cover_table(cover: Cover, confirmed: Rows) -> list[RenderableType]:
         grid,
         Text(_total(cover, confirmed)),
     ]
-    doubts = []
+    doubts = [f"{row.problem or row.size}: not measured" for row in cover.unmeasured]
     for problem in cover.problems:
         row, (by, high) = problem.row, slower[problem.row.key]
         name = f"{row.problem or row.size} with {row.tile}"
@@ -214,7 +222,8 @@ def _cover_table(cover: Cover, confirmed: Rows) -> list[RenderableType]:
         parts.append(
             Text(
                 f"not certain to be within {percent}: {len(doubts)} of "
-                f"{counted(len(cover.problems), 'problem')}; more --rounds decide"
+                f"{counted(len(cover.problems) + len(cover.unmeasured), 'problem')}; a longer "
+                "--budget, or more --rounds, decides"
             )
         )
         parts += [Text(f"  {doubt}", style="dim") for doubt in doubts[:SHOWN]]

@@ -105,3 +105,10 @@ def test_an_undecided_race_is_named() -> None:
 def test_the_confirmation_measures_each_configuration_of_the_cover_and_the_best() -> None:
     confirmed = {(row.m, row.tile) for row in cover_rows(covers(RACES, [], 0.02))}
     assert confirmed == {(1, "8"), (2, "16"), (2, "32"), (3, "8"), (4, "16")}
+
+
+def test_a_problem_without_a_time_is_named() -> None:
+    skipped = [replace(row, status="skipped", median_us=None) for row in race(7, t8=10.0, t16=9.0)]
+    text = shown([*RACES, skipped], 0.02)
+    assert "not certain to be within 2 %: 1 of 5 problems" in text
+    assert "p7: not measured" in text
