@@ -222,7 +222,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:{tool}_{dtype}", f"python SCRIPTS/sanitize.py {tool} {dtype} -o h200/sanitizer/{tool}_{dtype}.json")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --seeds 1,2 --kills 10 -o h200/kills.json")
-    yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --output h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")
+    yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")
     for seed, path in enumerate(ROUNDS, 1):
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)

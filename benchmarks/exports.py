@@ -33,7 +33,7 @@ SIZE, TURNS, LIMIT = "4096", 3, 0.03
 def build(name: str, folder: Path) -> None:
     """Export a kernel, and compile it by the command that its source states."""
     tile, dtype = PROGRAMS[name]
-    words = ("export", name, "--tile", tile, "--dtype", dtype, "--size", SIZE, "--arch", "sm_90")
+    words = ("export", name, "--tiles", tile, "--dtypes", dtype, "--sizes", SIZE, "--arch", "sm_90")
     if code := child((*GPUBENCH, *words, "--dir", folder, "--force")).code:
         sys.exit(code)
     source = (folder / f"{name}.cu").read_text(encoding="utf-8")

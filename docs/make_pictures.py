@@ -32,7 +32,16 @@ from gpubench.cli import app
 from gpubench.commands.plot.run import provenance
 from gpubench.results.output import Output
 from gpubench.view.pictures import Theme
-from gpubench.view.pictures.style import Picture, compose, ink, legend, log_axis, look, save
+from gpubench.view.pictures.style import (
+    Picture,
+    compose,
+    ink,
+    legend,
+    log_axis,
+    look,
+    save,
+    y_title,
+)
 
 IMAGES = Path("docs/images")
 
@@ -110,7 +119,7 @@ def agreement() -> Picture:
             )
         log_axis(axes, "x")
         axes.set_xlabel("time of the kernel by Nsight Compute, µs")
-        axes.set_ylabel("times as long")
+        y_title(axes, "times as long as Nsight Compute says")
         axes.axhline(1, color=ink(), linewidth=1)
         legend(axes, lines)
         return 3.2

@@ -35,14 +35,8 @@ from gpubench.hardware.occupancy import occupancy
 from gpubench.model import CudaVariant, Problem, Resources, State
 from gpubench.plan.registry import choose
 from gpubench.results.row import COLUMNS, Row, read
-from gpubench.view.tables import (
-    UNSTABLE,
-    UNSTABLE_LEGEND,
-    best_of,
-    by_problem,
-    milliseconds,
-    pipe_table,
-)
+from gpubench.view.numbers import milliseconds
+from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem, pipe_table
 
 RESULTS = ROOT / "results"
 H200 = RESULTS / "h200"

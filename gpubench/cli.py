@@ -98,6 +98,10 @@ def summary(command: str) -> str:
     return ""
 
 
+_UNMAPPED = "failed to map segment"
+"""What the dynamic loader reports for a library that does not fit into memory."""
+
+
 app = typer.Typer(
     name="gpubench",
     cls=Group,
@@ -149,6 +153,10 @@ def _run() -> int:
             code = _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and _UNMAPPED not in str(error):
+            raise
+        code = _fail("the memory is too small for this; use fewer files, or smaller ones", 2)
     except OSError as error:  # for example, the current directory was deleted
         code = _fail(f"{error.filename or 'the current directory'}: {error.strerror}", 2)
     return code or 0

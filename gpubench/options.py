@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -101,9 +100,9 @@ class Option:
             return f"{100 * value:g}%"
         return str(value) if isinstance(value, StrEnum) else value
 
-    def convert(self, text: str, flag: str = "") -> Any:
-        """Return the value of the field. Raises UsageError with `flag`, by default the option's."""
-        flag = flag or self.flag
+    def convert(self, text: str) -> Any:
+        """Return the value of the field. Raises UsageError with the flag."""
+        flag = self.flag
         if "\0" in text:
             raise UsageError(f"{flag}: '{shown(text)}' holds a NUL character")
         try:
@@ -142,13 +141,13 @@ def _names(flag: str, text: str) -> tuple[str, ...]:
 
 
 def _list_of(
-    known: Iterable[str], aliases: Mapping[str, str] = MappingProxyType({})
+    known: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> Callable[[str, str], tuple[str, ...]]:
     """Return the reader of a list of choices. Repeats are dropped."""
 
     def read(flag: str, text: str) -> tuple[str, ...]:
         if names := parse_names(text):
-            full_names = (aliases.get(name.lower(), name) for name in names)
+            full_names = ((aliases or {}).get(name.lower(), name) for name in names)
             return tuple(dict.fromkeys(_one_of(*known)(flag, name) for name in full_names))
         raise UsageError(f"{flag}: the list is empty; known: {', '.join(known)}")
 
@@ -389,16 +388,13 @@ OPTIONS = {
 
 
 def read_sweep(
-    given: Mapping[str, Any],
-    config: Path | None = None,
-    defaults: Sweep = DEFAULT,
-    flags: Mapping[str, str] = MappingProxyType({}),
+    given: Mapping[str, Any], config: Path | None = None, defaults: Sweep = DEFAULT
 ) -> Sweep:
     """Return the sweep that the options describe.
 
     An option without a value is taken from the configuration, then from `defaults`. Values are
     text as on the command line; numbers and lists are read as their printed text. Raises UsageError
-    with the flag of the option. `flags` has the flags of a command that names them differently.
+    with the flag of the option.
     """
     texts = option_texts(given, config)
     sweep_fields: dict[str, Any] = {}
@@ -406,12 +402,12 @@ def read_sweep(
     for name, text in texts.items():
         option = OPTIONS[name]
         field = option.field or name
-        value = option.convert(text, flags.get(name, ""))
+        value = option.convert(text)
         (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
-        dtypes, flag = sweep_fields.get("dtypes", defaults.dtypes), flags.get("sizes", "--sizes")
-        sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, flag)
+        dtypes = sweep_fields.get("dtypes", defaults.dtypes)
+        sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )
@@ -509,6 +505,8 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
 # ---- options that several commands share
 
 Op = Annotated[str | None, OPTIONS["op"].typer]
+Former = Annotated[str | None, typer.Option(hidden=True)]
+"""A former spelling of an option. It remains for one release."""
 DeviceName = Annotated[str | None, OPTIONS["device"].typer]
 Kernels = Annotated[Path | None, OPTIONS["kernels"].typer]
 Config = Annotated[

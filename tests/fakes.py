@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy, operand_factors
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.engine.prepare import prepare
-from gpubench.engine.probe import SIZES
 from gpubench.engine.run import Outcome, run
 from gpubench.model import (
     Cache,
@@ -31,6 +29,7 @@ from gpubench.model import (
     Timer,
     Variant,
 )
+from gpubench.plan.registry import KERNELS
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
 from gpubench.results.result_file import ResultFile
@@ -50,7 +49,7 @@ def matmul(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 
 def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVariant:
-    """Return a variant that computes by `call`. Its file is this file."""
+    """A variant that computes by `call`; its file is one of our descriptors."""
     return CallVariant(
         **{
             "idea": "a fake",
@@ -59,7 +58,7 @@ def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVar
             "baseline": "",
             "name": name,
             "op": "gemm",
-            "path": Path(__file__),
+            "path": KERNELS / "gemm" / "naive.py",
         }
         | facts
     )
@@ -91,6 +90,11 @@ def point(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FakeOperands(OperandSets):
+    """The backend binds no other operands, as on a GPU."""
+
+
 @dataclass(frozen=True)
 class FakeKernel:
     """What it is told to do, the backend does: tests replace the backend's methods."""
@@ -118,8 +122,18 @@ class FakeKernel:
     def sample(self, launches: int, count: int) -> list[float]:
         return self.backend.sample(self, launches, count)
 
+    @property
+    def is_probe(self) -> bool:
+        own = any(self.operands is loaded for loaded in self.backend.loaded)
+        return not own or _are_of_a_probe(self.operands.given)
+
     def sustain(self, heat_s: float, timed_s: float) -> Series:
         return self.backend.sustain(self, heat_s, timed_s)
+
+
+def _are_of_a_probe(inputs: Sequence[np.ndarray]) -> bool:
+    """Whether operands are mostly zeros, as one operand of each probe is."""
+    return any(np.count_nonzero(array) <= array.size / 2 for array in inputs)
 
 
 @dataclass(frozen=True)
@@ -133,15 +147,13 @@ class Event:
     rows: int = 0
     launches: int = 0
     count: int = 0
+    probe: bool = False
+    """Whether it was on the operands of an exact probe, or on copies of the point's operands."""
 
     @property
     def whole(self) -> bool:
-        """Whether the call used all rows of the problem, and was no probe of another size."""
-        if self.point is None:
-            return False
-        problem = self.point.problem
-        probed = (problem.m, problem.n, problem.k) in SIZES[problem.op]
-        return self.rows == problem.m and not probed
+        """Whether all rows took part, and it was no probe."""
+        return self.point is not None and self.rows == self.point.problem.m and not self.probe
 
 
 class FakeBackend:
@@ -165,6 +177,7 @@ class FakeBackend:
         self.device = device
         self.gauge = self
         self.events: list[Event] = []
+        self.loaded: list[OperandSets] = []
         self.fail: dict[str, BaseException] = {}
         """Errors to raise in `bind`, `run` or `sample`, by name."""
 
@@ -184,6 +197,9 @@ class FakeBackend:
 
     def warm_up(self) -> None:
         self.events.append(Event("warm up"))
+
+    def reset_caches(self) -> None:
+        self.events.append(Event("reset caches"))
 
     def usable(self) -> bool:
         return True
@@ -213,24 +229,28 @@ class FakeBackend:
 
     def load(self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool) -> OperandSets:
         count = 3 if cold else 1
-        if (problem.m, problem.n, problem.k) not in SIZES[problem.op]:
+        if not _are_of_a_probe(inputs):
             self.events.append(Event("load", rows=problem.m, count=count))
         sets = []
         for index in range(count):
             factors = operand_factors(problem, index)
             arrays = [array * factor for array, factor in zip(inputs, factors, strict=True)]
             sets.append((*arrays, np.zeros(problem.output_shape, problem.precision.result)))
-        return OperandSets(
-            problem=problem,
-            given=tuple(inputs),
-            sets=tuple(sets),
-            policy=SetPolicy(count=count, flush=False),
-            rotation=Rotation(count),
+        self.loaded.append(
+            FakeOperands(
+                problem=problem,
+                given=tuple(inputs),
+                sets=tuple(sets),
+                policy=SetPolicy(count=count, flush=False),
+                rotation=Rotation(count),
+            )
         )
+        return self.loaded[-1]
 
     def bind(self, of: Point, operands: OperandSets, rows: int | None = None) -> FakeKernel:
         self._maybe_fail("bind")
         assert isinstance(of.variant, CallVariant)
+        assert isinstance(operands, FakeOperands)
         return FakeKernel(
             backend=self,
             point=of,
@@ -244,17 +264,18 @@ class FakeBackend:
         return getattr(kernel.call, "notes", "")
 
     def run(self, kernel: FakeKernel, launches: int = 1) -> None:
-        self.events.append(Event("run", kernel.point, kernel.rows, launches, 1))
+        self.events.append(Event("run", kernel.point, kernel.rows, launches, 1, kernel.is_probe))
         self._maybe_fail("run")
         self._launch(kernel, launches)
 
     def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
-        self.events.append(Event("sample", kernel.point, kernel.rows, launches, count))
+        facts = kernel.point, kernel.rows, launches, count, kernel.is_probe
+        self.events.append(Event("sample", *facts))
         self._maybe_fail("sample")
         if self.at_sampling and self.events[-1].whole:
             self.at_sampling()
             self.at_sampling = None
-        if self.events[-1].whole:  # once per set: more launches would compute the same
+        if kernel.rows == kernel.point.problem.m:  # once a set: all that many launches leave
             self._launch(kernel, min(launches * count, len(kernel.operands.sets)))
         share = kernel.rows / kernel.point.problem.m
         return [next(self._script) * share for _ in range(count)]

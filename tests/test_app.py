@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import typer
@@ -119,7 +120,7 @@ def refused(*arguments: str) -> str:
 
 def test_a_misspelt_command_gives_the_nearest() -> None:
     for name in COMMANDS:
-        misspelt = name[:-1] + ("x" if name[-1] != "x" else "y")
+        misspelt = f"{name}x"
         assert f"Did you mean '{name}'" in refused(misspelt) or f"'{name}'" in refused(misspelt)
 
 
@@ -136,3 +137,42 @@ def test_the_help_of_own_kernels_says_that_their_code_is_run() -> None:
         assert "runs the code" in option.help
     shown = CliRunner().invoke(app, ["sweep", "--help"])
     assert "runs the code" in " ".join(shown.output.split())
+
+
+def visible_options() -> dict[str, dict[str, Any]]:
+    """The options that help texts show, by flag and command."""
+    shown: dict[str, dict[str, Any]] = {}
+    for name, command in COMMANDS.items():
+        for option in command.params:
+            if option.param_type_name == "option" and not option.hidden:
+                for flag in option.opts:
+                    shown.setdefault(flag, {})[name] = option
+    return shown
+
+
+def test_a_thing_has_one_spelling_in_all_commands() -> None:
+    flags = visible_options()
+    assert not flags.keys() & {"--size", "--tile", "--dtype", "--variant", "--shape", "--folder"}
+    for flag, by_command in flags.items():
+        assert len({option.is_flag for option in by_command.values()}) == 1, flag
+    for option in flags["--output"].values():
+        assert "-o" in option.opts
+        assert not re.search("directory|folder", (option.help or "").partition(".")[0].lower())
+    assert all(option.metavar == "DIR" for option in flags["--dir"].values())
+
+
+@pytest.mark.parametrize(
+    ("command", "former"),
+    [
+        ("explain", "--size --tile --dtype --csv"),
+        ("export", "--size --tile --dtype"),
+        ("generate", "--shape"),
+        ("run", "--variant --tile"),
+        ("reproduce", "--output -o"),
+        ("plot", "--sizes --dtypes --variants"),
+        ("history", "--tile"),
+    ],
+)
+def test_a_former_spelling_is_accepted_for_one_release(command: str, former: str) -> None:
+    hidden = [option for option in COMMANDS[command].params if getattr(option, "hidden", 0)]
+    assert set(former.split()) == {flag for option in hidden for flag in option.opts}

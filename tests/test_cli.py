@@ -119,16 +119,16 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     **{f"--tiles={text[:20]!a}": ((*SWEEP, f"--tiles={text}"), "--tiles") for text in BAD_LISTS},
     "size of two numbers": ((*SWEEP, "--sizes", "4x4"), "MxNxK"),
     "size of three numbers": ((*SWEEP, "--op", "gemv", "--sizes", "4x4x4"), "a size of gemv"),
-    "generate without a shape": (("generate", "a.bin"), "--shape"),
-    "generate of nonsense": (("generate", "a.bin", "--shape", "4x4x4"), "--shape"),
-    "generate of two shapes": (("generate", "a.bin", "--shape", "4,5"), "one shape"),
-    "generate of too much": (("generate", "a.bin", "--shape", "999999x999999"), "are free"),
-    "generate with a bad seed": (("generate", "a.bin", "--shape", "4", "--seed", "x"), "--seed"),
-    "a seed that is not UTF-8": (("generate", "a.bin", "--shape", "4", b"--seed=\xff"), "--seed"),
+    "generate without a shape": (("generate", "a.bin"), "--sizes"),
+    "generate of nonsense": (("generate", "a.bin", "--sizes", "4x4x4"), "--sizes"),
+    "generate of two shapes": (("generate", "a.bin", "--sizes", "4,5"), "one shape"),
+    "generate of too much": (("generate", "a.bin", "--sizes", "999999x999999"), "are free"),
+    "generate with a bad seed": (("generate", "a.bin", "--sizes", "4", "--seed", "x"), "--seed"),
+    "a seed that is not UTF-8": (("generate", "a.bin", "--sizes", "4", b"--seed=\xff"), "--seed"),
     "run without a file": (("run", "nowhere.bin", "-o", "c.bin"), "does not exist"),
     "run without an output": (("run", "nowhere.bin"), "--output"),
     "run of a matrix product": (("run", "a.bin", "-o", "c.bin", "--op", "gemm"), "--op"),
-    "run of two tiles": (("run", "a.bin", "-o", "c.bin", "--tile", "8,9"), "one tile"),
+    "run of two tiles": (("run", "a.bin", "-o", "c.bin", "--tiles", "8,9"), "one tile"),
     "run of a truncated file": (("run", "{folder}/cut.bin", "-o", "c.bin"), "is truncated"),
     "run of an empty matrix": (("run", "{folder}/zero.bin", "-o", "c.bin"), "0 rows"),
     "run of nan": (("run", "{folder}/nan.bin", "-o", "c.bin"), "A[0, 0] is nan"),
@@ -285,7 +285,7 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(configs: Path, tmp_
 def test_what_was_generated_is_computed_from_and_nothing_is_overwritten(tmp_path: Path) -> None:
     import numpy as np
 
-    generate = ("generate", "a.bin", "--shape", "5x3", "--seed", "7")
+    generate = ("generate", "a.bin", "--sizes", "5x3", "--seed", "7")
     assert call(tmp_path, *generate).code == 0
     compute = ("run", "a.bin", "--op", "atax", "--output", "c.bin", "--device", "cpu")
     done = call(tmp_path, *compute)
@@ -650,7 +650,7 @@ def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
 
 
 def test_explain_needs_no_gpu_and_prints_json_alone_on_stdout(tmp_path: Path) -> None:
-    done = call(tmp_path, "explain", "naive", "--tile", "16", "--arch", "sm_80", "--json")
+    done = call(tmp_path, "explain", "naive", "--tiles", "16", "--arch", "sm_80", "--json")
     (one,) = json.loads(done.out)["explanations"]
     assert (done.code, one["architecture"], one["threads_per_block"]) == (0, "sm_80", 256)
     assert done.files == []

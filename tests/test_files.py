@@ -261,7 +261,7 @@ def test_a_configurations_text_does_not_steer_the_terminal(tmp_path: Path) -> No
 
 
 def test_a_file_name_does_not_steer_the_terminal_when_all_goes_well(tmp_path: Path) -> None:
-    done = call(tmp_path, "generate", f"{STEERS}.bin", "--shape", "4")
+    done = call(tmp_path, "generate", f"{STEERS}.bin", "--sizes", "4")
     assert (done.code, done.files) == (0, [f"{STEERS}.bin"])
     assert done.out.startswith("a?[2J??b.bin: A 4x4")
 

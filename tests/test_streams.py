@@ -66,6 +66,6 @@ def test_output_that_is_lost_where_nobody_can_be_told_is_said_by_the_exit_code(
 
 
 def test_a_file_takes_no_closed_streams_place(tmp_path: Path) -> None:
-    done = shell(tmp_path, f"{GPUBENCH} generate a.bin --shape 2x2 <&- >&- 2>&-")
+    done = shell(tmp_path, f"{GPUBENCH} generate a.bin --sizes 2x2 <&- >&- 2>&-")
     assert done.returncode in {0, 74}
     assert (tmp_path / "a.bin").stat().st_size == 16 + 6 * 4

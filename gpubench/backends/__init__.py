@@ -99,7 +99,7 @@ class Gauge(Protocol):
           backend can measure.
         - `measured_<dtype>_tensor_gflops`: products on tensor cores.
 
-        With `kept`, a rate that was measured earlier on such a device is enough.
+        With `kept`, a copy that was measured earlier on such a device is enough.
         """
 
     def parts(self) -> dict[str, float]:
@@ -139,6 +139,9 @@ class Backend(Protocol):
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""
+
+    def reset_caches(self) -> None:
+        """Undo what an earlier kernel set for the caches, such as lines pinned in the L2 cache."""
 
     def usable(self) -> bool:
         """Return whether the device still works. After an illegal access it does not."""

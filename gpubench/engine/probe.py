@@ -1,56 +1,179 @@
-"""An exact probe: operands whose products never round, so a right result is right to the last bit.
+"""An exact probe: operands whose products never round, so that a result is right to the last bit.
 
-Every element of the result is a single product, because one matrix has one element per row or
-column, like a permutation. One factor of each product uses all its bits. The other factor is a
-power of two, or an odd number for integers, whose product also keeps all bits. A kernel that rounds
-its operands, or that loses or doubles a k, is therefore wrong in the last bit, whatever the
-tolerance for a sum of many products.
+Every element of the result is a single product, because a row of A and a column of B have one
+nonzero element in common. One factor of each product uses all its bits, and the other factor is a
+power of two (an odd number for integers, whose product keeps all bits too). So a kernel that rounds
+its operands, or loses or doubles a k, is wrong in the last bit, whatever the tolerance of a sum of
+many products.
+
+A probe has sizes of the point's own kind: the same remainders, several tiles, and no extent above
+the point's own. A kernel is therefore never launched at a kind of size that the user did not ask
+for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import lru_cache, partial
-from itertools import product
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from gpubench.engine.verify import WrongError
 from gpubench.model import CudaVariant, Point, Precision, Problem
+from gpubench.plan.registry import is_ours
 
-SIZES = {
-    "gemm": ((149, 157, 139), (144, 160, 144)),
-    "gemv": ((1283, 1283, 1), (1296, 1296, 1)),
-    "gemv_t": ((1283, 1283, 1), (1296, 1296, 1)),
-    "atax": ((1283, 1283, 1), (1296, 1296, 1)),
+PERIOD = 256
+"""A probe's extents have the same remainders as the point's modulo this and the tile's extents."""
+
+TILES = (2, 4, 8, 16, 32)
+"""Number of tiles that a probe spans in each direction, as far as the point does. The first number
+is used at which the variant launches the same kernels as at the point's size."""
+
+UNUSUAL = {
+    "gemm": (149, 157, 139),
+    "gemv": (1283, 1283, 1),
+    "gemv_t": (1283, 1283, 1),
+    "atax": (1283, 1283, 1),
 }
-"""Prime extents, and multiples of 16 that few tiles divide. They give aligned and unaligned rows,
-several tiles of K, and a remainder. M and N are at least K, or equal to each other, so that every k
-has a product."""
+"""Prime extents: a kernel that is right there checks its bounds, and requires no alignment."""
 
-SHRINK = (1, 2, 4, 8, 16, 32)
-ROUND_UP = (1, 4, 16, 32, 64, 128, 256)
-"""If a variant refuses a size, its extents are divided by a number, and rounded up to a
-multiple."""
+MAX_PROBES = 8
+"""Maximum number of launches among which the values of k are divided, where a result has too few
+elements for all of them."""
 
-Probe = tuple[tuple[np.ndarray, ...], np.ndarray]
-"""The operands and the result."""
+COMPARED_ELEMENTS = 2**24
+"""Number of results that are compared at once, in float64."""
 
 
-def probe_problems(point: Point, capability: tuple[int, int] | None) -> list[Problem]:
-    """Return the sizes at which a point's compiled kernels are probed.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Probe:
+    """Operands and the exact result, kept as their nonzero elements.
 
-    Sizes that need further kernels are left out, because these kernels would have to be compiled.
-    If no size is left, the point's own size is used.
+    As a product of an M×K and a K×N matrix: the rows are divided into p classes and the columns
+    into q classes, and each pair of classes has one k. `gemv` has N = 1, and `gemv_t` the transpose
+    of A as its first matrix. `atax` has pairs of a row and a column instead (`_ChainProbe`).
     """
-    problems = (
-        next((near for near in _near(point.problem, size) if _runs(point, near, capability)), None)
-        for size in SIZES[point.problem.op]
-    )
-    return list(filter(None, problems)) or [point.problem]
+
+    problem: Problem
+    k_of_classes: NDArray[np.int64]
+    """Shape (p, q). -1: the pair has no k, and its results are 0."""
+
+    class_of_row: NDArray[np.int64]
+    class_of_column: NDArray[np.int64]
+    row_elements: NDArray[Any]
+    """Shape (M, q): the elements of the first matrix."""
+
+    column_elements: NDArray[Any]
+    """Shape (p, N): the elements of the second matrix."""
+
+    def inputs(self) -> tuple[NDArray[Any], ...]:
+        """Return the operands."""
+        rows, columns = np.arange(len(self.class_of_row)), np.arange(len(self.class_of_column))
+        depth, element = _extents(self.problem)[2], self.row_elements.dtype
+        first = np.zeros((len(rows), depth), element)
+        k_of_row = self.k_of_classes[self.class_of_row]
+        for ks, elements in zip(k_of_row.T, self.row_elements.T, strict=True):
+            there = ks >= 0
+            first[rows[there], ks[there]] = elements[there]
+        second = np.zeros((depth, len(columns)), element)
+        k_of_column = self.k_of_classes[:, self.class_of_column]
+        for ks, elements in zip(k_of_column, self.column_elements, strict=True):
+            there = ks >= 0
+            second[ks[there], columns[there]] = elements[there]
+        if self.problem.op == "gemv_t":
+            first = np.ascontiguousarray(first.T)
+        return first, second.reshape(self.problem.input_shapes[1])
+
+    def count_wrong(self, xp: Any, output: Any) -> int:
+        """Return the number of results that are not exact; NaN is not."""
+        output = output.reshape(len(self.class_of_row), len(self.class_of_column))
+        columns = xp.asarray(self.class_of_column)
+        has_k = xp.asarray(self.k_of_classes >= 0)
+        row_elements = xp.asarray(_wide(self.row_elements))
+        column_elements = xp.asarray(_wide(self.column_elements))
+        step = max(1, COMPARED_ELEMENTS // len(self.class_of_column))
+        wrong = 0
+        for start in range(0, len(self.class_of_row), step):
+            classes = xp.asarray(self.class_of_row[start : start + step])
+            expected = row_elements[start : start + step][:, columns] * column_elements[classes]
+            expected *= has_k[classes][:, columns]
+            part = output[start : start + step].astype(np.float64)
+            wrong += int((part != expected.astype(np.float64)).sum())
+        return wrong
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChainProbe:
+    """A probe of `atax`, Aᵀ(A·x): each row of A, and each column, has at most one element.
+
+    A is a factor twice. Where it has all its bits, the result is rounded once.
+    """
+
+    problem: Problem
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    elements: NDArray[Any]
+    """Of A, at these rows and columns."""
+
+    vector: NDArray[Any]
+
+    def inputs(self) -> tuple[NDArray[Any], ...]:
+        """Return the operands."""
+        matrix = np.zeros(self.problem.input_shapes[0], self.elements.dtype)
+        matrix[self.rows, self.columns] = self.elements
+        return matrix, self.vector
+
+    def count_wrong(self, xp: Any, output: Any) -> int:
+        """Return the number of results that are not exact; NaN is not."""
+        expected = np.zeros(len(self.vector), _wide(self.vector).dtype)
+        factor, vector = _wide(self.elements), _wide(self.vector)[self.columns]
+        expected[self.columns] = factor * (factor * vector)
+        expected = expected.astype(self.problem.precision.result).astype(np.float64)
+        return int((output.astype(np.float64) != xp.asarray(expected)).sum())
+
+
+AnyProbe = Probe | ChainProbe
+
+
+def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
+    """Return the size at which a point's compiled kernels are probed.
+
+    It is the point's own size if no smaller size of its kind has the same kernels.
+    """
+    own, blocks, period = point.problem, _block(point), _period(point)
+    for tiles in TILES:
+        least = tiles * max(blocks, default=1)
+        m, n, k = (_near(extent, period, least) for extent in (own.m, own.n, own.k))
+        problem = replace(own, m=m, n=n, k=k)
+        if point.variant.why_not(point.tile, problem, capability) is None and kernels_of(
+            point, problem
+        ) == kernels_of(point, own):
+            return problem
+    return own
+
+
+def fewer_rows(point: Point, rows: int) -> int:
+    """Return at least `rows` rows of the point, to predict the time of a launch.
+
+    Our own kernels take any number. For a user's kernel it has the remainder of the point's rows.
+    """
+    if is_ours(point.variant):
+        return rows
+    return _near(point.problem.m, _period(point), rows)
+
+
+def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
+    """Return the problem with prime extents, or None if the variant does not take it."""
+    m, n, k = UNUSUAL[point.problem.op]
+    problem = replace(point.problem, m=m, n=n, k=k)
+    refused = point.variant.why_not(point.tile, problem, capability)
+    same = kernels_of(point, problem) <= kernels_of(point, point.problem)
+    return problem if refused is None and same else None
 
 
 def kernels_of(point: Point, problem: Problem) -> frozenset[str]:
@@ -58,63 +181,154 @@ def kernels_of(point: Point, problem: Problem) -> frozenset[str]:
     if not isinstance(point.variant, CudaVariant) or point.tile is None:
         return frozenset()
     launch = point.variant.launch(point.tile, problem)
-    return frozenset(step.kernel for step in launch.sequence)
+    return frozenset(part.kernel for part in launch.sequence)
 
 
-def _near(problem: Problem, size: tuple[int, int, int]) -> Iterator[Problem]:
-    for divisor, step in product(SHRINK, ROUND_UP):
-        m, n, k = (-(-(extent // divisor) // step) * step for extent in size)
-        yield replace(problem, m=m, n=n, k=k if problem.operation.has_k else 1)
+def _block(point: Point) -> list[int]:
+    """Return the tile's extents: the parameters that are written first."""
+    if point.tile is None or point.variant.tiles is None:
+        return []
+    values = (point.tile[name] for name in point.variant.tiles.block)
+    return [value for value in values if isinstance(value, int)]
 
 
-def _runs(point: Point, problem: Problem, capability: tuple[int, int] | None) -> bool:
-    return point.variant.why_not(point.tile, problem, capability) is None and kernels_of(
-        point, problem
-    ) <= kernels_of(point, point.problem)
+def _period(point: Point) -> int:
+    return math.lcm(PERIOD, *_block(point))
+
+
+def _near(extent: int, period: int, least: int) -> int:
+    """Return the smallest extent with the same remainder that is at least `least`, or `extent`."""
+    rest = extent % period
+    return min(extent, rest + period * max(rest == 0, math.ceil((least - rest) / period)))
 
 
 @lru_cache(16)
-def make_probes(problem: Problem, seed: int) -> tuple[Probe, Probe]:
-    """Return two sets of operands: all bits in the first operand, or all bits in the second.
+def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
+    """Return probes with all bits in the first operand, and then in the second operand.
 
-    The other operand has powers of two. For atax, A is a factor twice, so with all bits in A the
-    product is rounded once.
+    Each value of k has a product in one of the probes, if MAX_PROBES are enough for that.
     """
-    rng, precision = np.random.default_rng(seed), problem.precision
-    (rows, columns), second = problem.input_shapes
-    probes = []
-    for draws in ((_all_bits, _one_bit), (_one_bit, _all_bits)):
-        draw_a, draw_b = (partial(draw, rng, precision) for draw in draws)
-        match problem.op:
-            case "gemm" if draws[0] is _all_bits:
-                a, b = draw_a((rows, columns)), _one_a_row(rng, draw_b, second[::-1]).T
-            case "gemv_t":
-                a, b = _one_a_row(rng, draw_a, (columns, rows)).T, draw_b(second)
-            case _:
-                a, b = _one_a_row(rng, draw_a, (rows, columns)), draw_b(second)
-        if problem.op == "atax":
-            a[columns:] = 0  # no column has two elements
-        operands = np.ascontiguousarray(a), np.ascontiguousarray(b)
-        probes.append((operands, _exact(problem, *operands)))
-    return probes[0], probes[1]
+    rng = np.random.default_rng(seed)
+    if problem.op == "atax":
+        return tuple(_chain_probes(rng, problem))
+    rows, columns, depth = _extents(problem)
+    column_classes = min(columns, depth)
+    row_classes = min(rows, -(-depth // column_classes))
+    probes = list(_probes(rng, problem, (row_classes, column_classes), first_has_all_bits=True))
+    row_classes = min(rows, depth)
+    column_classes = min(columns, -(-depth // row_classes))
+    probes += _probes(rng, problem, (row_classes, column_classes), first_has_all_bits=False)
+    return tuple(probes)
+
+
+@lru_cache(4)
+def make_full_probe(problem: Problem, seed: int) -> AnyProbe:
+    """Return a probe for a large problem: few elements, half of the products with all bits of each.
+
+    One launch shows an operand that is rounded, and a k that is lost.
+    """
+    rng = np.random.default_rng(seed)
+    if problem.op == "atax":
+        return next(_chain_probes(rng, problem))
+    rows, columns, depth = _extents(problem)
+    row_classes = min(rows, max(math.isqrt(depth), -(-depth // columns)))
+    column_classes = min(columns, -(-depth // row_classes))
+    return next(_probes(rng, problem, (row_classes, column_classes), first_has_all_bits=None))
+
+
+def _extents(problem: Problem) -> tuple[int, int, int]:
+    """Return rows, columns and depth of the product."""
+    match problem.op:
+        case "gemm":
+            return problem.m, problem.n, problem.k
+        case "gemv_t":
+            return problem.n, 1, problem.m
+        case _:
+            return problem.m, 1, problem.n
+
+
+def _probes(
+    rng: np.random.Generator,
+    problem: Problem,
+    classes: tuple[int, int],
+    *,
+    first_has_all_bits: bool | None,
+) -> Iterator[Probe]:
+    """Yield probes that divide the values of k; None: half of the products have either form."""
+    rows, columns, depth = _extents(problem)
+    order, pairs = rng.permutation(depth), math.prod(classes)
+    precision = problem.precision
+    for start in range(0, min(depth, MAX_PROBES * pairs), pairs):
+        ks = np.full(pairs, -1)
+        there = order[start : start + pairs]
+        ks[: len(there)] = there
+        class_of_row = rng.permutation(np.arange(rows) % classes[0])
+        class_of_column = rng.permutation(np.arange(columns) % classes[1])
+        if first_has_all_bits is None:
+            even_rows = (class_of_row[:, None] + np.arange(classes[1])) % 2 == 0
+            odd_columns = (np.arange(classes[0])[:, None] + class_of_column) % 2 == 1
+        else:
+            even_rows = np.full((rows, classes[1]), first_has_all_bits)
+            odd_columns = np.full((classes[0], columns), not first_has_all_bits)
+        yield Probe(
+            problem=problem,
+            k_of_classes=ks.reshape(classes),
+            class_of_row=class_of_row,
+            class_of_column=class_of_column,
+            row_elements=_drawn(rng, precision, even_rows),
+            column_elements=_drawn(rng, precision, odd_columns),
+        )
+
+
+def _chain_probes(rng: np.random.Generator, problem: Problem) -> Iterator[ChainProbe]:
+    """Yield probes in which each row and each column has an element, as far as MAX_PROBES go."""
+    count, longer = sorted((problem.m, problem.n))
+    for has_all_bits in (True, False):
+        order, fixed = rng.permutation(longer), rng.permutation(count)
+        for start in range(0, min(longer, MAX_PROBES * count), count):
+            part = order[start : start + count]
+            rows, columns = (part, fixed) if problem.m > problem.n else (fixed, part)
+            pairs = min(len(rows), len(columns))
+            vector_bits = np.full(problem.n, not has_all_bits)
+            yield ChainProbe(
+                problem=problem,
+                rows=rows[:pairs],
+                columns=columns[:pairs],
+                elements=_drawn(rng, problem.precision, np.full(pairs, has_all_bits)),
+                vector=_drawn(rng, problem.precision, vector_bits),
+            )
+
+
+def _drawn(
+    rng: np.random.Generator, precision: Precision, has_all_bits: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Draw numbers with all bits where an array is true, and with one bit elsewhere."""
+    shape = has_all_bits.shape
+    if has_all_bits.all():
+        return _all_bits(rng, precision, shape)  # type: ignore[no-any-return]
+    if not has_all_bits.any():
+        return _one_bit(rng, precision, shape)  # type: ignore[no-any-return]
+    drawn = _one_bit(rng, precision, shape)
+    drawn[has_all_bits] = _all_bits(rng, precision, int(has_all_bits.sum()))
+    return drawn  # type: ignore[no-any-return]
 
 
 def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Draw numbers of either sign in [1/2, 1) whose last bit is set, or any integers."""
+    """Numbers of either sign in [1/2, 1) whose last bit is set; integers from their whole range."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         limits = np.iinfo(kind)
         return rng.integers(limits.min, limits.max, shape, kind.type, endpoint=True)
     limits_of: Any = ml_dtypes.finfo  # it has no types
     bits = int(limits_of(kind).nmant) + 1
-    if precision.input_roundoff:  # the bits that are left of a rounded operand
+    if precision.input_roundoff:  # so many bits are left when an operand is rounded
         bits = round(-np.log2(precision.input_roundoff))
     significand = 2 * rng.integers(2 ** (bits - 2), 2 ** (bits - 1), shape) + 1
     return (rng.choice((-1.0, 1.0), shape) * np.ldexp(significand, -bits)).astype(kind)
 
 
 def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Draw powers of two such that a product of three stays in range, or odd integers."""
+    """Powers of two, as different as leaves any product of three in range; odd integers."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         return _all_bits(rng, precision, shape) | kind.type(1)
@@ -123,35 +337,16 @@ def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
     return np.ldexp(1.0, rng.integers(-largest, largest + 1, shape)).astype(kind)
 
 
-def _one_a_row(
-    rng: np.random.Generator, draw: Callable[[int], np.ndarray], shape: tuple[int, ...]
-) -> np.ndarray:
-    """Return a matrix with one element per row. The numbers per column differ by at most one."""
-    rows, columns = shape
-    elements = draw(rows)
-    matrix = np.zeros(shape, elements.dtype)
-    matrix[np.arange(rows), np.resize(rng.permutation(columns), rows)] = elements
-    return matrix
+def _wide(elements: NDArray[Any]) -> NDArray[Any]:
+    """Return elements in a type that holds their products: float64, or integers that wrap."""
+    return elements.astype(np.int32 if elements.dtype.kind == "i" else np.float64)
 
 
-def _exact(problem: Problem, a: Any, b: Any) -> Any:
-    """Return the exact result. A wider type, or wrapping integers, hold each product."""
-    wide = np.int32 if problem.precision.is_integer else np.float64
-    a, b = a.astype(wide), b.astype(wide)
-    match problem.op:
-        case "gemv_t":
-            result = a.T @ b
-        case "atax":
-            result = a.T @ (a @ b)
-        case _:
-            result = a @ b
-    return result.astype(problem.precision.result)
-
-
-def require_exact(problem: Problem, xp: Any, output: Any, expected: np.ndarray) -> None:
-    """Raise WrongError unless an output equals the expected one bit for bit. NaN is wrong."""
-    if wrong := int((output.astype(np.float64) != xp.asarray(expected, np.float64)).sum()):
+def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
+    """Raise WrongError unless an output is the probe's result, bit for bit."""
+    if wrong := probe.count_wrong(xp, output):
         raise WrongError(
-            f"exact probe at {problem.size}: {wrong:,} of {expected.size:,} results, each a single "
-            "product, differ from it: an operand was rounded, or a product lost or added twice"
+            f"exact probe at {probe.problem.size}: {wrong:,} of {output.size:,} results, each a "
+            "single product, differ from it: an operand was rounded, or a product lost or added "
+            "twice"
         )

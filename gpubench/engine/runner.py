@@ -14,14 +14,31 @@ from datetime import UTC, datetime
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
+from gpubench.engine.independence import copy_of_first_set, require_independent
 from gpubench.engine.loaded import Loaded
 from gpubench.engine.pairs import paired
-from gpubench.engine.probe import kernels_of, make_probes, probe_problems, require_exact
+from gpubench.engine.probe import (
+    AnyProbe,
+    fewer_rows,
+    make_full_probe,
+    make_probes,
+    probe_problem,
+    require_exact,
+    unusual_problem,
+)
 from gpubench.engine.sampling import Sample, best_threads, collect
 from gpubench.engine.verify import Check, WrongError, poison
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
+from gpubench.errors import (
+    ChildLostError,
+    CompileError,
+    DoesNotFitError,
+    LaunchError,
+    first_line,
+)
 from gpubench.hardware.host import HostWatch
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
@@ -42,6 +59,7 @@ from gpubench.model import (
     Timing,
     Variant,
 )
+from gpubench.plan.registry import is_ours
 
 FRACTIONS = (64, 16, 4)
 """A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
@@ -60,6 +78,9 @@ that spoils one launch in twenty then shows twice."""
 WATCHING_S = 0.004
 """Time for these comparisons before the first sample. Outputs of slower launches are compared
 between samples."""
+
+LONG_LAUNCH_US = 2000.0
+"""A longer launch is made once, not several times, to see what its time depends on."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only
@@ -102,8 +123,12 @@ class Runner:
         self._timing = timing
         self._seed = seed
         self._loaded = Loaded(self._backend, seed)
-        self._exact_kernels: dict[Instance, frozenset[str]] = {}
-        """The kernels of each instance whose results were exact."""
+        self._exact: set[tuple[Instance, Problem]] = set()
+        """The instances whose results were exact, with the sizes of the probes."""
+
+        self._largest: dict[Instance, Problem] = {}
+        """The largest problem of each variant and dtype that was probed itself. The tile is None
+        for our own kernels, because their tiles share their code."""
 
         self._notes: dict[Instance, str] = {}
         """What a call does beside computing."""
@@ -219,6 +244,7 @@ class Runner:
                 operands = self._loaded.operands(point)
             with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
                 kernel = self._backend.bind(point, operands)
+                self._backend.reset_caches()  # an earlier kernel may have pinned its operands
             launch = kernel.launch and replace(kernel.launch, next_launches=(), tensor_maps=())
             result = replace(
                 result, resources=kernel.resources, launch=launch, algorithm=kernel.algorithm
@@ -242,11 +268,14 @@ class Runner:
                     self._verify(point, kernel, len(operands.sets), check)
                 elif point not in self._expected_us:
                     self._take_over(point, operands, earlier, earlier.series)
-            instance = _instance(point)
+            instance = instance_of(point)
             notes = self._notes.get(instance, earlier.notes if earlier else "")
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
                 result = self._time(result, kernel, operands, check, wall_limit_s)
+            if (earlier is None or earlier.series is None) and point.scope == Scope.KERNEL:
+                with self._phase("verifying"):
+                    self._require_independent(point, operands, kernel, result)
             if kernel.thread_counts or point.scope == Scope.END_TO_END:
                 result = replace(result, host=host.read())
             self._right[point] = replace(
@@ -276,7 +305,8 @@ class Runner:
 
         A library may compile or choose a kernel for each size, so it is called at the full size.
         """
-        rows = point.problem.m if point.variant.libraries else -(-point.problem.m // FRACTIONS[0])
+        m = point.problem.m
+        rows = m if point.variant.libraries else fewer_rows(point, -(-m // FRACTIONS[0]))
         self._backend.bind(point, operands, rows=rows).sample(1, 1)
         self._expected_us[point] = series.median_us
         if earlier.threads:
@@ -288,7 +318,7 @@ class Runner:
         estimate_s = math.inf
         for fraction in FRACTIONS:
             before_s = estimate_s
-            rows = -(-m // fraction)
+            rows = fewer_rows(point, -(-m // fraction))
             kernel = self._backend.bind(point, operands, rows=rows)
             estimate_s = min(kernel.sample(1, 1)) * m / rows / 1e6
             if estimate_s > limit_s:  # a first launch may include loading, so launch again
@@ -302,33 +332,119 @@ class Runner:
 
     def _watch(self, point: Point) -> None:
         """Record what a call does beside computing, once for all sizes, before it is timed."""
-        instance = _instance(point)
+        instance = instance_of(point)
         is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
         if instance in self._notes or not is_call:
             return
-        problem = probe_problems(point, self._backend.device.compute_capability)[0]
-        inputs, _ = make_probes(problem, self._seed)[0]
+        problem = probe_problem(point, self._backend.device.compute_capability)
+        inputs = make_probes(problem, self._seed)[0].inputs()
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(_at_probe(point, problem), operands)
         kernel.run()  # it may compile, or choose an algorithm
         self._notes[instance] = kernel.watch()
 
     def _probe(self, point: Point) -> None:
-        """Require exact results of the point's compiled kernels, once for all sizes."""
-        instance = _instance(point)
-        kernels, exact = kernels_of(point, point.problem), self._exact_kernels.get(instance)
-        if exact is not None and kernels <= exact:
+        """Require exact results at a size of the point's kind, and at the largest size itself.
+
+        A kernel may round its operands from some size on, so the largest size that a variant and
+        dtype have had so far is probed too. For a user's kernel, it is the largest size of a tile.
+        """
+        problem = probe_problem(point, self._backend.device.compute_capability)
+        instance = instance_of(point)
+        if (instance, problem) not in self._exact:
+            for probe in make_probes(problem, self._seed):
+                self._require_exact(point, probe, launches=2)  # one may leave data for the next
+            self._exact.add((instance, problem))
+        kind = (*instance[:1], None if is_ours(point.variant) else point.tile, *instance[2:])
+        largest = self._largest.get(kind)
+        if problem != point.problem and (not largest or largest.flops < point.problem.flops):
+            if 3 * point.problem.bytes < self._backend.bytes_free():
+                self._require_exact(point, make_full_probe(point.problem, self._seed), launches=1)
+            self._largest[kind] = point.problem
+
+    def probe_outputs(self, point: Point) -> list[Any]:
+        """Return the results on the operands of the point's probes, for another process to judge.
+
+        Raises ChildLostError for a result that cannot be had.
+        """
+        problem = probe_problem(point, self._backend.device.compute_capability)
+        try:
+            return [
+                np.asarray(output.get() if hasattr(output, "get") else output)  # CuPy has get
+                for output in (
+                    self._output_of(point, probe) for probe in make_probes(problem, self._seed)
+                )
+            ]
+        except (CompileError, LaunchError) as error:
+            raise ChildLostError(str(error)) from error
+
+    def repeat(self, point: Point, launches: int) -> None:
+        """Launch on the point's operands, for another process to time. Raises ChildLostError."""
+        try:
+            kernel = self._backend.bind(point, self._loaded.operands(point))
+            self._on_best_threads(point, kernel).run(launches)
+        except (CompileError, LaunchError, DoesNotFitError) as error:
+            raise ChildLostError(str(error)) from error
+
+    def at_unusual_size(self, point: Point) -> str:
+        """Launch at prime extents, and return a note; it is empty if the result is right.
+
+        The launch may end the process.
+        """
+        problem = unusual_problem(point, self._backend.device.compute_capability)
+        if problem is None:
+            return ""
+        try:
+            probe = make_full_probe(problem, self._seed)
+            require_exact(probe, self._backend.xp, self._output_of(point, probe))
+        except WrongError:
+            return f"right at this size; wrong at {problem.size}: it does not check its bounds"
+        except (CompileError, LaunchError, DoesNotFitError) as error:
+            return f"right at this size; at {problem.size}: {first_line(error)}"
+        return ""
+
+    def _output_of(self, point: Point, probe: AnyProbe) -> Any:
+        """Return the result on a probe's operands, after one launch."""
+        operands = self._backend.load(probe.problem, probe.inputs(), cold=False)
+        poison(operands.output, reads_output=point.variant.reads_output)
+        self._backend.bind(_at_probe(point, probe.problem), operands).run()
+        return operands.output
+
+    def _require_exact(self, point: Point, probe: AnyProbe, *, launches: int) -> None:
+        """Launch on a probe's operands. Raises WrongError."""
+        at = _at_probe(point, probe.problem)
+        operands = self._backend.load(probe.problem, probe.inputs(), cold=False)
+        kernel = self._backend.bind(at, operands)
+        for _ in range(launches):
+            poison(operands.output, reads_output=at.variant.reads_output)
+            kernel.run()
+            require_exact(probe, self._backend.xp, operands.output)
+
+    def _require_independent(
+        self, point: Point, operands: OperandSets, timed: Kernel, result: Measurement
+    ) -> None:
+        """Raise WrongError if a launch depends on what the output held, or on earlier operands.
+
+        Long launches of our own kernels are not repeated for this.
+        """
+        time_us = result.series.median_us if result.series else math.inf
+        is_long = time_us > LONG_LAUNCH_US
+        if is_long and is_ours(point.variant):
             return
-        for problem in probe_problems(point, self._backend.device.compute_capability):
-            at = _at_probe(point, problem)
-            for inputs, expected in make_probes(problem, self._seed):
-                operands = self._backend.load(problem, inputs, cold=False)
-                kernel = self._backend.bind(at, operands)
-                for _ in range(2):  # the first launch may leave data for the second
-                    poison(operands.output, reads_output=at.variant.reads_output)
-                    kernel.run()
-                    require_exact(problem, self._backend.xp, operands.output, expected)
-        self._exact_kernels[instance] = kernels | (exact or frozenset())
+        if 2 * point.problem.bytes > self._backend.bytes_free():
+            return
+        own_set = copy_of_first_set(operands)
+        kernel = self._backend.bind(_at_probe(point, point.problem), own_set)
+        for count in timed.thread_counts[:1]:
+            kernel = kernel.on_threads(count)
+        kernel.run()  # it may compile
+        require_independent(
+            own_set,
+            lambda: kernel.sample(1, 1)[0],
+            self._backend.xp,
+            is_long=is_long,
+            reads_output=point.variant.reads_output,
+        )
 
     def _verify_on_uniform(self, point: Point) -> None:
         """Verify the point's kernel and problem on uniform operands.
@@ -456,7 +572,8 @@ class Runner:
             self._spent_s[name] += perf_counter() - started
 
 
-def _instance(point: Point) -> Instance:
+def instance_of(point: Point) -> Instance:
+    """Return what is compiled once for all sizes."""
     problem = point.problem
     return point.variant, point.tile, problem.dtype, problem.column_major
 

@@ -18,9 +18,6 @@ from gpubench.plan.registry import of_op, variants
 from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
 from gpubench.text import shown, unknown
 
-FLAGS = {"sizes": "--size", "tiles": "--tile", "dtypes": "--dtype", "layouts": "--layout"}
-"""The flags of these commands, by the option of a sweep."""
-
 
 def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
     """Return the variant with a name: of any operation, unless `op` or `kernels` limit it.
@@ -54,19 +51,18 @@ def read_options(
 ) -> Sweep:
     """Return the sweep of one kernel at one size in one dtype, with at least one legal tile.
 
-    `size` is the default size. `every` takes all legal tiles. Raises UsageError with the flags as
-    the user typed them.
+    `size` is the default size. `every` takes all legal tiles. Raises UsageError.
     """
     defaults = {"sizes": size, "dtypes": kernel.dtypes[0]}
     given = {name: value or defaults.get(name) for name, value in options.items()}
-    sweep = read_sweep(given | {"op": kernel.op, "variants": kernel.name}, flags=FLAGS)
+    sweep = read_sweep(given | {"op": kernel.op, "variants": kernel.name})
     for name in ("sizes", "dtypes", "layouts"):
         values = getattr(sweep, name)
         if len(values) > 1:
-            raise UsageError(f"{FLAGS[name]}: one at a time, not {len(values)}")
+            raise UsageError(f"--{name}: one at a time, not {len(values)}")
     if sweep.dtypes[0] not in kernel.dtypes:
         known = ", ".join(kernel.dtypes)
-        raise UsageError(f"--dtype: {kernel.name} has no {sweep.dtypes[0]}, only {known}")
+        raise UsageError(f"--dtypes: {kernel.name} has no {sweep.dtypes[0]}, only {known}")
     return replace(sweep, tiles=_tiles(kernel, sweep.tiles, every=every))
 
 
@@ -74,19 +70,19 @@ def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple
     """Return the tiles as users write them. Empty for a kernel without tiles to choose."""
     space = kernel.tiles
     if tiles and every:
-        raise UsageError("--all and --tile: name tiles, or ask for all of them")
+        raise UsageError("--all and --tiles: name tiles, or ask for all of them")
     if tiles == (AUTO_TILES,) or tuned_file(tiles):
         raise UsageError(
-            f"--tile: names tiles, such as 16; '{shown(tiles[0])}' is for sweep and compare-cublas"
+            f"--tiles: names tiles, such as 16; '{shown(tiles[0])}' is for sweep and compare-cublas"
         )
     if not space.axes:
         if tiles:
-            raise UsageError(f"--tile: {kernel.name} has no tile to choose")
+            raise UsageError(f"--tiles: {kernel.name} has no tile to choose")
         return ()
     with described_by(kernel.path):
         refusals = [space.why_not(space.read(tile)) for tile in tiles]
         if refusals and all(refusals):
-            raise UsageError(f"--tile: {kernel.name} {refusals[0]}")
+            raise UsageError(f"--tiles: {kernel.name} {refusals[0]}")
         return tiles or tuple(map(str, space if every else space.defaults))
 
 

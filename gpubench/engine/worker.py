@@ -27,9 +27,23 @@ from typing import Any, Self
 from gpubench.backends import backends, open_backend, passed_over
 from gpubench.cache import environment_with_caches
 from gpubench.engine.lock import DeviceLock
-from gpubench.engine.runner import Parts, Runner
+from gpubench.engine.outside import require_exact_outputs, require_time
+from gpubench.engine.probe import probe_problem, unusual_problem
+from gpubench.engine.runner import Instance, Parts, Runner, instance_of
+from gpubench.engine.verify import WrongError
 from gpubench.errors import ChildLostError, GpubenchError, with_place
-from gpubench.model import Device, Measurement, PairedTimes, Point, Status, Timer, Timing
+from gpubench.model import (
+    CallVariant,
+    Device,
+    Measurement,
+    PairedTimes,
+    Point,
+    Status,
+    Timer,
+    Timing,
+    Variant,
+)
+from gpubench.plan.registry import is_ours, owner_of
 from gpubench.results.output import guard_streams
 
 BOOT = (
@@ -162,6 +176,16 @@ class Worker:
         self._measured: dict[Point, Measurement] = {}
         """The last measurement of each point, which a new child need not verify again."""
 
+        self._owner = ""
+        """The variant that has this child to itself (`owner_of`); empty: the child is shared."""
+
+        self._fragile: set[Variant] = set()
+        """Variants that ended a child at an unusual size. Their other tiles are not launched there,
+        because a new child takes seconds."""
+
+        self._examined_notes: dict[Instance, str] = {}
+        """What an unusual size showed of each instance of a user's kernel."""
+
         self._faults: Counter[str] = Counter()
         """For each variant, the number of its points in a row that ended their children."""
 
@@ -225,7 +249,12 @@ class Worker:
         self._request("begin", timing, seed)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile ahead. If that ends the child, each point is compiled when it is measured."""
+        """Compile ahead. If that ends the child, each point is compiled when it is measured.
+
+        Functions that need a process of their own are compiled there, when they are measured.
+        """
+        if len({owner_of(point.variant) for point in points}) > 1:
+            points = [point for point in points if not owner_of(point.variant)]
         limit_s = (self._policy and self._policy[0].point_limit_s) or COMPILE_LIMIT_S
         with suppress(ChildLostError):
             self._request("compile", list(points), limit_s=limit_s, on_built=on_built)
@@ -275,17 +304,62 @@ class Worker:
                 suspect = f"; at fault: {before.label}, measured before it, or it" if before else ""
                 reason = f"right in a second process; the first one {why}{suspect}"
                 result = replace(result, reason=reason)
+        if result.status == Status.OK and not is_ours(point.variant):
+            result = self._examined(result)
         if result.status == Status.OK:
             self._faults[name] = 0
             self._measured[point] = result
         return result
 
+    def _examined(self, result: Measurement) -> Measurement:
+        """Return the measurement of a user's kernel after two checks, once for each instance.
+
+        A function could change the checks in its own process, so its results are compared here. And
+        a kernel that does not check its bounds is right only at some sizes: a note says so. For
+        that it is launched at an unusual size, which may end the child, once for each variant.
+        """
+        point = result.point
+        instance = instance_of(point)
+        if instance in self._examined_notes:
+            return replace(result, notes=_joined(result.notes, self._examined_notes[instance]))
+        seed, limit_s = (self._policy or (Timing(), 0))[1], self._hang_s
+        try:
+            if isinstance(point.variant, CallVariant):
+                outputs = self._request("probe_outputs", point, limit_s=limit_s).value
+                problem = probe_problem(point, self._device.compute_capability)
+                require_exact_outputs(outputs, problem, seed)
+                if point.timer == Timer.HOST:
+                    require_time(
+                        result, lambda count: self._request("repeat", point, count, limit_s=limit_s)
+                    )
+        except WrongError as wrong:
+            return replace(result, status=Status.WRONG, reason=str(wrong), series=None)
+        except ChildLostError as lost:
+            return replace(result, status=Status.ERROR, reason=lost.why, series=None)
+        note = ""
+        try:
+            if point.variant not in self._fragile:
+                answer = self._request("at_unusual_size", point, limit_s=limit_s)
+                note = answer.value
+                if not answer.usable:
+                    self._fragile.add(point.variant)
+                    self._end()
+        except ChildLostError as lost:
+            self._fragile.add(point.variant)
+            unusual = unusual_problem(point, self._device.compute_capability)
+            note = f"right at this size; {lost.why} at {unusual.size if unusual else ''}"
+        self._examined_notes[instance] = note
+        return replace(result, notes=_joined(result.notes, note))
+
+    @property
+    def _hang_s(self) -> float:
+        return self._policy[0].hang_s if self._policy else START_LIMIT_S
+
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
         """Measure a kernel and a library in turns in the child; a fault is the reason."""
         self._make_ready()
-        limit_s = self._policy[0].hang_s if self._policy else START_LIMIT_S
         try:
-            result = self._request("measure_pairs", point, library, limit_s=limit_s).value
+            result = self._request("measure_pairs", point, library, limit_s=self._hang_s).value
         except ChildLostError as lost:
             return lost.why
         if isinstance(result, PairedTimes):
@@ -294,9 +368,12 @@ class Worker:
 
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
         """Measure in this child, or a new one: the result, and whether the child was lost."""
+        if self._last and self._owner != owner_of(point.variant):
+            self._end()
+        self._owner = owner_of(point.variant)
         self._make_ready()
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        limit_s = self._policy[0].hang_s if self._policy else START_LIMIT_S
+        limit_s = self._hang_s
         earlier = self._measured.get(point)
         try:
             answer = self._request("measure", point, wall_limit_s, earlier, limit_s=limit_s)
@@ -418,6 +495,10 @@ class Worker:
         self._end_next()
 
 
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
 def _kill(child: _Child) -> None:
     process, channel = child
     channel.close()
@@ -488,7 +569,9 @@ def serve(descriptor: int, backend: str) -> None:
 def _call(runner: Runner, name: str, arguments: tuple[Any, ...]) -> Done:
     value = getattr(runner, name)(*arguments)
     failed = isinstance(value, Measurement) and value.status == Status.ERROR
-    return Done(value=value, spent_s=dict(runner.spent_s), usable=not failed or runner.usable)
+    may_have_failed = failed or name == "at_unusual_size"
+    usable = not may_have_failed or runner.usable
+    return Done(value=value, spent_s=dict(runner.spent_s), usable=usable)
 
 
 def _end_with_the_parent(descriptor: int) -> None:

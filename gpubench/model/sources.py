@@ -15,11 +15,21 @@ def include_folders(options: Iterable[str]) -> tuple[Path, ...]:
     return tuple(Path(match[1]) for match in map(_FOLDER.fullmatch, options) if match)
 
 
+def read_source(path: Path) -> str:
+    """Return a source's text. Bytes that are not UTF-8 are kept as surrogates."""
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def encoded_source(text: str) -> bytes:
+    """Return the bytes of a text from `read_source`."""
+    return text.encode(errors="surrogateescape")
+
+
 def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None = None) -> str:
     """Return the file's text, with each included file inserted once in place of its directive."""
     seen = {path.resolve()} if seen is None else seen
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+    for line in read_source(path).splitlines(keepends=True):
         include = _INCLUDE.match(line)
         beside = (path.parent,) if include and include[1] == '"' else ()
         files = (
@@ -46,7 +56,7 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
         file = waiting.pop(0)
         if file not in files and file.is_file():
             files[file] = None
-            for quote, name in _INCLUDE.findall(file.read_text(encoding="utf-8")):
+            for quote, name in _INCLUDE.findall(read_source(file)):
                 waiting += _candidates(file, quote, name, folders)
     return tuple(files)
 

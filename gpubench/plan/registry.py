@@ -13,11 +13,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, BrokenVariant, Variant
+from gpubench.model import OPERATIONS, BrokenVariant, CallVariant, Variant
 from gpubench.plan.descriptor import load
 from gpubench.text import unknown
 
-__all__ = ["KERNELS", "choose", "descriptors", "load", "of_op", "variants"]
+__all__ = [
+    "KERNELS",
+    "choose",
+    "descriptors",
+    "is_ours",
+    "load",
+    "of_op",
+    "owner_of",
+    "variants",
+]
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 
@@ -140,3 +149,17 @@ def choose(
         else:
             raise UsageError(f"--variants: {unknown('variant', name, by_name)}")
     return tuple(chosen.values())
+
+
+def is_ours(variant: Variant) -> bool:
+    """Whether a variant is part of gpubench, not of a user's directory."""
+    return variant.path.is_relative_to(KERNELS)
+
+
+def owner_of(variant: Variant) -> str:
+    """Return the name of a variant that needs a process of its own: a user's function.
+
+    A function can change anything in its process, such as the checks of other variants.
+    """
+    is_function = isinstance(variant, CallVariant) and not is_ours(variant)
+    return variant.name if is_function else ""

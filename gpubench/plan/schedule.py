@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from gpubench.backends import backends
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Measurement, Point, State, Status, Timing
+from gpubench.plan.registry import owner_of
 from gpubench.plan.sweep import Sweep
 
 VISIT_S = 0.02
@@ -181,6 +182,7 @@ class Rounds:
         remaining = list(self._points)
         for number in range(1, rounds + 1):
             self._order.shuffle(remaining)
+            remaining = _with_owners_together(remaining)
             fresh = self._fresh and number > 1
             for point in tuple(remaining):
                 cost_s = None
@@ -200,6 +202,12 @@ class Rounds:
                 forecast.visited(point, cost_s, again=again)
                 if not again:
                     remaining.remove(point)
+
+
+def _with_owners_together(points: Sequence[Point]) -> list[Point]:
+    """Return points in their order, but those of a variant with a process of its own in one row."""
+    owners = list(dict.fromkeys(owner_of(point.variant) for point in points))
+    return sorted(points, key=lambda point: owners.index(owner_of(point.variant)))
 
 
 def is_done(measurements: Sequence[Measurement], timing: Timing) -> bool:

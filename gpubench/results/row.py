@@ -107,6 +107,7 @@ class Row:
         "of the theoretical peak at the nominal clock; on a CPU, of the highest measured rate of "
         "multiply-adds in registers on all threads",
     )
+    peak_gflops: float | None = _column("rates", "the peak that percent_of_peak refers to")
     percent_of_peak_at_clock: float | None = _column(
         "rates", "of the theoretical peak at the clock seen while sampling, sm_mhz"
     )

@@ -116,6 +116,7 @@ def _row(
         gflops=rate,
         gbytes_per_s=moved,
         percent_of_peak=percent(rate, peak_gflops(device, mode)),
+        peak_gflops=peak_gflops(device, mode),
         percent_of_peak_at_clock=percent(rate, sm_mhz and peak_gflops(device, mode, sm_mhz)),
         percent_of_blas=percent(baseline_us, median_us),
         percent_of_copy=percent(moved, device.facts.get("measured_copy_gbytes_per_s")),

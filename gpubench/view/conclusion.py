@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ def conclude(outcome: Outcome) -> int:
     err = console(stderr=True)
     err.print(where_time_went(outcome), soft_wrap=True)
     if outcome.interrupted:
+        path = shlex.quote(str(outcome.path))
         err.print(
-            f"interrupted: what was measured is kept; --resume {outcome.path} continues",
+            f"interrupted: what was measured is kept; --resume {path} continues",
             markup=False,
             soft_wrap=True,
         )

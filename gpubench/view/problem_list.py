@@ -9,13 +9,13 @@ from rich.text import Text
 
 from gpubench.model import PRECISIONS, Status
 from gpubench.results.row import Row
+from gpubench.view.numbers import time_text
 from gpubench.view.tables import (
     UNSTABLE,
     UNSTABLE_LEGEND,
     best_of,
     marked,
     table,
-    time_text,
 )
 
 ROUNDING = 1e-9

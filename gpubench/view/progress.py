@@ -16,7 +16,8 @@ from rich.text import Text
 from gpubench.engine.pool import Watcher
 from gpubench.model import Health, Measurement, Point, Status
 from gpubench.plan.schedule import Estimate, Visit, minutes
-from gpubench.view.tables import console, time_text
+from gpubench.view.numbers import time_text
+from gpubench.view.tables import console
 
 if TYPE_CHECKING:
     from gpubench.engine.pool import Pool

@@ -27,6 +27,7 @@ from rich.text import Text
 from gpubench.model import OPERATIONS, Status
 from gpubench.results.row import STABLE, Row, encode_csv
 from gpubench.text import clean_lines
+from gpubench.view.numbers import counted, number, rate, time_text
 
 PIPED_WIDTH = 160
 """Width of tables that are not printed to a terminal, in characters."""
@@ -56,9 +57,6 @@ COARSE = 10
 MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
 
-WHOLE = 1000
-"""Rates from this value on are shown without decimals."""
-
 POWER_OF_TWO = 512
 """From this size on, the columns of a row-major matrix of 2ⁿ columns share few cache sets."""
 
@@ -68,6 +66,12 @@ FOLDED_WIDTH = 18
 PARALLEL, CONTRADICTS = "_parallel", 1.25
 """Suffix of the name of a baseline on several threads. If it takes longer than its serial variant
 by this factor, one of the two times is wrong."""
+
+MAX_POINTS = 5_000
+"""Maximum number of points that tables for a terminal list; more are summed up by problem."""
+
+MAX_PROBLEMS = 50
+"""Maximum number of problems of such a summary."""
 
 Cell = str | int | float | Text | None
 
@@ -110,8 +114,8 @@ class Table:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table; one that is too wide as several tables, so that no figure is cut."""
-        for number, columns in enumerate(self._split(options.max_width)):
-            if number:
+        for place, columns in enumerate(self._split(options.max_width)):
+            if place:
                 yield Text()
             lines = [tuple(line[index] for index in columns) for line in self.lines]
             headings = [self.headings[index] for index in columns]
@@ -182,11 +186,15 @@ def markdown(parts: Iterable[RenderableType]) -> str:
 def escaped(text: str) -> str:
     """Return a text as one line that Markdown shows as it is, also in the cell of a table."""
     line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return _MARKDOWN.sub(r"\\\g<0>", line)
+    return _MENTION.sub(r"\g<0>&#8203;", _MARKDOWN.sub(r"\\\g<0>", line))
 
 
-_MARKDOWN = re.compile(r"[\\`*{}\[\]|~@#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
+_MARKDOWN = re.compile(r"[\\`*{}\[\]|~#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 """Characters with a meaning in Markdown. An underscore within a word has none."""
+
+_MENTION = re.compile(r"[@#](?=\w)")
+"""Where GitHub would mention a user or link an issue, even after a backslash. A space of no width
+behind the character prevents it."""
 
 
 def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
@@ -242,8 +250,10 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Show each problem: times by tile, the best tile of each variant, and what was not measured.
 
     Below, the legend of the marks, and remarks on the figures. Without `tiles`, the times by tile
-    are left out.
+    are left out. More than `MAX_POINTS` points are summed up.
     """
+    if len(rows) > MAX_POINTS:
+        return summary(rows)
     parts: list[RenderableType] = []
     for problem_rows in by_problem(rows):
         measured = [row for row in problem_rows if row.status == Status.OK]
@@ -256,6 +266,23 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
             parts += [*([Text()] if tiles else []), best_table(measured, rows)]
         parts += _not_measured(problem_rows)
     return Group(*parts, *remarks(rows, tiles=tiles))
+
+
+def summary(rows: Sequence[Row]) -> Group:
+    """Return a line per problem with its fastest point, for rows that are too many to list."""
+    texts = ("problem", "fastest", "tile")
+    grid = table(texts[0], "points", *texts[1:], "time", left=texts)
+    problems = by_problem(row for row in rows if row.status == Status.OK)
+    for problem_rows in problems[:MAX_PROBLEMS]:
+        best = best_of(problem_rows)
+        grid.add_row(title(best), f"{len(problem_rows):,}", best.variant, best.tile, marked(best))
+    left_out = len(problems) - MAX_PROBLEMS
+    more = [Text(f"and {counted(left_out, 'problem')} more")] if left_out > 0 else []
+    hint = (
+        f"\n{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
+        "fastest of each problem, --only and --exclude choose points, and --csv prints all."
+    )
+    return Group(grid, *more, Text(hint))
 
 
 def remarks(rows: Sequence[Row], *, tiles: bool = False) -> list[Text]:
@@ -334,7 +361,7 @@ def tile_table(rows: Sequence[Row]) -> Table:
     }
     cells = {(row.tile, row.variant): row for row in tiled}
     grid = table("tile", *variants)
-    for tile in sorted({row.tile for row in tiled}, key=_tile_order):
+    for tile in sorted({row.tile for row in tiled}, key=tile_order):
         grid.add_row(
             tile,
             *(_time_cell(cells.get((tile, variant)), best[variant]) for variant in variants),
@@ -345,7 +372,7 @@ def tile_table(rows: Sequence[Row]) -> Table:
 def tile_list(rows: Sequence[Row]) -> Table:
     """Return times by variant and tile, for tiles that variants do not have in common."""
     grid = table("variant", "tile", "time", "±", left={"variant", "tile"})
-    by_variant = sorted(rows, key=lambda row: (row.variant, _tile_order(row.tile)))
+    by_variant = sorted(rows, key=lambda row: (row.variant, tile_order(row.tile)))
     for variant, group in groupby(by_variant, key=lambda row: row.variant):
         variant_rows = list(group)
         best = best_of(variant_rows)
@@ -441,54 +468,17 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
         for row in rows
         if row.variant == best.variant and row.tile != best.tile and _tied(row, best)
     ]
-    return [tile for tile in (best.tile, *sorted(ties, key=_tile_order)) if tile]
-
-
-def time_text(time_us: float | None) -> str:
-    """Return a time with four significant digits: `275.3 µs`, `57.10 ms`, `1.204 s`."""
-    if time_us is None:
-        return ""
-    factor, unit = next(
-        (entry for entry in ((1e6, "s"), (1e3, "ms")) if time_us >= entry[0]), (1.0, "µs")
-    )
-    return f"{f'{time_us / factor:#.4g}'.rstrip('.')} {unit}"
+    return [tile for tile in (best.tile, *sorted(ties, key=tile_order)) if tile]
 
 
 def uncertainty(row: Row) -> str:
-    """Return half the 95 % interval of the median: `0.3 %`; `5 samples` if these are too few."""
+    """Return half the 95 % interval of the median: `0.3 %`; `n=5` if there are too few samples."""
     if row.half_interval is None:
         return ""
     if (row.samples or 0) < MIN_SAMPLES:
-        return f"{row.samples} samples"
+        return f"n={row.samples}"
     percentage = 100 * row.half_interval
     return f"{percentage:,.0f} %" if percentage >= COARSE else f"{percentage:.2g} %"
-
-
-def milliseconds(time_us: float | None) -> str:
-    """Return milliseconds with four significant digits: `0.2753`, `57.10`, `1204`."""
-    if time_us is None:
-        return ""
-    time_ms = time_us / 1e3
-    if time_ms < 1:
-        return f"{time_ms:.4f}"
-    return f"{time_ms:#.4g}".rstrip(".")
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number and its noun: `1 point`, `2 points`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def number(value: float | None, digits: int) -> str:
-    """Return a number with this number of decimals; empty for None."""
-    return "" if value is None else f"{value:,.{digits}f}"
-
-
-def rate(value: float | None) -> str:
-    """Return a rate with four digits or more: `0.55`, `94.40`, `1,204`, `55,842`."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"
 
 
 def heading(row: Row) -> Text:
@@ -563,7 +553,7 @@ def spans(tiles: Sequence[str]) -> str:
     )
 
 
-def _tile_order(tile: str) -> tuple[object, ...]:
+def tile_order(tile: str) -> tuple[object, ...]:
     """Return the sort key of a tile: its numbers one after the other."""
     numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
     return [(len(number), number) for number in numbers], tile

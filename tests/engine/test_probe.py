@@ -2,68 +2,158 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from fakes import point, variant
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gpubench.engine.probe import SIZES, kernels_of, make_probes, probe_problems, require_exact
+from gpubench.engine.probe import (
+    PERIOD,
+    AnyProbe,
+    fewer_rows,
+    kernels_of,
+    make_full_probe,
+    make_probes,
+    probe_problem,
+    require_exact,
+    unusual_problem,
+)
 from gpubench.engine.verify import WrongError
-from gpubench.model import CORE_DTYPES, PRECISIONS, CudaVariant, Point, Problem
+from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, CudaVariant, Point, Problem
 from gpubench.plan.registry import variants
 
-INSTANCES = [
-    (op, dtype, size)
-    for op in SIZES
-    for dtype in (PRECISIONS if op == "gemm" else CORE_DTYPES)
-    for size in SIZES[op]
+SIZES = [
+    *((149, 157, 139), (17, 300, 40), (300, 17, 40), (16, 12, 300), (1, 1, 9), (3, 2, 50)),
+    *((64, 64, 1), (1, 40, 7), (40, 1, 7)),
 ]
+"""M, N and K: square, wide, tall, deep, and a single row, column or product."""
 
 
 def problem(op: str, dtype: str, size: tuple[int, int, int]) -> Problem:
     m, n, k = size
-    return Problem(op=op, m=m, n=n, k=k, dtype=dtype)
+    return Problem(op=op, m=m, n=n, k=k if OPERATIONS[op].has_k else 1, dtype=dtype)
 
 
-def test_every_element_is_one_product_that_needs_all_bits() -> None:
-    for op, dtype, size in INSTANCES:
-        at = problem(op, dtype, size)
-        for (a, b), expected in make_probes(at, 1):
-            assert (a.shape, b.shape) == at.input_shapes
-            assert (expected.shape, str(expected.dtype)) == (at.output_shape, at.precision.result)
-            wide = expected.astype(np.float64)
-            assert np.isfinite(wide).all()
-            assert np.count_nonzero(wide) > 0.99 * wide.size  # a byte is 0 now and then
-            nonzero = (a != 0).astype(np.float64), (b != 0).astype(np.float64)
-            if op == "gemm":
-                assert (nonzero[0] @ nonzero[1]).max() == 1
-            elif op == "gemv":
-                assert nonzero[0].sum(axis=1).max() == 1
-            else:
-                assert nonzero[0].sum(axis=0).max() == 1
+INSTANCES = [
+    problem(op, dtype, size)
+    for op in OPERATIONS
+    for dtype in (PRECISIONS if op == "gemm" else CORE_DTYPES)
+    for size in SIZES
+]
+
+
+def product(at: Problem, *operands: np.ndarray) -> np.ndarray:
+    """The result in a type that rounds nothing before the end."""
+    a, b = (x.astype(np.int32 if at.precision.is_integer else np.float64) for x in operands)
+    match at.op:
+        case "gemv_t":
+            exact = a.T @ b
+        case "atax":
+            exact = a.T @ (a @ b)
+        case _:
+            exact = a @ b
+    return exact.astype(at.precision.result)
+
+
+def all_probes(at: Problem) -> tuple[AnyProbe, ...]:
+    return (*make_probes(at, 1), make_full_probe(at, 1))
+
+
+@pytest.mark.parametrize("at", INSTANCES, ids=lambda at: f"{at.op}-{at.dtype}-{at.size}")
+def test_the_right_product_is_exact_and_one_that_differs_in_an_element_is_not(at: Problem) -> None:
+    for probe in all_probes(at):
+        inputs = probe.inputs()
+        assert tuple(array.shape for array in inputs) == at.input_shapes
+        result = product(at, *inputs)
+        assert probe.count_wrong(np, result) == 0
+        flat = result.reshape(-1)
+        place = int(np.argmax(flat != 0))
+        flat[place] += 1 if at.precision.is_integer else flat[place]
+        assert probe.count_wrong(np, result) == 1
+        with pytest.raises(WrongError, match=f"exact probe at {at.size}: 1 of {flat.size:,} "):
+            require_exact(probe, np, result)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_k_has_a_product_and_none_is_a_sum(size: tuple[int, int, int]) -> None:
+    at = problem("gemm", "float32", size)
+    for first, seen in ((True, set()), (False, set())):
+        probes = make_probes(at, 1)
+        half = len(probes) // 2
+        for probe in probes[:half] if first else probes[half:]:
+            a, b = probe.inputs()
+            terms = (a != 0).astype(int) @ (b != 0).astype(int)
+            assert terms.max() <= 1
+            seen |= set(np.flatnonzero((a != 0).any(axis=0) & (b != 0).any(axis=1)))
+        m, n, k = size
+        assert len(seen) == min(k, 8 * m * n)
 
 
 @pytest.mark.parametrize("dtype", CORE_DTYPES)
 def test_sums_in_another_order_are_exact_and_a_k_lost_or_doubled_is_not(dtype: str) -> None:
-    at = problem("gemm", dtype, SIZES["gemm"][0])
-    for (a, b), expected in make_probes(at, 1):
+    at = problem("gemm", dtype, (149, 157, 139))
+    for probe in all_probes(at):
+        a, b = probe.inputs()
         backwards = sum(a[:, k, None] * b[None, k] for k in reversed(range(at.k)))
-        require_exact(at, np, backwards, expected)
-        for lost in (a[:, :-1] @ b[:-1], expected + a[:, :1] * b[:1]):
+        require_exact(probe, np, backwards)
+        for wrong in (a[:, :-1] @ b[:-1], a @ b + a[:, :1] * b[:1]):
             with pytest.raises(WrongError, match="exact probe at 149x157x139: "):
-                require_exact(at, np, lost, expected)
+                require_exact(probe, np, wrong)
+
+
+@pytest.mark.parametrize("operand", [0, 1])
+def test_an_operand_of_18_bits_shows_in_a_single_launch(operand: int) -> None:
+    probe = make_full_probe(problem("gemm", "float32", (300, 200, 100)), 1)
+    inputs = list(probe.inputs())
+    bits = inputs[operand].view(np.uint32) & np.uint32(0xFFFFFFC0)
+    inputs[operand] = bits.view(np.float32)
+    assert probe.count_wrong(np, inputs[0] @ inputs[1]) > 0.4 * 300 * 200
 
 
 def test_nan_is_not_exact() -> None:
-    at = problem("gemm", "float32", SIZES["gemm"][0])
-    _, expected = make_probes(at, 1)[0]
+    at = problem("gemm", "float32", (149, 157, 139))
+    probe = make_probes(at, 1)[0]
+    result = product(at, *probe.inputs())
+    result[7, 8] = np.nan
     with pytest.raises(WrongError, match="1 of 23,393 results"):
-        require_exact(at, np, np.where(expected == expected[0, 0], np.nan, expected), expected)
+        require_exact(probe, np, result)
 
 
 def test_operands_that_may_be_rounded_are_drawn_so_that_they_need_not_be() -> None:
-    (a, _), _ = make_probes(problem("gemm", "tf32", SIZES["gemm"][0]), 1)[0]
+    a, _ = make_probes(problem("gemm", "tf32", (149, 157, 139)), 1)[0].inputs()
     assert not (a.view(np.uint32) & 0x1FFF).any()
     assert (a.view(np.uint32) & 0x2000).all()
+
+
+@settings(deadline=None)
+@given(st.tuples(*(st.integers(1, 20000),) * 3))
+def test_a_probe_has_a_size_of_the_points_own_kind(size: tuple[int, int, int]) -> None:
+    tiled = next(one for one in variants() if one.name == "shared_tile")
+    own = point(tiled, tile=tiled.tiles.read("16"), size=size, dtype="float32")
+    near = probe_problem(own, None)
+    for probed, extent in zip((near.m, near.n, near.k), size, strict=True):
+        assert probed <= extent
+        assert probed % PERIOD == extent % PERIOD or probed == extent
+        assert probed >= min(extent, 32)
+        assert probed <= PERIOD + 32
+    wanted = -(-own.problem.m // 64)
+    assert fewer_rows(own, wanted) == wanted
+    rows = fewer_rows(replace(own, variant=replace(tiled, path=Path("mine.py"))), wanted)
+    assert wanted <= rows <= own.problem.m
+    assert rows % PERIOD == own.problem.m % PERIOD or rows == own.problem.m
+
+
+def test_tiles_that_do_not_divide_the_period_lengthen_it() -> None:
+    tiled = next(one for one in variants() if one.name == "shared_tile")
+    own = point(tiled, tile=tiled.tiles.read("24"), size=(2000, 1000, 800), dtype="float32")
+    near = probe_problem(own, None)
+    assert math.lcm(PERIOD, 24) == 768
+    assert (near.m, near.n, near.k) == (2000 % 768, 1000 % 768, 800)
 
 
 def points() -> list[Point]:
@@ -81,34 +171,27 @@ def points() -> list[Point]:
         )
         for one in variants()
         for tile in (one.tiles.defaults if one.tiles else (None,))
-        for n in (509, 512)
+        for n in (509, 512, 4096)
     ]
 
 
-def test_a_probe_needs_no_kernel_that_its_point_does_not() -> None:
-    for of in points():
-        if of.variant.why_not(of.tile, of.problem) is None:
-            found = probe_problems(of, None)
-            assert found
-            for at in found:
-                assert of.variant.why_not(of.tile, at) is None
-                assert kernels_of(of, at) <= kernels_of(of, of.problem)
-                assert at.precision == of.problem.precision
-                assert at == of.problem or at.bytes < 64 * 2**20
+def test_a_probe_needs_the_kernels_that_its_point_needs_and_no_other() -> None:
+    for own in points():
+        if own.variant.why_not(own.tile, own.problem) is None:
+            near = probe_problem(own, None)
+            assert own.variant.why_not(own.tile, near) is None
+            assert kernels_of(own, near) == kernels_of(own, own.problem)
+            assert near.precision == own.problem.precision
+            if not isinstance(own.variant, CudaVariant):
+                assert near.bytes < 64 * 2**20
 
 
-def test_every_kernel_of_a_variant_is_probed_at_one_size_or_the_other() -> None:
-    for of in points():
-        if isinstance(of.variant, CudaVariant) and not of.variant.why_not(of.tile, of.problem):
-            launched = [kernels_of(of, at) for at in probe_problems(of, None)]
-            assert kernels_of(of, of.problem) == frozenset.union(*launched), of.label
-
-
-def test_a_size_that_a_variant_refuses_is_rounded_or_the_points_own_is_taken() -> None:
+def test_a_size_that_a_variant_refuses_is_not_probed() -> None:
     def refuse(_tile: object, at: Problem) -> str | None:
-        return "takes multiples of 128" if at.m % 128 or at.n % 128 or at.k % 128 else None
+        return "takes multiples of 512" if at.m % 512 or at.n % 512 or at.k % 512 else None
 
-    of = point(variant(refuse=refuse), size=(256, 256, 256))
-    assert {(at.m, at.n, at.k) for at in probe_problems(of, None)} == {(256, 256, 256)}
-    only = point(variant(refuse=lambda _tile, at: None if at.m == 77 else "no"), size=(77, 5, 3))
-    assert probe_problems(only, None) == [only.problem]
+    own = point(variant(refuse=refuse), size=(2048, 2048, 2048))
+    assert probe_problem(own, None) == own.problem
+    assert unusual_problem(own, None) is None
+    free = point(variant(), size=(2048, 2048, 2048))
+    assert unusual_problem(free, None) == replace(free.problem, m=149, n=157, k=139)

@@ -25,7 +25,7 @@ from gpubench.backends import find_devices
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune.run import Settings, tune
 from gpubench.commands.tune.schedule import Racing
-from gpubench.engine import cluster, runner, shared
+from gpubench.engine import cluster, shared
 from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import LocalPool, Watcher
@@ -62,7 +62,6 @@ def fake_variants(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "choose", choose)
     monkeypatch.setattr(tuning, "variants", lambda: (TILED, BLAS))
     monkeypatch.setattr(cluster, "devices_of", lambda name: find_devices(name)[0])
-    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])  # others are large
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 from diffs import rows
 
 from gpubench.cli import main
+from gpubench.commands.history.points import distinct
 from gpubench.errors import UsageError
 from gpubench.results import store
 from gpubench.results.row import Row, read, write
@@ -145,3 +146,36 @@ def test_history_draws_a_line_a_point(call: Call) -> None:
     assert all(text in drawn for text in ("own", "other", "aaaa1111"))
     code, _, err = call("history", "main", "-o", "history.svg")
     assert (code, "--force overwrites it" in err) == (2, True)
+
+
+def test_history_passes_over_a_saved_file_that_cannot_be_read(call: Call) -> None:
+    kept = store.save(built("aaaa1111"), "main")
+    corrupt = kept.parent / "29990101T000000.000000Z.csv"
+    corrupt.write_text("corrupt")
+    code, out, err = call("history", "main", "--only", "own,64")
+    assert (code, "aaaa1111" in out) == (0, True)
+    assert ("passes over" in err, corrupt.name in err.replace("\n", "")) == (True, True)
+    kept.unlink()
+    assert call("history", "main")[0] == 2
+
+
+def test_history_orders_sizes_by_number(call: Call) -> None:
+    store.save([replace(row, m=n, n=n, k=n) for n in (1024, 64, 512) for row in built("a")], "main")
+    out = call("history", "main", "--only", "own")[1]
+    sizes = [line.split()[1] for line in out.splitlines() if line.startswith("gemm ")]
+    assert list(dict.fromkeys(sizes)) == ["64", "512", "1024"]
+
+
+def test_history_says_how_many_times_it_does_not_draw(call: Call) -> None:
+    for _ in range(2):
+        store.save(built("aaaa1111"), "main")
+    store.save([replace(row, round_medians_us="1;2;3") for row in built("aaaa1111")], "main")
+    out = call("history", "main", "--only", "own,64,float32", "-o", "history.svg")[1]
+    assert "1 time marked ! left out of the picture" in out
+    assert "not drawn: 1 time" in Path("history.svg").read_text(encoding="utf-8")
+
+
+def test_dates_are_as_long_as_they_must_be_to_differ() -> None:
+    times = ["2026-11-22 04:25:49.1", "2026-11-22 04:26:49.1"]
+    assert distinct(times, 16, 19) == ["2026-11-22 04:25", "2026-11-22 04:26"]
+    assert distinct([times[0], times[0][:-1] + "2"], 16, 19)[1] == "2026-11-22 04:25:49.2"

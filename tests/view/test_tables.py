@@ -14,19 +14,17 @@ from rich.text import Text
 
 from gpubench.model import Cache, Config, Point, Scope, Status, edges
 from gpubench.results.row import Row
+from gpubench.view.numbers import milliseconds, number, time_text
 from gpubench.view.tables import (
     PIPED_WIDTH,
     UNSTABLE_LEGEND,
     best_table,
     console,
-    milliseconds,
-    number,
     results,
     spans,
     table,
     tied_tiles,
     tile_table,
-    time_text,
     uncertainty,
 )
 
@@ -251,7 +249,7 @@ def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
     row = row_of(8, 100.0, 0.5)
     assert uncertainty(row) == "0.5 %"
     assert uncertainty(replace(row, ci_high_us=125.0)) == "25 %"
-    assert uncertainty(replace(row, samples=5)) == "5 samples"
+    assert uncertainty(replace(row, samples=5)) == "n=5"
     assert uncertainty(failed(Status.SKIPPED, "why", at(8))) == ""
 
 

@@ -189,6 +189,9 @@ class CpuBackend:
         self._max_sets = max_sets
         self._built: dict[Instance, Callable[..., None] | str] = {}
 
+    def reset_caches(self) -> None:
+        """Do nothing: a function cannot pin lines in the cache of a CPU."""
+
     def warm_up(self) -> None:
         """Keep a core busy for 50 ms, until its clock has settled."""
         values = np.ones(1 << 16)

@@ -8,8 +8,9 @@ import re
 import timeit
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -26,8 +27,14 @@ UNKNOWN_CACHE_BYTES = 32 * 2**20
 COPY_BYTES = 2**28
 REPEATS = 5
 
-FMA_COUNT = 2**18
-"""Iterations of the loop of multiply-adds: a few milliseconds."""
+COPY = "measured_copy_gbytes_per_s"
+
+FMA_COUNT = 2**20
+"""Iterations of the loop of multiply-adds in the first call. They are doubled until a call takes
+FMA_CALL_S."""
+
+FMA_CALL_S = 0.01
+"""Shortest call that is timed. In shorter calls, waking the threads takes much of the time."""
 
 FMA_REPEATS = 10
 
@@ -70,44 +77,61 @@ class CpuGauge:
     ) -> dict[str, float]:
         """Measure a copy in main memory, and multiply-adds in vector registers.
 
-        The highest rates of this kind of CPU are kept in the user's cache. `kept` returns those
-        that exist without measuring, which saves a second.
+        Of multiply-adds, the highest rate of this kind of CPU counts, because other load can only
+        lower a rate. It is kept in the user's cache with its date. With `kept`, the copy's rate is
+        taken from there too.
         """
-        measures = {"measured_copy_gbytes_per_s": self.copy_gbytes_per_s}
-        for dtype in dtypes:
-            measures[f"measured_{dtype}_fma_gflops"] = partial(self._fma_gflops, dtype)
         cpu = f"{self._device.name} {cpu_threads()} {self._copy_bytes}"
         path = user_cache("rates", f"{hashlib.sha256(cpu.encode()).hexdigest()[:32]}.json")
-        earlier = _kept_rates(path)
-        rates = {
-            name: earlier[name] if kept and name in earlier else measure()
-            for name, measure in measures.items()
+        highest = _kept_rates(path)
+        rates: dict[str, float] = {}
+        if kept and COPY in highest:
+            rates[COPY] = highest[COPY].rate
+        else:
+            rates[COPY] = self.copy_gbytes_per_s()
+        for dtype in dtypes:
+            rates[f"measured_{dtype}_fma_gflops"] = self._fma_gflops(dtype)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        raised = {
+            name: KeptRate(rate=rate, measured_utc=now)
+            for name, rate in rates.items()
+            if name not in highest or rate > highest[name].rate
         }
-        highest = earlier | {
-            name: max(rate, earlier.get(name, 0.0)) for name, rate in rates.items()
-        }
-        if highest != earlier:
+        if raised:
+            highest |= raised
             keep(path, msgspec.json.encode(highest))
-        return rates
+        return {name: rate if name == COPY else highest[name].rate for name, rate in rates.items()}
 
     def _fma_gflops(self, dtype: str) -> float:
-        """Return the highest of several rates, because other load can only lower a rate."""
+        """Return the highest of several rates."""
         from gpubench.backends.cpu.multiply_add import multiply_adds, operations
 
         run, threads = multiply_adds(dtype), cpu_threads()
 
-        def on_all(pool: ThreadPoolExecutor) -> None:
-            list(pool.map(lambda _thread: run(FMA_COUNT, 1, 0), range(threads)))
+        def on_all(pool: ThreadPoolExecutor, count: int) -> float:
+            started_s = perf_counter()
+            list(pool.map(lambda _thread: run(count, 1, 0), range(threads)))
+            return perf_counter() - started_s
 
         with ThreadPoolExecutor(threads) as pool:
-            fastest_s = min(timeit.repeat(partial(on_all, pool), number=1, repeat=FMA_REPEATS))
-        return threads * operations(dtype, FMA_COUNT) / fastest_s / 1e9
+            count = FMA_COUNT
+            while on_all(pool, count) < FMA_CALL_S:
+                count *= 2
+            fastest_s = min(on_all(pool, count) for _ in range(FMA_REPEATS))
+        return threads * operations(dtype, count) / fastest_s / 1e9
 
 
-def _kept_rates(path: Path) -> dict[str, float]:
+class KeptRate(msgspec.Struct):
+    """A rate, and when it was measured."""
+
+    rate: float
+    measured_utc: str
+
+
+def _kept_rates(path: Path) -> dict[str, KeptRate]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
-    except (OSError, msgspec.MsgspecError):  # no file yet, or a damaged one
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, KeptRate])
+    except (OSError, msgspec.MsgspecError):  # no file yet, or a damaged or an older one
         return {}
 
 

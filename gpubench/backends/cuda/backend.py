@@ -13,6 +13,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from gpubench.backends.cuda.devices import cuda_device
+from gpubench.backends.cuda.driver import reset_caches
 from gpubench.backends.cuda.gauge import CudaGauge
 from gpubench.backends.cuda.kernel import CudaKernel, CudaTimers, faults
 from gpubench.backends.cuda.launching import Instances, Routine, call_routine
@@ -87,6 +88,10 @@ class CudaBackend:
         with faults():
             self.timers.stream.warm_up()
             self.timers.events.calibrate(self.timers.stream.launch_empty)
+
+    def reset_caches(self) -> None:
+        """Unpin all lines of the L2 cache, and prefer neither L1 cache nor shared memory."""
+        reset_caches()
 
     def usable(self) -> bool:
         """Return whether the context still works. After a fault it fails until the process ends."""

@@ -17,7 +17,7 @@ from gpubench.backends import Compiled
 from gpubench.cache import keep, user_cache
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
-from gpubench.model.sources import include_folders, whole_source
+from gpubench.model.sources import encoded_source, include_folders, read_source, whole_source
 from gpubench.results.output import open_regular
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
@@ -42,13 +42,13 @@ def compile_instance(
     `options` are further options of NVRTC. The result is kept in the user's cache, under a key of
     everything that affects it. Raises CompileError with the compiler's first error.
     """
-    text = source.read_text(encoding="utf-8")
+    text = read_source(source)
     files = whole_source(source, include_folders(options))[1:]
-    included = [path.read_text(encoding="utf-8") for path in files]
+    included = [read_source(path) for path in files]
     options = (*OPTIONS, *options)
     number = ".".join(map(str, nvrtc_version()))
     key = "\0".join((text, *included, expression, architecture, *options, number))
-    cached = user_cache("cubin", f"{hashlib.sha256(key.encode()).hexdigest()}.cubin")
+    cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.cubin")
     if compiled := _read_cached(cached):
         return compiled
     compiled = _compile(text, source, expression, architecture, options)
@@ -102,14 +102,16 @@ def _compile(
     headers = [header.encode() for header in HOST_HEADERS]
     program = _checked(
         nvrtc.nvrtcCreateProgram(
-            text.encode(), name, len(headers), [HOST_HEADER] * len(headers), headers
+            encoded_source(text), name, len(headers), [HOST_HEADER] * len(headers), headers
         )
     )
     try:
         _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         encoded = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
         (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode()
+        log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(
+            errors="replace"
+        )
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(f"{expression} for {architecture}: {_first_error(log)}")
         symbol = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()

@@ -161,6 +161,24 @@ def launch_config(launch: Launch, stream: int) -> Any:
     return config
 
 
+def reset_caches() -> None:
+    """Undo what kernels set for the caches of the current context.
+
+    - Lines of the L2 cache that a kernel pinned (`evict_last`, an access policy window) become
+      normal lines, and none of the cache is set aside for such lines.
+    - The context prefers neither L1 cache nor shared memory.
+
+    Errors are ignored: GPUs before 8.0 have no such lines, and if a fault has ended the context,
+    the next launch reports that.
+    """
+    limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+    status, set_aside_bytes = driver.cuCtxGetLimit(limit)
+    if not status and set_aside_bytes:
+        driver.cuCtxSetLimit(limit, 0)
+    driver.cuCtxResetPersistingL2Cache()
+    driver.cuCtxSetCacheConfig(driver.CUfunc_cache.CU_FUNC_CACHE_PREFER_NONE)
+
+
 def device_uuid(index: int) -> str:
     """Return a GPU's UUID as nvidia-smi prints it; empty if the driver does not report it.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from time import sleep
 from typing import Any, Self
 
 import cupy
@@ -25,6 +26,12 @@ from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.backends.rotation import CACHES_TO_OUTGROW
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Launch, Resources, Scope, Series, Timer
+
+BLOCKED_S = 0.02
+"""Time for which the stream is blocked, to see whether a call computes in another stream."""
+
+UNWRITTEN = 0xA5
+"""Content of each byte of an output before that."""
 
 
 class CudaTimers:
@@ -115,7 +122,7 @@ class CudaKernel:
     def watch(self) -> str:
         """Return a note on the memory that a call takes from CuPy or torch.
 
-        Raises LaunchError for a call that waits for the device.
+        Raises LaunchError for a call that waits for the device, or computes in another stream.
         """
         with faults(), _Allocations() as allocations:
             waits = self.timers.events.waits(next(self.rotation))
@@ -124,7 +131,40 @@ class CudaKernel:
                 "the call waits for the GPU (it synchronizes, or copies to the host), so launches "
                 "cannot be enqueued behind one another: leave that out, or use --scope end-to-end"
             )
+        with faults():
+            elsewhere = self._computes_elsewhere()
+        if elsewhere:
+            raise LaunchError(
+                "the call computes in a stream that the current stream does not wait for, so its "
+                "time is not seen: compute in the current stream, or let it wait for an event"
+            )
         return allocating(allocations.bytes)
+
+    def _computes_elsewhere(self) -> bool:
+        """Return whether a call's result comes from a stream that the timed stream does not join.
+
+        No result may appear while the timed stream is blocked. A copy that is enqueued right behind
+        the call must have the whole result.
+        """
+        stream, address, count = self.timers.stream, self.output.data.ptr, self.output.nbytes
+        early, behind = cupy.empty(count, np.uint8), cupy.empty(count, np.uint8)
+        current, other = cupy.cuda.get_current_stream(), cupy.cuda.Stream(non_blocking=True)
+        runtime.memset(address, UNWRITTEN, count)
+        stream.synchronize()
+        stream.block(BLOCKED_S * 1e6)
+        start = stream.record_start()
+        next(self.rotation)()
+        sleep(BLOCKED_S / 2)
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(early.data.ptr, address, count, kind, other.ptr)
+        other.synchronize()
+        blocked = not start.done
+        runtime.memcpyAsync(behind.data.ptr, address, count, kind, current.ptr)
+        stream.synchronize()
+        runtime.deviceSynchronize()
+        result = cupy.ndarray(count, np.uint8, memptr=self.output.data).get()
+        appeared = blocked and bool((early.get() != UNWRITTEN).any())
+        return appeared or not np.array_equal(behind.get(), result)
 
     def sample(self, launches: int, count: int) -> list[float]:
         """Time samples by the blocked batch, by CUPTI, or end to end by events."""

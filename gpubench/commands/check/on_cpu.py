@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -18,10 +22,13 @@ from threading import Lock
 
 import numpy as np
 
+from gpubench.commands.check import limits
 from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
+from gpubench.model.sources import encoded_source, read_source
+from gpubench.text import clean
 
 SHIM = Path(__file__).parent / "shim"
 
@@ -35,8 +42,13 @@ ONE_AT_A_TIME = Lock()
 LONGEST_ERROR = 400
 """Maximum number of characters of an error from g++."""
 
-LONGEST_S = 300
-"""Time limit of a program, in seconds. After it, the program hangs."""
+STALLED_S = 60
+"""Time limit of a launch, in seconds. A program without progress for that time hangs."""
+
+EXTERN_C = re.compile(
+    r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
+)
+"""`extern "C"` of a kernel. A kernel has internal linkage here, and cannot have both."""
 
 DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]\s*;")
 
@@ -52,11 +64,14 @@ class Sanitizer(Enum):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its options: end at the first finding, and check far beyond the end of an operand."""
+        """Its options: end at the first finding, check far beyond operands, limit memory."""
+        memory = f"hard_rss_limit_mb={limits.memory_limit() >> 20}"
         if self is Sanitizer.THREAD:
-            return {"TSAN_OPTIONS": "halt_on_error=1:exitcode=1:report_signal_unsafe=0"}
+            options = "halt_on_error=1:exitcode=1:report_signal_unsafe=0"
+            return {"TSAN_OPTIONS": f"{options}:{memory}"}
+        options = "redzone=2048:detect_leaks=0:detect_stack_use_after_return=0"
         return {
-            "ASAN_OPTIONS": "redzone=2048:detect_leaks=0:detect_stack_use_after_return=0",
+            "ASAN_OPTIONS": f"{options}:{memory}",
             "UBSAN_OPTIONS": "print_stacktrace=0",
         }
 
@@ -78,13 +93,13 @@ class KernelFaultError(Exception):
         """The check and its finding: `AddressSanitizer: heap-buffer-overflow on …`, `fault: …`."""
         names = "AddressSanitizer|ThreadSanitizer|runtime error|fault"
         match = re.search(f"({names}): .*", self.report)
-        return match[0] if match else "unknown"
+        return clean(match[0]) if match else "unknown"
 
     @property
     def lines(self) -> list[tuple[str, int]]:
         """The lines of CUDA sources that the report names, in the order of the report."""
         return [
-            (Path(file).name, int(line))
+            (clean(Path(file).name), int(line))
             for file, line in re.findall(r"([^\s:()]+\.cu):(\d+)", self.report)
         ]
 
@@ -147,10 +162,12 @@ def run_on_cpu(
 def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -> str:
     """Return the header, the unchanged source of the kernel, and the instances.
 
-    Only dynamic shared memory cannot be expressed by macros. `extern __shared__ T name[];` becomes
-    a pointer.
+    Only two things cannot be expressed by macros. `extern __shared__ T name[];` becomes a pointer,
+    and a kernel's `extern "C"` is left out.
     """
-    text = text if text is not None else source.read_text(encoding="utf-8")
+    if text is None:
+        text = read_source(source)
+    text = EXTERN_C.sub("", text)
     text = DYNAMIC_SHARED.sub(r"DYNAMIC_SHARED(\1, \2);", text)
     table = "".join(f'  {{"{name}", call<{name}>}},\n' for name in instances)
     return (
@@ -191,11 +208,12 @@ def gxx(*arguments: str, text: str = "") -> None:
         )
     done = subprocess.run(  # noqa: S603 # arguments of ours
         [compiler, "-std=c++20", *arguments],
-        input=text, capture_output=True, text=True, check=False,
+        input=encoded_source(text), capture_output=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        errors = re.findall(r"^.*(?:error|undefined reference).*$", done.stderr, re.MULTILINE)
-        raise CompileError(f"g++: {next(iter(errors), done.stderr[:LONGEST_ERROR])}")
+        said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
+        errors = re.findall(r"^.*(?:error|undefined reference).*$", said, re.MULTILINE)
+        raise CompileError(f"g++: {clean(next(iter(errors), said)[:LONGEST_ERROR])}")
 
 
 def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
@@ -204,29 +222,53 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
     Where ThreadSanitizer cannot live with how the kernel of the machine randomises addresses, it
     runs again without that.
     """
-    environment = {**os.environ, **sanitizer.environment}
-
-    def run(*prefix: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 # a program built above
-            [*prefix, *command], env=environment, capture_output=True, text=True,
-            errors="replace", check=False, timeout=LONGEST_S,
-        )  # fmt: skip
-
-    done = run()
-    if "unexpected memory mapping" in done.stderr:
+    code, lines = _run(command, sanitizer)
+    if any("unexpected memory mapping" in line for line in lines):
         # ThreadSanitizer of g++ 12 requires a kernel that randomizes at most 28 bits of addresses.
         if not shutil.which("setarch"):
             raise UsageError(
                 "ThreadSanitizer does not work with this kernel's address space randomization; "
                 "install setarch (util-linux), or set vm.mmap_rnd_bits=28"
             )
-        done = run("setarch", "-R")
-    if done.returncode != 0:
+        code, lines = _run(["setarch", "-R", *command], sanitizer)
+    if code != 0:
         # The report starts with the name of the last case, without the cases that succeeded.
-        lines = done.stderr.splitlines()
         running = [line for line in lines if line.startswith("running ")]
         rest = (line for line in lines if line not in running)
         raise KernelFaultError("\n".join([*running[-1:], *rest]), len(running))
+
+
+def _run(command: Sequence[str], sanitizer: Sanitizer) -> tuple[int, list[str]]:
+    """Run a program with limits: return its exit code and the lines of its stderr.
+
+    A program that starts no launch within `STALLED_S` is killed, and the last line says so.
+    """
+    environment = {**os.environ, **sanitizer.environment}
+    with tempfile.TemporaryFile() as report:
+        process = subprocess.Popen(  # noqa: S603 # a program built above
+            [sys.executable, "-I", "-S", limits.__file__, *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=report,
+            env=environment, process_group=0,
+        )  # fmt: skip
+        hung, size = False, 0
+        try:
+            while process.poll() is None and not hung:
+                try:
+                    process.wait(STALLED_S)
+                except subprocess.TimeoutExpired:
+                    before, size = size, os.fstat(report.fileno()).st_size
+                    hung = size == before
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait()
+        report.seek(0)
+        lines = report.read().decode(errors="replace").splitlines()
+    if hung:
+        lines.append(f"fault: hung: no progress within {STALLED_S} s; killed")
+    elif code < 0:
+        lines.append(f"fault: crashed: {signal.strsignal(-code)} (signal {-code})")
+    return code, lines
 
 
 def operands(problem: Problem) -> tuple[np.ndarray, ...]:
@@ -286,12 +328,36 @@ def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int
 
 
 def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
+    """Return the outputs. Raises KernelFaultError for operands that are not what they were."""
     outputs, start = [], 0
     for case in cases:
-        dtype, shape = np.dtype(case.problem.dtype), case.problem.output_shape
-        count = int(np.prod(shape))
-        outputs.append(np.frombuffer(data, dtype, count, start).reshape(shape))
-        start += count * dtype.itemsize
+        problem = case.problem
+        dtype = np.dtype(problem.dtype)
+        arrays = []
+        for shape in problem.shapes:
+            count = int(np.prod(shape))
+            if start + count * dtype.itemsize > len(data):
+                raise KernelFaultError("fault: the kernel ended its process")
+            arrays.append(np.frombuffer(data, dtype, count, start).reshape(shape))
+            start += count * dtype.itemsize
+        *after, output = arrays
+        overwritten = changed_operand(problem, case.inputs or operands(problem), after)
+        if overwritten:
+            fault = KernelFaultError(f"fault: the kernel overwrites its operand {overwritten}")
+            fault.case = case
+            raise fault
+        outputs.append(output)
     if start != len(data):
         raise KernelFaultError("fault: the program wrote another number of elements")
     return outputs
+
+
+def changed_operand(
+    problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]
+) -> str:
+    """Return the name of the first operand that is not as before a launch, or an empty text."""
+    names = problem.operation.arrays
+    for name, old, new in zip(names, before, after, strict=False):
+        if old.tobytes() != new.tobytes():
+            return name
+    return ""

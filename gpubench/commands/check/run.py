@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from rich.text import Text
 
 from gpubench.backends import backends, compiler_of
-from gpubench.backends.calls import as_tensors
 from gpubench.commands.check.cases import (
     all_cases,
     evenly,
@@ -19,9 +19,15 @@ from gpubench.commands.check.cases import (
     race_cases,
     tiles_to_run,
 )
-from gpubench.commands.check.on_cpu import KernelFaultError, Sanitizer, operands, run_on_cpu
+from gpubench.commands.check.function import Call, FunctionFaultError, call_cases
+from gpubench.commands.check.on_cpu import (
+    KernelFaultError,
+    Sanitizer,
+    changed_operand,
+    operands,
+    run_on_cpu,
+)
 from gpubench.engine.single import find_variant, launch_on
-from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.hardware.occupancy import occupancy
@@ -159,30 +165,33 @@ def _check_source(variant: CudaVariant, tiles: Sequence[Config], *, named: bool)
 
 
 def _check_call(variant: CallVariant, tiles: Sequence[Config | None]) -> int:
-    """Call a function on NumPy arrays at odd sizes. Return the exit code."""
+    """Call a function on NumPy arrays at odd sizes, in another process. Return the exit code."""
     if not backends()[variant.backend].host_arrays:
         console().print(
             Text(f"not run: {variant.name} runs on {variant.backend}; sweep it there"),
             soft_wrap=True,
         )
         return NOT_RUN
-    wrong, count = [], 0
+    calls = []
     for dtype in variant.dtypes:
         for tile in tiles:
-            call = variant.build(tile, dtype)
             for m, n, k in SIZES:
                 problem = _problem(variant, m, n, k, dtype)
-                if variant.why_not(tile, problem):
-                    continue
-                output = np.empty(problem.output_shape, problem.dtype)
-                poison(output)
-                if variant.reads_output:
-                    output[...] = 0
-                call(*as_tensors(variant.tensors, (*operands(problem), output)))
-                label = f"{variant.name} {tile or ''} at {problem.size} {dtype}".replace("  ", " ")
-                wrong.append(_wrong(label, output, expected(problem)))
-                count += 1
-    return _conclude(variant, list(filter(None, wrong)), f"{count} calls")
+                problem = replace(problem, column_major=variant.column_major)
+                if not variant.why_not(tile, problem):
+                    label = f"{variant.name} {tile or ''} at {problem.size} {dtype}"
+                    call = Call(tile=tile, problem=problem, label=label.replace("  ", " "))
+                    calls.append(call)
+    wrong = []
+    try:
+        for call, (*after, output) in call_cases(variant, calls):
+            wrong.append(_wrong(call.label, output, expected(call.problem)))
+            if name := changed_operand(call.problem, operands(call.problem), after):
+                wrong.append(f"{call.label}: the function overwrites its operand {name}")
+    except FunctionFaultError as fault:
+        console().print(Text(f"fault: {fault}", style="red"), soft_wrap=True)
+        return FAULTY
+    return _conclude(variant, list(filter(None, wrong)), f"{len(calls)} calls")
 
 
 def _wrong(label: str, output: np.ndarray, right: np.ndarray) -> str:

@@ -11,7 +11,8 @@ from gpubench.model import Status, Variant
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
-from gpubench.view.tables import Table, best_of, by_problem, marked, number, remarks, table, title
+from gpubench.view.numbers import number
+from gpubench.view.tables import Table, best_of, by_problem, marked, remarks, table, title
 
 
 def with_libraries(

@@ -14,7 +14,8 @@ from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_pairs
-from gpubench.view.tables import Column, Table, best_of, number, rows_table
+from gpubench.view.numbers import number
+from gpubench.view.tables import Column, Table, best_of, rows_table
 
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:

@@ -15,7 +15,8 @@ from gpubench.errors import DeviceUnavailableError
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import DTYPES, Device
 from gpubench.options import read_sweep
-from gpubench.view.tables import Table, console, number, table
+from gpubench.view.numbers import number
+from gpubench.view.tables import Table, console, table
 
 UNITS = {
     "gbytes_per_s": "GB/s",

@@ -92,7 +92,7 @@ def diff(
     raise typer.Exit(run_diff(base, new, settings))
 
 
-AB_OPTIONS = ("threshold", "strict", "format", "output", "full")
+AB_OPTIONS = ("threshold", "strict", "format", "output", "force", "full")
 
 
 @app.command(

@@ -105,7 +105,7 @@ def compare_builds(
     if save:
         store.checked(save, "--save")
     if settings.output:
-        Output(settings.output, overwrite=True)
+        Output(settings.output, overwrite=settings.force)
     directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-ab"
     make_directory(directory, "--results")
     if any(directory.iterdir()):

@@ -68,6 +68,7 @@ class Options:
             help="Write --format there, such as to diff.md; the terminal gets the text.",
         ),
     ] = None
+    force: option.Force = False
     full: Annotated[
         bool, typer.Option("--full", help="List every point that is ambiguous, missing or faster.")
     ] = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,7 +32,8 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.model import Timer, layouts_of
 from gpubench.results.row import KEY, Row
-from gpubench.view.tables import Table, console, counted, escaped, milliseconds, table
+from gpubench.view.numbers import counted, milliseconds
+from gpubench.view.tables import Table, console, escaped, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes. 0 is no confirmed regression, 2 sides that cannot be compared."""
@@ -93,6 +95,11 @@ class Report:
         return STRICT if self.strict and unsettled else 0
 
     @property
+    def colour(self) -> str:
+        """The colour of the headline."""
+        return "red" if self.exit_code else "yellow" if self._not_judged else "green"
+
+    @property
     def headline(self) -> str:
         """The verdict in a line, with the shift of the machine if it matters."""
         shift = (
@@ -117,9 +124,20 @@ class Report:
         order = ("same", "faster", "ambiguous", "clock", "missing", "new")
         rest = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
         kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
-        if (untested := comparison.untested) and len(untested) == len(comparison.two_sided):
-            kind = f"nothing could be judged, {next(iter(untested.values())).reason}"
+        if self._not_judged:
+            return f"not judged: {self._not_judged}; {points} {rest}"
         return f"{kind}: {points} {rest}"
+
+    @property
+    def _not_judged(self) -> str:
+        """Why no point could be judged, and what to measure; empty if any point was judged."""
+        comparison = self.comparison
+        reasons = {finding.reason for finding in comparison.untested.values()}
+        if not reasons or any(f.p is not None for f in comparison.two_sided.values()):
+            return ""
+        if TOO_FEW_SWEEPS in reasons:
+            return f"one sweep a side on a CPU, measure {SWEEPS}"
+        return "one round a side, measure with more --rounds"
 
     def label(self, key: Key) -> str:
         """Name the point, with the columns of its key that vary."""
@@ -234,8 +252,11 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
         blas = [row for row in rows.values() if row.op == op and is_blas(row)]
         variants = _listed(row.variant for row in (*chosen, *blas))
         options = covering_options(chosen) | more_rounds | {"variants": variants}
-        flags = " ".join(f"--{name} {text}" for name, text in options.items())
-        lines.append(f"to settle it, measure {both_builds}, in turns, with: gpubench sweep {flags}")
+        words = ["gpubench", "sweep"]
+        for name, text in options.items():
+            words += [f"--{name}", text]
+        command = shlex.join(words)  # names come from files
+        lines.append(f"to settle it, measure {both_builds}, in turns, with: {command}")
     if rerun_command:
         lines.append(f"or, where the kernels are the same as here: {rerun_command}")
     return lines
@@ -306,7 +327,7 @@ def text(report: Report) -> RenderableType:
     """Return the text: the headline, the slower points, and short lists of the others."""
     comparison = report.comparison
     parts: list[RenderableType] = [
-        Text(report.headline, style="bold red" if report.exit_code else "bold green"),
+        Text(report.headline, style=f"bold {report.colour}"),
         Text(f"{report.base} → {report.new}, {report.machine}"),
         *(Text(f"! {note}", style="yellow") for note in report.notes),
     ]

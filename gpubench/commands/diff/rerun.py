@@ -17,8 +17,8 @@ from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
 from gpubench.results.row import Row
+from gpubench.view.numbers import counted
 from gpubench.view.progress import progress
-from gpubench.view.tables import counted
 
 ROUNDS = 10
 """Number of new rounds for each side whose kernels are installed."""

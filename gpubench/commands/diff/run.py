@@ -30,7 +30,7 @@ def run_diff(base: Files, new: Files, options: Options) -> int:
     path = options.output
     if path and os.path.realpath(path) in map(os.path.realpath, (*base, *new)):
         raise UsageError(f"--output: {path} is one of the files compared")
-    output = Output(path, overwrite=True) if path else None
+    output = Output(path, overwrite=options.force) if path else None
     report = compared(base, new, options)
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())

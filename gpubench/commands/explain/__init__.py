@@ -14,7 +14,7 @@ from gpubench.model import DTYPES
 app = typer.Typer()
 
 
-@app.command(epilog="Example: gpubench explain register_tile --tile 16 --size 512x512x1024")
+@app.command(epilog="Example: gpubench explain register_tile --tiles 16 --sizes 512x512x1024")
 def explain(
     variant: Annotated[
         str,
@@ -22,17 +22,17 @@ def explain(
             help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
         ),
     ],
-    tile: Annotated[
+    tiles: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
     ] = None,
-    size: Annotated[
+    sizes: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE", help="Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."
         ),
     ] = None,
-    dtype: Annotated[
+    dtypes: Annotated[
         str | None,
         typer.Option(
             metavar=f"[{'|'.join(DTYPES)}]",
@@ -56,7 +56,7 @@ def explain(
     op: option.Op = None,
     kernels: option.Kernels = None,
     every: Annotated[bool, typer.Option("--all", help="Show a table of every legal tile.")] = False,
-    csv: Annotated[
+    times: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
@@ -68,6 +68,10 @@ def explain(
         bool, typer.Option("--measure", help="Time the kernel here, to compare it with the bound.")
     ] = False,
     as_json: option.AsJson = False,
+    tile: option.Former = None,
+    size: option.Former = None,
+    dtype: option.Former = None,
+    csv: option.Former = None,
 ) -> None:
     """Explain in words why a kernel is as fast as it is.
 
@@ -78,16 +82,16 @@ def explain(
     code = run_explain(
         variant,
         {
-            "sizes": size,
-            "tiles": tile,
-            "dtypes": dtype,
+            "sizes": sizes or size,
+            "tiles": tiles or tile,
+            "dtypes": dtypes or dtype,
             "op": op,
             "device": device,
             "kernels": kernels,
         },
         arch=arch,
         every=every,
-        csv=csv,
+        times=times or (Path(csv) if csv else None),
         measure=measure,
         as_json=as_json,
     )

@@ -34,7 +34,7 @@ def run_explain(
     *,
     arch: str | None,
     every: bool,
-    csv: Path | None,
+    times: Path | None,
     measure: bool,
     as_json: bool,
 ) -> int:
@@ -42,7 +42,7 @@ def run_explain(
 
     `options` are those of a sweep. Raises the same errors as `explained`.
     """
-    answer = explained(variant, options, arch=arch, every=every, csv=csv, measure=measure)
+    answer = explained(variant, options, arch=arch, every=every, times=times, measure=measure)
     if as_json:
         print_json(answer.found, answer.not_explained, gpu_is_here=answer.gpu_is_here)
     else:
@@ -65,7 +65,7 @@ def explained(
     *,
     arch: str | None = None,
     every: bool = False,
-    csv: Path | None = None,
+    times: Path | None = None,
     measure: bool = False,
 ) -> Explained:
     """Explain a variant. `options` are those of a sweep.
@@ -94,14 +94,14 @@ def explained(
         install = install_command("sass")
         notes.append(f"no nvdisasm found, so nothing about the inner loop: {install}")
     times_us: dict[str, float] = {}
-    if csv and measure:
-        raise UsageError("--csv and --measure: take the times from a file, or measure them")
-    if csv or measure:
+    if times and measure:
+        raise UsageError("--times and --measure: take the times from a file, or measure them")
+    if times or measure:
         if kernel.tiles.axes:
             sweep = replace(sweep, tiles=tuple(map(str, tiles)))
-        rows = read(csv) if csv else _measure(gpu, sweep)
+        rows = read(times) if times else _measure(gpu, sweep)
         times_us, note = _times_us(
-            rows, str(csv or "measured here"), sweep, tiles, architecture, gpu
+            rows, str(times or "measured here"), sweep, tiles, architecture, gpu
         )
         notes += [note] if note else []
 

@@ -14,7 +14,8 @@ from gpubench.commands.explain.explanation import Explanation, counted, sentence
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
 from gpubench.model import Status
-from gpubench.view.tables import console, milliseconds, number, table
+from gpubench.view.numbers import milliseconds, number
+from gpubench.view.tables import console, table
 
 SHORT_TILE = 12  # longer tiles leave a table one blank between its columns
 
@@ -46,7 +47,7 @@ def print_text(
             screen.print(*[""] * bool(index), _page(explanation), sep="\n")
     elif explanations:
         screen.print(tile_table(explanations))
-        err.print("--tile explains one of them in words")
+        err.print("--tiles explains one of them in words")
     for tile in not_explained:
         screen.print(f"{tile.status}: {tile.tile}: {tile.reason}", soft_wrap=True)
 

@@ -14,7 +14,7 @@ from gpubench.model import DTYPES, LAYOUTS
 app = typer.Typer()
 
 
-@app.command(epilog="Example: gpubench export shared_tile --tile 32 --size 4096")
+@app.command(epilog="Example: gpubench export shared_tile --tiles 32 --sizes 4096")
 def export(
     variant: Annotated[
         str,
@@ -22,16 +22,16 @@ def export(
             help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
         ),
     ],
-    tile: Annotated[
+    tiles: Annotated[
         str | None,
         typer.Option(
             metavar="TILE", help="Tile, such as 32. Default: what --tiles auto names first."
         ),
     ] = None,
-    size: Annotated[
+    sizes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Matrix size. Default: 4096.")
     ] = None,
-    dtype: Annotated[
+    dtypes: Annotated[
         str | None,
         typer.Option(
             metavar=f"[{'|'.join(DTYPES)}]",
@@ -39,7 +39,7 @@ def export(
             autocompletion=completion.dtypes,
         ),
     ] = None,
-    layout: Annotated[
+    layouts: Annotated[
         str | None,
         typer.Option(
             metavar=f"[{'|'.join(LAYOUTS)}]",
@@ -63,6 +63,9 @@ def export(
         ),
     ] = Path("exported"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+    tile: option.Former = None,
+    size: option.Former = None,
+    dtype: option.Former = None,
 ) -> None:
     """Write a kernel as two files that need no gpubench.
 
@@ -71,6 +74,12 @@ def export(
     """
     from gpubench.commands.export.run import run_export
 
-    options = {"tiles": tile, "sizes": size, "dtypes": dtype, "op": op, "kernels": kernels}
-    options["layouts"] = layout
+    options = {
+        "tiles": tiles or tile,
+        "sizes": sizes or size,
+        "dtypes": dtypes or dtype,
+        "layouts": layouts,
+        "op": op,
+        "kernels": kernels,
+    }
     run_export(variant, options, arch, folder, force=force)

@@ -171,7 +171,7 @@ def _chosen(
     if takes_pick and sweep.tiles:
         sweep = replace(sweep, tiles=_first_pick(variant, sweep, device))
     if len(sweep.tiles) > 1:
-        raise UsageError(f"--tile: one at a time, not {len(sweep.tiles)}")
+        raise UsageError(f"--tiles: one at a time, not {len(sweep.tiles)}")
     ((point, reason),) = plan(sweep, variant.backend, device.compute_capability).items()
     if reason or point.tile is None:
         raise UsageError(f"{variant.name} {reason}")

@@ -19,7 +19,8 @@ from gpubench.errors import UsageError
 from gpubench.model import Measurement
 from gpubench.results.output import Output
 from gpubench.results.result_file import default_path
-from gpubench.view.tables import console, counted
+from gpubench.view.numbers import counted
+from gpubench.view.tables import console
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.commands.fleet.verdicts import DeviceFinding, Fleet, UnitFinding, Verdict
-from gpubench.view.tables import counted, number, table
+from gpubench.view.numbers import counted, number
+from gpubench.view.tables import table
 
 SHOWN = 32
 """Fine devices in the table; the JSON has all."""

@@ -27,7 +27,7 @@ def history(
     ] = None,
     only: option.Only = None,
     exclude: option.Exclude = None,
-    tile: Annotated[str | None, typer.Option(hidden=True)] = None,
+    tile: option.Former = None,
     last: Annotated[
         int, typer.Option(help="Maximum number of saved results per point, the newest.", min=1)
     ] = 10,

@@ -8,15 +8,21 @@ from pathlib import Path
 
 from rich.text import Text
 
-from gpubench.commands.history.points import DIGITS, Saved, histories, saved_time
+from gpubench.commands.history.points import (
+    DIGITS,
+    TO_SECONDS,
+    Saved,
+    distinct,
+    histories,
+    saved_time,
+)
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results import store
 from gpubench.results.row import Row, read
-from gpubench.view.tables import Table, console, marked, remarks, table, uncertainty
-
-TO_SECONDS = len("2026-11-22 04:25:49")
+from gpubench.view.numbers import counted
+from gpubench.view.tables import UNSTABLE, Table, console, marked, remarks, table, uncertainty
 
 
 def print_names() -> None:
@@ -40,13 +46,11 @@ def print_history(
     output: Path | None = None,
     force: bool = False,
 ) -> None:
-    """Print a table per point. Raises UsageError for an unknown name and if no row is left."""
-    timed = [
-        (saved_time(path), row)
-        for path in store.require(name, None, "history")
-        for row in read(path)
-        if row.status == Status.OK
-    ]
+    """Print a table per point. A saved result that cannot be read is passed over.
+
+    Raises UsageError for an unknown name, if no result can be read, and if no row is left.
+    """
+    timed = _timed(store.require(name, None, "history"))
     if not timed:
         raise UsageError(f"history: no result saved as '{name}' has a time")
     keep = selection([row for _, row in timed], only, exclude)
@@ -66,7 +70,27 @@ def print_history(
     screen.print(*remarks(rows), sep="\n")
     if save:
         save()
+        if flagged := sum(row.unstable for row in rows):
+            screen.print(f"{counted(flagged, 'time')} marked {UNSTABLE} left out of the picture")
         screen.print(Text(str(output)), soft_wrap=True)
+
+
+def _timed(paths: Sequence[Path]) -> list[Saved]:
+    """Return the measured rows of the files. Raises UsageError if no file can be read."""
+    timed: list[Saved] = []
+    errors: list[UsageError] = []
+    for path in paths:
+        try:
+            rows = read(path)
+        except UsageError as error:
+            errors.append(error)
+        else:
+            timed += [(saved_time(path), row) for row in rows if row.status == Status.OK]
+    if len(errors) == len(paths):
+        raise errors[-1]
+    for unreadable in errors:
+        console(stderr=True).print(Text(f"history passes over {unreadable}"), soft_wrap=True)
+    return timed
 
 
 def _grid(history: Sequence[Saved]) -> Table:
@@ -74,9 +98,10 @@ def _grid(history: Sequence[Saved]) -> Table:
     texts = ("saved, UTC", "commit", "kernel")
     grid = table(*texts, "time", "±", "change", left=texts)
     before: Row | None = None
-    for time, row in history:
+    dates = distinct([time for time, _ in history], TO_SECONDS)
+    for date, (_, row) in zip(dates, history, strict=True):
         grid.add_row(
-            time[:TO_SECONDS],
+            date,
             (row.commit or "")[:DIGITS] + ("+" if (row.commit or "").endswith("+") else ""),
             (row.source_hash or "")[:DIGITS],
             marked(row),

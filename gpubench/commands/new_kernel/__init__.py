@@ -39,7 +39,7 @@ def new_kernel(
             help="Folder of your kernels, for --kernels; the files go into DIR/gemm.",
             autocompletion=completion.folders,
         ),
-    ] = Path("kernels"),
+    ] = Path("own"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
     """Write a kernel of your own: a working copy to change, or a description of your source."""

@@ -9,23 +9,31 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
+from gpubench.errors import UsageError
 
 app = typer.Typer()
 
 
-@app.command(epilog="Example: gpubench generate operands.bin --shape 4096x8192")
+@app.command(epilog="Example: gpubench generate operands.bin --sizes 4096x8192")
 def generate(
     file: Annotated[
         Path, typer.Argument(help="File to write: *.npz, or any other name for the binary form.")
     ],
-    shape: Annotated[str, typer.Option(help="Rows and columns of A: 4096x8192, or 4096.")],
+    sizes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Rows and columns of A: 4096x8192, or 4096.  [required]"),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the operands.")] = 2006,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    shape: option.Former = None,
 ) -> None:
     """Write a random matrix and vector for 'gpubench run'."""
     from gpubench.commands.operand_files.run import generate as write
 
-    write(file, shape, seed, force=force)
+    size = sizes or shape
+    if not size:
+        raise UsageError("--sizes: is missing; write such as --sizes 4096x8192")
+    write(file, size, seed, force=force)
 
 
 @app.command(epilog="Example: gpubench run operands.bin --op atax --output c.bin")
@@ -38,21 +46,24 @@ def run(
         str,
         typer.Option(help="Operation: atax, gemv or gemv_t.", autocompletion=completion.operations),
     ] = "atax",
-    variant: Annotated[
+    variants: Annotated[
         str | None,
         typer.Option(
             help="Kernel, such as atax_fused; see 'gpubench variants'. Default: the device's BLAS.",
             autocompletion=completion.variants,
         ),
     ] = None,
-    tile: Annotated[
+    tiles: Annotated[
         str | None,
         typer.Option(help="Tile, such as 128x14. Default: the kernel's first that fits."),
     ] = None,
     device: option.DeviceName = None,
     force: option.Force = False,
+    variant: option.Former = None,
+    tile: option.Former = None,
 ) -> None:
     """Compute from an operand file once; verify the result."""
     from gpubench.commands.operand_files.run import run as compute
 
+    variant, tile = variants or variant, tiles or tile
     raise typer.Exit(compute(file, op, output, variant, tile, device or "auto", force=force))

@@ -30,15 +30,15 @@ _OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]
 
 def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     """Write a file of random operands, and print a line about it."""
-    shapes = parse_sizes(shape, "atax", "--shape")
+    shapes = parse_sizes(shape, "atax", "--sizes")
     if len(shapes) != 1:
-        raise UsageError(f"--shape: one shape such as 320x640 (MxN), not {len(shapes)}")
+        raise UsageError(f"--sizes: one shape such as 320x640 (MxN), not {len(shapes)}")
     m, n, _ = shapes[0]
     problem = Problem(op="atax", m=m, n=n, dtype="float32")
     output = Output(path, overwrite=force)
     free = free_memory_bytes()
     if problem.bytes > free:
-        raise UsageError(f"--shape: {problem.bytes:,} bytes of operands, {free:,} are free")
+        raise UsageError(f"--sizes: {problem.bytes:,} bytes of operands, {free:,} are free")
     files.write_operands(output, *make_inputs(problem, seed))
     console().print(Text(f"{path}: A {m}x{n} and v, float32, seed {seed}"), soft_wrap=True)
 
@@ -56,9 +56,9 @@ def run(
     """Compute from an operand file, and write the result if it is right. Return the exit code."""
     if op not in _OPS:
         raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
-    tiles = parse_tiles(tile, "--tile") if tile else (None,)
+    tiles = parse_tiles(tile, "--tiles") if tile else (None,)
     if len(tiles) != 1:
-        raise UsageError(f"--tile: one tile, not {len(tiles)}")
+        raise UsageError(f"--tiles: one tile, not {len(tiles)}")
     claimed = Output(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
@@ -142,11 +142,11 @@ def _usual_variant(backend: str, problem: Problem) -> Variant:
 def _fitting_tile(variant: Variant, text: str | None, problem: Problem) -> Config | None:
     space = variant.tiles
     if text and (space is None or not space.axes):
-        raise UsageError(f"--tile: {variant.name} has no tile to choose")
+        raise UsageError(f"--tiles: {variant.name} has no tile to choose")
     if space is None:
         return None
     for tile in (space.read(text),) if text else space.defaults:
         reason = variant.why_not(tile, problem)
         if reason is None:
             return tile
-    raise UsageError(f"--tile: {variant.name} {tile} {reason}")
+    raise UsageError(f"--tiles: {variant.name} {tile} {reason}")

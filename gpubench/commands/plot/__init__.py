@@ -13,9 +13,6 @@ from gpubench.view.pictures import Kind, Theme, load_matplotlib
 
 app = typer.Typer()
 
-Former = Annotated[str | None, typer.Option(hidden=True)]
-"""An option that `--only` replaced. It remains for one release."""
-
 
 @app.command(epilog="Example: gpubench plot sweep.csv --only 2048 -o tiles.svg")
 def plot(
@@ -49,9 +46,9 @@ def plot(
     ] = None,
     bandwidth: option.Bandwidth = None,
     force: option.Force = False,
-    sizes: Former = None,
-    dtypes: Former = None,
-    variants: Former = None,
+    sizes: option.Former = None,
+    dtypes: option.Former = None,
+    variants: option.Former = None,
 ) -> None:
     """Draw results: by tile, by size, % of cuBLAS, roofline.
 

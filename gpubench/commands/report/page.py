@@ -21,9 +21,10 @@ from gpubench.plan.selection import read_selected
 from gpubench.results.output import Output
 from gpubench.results.row import COLUMNS, Row
 from gpubench.text import clean
+from gpubench.view.numbers import milliseconds, number
 from gpubench.view.pictures import Kind, Theme
 from gpubench.view.pictures.kinds import draw, fitting
-from gpubench.view.pictures.series import grouped, sources
+from gpubench.view.pictures.series import grouped, looks_of, sources
 from gpubench.view.pictures.style import INK_AND_PAGE, svg
 from gpubench.view.tables import (
     NAMES,
@@ -33,10 +34,9 @@ from gpubench.view.tables import (
     console,
     filled,
     marked,
-    milliseconds,
-    number,
     spans,
     tied_tiles,
+    tile_order,
 )
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
@@ -59,8 +59,9 @@ CAPTIONS = {
     "matrix size, in short visits (burst) and in long runs at the power limit (sustained).",
     Kind.PRECISIONS: "Speed of the fastest kernel and of the BLAS in percent of each precision's "
     "theoretical peak, at its largest size.",
-    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. No kernel "
-    "can be above the roof. The distance to the roof is what tuning may gain.",
+    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope "
+    "is the bandwidth of a copy, or that of the datasheet. No kernel can be above the roof. The "
+    "distance to the roof is what tuning may gain.",
     Kind.SPEEDUP: "How many times faster than the naive loop on one CPU core.",
 }
 
@@ -205,6 +206,7 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
     repeat each other's lines, so each is drawn separately.
     """
     together = sources(files, copy_gbytes_per_s)
+    looks = looks_of(together)
     groups = [("", together)]
     if len({(source.rows[0].device, source.rows[0].gpubench) for source in together}) < len(
         together
@@ -215,7 +217,7 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
         for kind in fitting(group):
             caption = f"{name}{CAPTIONS[kind]}"
             try:
-                drawing = svg(draw(group, kind, theme=Theme.BOTH, strip=True))
+                drawing = svg(draw(group, kind, theme=Theme.BOTH, looks=looks))
             except UsageError as error:  # too many lines for one picture
                 pictures.append((Markup(), f"{caption} Not drawn: {error}"))
             else:
@@ -263,7 +265,7 @@ def _table(
         (index, column.title, values)
         for index, column in enumerate(shown)
         if column.title in MENUS
-        and len(values := list(dict.fromkeys(cells[index] for _, cells in lines))) > 1
+        and len(values := sorted({cells[index] for _, cells in lines}, key=tile_order)) > 1
     ]
     return {"title": title, "caption": caption, "columns": shown, "lines": lines, "menus": menus}
 
@@ -274,7 +276,7 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
     for kernel_rows in grouped(rows, _kernel).values():
         best.append(best_of(kernel_rows))
         tiles[id(best[-1])] = ", ".join(tied_tiles(kernel_rows, best[-1]))
-    problems = grouped(best, _problem).values()
+    problems = grouped(sorted(best, key=_order), _problem).values()
     fastest = {id(best_of(problem_rows)) for problem_rows in problems}
     return _table(
         "Best per size",
@@ -286,9 +288,8 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
             for row in sorted(problem_rows, key=lambda row: row.median_us or 0.0)
         ],
         [
-            *_identity(rows),
+            *_identity(rows, _TIME),
             Column("best tile", lambda row: tiles[id(row)], is_text=True),
-            *_TIME,
             *map(_csv_column, BEST_RATES),
         ],
         lambda row: "best" if id(row) in fastest else "",
@@ -297,11 +298,12 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
     """Every measured point with its rates, what explains them, the clocks, and its file."""
+    origins = sorted(origins, key=lambda origin: _order(origin[1]))
     rows = [row for _, row in origins]
     file_names = {id(row): name for name, row in origins}
     best = {id(best_of(kernel_rows)) for kernel_rows in grouped(rows, _kernel).values()}
     names = [name for name, column in CSV_COLUMNS.items() if column.metadata["group"] in GROUPS]
-    columns = [*_identity(rows), NAMES[1], *_TIME, *map(_csv_column, [*names, "samples"])]
+    columns = [*_identity(rows, (NAMES[1], *_TIME)), *map(_csv_column, [*names, "samples"])]
     if len(set(file_names.values())) > 1:
         columns.append(Column("file", lambda row: file_names[id(row)], is_text=True))
     return _table(
@@ -316,7 +318,8 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
 
 def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
     """The points without a time: a line per status, variant, size and reason."""
-    groups = grouped(rows, lambda row: (row.status, *_kernel(row), row.reason)).values()
+    ordered = sorted(rows, key=_order)
+    groups = grouped(ordered, lambda row: (row.status, *_kernel(row), row.reason)).values()
     tiles = {id(group[0]): spans([row.tile for row in group if row.tile]) for group in groups}
     return _table(
         "Skipped and failed",
@@ -339,13 +342,16 @@ AXES = (
 """The columns that may distinguish rows of a variant and size, if they differ."""
 
 
-def _identity(rows: Sequence[Row]) -> list[Column]:
-    """The columns that identify a row, without those that are equal in all rows."""
+def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
+    """The columns that identify a row, without those that are equal in all rows.
+
+    The columns of the time follow the size, so that a phone shows them.
+    """
     varying = [name for name in ("problem", *AXES) if len({getattr(row, name) for row in rows}) > 1]
     if any(row.compute_mode != row.dtype for row in rows):
         varying.insert(0, "compute_mode")
     size = Column("size", lambda row: row.size, True, "N, or M×N×K if it is not a square")
-    return [_csv_column("variant"), size, *map(_csv_column, varying)]
+    return [_csv_column("variant"), size, *time, *map(_csv_column, varying)]
 
 
 _TIME = (
@@ -385,6 +391,11 @@ def _figure(value: object, digits: int) -> str:
 def _problem(row: Row) -> tuple[Any, ...]:
     """Return what rows that may be compared have in common, with their device and version."""
     return (*row.problem_key, row.device, row.gpubench)
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """Return the sort key of a problem: sizes by number."""
+    return row.op, row.dtype, row.compute_mode, row.m, row.n, row.k
 
 
 def _kernel(row: Row) -> tuple[Any, ...]:

@@ -35,13 +35,14 @@ def reproduce(
     ] = False,
     device: option.DeviceName = None,
     on: option.On = None,
-    output: Annotated[
+    folder: Annotated[
         str | None,
         typer.Option(
-            "--output",
-            "-o",
-            help="Folder for the CSVs and the Markdown, such as results/mine. "
+            "--dir",
+            metavar="DIR",
+            help="Directory for the CSVs and the Markdown, such as results/mine. "
             "Default: results/<time>-<device>-reproduce",
+            autocompletion=completion.folders,
         ),
     ] = None,
     samples: Annotated[Path | None, option.OPTIONS["samples"].typer] = None,
@@ -58,8 +59,10 @@ def reproduce(
         typer.Option(metavar="DIR", help="Continue a run that ended early, by its folder."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the files of an earlier run in the folder.")
+        bool,
+        typer.Option("--force", help="Overwrite the files of an earlier run in the directory."),
     ] = False,
+    output: Annotated[str | None, typer.Option("--output", "-o", hidden=True)] = None,
 ) -> None:
     """Run published experiments again, and compare the figures.
 
@@ -72,5 +75,7 @@ def reproduce(
         return
     options = {"device": device, "samples": samples, "rounds": rounds, "budget": budget}
     raise typer.Exit(
-        run_reproduce(names or [], options, output=output, on=on, resume=resume, force=force)
+        run_reproduce(
+            names or [], options, folder=folder or output, on=on, resume=resume, force=force
+        )
     )

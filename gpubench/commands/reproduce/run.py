@@ -53,52 +53,52 @@ def run_reproduce(
     names: Sequence[str],
     options: Mapping[str, Any],
     *,
-    output: str | None = None,
+    folder: str | None = None,
     on: str | None = None,
     resume: Path | None = None,
     force: bool = False,
 ) -> int:
     """`gpubench reproduce`: return the exit code."""
     asked = read_sweep(options)
-    if resume and output is not None:
-        raise UsageError("--resume names the folder to continue: leave --output out")
+    if resume and folder is not None:
+        raise UsageError("--resume names the directory to continue: leave --dir out")
     named = None
-    if output is not None:
-        named = replace(OPTIONS["output"], read=lambda _flag, path: path).convert(output)
+    if folder is not None:
+        named = replace(OPTIONS["output"], name="dir", read=lambda _, path: path).convert(folder)
     experiments = find(names)
     out, done = console(), []
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)
-        folder = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
+        target = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
         if file := asked.samples:
-            in_folder = file.resolve().parent == folder.resolve()
+            in_folder = file.resolve().parent == target.resolve()
             if in_folder and any(map(file.match, _patterns(experiments))):
                 raise UsageError(f"--samples: {file} is a file of the results; name another")
-        claim(folder, experiments, resume=bool(resume), force=force)
+        claim(target, experiments, resume=bool(resume), force=force)
         samples = asked.samples and Output(asked.samples, overwrite=force, flag="--samples")
         for experiment in experiments:
             with progress() as watcher:
                 result = reproduce(
-                    experiment, pools, folder, asked, watcher, resume=bool(resume), force=force
+                    experiment, pools, target, asked, watcher, resume=bool(resume), force=force
                 )
             done.append(replace(result, no_gpu=no_gpu))
-            own = folder / f"{experiment.name}.csv"
+            own = target / f"{experiment.name}.csv"
             Output(own, overwrite=True).write(encode(result.rows))
             out.print(Group(*view.shown(done[-1])))
-            write_comparison(done, folder)
+            write_comparison(done, target)
             if result.interrupted:
                 break
         else:
-            measurements = _partials(folder, experiments)
+            measurements = _partials(target, experiments)
             if samples:
                 samples.write(b"".join(path.read_bytes() for path in measurements))
             for path in measurements:
                 path.unlink()
     out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if result.interrupted:
-        message = f"interrupted: what was measured is kept; --resume {folder} continues"
+        message = f"interrupted: what was measured is kept; --resume {target} continues"
         console(stderr=True).print(message, soft_wrap=True)
-    out.print(Text(f"\n{folder / _SUMMARY}.md"), soft_wrap=True)
+    out.print(Text(f"\n{target / _SUMMARY}.md"), soft_wrap=True)
     return INTERRUPTED if result.interrupted else int(any(result.failed for result in done))
 
 
@@ -129,12 +129,12 @@ def claim(
     partials = _partials(folder, experiments)
     if resume and not partials:
         raise UsageError(f"--resume: nothing to continue: {folder} holds no sweep of these")
-    make_directory(folder)
+    make_directory(folder, "--dir")
     continues = f"--resume {folder} continues it, --force starts anew"
     for pattern in _patterns(experiments):
         for path in sorted(folder.glob(pattern)):
             hint = continues if partials else "--force overwrites it"
-            Output(path, overwrite=resume or force, hint=hint)
+            Output(path, overwrite=resume or force, flag="--dir", hint=hint)
 
 
 def _patterns(experiments: Sequence[Experiment]) -> list[str]:

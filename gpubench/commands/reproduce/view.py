@@ -13,7 +13,8 @@ from gpubench.commands.reproduce.experiment import Series
 from gpubench.commands.reproduce.rules import Figure
 from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Status
-from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, Table, number
+from gpubench.view.numbers import number
+from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, Table
 from gpubench.view.tables import Cell as TableCell
 
 _UNITS = {" bytes": ", bytes", " mib": ", MiB", " tflops": ", TFLOP/s"}

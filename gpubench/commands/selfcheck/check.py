@@ -22,8 +22,9 @@ from gpubench.errors import DeviceUnavailableError
 from gpubench.model import Timer
 from gpubench.options import read_sweep
 from gpubench.results.row import Row
+from gpubench.view.numbers import number
 from gpubench.view.progress import progress
-from gpubench.view.tables import Table, console, number, table
+from gpubench.view.tables import Table, console, table
 
 CHECKS = (
     {"variants": "shared_tile", "tiles": "16", "sizes": "64,128,256,512,1024,2048"},

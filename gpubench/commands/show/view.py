@@ -13,8 +13,10 @@ from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
+from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
 from gpubench.view.tables import (
+    MAX_POINTS,
     NAMES,
     Table,
     by_problem,
@@ -22,10 +24,10 @@ from gpubench.view.tables import (
     figures,
     heading,
     marked,
-    number,
     remarks,
     results,
     rows_table,
+    summary,
     table,
 )
 from gpubench.view.tables import markdown as as_markdown
@@ -83,9 +85,11 @@ def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None)
     if not (sort or top):
         return Group(*results(rows).renderables, *list_summaries(rows))
     parts: list[RenderableType] = []
-    listed: list[Row] = []
-    for points in _listed(rows, sort, top):
-        listed += points
+    problems = _listed(rows, sort, top)
+    listed = list(chain(*problems))
+    if len(listed) > MAX_POINTS:
+        return summary(rows)
+    for points in problems:
         parts += [heading(points[0]), rows_table(points, [*NAMES, *figures(points[0], rows)])]
     return Group(*parts, *remarks(listed))
 
@@ -107,6 +111,8 @@ def _side_by_side(
         if key not in first:
             first[key] = row
             problems.setdefault(key[2:], []).append(key)
+    if sum(len(keys[:top]) for keys in problems.values()) > MAX_POINTS:
+        return summary(list(chain(*sides)))
     parts: list[RenderableType] = []
     for keys in problems.values():
         grid = table(

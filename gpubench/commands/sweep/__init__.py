@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import typer
@@ -26,7 +27,6 @@ def sweep(
     """Time kernels over tile and matrix sizes; save a CSV."""
     from rich.console import Group
 
-    from gpubench.backends import backends
     from gpubench.commands.sweep.curve import curves
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
@@ -50,7 +50,7 @@ def sweep(
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
         screen.print(drawn)
     code = conclude(outcome)
-    if config is None and not options.get("sizes"):
-        n = backends()[outcome.rows[0].backend].quick_size
-        console(stderr=True).print(f"for more: gpubench sweep --sizes {n},{2 * n} --tiles 1..32")
+    if outcome.timed and outcome.path and console(stderr=True).is_terminal:
+        command = shlex.join(["gpubench", "plot", str(outcome.path)])
+        console(stderr=True).print(f"next: {command}", soft_wrap=True)
     raise typer.Exit(code)

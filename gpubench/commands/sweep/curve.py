@@ -11,7 +11,8 @@ from rich.text import Text
 
 from gpubench.model import Status
 from gpubench.results.row import Row
-from gpubench.view.tables import best_of, by_problem, milliseconds
+from gpubench.view.numbers import milliseconds
+from gpubench.view.tables import best_of, by_problem
 
 BARS = "▁▂▃▄▅▆▇█"
 

@@ -15,7 +15,8 @@ from gpubench.model import PointKey, Status
 from gpubench.plan.tuned import Winner
 from gpubench.results.row import Row
 from gpubench.stats.intervals import median_interval
-from gpubench.view.tables import counted, table, time_text
+from gpubench.view.numbers import counted, time_text
+from gpubench.view.tables import table
 
 MIN_PAIRS = 6
 """Minimum number of rounds that give the ratio of two configurations an interval: with fewer, none

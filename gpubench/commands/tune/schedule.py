@@ -18,7 +18,7 @@ from gpubench.model import Config, Device, Measurement, Point, Space, Status, Ti
 from gpubench.plan.schedule import Known, Schedule, Visit
 from gpubench.plan.sweep import Sweep
 from gpubench.stats.race import MAX_ROUNDS, MIN_VISITS, Race
-from gpubench.view.tables import time_text
+from gpubench.view.numbers import time_text
 
 LARGE = 3000
 """Maximum number of configurations in a race. Of a larger space a sample is raced, and the

@@ -14,17 +14,8 @@ from gpubench.commands.tune.schedule import BUDGET_ENDED
 from gpubench.model import Status
 from gpubench.results.row import Row
 from gpubench.stats.race import MIN_VISITS
-from gpubench.view.tables import (
-    NAMES,
-    Table,
-    counted,
-    figures,
-    remarks,
-    rows_table,
-    table,
-    time_text,
-    title,
-)
+from gpubench.view.numbers import counted, time_text
+from gpubench.view.tables import NAMES, Table, figures, remarks, rows_table, table, title
 
 SHOWN = 12
 """Maximum number of configurations of a group that are listed; the CSV has all."""

@@ -19,6 +19,7 @@ from gpubench.errors import UsageError
 from gpubench.model import DTYPES
 from gpubench.results.row import Row
 from gpubench.text import unknown
+from gpubench.view.numbers import number
 from gpubench.view.pictures import Kind, Theme, style
 from gpubench.view.pictures.series import (
     Panel,
@@ -29,16 +30,12 @@ from gpubench.view.pictures.series import (
     grouped,
     is_baseline,
     libraries,
+    looks_of,
     panels,
+    single_source,
 )
 from gpubench.view.pictures.tiles import tile_panels
-from gpubench.view.tables import (
-    DISAGREE,
-    NAIVE_LOOP,
-    best_of,
-    is_bandwidth_bound,
-    number,
-)
+from gpubench.view.tables import DISAGREE, NAIVE_LOOP, best_of, is_bandwidth_bound
 
 MIN_CURVE = 3
 """Minimum number of points of a line."""
@@ -57,7 +54,7 @@ class _Drawing(NamedTuple):
     """How a kind draws rows."""
 
     headline: str
-    panels: Callable[[Sequence[Source]], style.Panels]
+    panels: Callable[[Sequence[Source], style.Looks], style.Panels]
     """Returns no panel if the rows do not suffice."""
 
     missing: str
@@ -65,19 +62,28 @@ class _Drawing(NamedTuple):
 
 
 def draw(
-    group: Sequence[Source], kind: str = Kind.AUTO, *, theme: str = Theme.LIGHT, strip: bool = False
+    group: Sequence[Source],
+    kind: str = Kind.AUTO,
+    *,
+    theme: str = Theme.LIGHT,
+    looks: style.Looks | None = None,
 ) -> style.Picture:
-    """Draw the rows of sources. Raises UsageError for an unknown kind or theme, or too few rows."""
+    """Draw the rows of sources; `looks` are those of a page with several pictures.
+
+    Raises UsageError for an unknown kind or theme, or too few rows.
+    """
     if theme not in list(Theme):
         raise UsageError(f"--theme: {unknown('theme', theme, list(Theme))}")
     kind = resolve(group, kind)
     drawing = KINDS[kind]
-    drawn = drawing.panels(group)
+    drawn = drawing.panels(group, looks or looks_of(group))
     if not drawn:
         raise UsageError(f"--kind {kind}: {drawing.missing}")
     library = group[0].rows[0].library or "the BLAS"
     headline = drawing.headline.format(library=library)
-    return style.compose(headline, drawn, Theme(theme), strip=strip)
+    if alone := single_source(group, by_size=kind in {Kind.TILES, Kind.BLAS}):
+        headline += f"\nNot drawn, as only one file has it: {'; '.join(alone)}"
+    return style.compose(headline, drawn, Theme(theme))
 
 
 def resolve(group: Sequence[Source], kind: str) -> Kind:
@@ -96,7 +102,7 @@ def resolve(group: Sequence[Source], kind: str) -> Kind:
         return Kind.SPEEDUP if any(row.variant == NAIVE_LOOP for row in rows) else Kind.SIZES
     sizes = len({(row.m, row.n, row.k) for row in rows})
     edges = len({edge_of(row) for row in rows} - {None})
-    if max(sizes, edges) >= MIN_CURVE:
+    if max(sizes, edges) >= MIN_CURVE or (edges > 1 and sizes == 1):
         return Kind.SIZES if sizes >= edges else Kind.TILES
     if any(row.percent_of_blas for row in rows):
         return Kind.BLAS
@@ -126,22 +132,9 @@ def _rows(group: Sequence[Source]) -> list[Row]:
 # ---- speed against size: each variant at its best tile
 
 
-def _sizes(group: Sequence[Source]) -> style.Panels:
+def _sizes(group: Sequence[Source], looks: style.Looks) -> style.Panels:
     """A panel for each dtype, cache state and scope, with the peak and the BLAS."""
-    return _with_looks(panels(group, by_size=False), _rates)
-
-
-def _with_looks(
-    group: Sequence[Panel], draw_panel: Callable[[Panel, style.Looks, Axes], float]
-) -> list[tuple[str, Callable[[Axes], float]]]:
-    """Give each variant a look. A single BLAS gets none: it is drawn in the colour of text."""
-    lines = [line for panel in group for line in panel.series]
-    baselines = {line.variant for line in lines if is_baseline(line.best)}
-    without = baselines if len(baselines) == 1 else set()
-    looks = style.looks(
-        [line.variant for line in panel.series if line.variant not in without] for panel in group
-    )
-    return [(panel.title, partial(draw_panel, panel, looks)) for panel in group]
+    return [(panel.title, partial(_rates, panel, looks)) for panel in panels(group, by_size=False)]
 
 
 def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
@@ -157,7 +150,7 @@ def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
         rows = line.best_by_size
         points = [(places[row.size], getattr(row, rate) or 0.0) for row in rows]
         figure = f"{number(points[-1][1], 0)} {unit}"
-        lines.append(_line(axes, line, looks, rows, points, figure))
+        lines.append(_line(axes, line, panel.look(line.variant, looks), rows, points, figure))
     for source, peak in panel.peaks_gflops.items():
         if limit := source.copy_gbytes_per_s if limited_by == "copy" else peak:
             text = style.label(source.named(limited_by), f"{number(limit, 0)} {unit}")
@@ -166,7 +159,7 @@ def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
                 axes.axhline(limit, color=style.ink(), linewidth=1, linestyle=dots, label=text)
             )
     style.log_axis(axes, "y")
-    axes.set_ylabel(unit)
+    style.y_title(axes, unit)
     style.legend(axes, lines)
     return CURVE_IN
 
@@ -185,19 +178,18 @@ def _size_axis(axes: Axes, rows: Iterable[Row]) -> dict[str, float]:
 def _line(
     axes: Axes,
     line: Series,
-    looks: style.Looks,
+    look: style.Look,
     rows: Sequence[Row],
     points: style.Points,
     figure: str,
 ) -> Line2D:
-    """Draw a variant's line, a point per row; in the colour of text if the variant has no look."""
-    look = looks.get(line.variant)
+    """Draw a variant's line, a point per row."""
+    name = [f"{line.name}, {figure}"] if look.is_faint else [line.name, figure]
     (drawn,) = axes.plot(
         *zip(*points, strict=True),
-        color=look.colour if look else style.ink(),
-        marker=look.marker if look else ".",
+        **look.options,
         linestyle=line.source.dashes,
-        label=style.label(line.name, figure),
+        label=style.label(*name),
     )
     style.ring(axes, rows, points)
     return drawn
@@ -206,10 +198,10 @@ def _line(
 # ---- the roofline
 
 
-def _roofline(group: Sequence[Source]) -> style.Panels:
+def _roofline(group: Sequence[Source], looks: style.Looks) -> style.Panels:
     """A panel for each dtype, cache state and scope; a marker per size and variant."""
     rated = [panel for panel in panels(group, by_size=False) if any(panel.peaks_gflops.values())]
-    return _with_looks(rated, _roofs)
+    return [(panel.title, partial(_roofs, panel, looks)) for panel in rated]
 
 
 def _roofs(panel: Panel, looks: style.Looks, axes: Axes) -> float:
@@ -218,34 +210,32 @@ def _roofs(panel: Panel, looks: style.Looks, axes: Axes) -> float:
         rows = line.best_by_size
         points = [(row.arithmetic_intensity or 1.0, row.gflops or 0.0) for row in rows]
         figure = f"{number(rows[-1].percent_of_peak, 1)} % of peak"
-        lines.append(_line(axes, line, looks, rows, points, figure))
+        lines.append(_line(axes, line, panel.look(line.variant, looks), rows, points, figure))
     peaks = {source: peak for source, peak in panel.peaks_gflops.items() if peak}
     edges = [row.arithmetic_intensity or 1.0 for row in panel.rows]
-    edges += [
-        peak / source.copy_gbytes_per_s
-        for source, peak in peaks.items()
-        if source.copy_gbytes_per_s
-    ]
+    slopes = {source: source.copy_gbytes_per_s or source.datasheet_gbytes_per_s for source in peaks}
+    edges += [peaks[source] / slope for source, slope in slopes.items() if slope]
     low, high = min(edges) / 4, max(edges) * 1.3
     for source, peak in peaks.items():
-        copy = source.copy_gbytes_per_s
+        slope = slopes[source]
+        measured = "copy" if source.copy_gbytes_per_s else "datasheet:"
         lines += axes.plot(
-            [low, peak / copy, high] if copy else [low, high],
-            [low * copy, peak, peak] if copy else [peak, peak],
+            [low, peak / slope, high] if slope else [low, high],
+            [low * slope, peak, peak] if slope else [peak, peak],
             color=style.ink(),
             linewidth=1.4,
             linestyle=source.dashes,
             label=style.label(
                 source.named("roof"),
                 f"peak {number(peak, 0)} GFLOP/s",
-                f"copy {number(copy, 0)} GB/s" if copy else "slope unknown: --bandwidth",
+                f"{measured} {number(slope, 0)} GB/s" if slope else "slope unknown: --bandwidth",
             ),
         )
     axes.set(
         xlim=(low, high),
         xlabel="arithmetic intensity, FLOP per byte that must move",
-        ylabel="GFLOP/s",
     )
+    style.y_title(axes, "GFLOP/s")
     style.log_axis(axes, "x")
     style.log_axis(axes, "y")
     style.legend(axes, lines)
@@ -255,7 +245,7 @@ def _roofs(panel: Panel, looks: style.Looks, axes: Axes) -> float:
 # ---- speed-up over the CPU
 
 
-def _speedup(group: Sequence[Source]) -> style.Panels:
+def _speedup(group: Sequence[Source], looks: style.Looks) -> style.Panels:
     """A panel for each operation, dtype and scope.
 
     Speed-ups over the naive loop alone overstate a GPU. So the panel also has the CPU's BLAS, on
@@ -275,7 +265,6 @@ def _speedup(group: Sequence[Source]) -> style.Panels:
             end_to_end = "" if scope == "kernel" else f", {scope}"
             title = f"{op} {dtype}: {devices}{end_to_end}{special}"
             compared.append(Panel(title=title, series=tuple(lines)))
-    looks = style.looks([line.variant for line in panel.series] for panel in compared)
     return [(panel.title, partial(_times, panel, looks)) for panel in compared]
 
 
@@ -291,9 +280,9 @@ def _times(panel: Panel, looks: style.Looks, axes: Axes) -> float:
             ]
             times = points[-1][1]
             figure = f"{number(times, 1 if times < EXACT else 0)} times"
-            lines.append(_line(axes, line, looks, rows, points, figure))
+            lines.append(_line(axes, line, panel.look(line.variant, looks), rows, points, figure))
     style.log_axis(axes, "y")
-    axes.set_ylabel("speed-up")
+    style.y_title(axes, "speed-up")
     style.legend(axes, lines)
     return CURVE_IN
 
@@ -301,7 +290,7 @@ def _times(panel: Panel, looks: style.Looks, axes: Axes) -> float:
 # ---- percent of the BLAS
 
 
-def _blas(group: Sequence[Source]) -> style.Panels:
+def _blas(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
     """A panel for each dtype, cache state and scope, at the largest size of each."""
     groups = grouped(_rows(group), lambda row: (row.op, row.compute_mode))
     largest = {name: max(map(extent, rows)) for name, rows in groups.items()}
@@ -332,7 +321,7 @@ def _bars(panel: Panel, axes: Axes) -> float:
                 y,
                 _percent(line),
                 thick * 0.9,
-                color=style.ink() if is_baseline(line.best) else style.COLOURS[0],
+                color=style.ink() if style.is_library(line.variant) else style.COLOURS[0],
                 alpha=SHADES[index % len(SHADES)],
             )
             tile = f"tile {line.best.tile}" if line.best.tile else ""
@@ -370,7 +359,7 @@ def _label_bars(axes: Axes, names: Sequence[str], texts: Mapping[float, str]) ->
 # ---- percent of the peak: by size, and for each precision
 
 
-def _peak(group: Sequence[Source]) -> style.Panels:
+def _peak(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
     """A panel for each operation, precision, device, cache and scope; a pair of lines per state."""
     rows = _rows(group)
     blas = libraries(rows)
@@ -418,12 +407,12 @@ def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
                     label=style.label(f"{what}, {state}", share),
                 )
     axes.set_ylim(0, 100)
-    axes.set_ylabel("percent of the theoretical peak")
+    style.y_title(axes, "percent of the theoretical peak")
     style.legend(axes, lines)
     return CURVE_IN
 
 
-def _precisions(group: Sequence[Source]) -> style.Panels:
+def _precisions(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
     """A panel for each operation, device, cache, state and scope."""
     rows = [row for row in _rows(group) if row.percent_of_peak]
     rows.sort(key=lambda row: _PLACES.get(row.compute_mode, len(_PLACES)))

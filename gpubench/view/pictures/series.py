@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import cycle
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status
 from gpubench.results.row import Row
-from gpubench.view.pictures.style import DASHES, require_drawable
+from gpubench.view.pictures.style import (
+    DASHES,
+    FAINT,
+    MAX_COLOURED,
+    Look,
+    Looks,
+    is_library,
+    looks,
+    require_drawable,
+)
 from gpubench.view.tables import best_of
 
 Key = TypeVar("Key")
@@ -32,6 +43,13 @@ class Source:
     rows: tuple[Row, ...]
     copy_gbytes_per_s: float | None
     """Measured copy bandwidth of the device, from the rows or from `--bandwidth`."""
+
+    @property
+    def datasheet_gbytes_per_s(self) -> float | None:
+        """Memory bandwidth of the device by its datasheet; None for a device that is not listed."""
+        names = {device.name: device for device in EXAMPLES.values()}
+        listed = names.get(self.rows[0].device or "")
+        return listed.memory_bandwidth_gbytes_per_s if listed else None
 
     def named(self, text: str) -> str:
         """Return the text, with the source if there are several."""
@@ -74,6 +92,27 @@ class Panel:
     def rows(self) -> list[Row]:
         """All rows of the panel."""
         return [row for line in self.series for row in line.rows]
+
+    @cached_property
+    def leading(self) -> frozenset[str]:
+        """The variants that are drawn in colour: the fastest at the largest size, and libraries."""
+        speeds: dict[str, float] = {}
+        for line in self.series:
+            row = line.best_by_size[-1]
+            speed = row.gflops or 1 / (row.median_us or 1.0)
+            speeds[line.variant] = max(speed, speeds.get(line.variant, 0.0))
+        ordered = sorted(speeds, key=lambda variant: -speeds[variant])
+        kernels = [variant for variant in ordered if not is_library(variant)][:MAX_COLOURED]
+        return frozenset([*kernels, *filter(is_library, ordered)])
+
+    def look(self, variant: str, looks: Looks) -> Look:
+        """Return the look of a variant in this panel."""
+        return looks.get(variant, FAINT) if variant in self.leading else FAINT
+
+    def having(self, test: Callable[[Row], object]) -> Panel:
+        """Return the panel with the rows that pass the test."""
+        lines = [replace(line, rows=tuple(filter(test, line.rows))) for line in self.series]
+        return replace(self, series=tuple(line for line in lines if line.rows))
 
     @property
     def peaks_gflops(self) -> dict[Source, float | None]:
@@ -123,6 +162,20 @@ def panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
     If some panels have several sources, the panels with a single source are left out, as they
     compare nothing. Raises UsageError if there are too many panels or lines.
     """
+    alone = single_source(group, by_size=by_size)
+    drawn = [panel for panel in _panels(group, by_size=by_size) if panel.title not in alone]
+    require_drawable(len(drawn), sum(len(panel.series) for panel in drawn))
+    return drawn
+
+
+def single_source(group: Sequence[Source], *, by_size: bool) -> list[str]:
+    """Return the titles of the panels of a single source, if other panels have several."""
+    drawn = _panels(group, by_size=by_size)
+    alone = [panel.title for panel in drawn if len({line.source for line in panel.series}) == 1]
+    return alone if len(alone) < len(drawn) else []
+
+
+def _panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
     devices = list(dict.fromkeys(row.device or "" for source in group for row in source.rows))
     where = f" on {devices[0]}" if len(devices) == 1 else ""  # several stand in the legend
 
@@ -142,10 +195,20 @@ def panels(group: Sequence[Source], *, by_size: bool) -> list[Panel]:
         ).items():
             line = Series(variant=variant, source=source, rows=tuple(rows))
             lines.setdefault(name, []).append(line)
-    drawn = [Panel(title=name, series=tuple(series)) for name, series in lines.items()]
-    drawn = [panel for panel in drawn if len({line.source for line in panel.series}) > 1] or drawn
-    require_drawable(len(drawn), sum(len(panel.series) for panel in drawn))
-    return drawn
+    return [Panel(title=name, series=tuple(series)) for name, series in lines.items()]
+
+
+def looks_of(group: Sequence[Source]) -> Looks:
+    """Return the look of each variant, for all pictures of these rows."""
+    by_size = _panels(group, by_size=True)
+    leading: dict[tuple[str, str], set[str]] = {}
+    for panel in (
+        *_panels(group, by_size=False),
+        *(panel.having(test) for panel in by_size for test in (is_no_block, is_block)),
+    ):
+        for row in panel.rows[:1]:
+            leading.setdefault((row.op, row.dtype), set()).update(panel.leading)
+    return looks(leading.values(), filter(is_library, chain(*leading.values())))
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -159,6 +222,16 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 def edge_of(row: Row) -> int | None:
     """Return the edge of a tile that is a single number, else None."""
     return int(row.tile) if row.tile.isdecimal() else None
+
+
+def is_block(row: Row) -> bool:
+    """Return whether the tile has several extents: it has no place on an axis of edges."""
+    return bool(row.tile) and edge_of(row) is None
+
+
+def is_no_block(row: Row) -> bool:
+    """Return whether the row has a place on an axis of edges, or is of a kernel without tiles."""
+    return not is_block(row)
 
 
 def extent(row: Row) -> float:

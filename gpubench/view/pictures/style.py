@@ -7,19 +7,24 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count, pairwise
+from functools import cache
+from itertools import chain, count, cycle, pairwise
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
+from zlib import crc32
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS
+from gpubench.plan.registry import KERNELS, descriptors
 from gpubench.results.output import Output
 from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
@@ -34,7 +39,13 @@ COLOURS = (
 )
 """Okabe and Ito's blue, vermillion, green and purple, and eighteen more. Each has the largest
 distance in Oklab from the colours before it, among the colours with a contrast of at least 3:1 to a
-white page and to GitHub's dark page. Colour-blind readers can distinguish the first ten."""
+white page and to GitHub's dark page."""
+
+SAFE = 10
+"""Number of colours, the first ones, that colour-blind readers can distinguish."""
+
+MAX_COLOURED = 8
+"""Maximum number of variants of a panel that are drawn in colour; the others are grey."""
 
 MARKERS: tuple[Any, ...] = (
     *"osD^vPp*<>hd8",
@@ -43,6 +54,9 @@ MARKERS: tuple[Any, ...] = (
 )
 """Markers, which identify a line without its colour. There are as many as colours. Those in
 parentheses are stars; the first number is the number of points."""
+
+LIBRARY_MARKERS = ".x+1"
+"""Markers of libraries, which are drawn in the colour of text."""
 
 DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 """Line style of each source (a GPU, a version, a file)."""
@@ -58,10 +72,7 @@ white and to GitHub's dark page, as an SVG in a README is read on both."""
 WIDTH_IN = 8.6
 """Width of a README on GitHub: 826 pixels."""
 
-STRIP = 3
-"""Maximum number of panels in one column; more panels are in two columns."""
-
-TITLES_IN = 1.0
+TITLES_IN = 1.15
 """Height of the titles above and below the axes of a panel."""
 
 TITLE_CHARACTERS, LABEL_CHARACTERS = 90, 40
@@ -124,6 +135,7 @@ def _settings(theme: Theme) -> Iterator[None]:
         "axes.axisbelow": True,
         "axes.titlesize": 10,
         "axes.titlelocation": "left",
+        "axes.titlepad": 20,  # leaves room for the title of the y axis
         "grid.alpha": 0.22,
         "grid.linewidth": 0.6,
         "font.family": "DejaVu Sans",
@@ -152,57 +164,89 @@ Panels = Sequence[tuple[str, Callable[[Axes], float]]]
 inches."""
 
 
-def compose(headline: str, panels: Panels, theme: Theme, *, strip: bool = False) -> Picture:
-    """Return a figure of panels, in a column or a grid; a long legend makes a row higher.
-
-    With `strip` the panels are always in a column, for a page that has the width of one panel.
-    """
+def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
+    """Return a figure of panels in a column; a long legend makes a panel higher."""
     with _settings(theme):
-        columns = 1 if strip or len(panels) <= STRIP else 2
-        rows = -(-len(panels) // columns)
-        picture = Picture(figsize=(columns * WIDTH_IN, WIDTH_IN), layout="constrained")
+        picture = Picture(figsize=(WIDTH_IN, WIDTH_IN), layout="constrained")
         picture.theme = theme
-        headline = wrapped(headline, TITLE_CHARACTERS)
+        headline = "\n".join(wrapped(line, TITLE_CHARACTERS) for line in headline.split("\n"))
         picture.suptitle(headline, x=0.01, ha="left", fontsize="large", fontweight="bold")
-        grid = picture.subplots(rows, columns, squeeze=False).flatten()
-        heights_in = [0.0] * rows
-        for place, ((title, draw), axes) in enumerate(zip(panels, grid, strict=False)):
+        grid = picture.subplots(len(panels), squeeze=False).flatten()
+        heights_in = []
+        for (title, draw), axes in zip(panels, grid, strict=True):
             axes.set_title(wrapped(title, TITLE_CHARACTERS))
             height_in = draw(axes)
             if beside := axes.get_legend():
                 height_in = max(height_in, beside.get_window_extent().height / picture.dpi)
-            row = place // columns
-            heights_in[row] = max(heights_in[row], height_in)
-        for axes in grid[len(panels) :]:
-            axes.remove()
+            heights_in.append(height_in)
         grid[0].get_gridspec().set_height_ratios(heights_in)
-        picture.set_figheight(0.4 + sum(heights_in) + TITLES_IN * rows)
+        picture.set_figheight(
+            0.2 + 0.2 * line_count([headline]) + sum(heights_in) + TITLES_IN * len(panels)
+        )
     return picture
 
 
 class Look(NamedTuple):
-    """Colour and marker of a variant."""
+    """How the lines of a variant are drawn."""
 
     colour: str
+    """Empty: the colour of text."""
+
     marker: Any
+    is_faint: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Matplotlib's options for a line."""
+        faint = {"linewidth": 0.9, "alpha": 0.55, "zorder": 1.5} if self.is_faint else {}
+        return {"color": self.colour or ink(), "marker": self.marker} | faint
+
+
+FAINT = Look("", "", is_faint=True)
+"""The look of variants beside `MAX_COLOURED` others."""
 
 
 Looks = Mapping[str, Look]
 Points = Sequence[tuple[float, float]]
 
 
-def looks(panels: Iterable[Iterable[str]]) -> dict[str, Look]:
-    """Return the look of each variant; variants that share a panel have different looks."""
+def looks(groups: Iterable[Iterable[str]], libraries: Iterable[str] = ()) -> dict[str, Look]:
+    """Return the look of each variant; variants that share a group have different looks.
+
+    A variant of gpubench has the same colour in different pictures, as far as its group allows.
+    Libraries have the colour of text.
+    """
     neighbours: dict[str, list[str]] = {}
-    for panel in panels:
-        names = list(dict.fromkeys(panel))
+    for group in groups:
+        names = [name for name in dict.fromkeys(group) if not is_library(name)]
         for name in names:
             neighbours.setdefault(name, []).extend(names)
     taken: dict[str, int] = {}
-    for name, others in neighbours.items():
-        used = {taken.get(other) for other in others}
-        taken[name] = next(number for number in count() if number not in used)
-    return {name: look(number) for name, number in taken.items()}
+    for name in sorted(neighbours, key=_preference):
+        used = {taken.get(other) for other in neighbours[name]}
+        first = _preference(name)[0]
+        numbers = chain(((first + step) % SAFE for step in range(SAFE)), count(SAFE))
+        taken[name] = next(number for number in numbers if number not in used)
+    drawn = {name: look(number) for name, number in taken.items()}
+    for name, marker in zip(sorted(set(libraries)), cycle(LIBRARY_MARKERS), strict=False):
+        drawn[name] = Look("", marker)
+    return drawn
+
+
+def is_library(variant: str) -> bool:
+    """Return whether a variant is a vendor's library, by its name."""
+    return "blas" in variant
+
+
+def _preference(variant: str) -> tuple[int, str]:
+    """Return the place of a variant among those of gpubench; any number for other variants."""
+    return _places().get(variant, crc32(variant.encode())), variant
+
+
+@cache
+def _places() -> dict[str, int]:
+    paths = (path for op in OPERATIONS for path in descriptors(KERNELS / op))
+    return {path.stem: place for place, path in enumerate(paths)}
 
 
 def look(number: int) -> Look:
@@ -216,8 +260,16 @@ def ink() -> str:
     return str(mpl.rcParams["text.color"])
 
 
-def ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
-    """Draw rings around the rows' points whose rounds disagree."""
+class Rounds(Protocol):
+    """A figure that rests on rounds."""
+
+    @property
+    def unstable(self) -> bool:
+        """Whether the rounds disagree."""
+
+
+def ring(axes: Axes, rows: Sequence[Rounds], points: Points) -> None:
+    """Draw rings around the points of rows whose rounds disagree."""
     if shaky := [point for row, point in zip(rows, points, strict=True) if row.unstable]:
         axes.plot(
             *zip(*shaky, strict=True),
@@ -281,8 +333,15 @@ def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < NARROW else (1,)))
-    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def y_title(axes: Axes, text: str) -> None:
+    """Write the title of the y axis above it, where it need not be rotated."""
+    axes.set_ylabel(text, rotation=0, horizontalalignment="left", verticalalignment="bottom")
+    above = ScaledTranslation(0, 4 / 72, axes.figure.dpi_scale_trans)
+    axes.yaxis.set_label_coords(0.0, 1.0, axes.transAxes + above)
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:

@@ -175,3 +175,18 @@ def test_clusters_and_programmatic_dependent_launches_are_attributes() -> None:
     assert allowed.programmaticStreamSerializationAllowed == 1
     assert list(attributes(cluster)[1]) == ["CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"]
     assert list(attributes(pdl)[1]) == ["CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"]
+
+
+@pytest.mark.parametrize(("answer", "limits"), [((0, 2**20), [0]), ((0, 0), []), ((801, None), [])])
+def test_what_a_kernel_pinned_in_the_l2_cache_is_unpinned(
+    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], limits: list[int]
+) -> None:
+    calls: list[str] = []
+    set_limits: list[int] = []
+    monkeypatch.setattr(driver, "cuCtxGetLimit", lambda _limit: answer)
+    monkeypatch.setattr(driver, "cuCtxSetLimit", lambda _limit, value: set_limits.append(value))
+    monkeypatch.setattr(driver, "cuCtxResetPersistingL2Cache", lambda: calls.append("lines"))
+    monkeypatch.setattr(driver, "cuCtxSetCacheConfig", lambda kind: calls.append(kind.name))
+    module.reset_caches()
+    assert set_limits == limits
+    assert calls == ["lines", "CU_FUNC_CACHE_PREFER_NONE"]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gpubench.commands.check import on_cpu
+from gpubench.commands.check import function, on_cpu
+from gpubench.commands.check.cases import expected
+from gpubench.commands.check.on_cpu import KernelFaultError, Sanitizer, run_on_cpu
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
-from gpubench.errors import UsageError
+from gpubench.errors import CompileError, UsageError
+from gpubench.model import CudaVariant, Problem
+from gpubench.plan.registry import load
 
 WRONG = Path(__file__).parent.parent.parent / "wrong"
 
 CALL = """
+import os
+import sys
+
 from gpubench.model import CallVariant
 
 def build(tile, dtype):
@@ -89,9 +97,126 @@ def test_a_wrong_element_is_named_with_what_it_must_be(
     assert "more cases" in out
 
 
-def test_what_a_description_raises_is_one_line_with_its_type(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"mine\.py, line 6: ZeroDivisionError: "):
-        check("mine", own(tmp_path, "1 / 0"))
+FAULTS = {
+    "1 / 0": "raised ZeroDivisionError: division by zero (mine.py, line 9)",
+    "raise ValueError('\\x1b[2J')": "raised ValueError: ?[2J",
+    "os._exit(0)": "ended its process with exit code 0",
+    "sys.exit(0)": "raised SystemExit: 0",
+    "os.kill(os.getpid(), 11)": "crashed: Segmentation fault (signal 11)",
+    "os.fork()": "raised PermissionError",
+    "bytearray(2**50)": "raised MemoryError",
+    "os.close(int(sys.argv[1]))": "",
+}
+
+
+@pytest.mark.parametrize("body", FAULTS)
+def test_a_function_that_raises_or_ends_its_process_is_a_fault(
+    body: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert check("mine", own(tmp_path, body)) == FAULTY
+    out, err = capfd.readouterr()
+    assert out.startswith(f"fault: mine at 1 float32: {FAULTS[body]}")
+    assert "right" not in out
+    assert "\x1b" not in out + err
+
+
+def test_a_function_that_never_returns_is_a_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function, "CALL_LIMIT_S", 0.2)
+    assert check("mine", own(tmp_path, "while True: pass")) == FAULTY
+    assert "mine at 1 float32: hung: no end within 0.2 s" in capsys.readouterr().out
+
+
+def test_a_function_that_overwrites_an_operand_is_wrong_and_the_operand_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check("mine", own(tmp_path, "c[:] = a @ b; b[-1] += 1")) == FAULTY
+    assert "mine at 1 float32: the function overwrites its operand B" in capsys.readouterr().out
+
+
+def test_what_a_function_prints_is_shown_after_a_fault_alone_and_escaped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prints = "print('\\x1b[31mhello', flush=True); os.write(2, b'wor\\x07ld'); c[:] = a @ b"
+    assert check("mine", own(tmp_path, prints)) == 0
+    out, err = capfd.readouterr()
+    assert "hello" not in out + err
+    assert check("mine", own(tmp_path, f"{prints}; 1 / 0")) == FAULTY
+    out, err = capfd.readouterr()
+    assert "it printed: ?[31mhello" in out
+    assert "\x1b" not in out + err
+
+
+def test_threads_may_start_where_processes_may_not(tmp_path: Path) -> None:
+    body = """import threading
+        thread = threading.Thread(target=lambda: c.__setitem__(slice(None), a @ b))
+        thread.start()
+        thread.join()"""
+    assert check("mine", own(tmp_path, body)) == 0
+
+
+KERNEL = """
+#include <cstdio>
+#include <unistd.h>
+extern "C" __global__ void mine(float* A, const float* B, float* C, int M, int N, int K) {{
+  int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= M || col >= N) return;
+  float sum = 0;
+  for (int k = 0; k < K; ++k) sum += A[row * K + k] * B[k * N + col];
+  C[row * N + col] = sum;
+  {body}
+}}
+"""
+
+DESCRIPTION = """
+from gpubench.model import CudaVariant
+
+VARIANT = CudaVariant(idea="of a test", kernel="mine", dtypes=("float32",),
+    signature="float* A, const float* B, float* C, int M, int N, int K",
+    grid=("N/8", "M/8"), block=(8, 8))
+"""
+
+
+def own_source(folder: Path, body: str) -> list[on_cpu.Case]:
+    (folder / "mine.cu").write_bytes(KERNEL.format(body=body).encode("latin-1"))
+    (folder / "mine.py").write_text(DESCRIPTION)
+    variant = load(folder / "mine.py", "gemm")
+    assert isinstance(variant, CudaVariant)
+    problem = Problem(op="gemm", m=3, n=2, k=4, dtype="float32")
+    return [on_cpu.Case(variant=variant, tile=variant.tiles.defaults[0], problem=problem)]
+
+
+def test_a_kernel_with_linkage_of_c_is_run(tmp_path: Path) -> None:
+    cases = own_source(tmp_path, "")
+    (output,) = run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path / "built" / "program")
+    np.testing.assert_array_equal(output, expected(cases[0].problem))
+
+
+CUDA_FAULTS = {
+    "if (row == 0) A[0] += 1;": "fault: the kernel overwrites its operand A",
+    "_exit(0);": "fault: the kernel ended its process",
+    "for (;;) usleep(1000);": "fault: hung: no progress within 1 s; killed",
+    "while (fork() >= 0) {}; *(volatile int*)0 = 1;": "runtime error: ",
+    'fprintf(stderr, "fault: \\x1b[2J\\n"); _exit(1);': "fault: ?[2J",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", CUDA_FAULTS)
+def test_a_kernel_that_harms_its_process_is_a_fault(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_cpu, "STALLED_S", 1)
+    with pytest.raises(KernelFaultError) as raised:
+        run_on_cpu(own_source(tmp_path, body), Sanitizer.ADDRESS, tmp_path / "built" / "program")
+    assert raised.value.finding.startswith(CUDA_FAULTS[body])
+
+
+def test_messages_of_the_compiler_in_another_encoding_are_no_traceback(tmp_path: Path) -> None:
+    cases = own_source(tmp_path, '#error "\xe9\xff"')
+    with pytest.raises(CompileError, match="error"):
+        run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path / "built" / "program")
 
 
 def test_what_cannot_be_run_here_is_neither_right_nor_wrong(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) 
         ((old, new, "--pairs", "1"), "--pairs: 1 is out of range"),
         ((old, new, "--results", "full"), "--results: full is not empty"),
         ((old, new, "--save", "a/b"), "--save: 'a/b' is not a name"),
+        ((old, new, "--output", "full/a.csv"), "--force overwrites it"),
         ((old, new, "--sizes", "x"), "--sizes: 'x'"),
     ]:
         code, _, err = call(*arguments)

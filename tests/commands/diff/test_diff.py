@@ -443,7 +443,7 @@ def test_markdown_folds_what_is_not_a_regression_and_shows_texts_as_they_are(
     new = [row for row in rows(own=0.9) if row.label != "other at 64 float32"]
     new.append(failure(Status.ERROR, "a | b <img> `c`\n@someone"))
     out = run(file("base.csv", rows()), file("new.csv", new), "--format", "markdown")[1]
-    assert "error: a \\| b &lt;img> \\`c\\` \\@someone |" in out
+    assert "error: a \\| b &lt;img> \\`c\\` @&#8203;someone |" in out
     assert "<details><summary>3 faster</summary>" in out
     assert out.count("<details>") == out.count("</details>") == 1
 
@@ -575,3 +575,44 @@ def test_advised_commands_are_not_wrapped_and_every_point_is_listed_if_asked(
     assert all(name in advice for name in names)
     assert "4 more" in short
     assert "more" not in full.partition("to settle it")[0].replace("more than one", "")
+
+
+def test_the_first_line_is_no_pass_when_one_sweep_a_side_on_a_cpu_shows_nothing(
+    file: Write, run: Run
+) -> None:
+    def sweep(factor: float) -> list[Row]:
+        times = (row("cpu_tile", 64), row("cpu_tile", 128, factor))
+        return [replace(point, timer="host", backend="cpu") for point in times]
+
+    sides = file("base.csv", sweep(1.0)), file("slow.csv", sweep(3.0))
+    code, out, _ = run(*sides)
+    assert (code, "regression" in out.splitlines()[0]) == (0, False)
+    assert out.startswith("not judged: one sweep a side on a CPU, measure 5; of 2 points")
+    assert run(*sides, "--strict")[0] == 3
+
+
+def test_a_report_is_not_overwritten_without_force(file: Write, run: Run, tmp_path: Path) -> None:
+    report = tmp_path / "report.txt"
+    report.write_text("mine")
+    sides = file("base.csv", rows()), file("new.csv", rows(own=1.05))
+    code, _, err = run(*sides, "-o", str(report))
+    assert (code, "--force" in err, report.read_text()) == (2, True, "mine")
+    assert run(*sides, "-o", str(report), "--force")[0] == 1
+    assert "slower" in report.read_text()
+
+
+def test_an_advised_command_runs_nothing_that_a_file_names(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    rough = (100.0, 130.0, 90.0, 110.0, 105.0, 140.0, 95.0, 101.0, 99.0, 120.0)
+    pwned = tmp_path / "PWNED"
+    name = f"a;touch {pwned};$(touch {pwned})"
+    base = file("base.csv", [*rows(), row(name, 64, 1.0, rough)])
+    new = file("new.csv", [*rows(), row(name, 64, 1.03, rough[::-1])])
+    for form in ("text", "markdown"):
+        lines = run(base, new, "--format", form)[1].splitlines()
+        commands = [line[line.index("gpubench ") :] for line in lines if "gpubench sweep " in line]
+        assert commands
+        for command in commands:
+            subprocess.run(["/bin/sh", "-c", "gpubench() { :; }; " + command], check=False)
+    assert not pwned.exists()

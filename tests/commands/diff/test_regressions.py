@@ -171,7 +171,7 @@ def test_one_round_a_side_is_not_judged_and_that_is_said(
     new = [row("own", size, factor, (101.0,)) for size in SIZES]
     code, out, _ = run(file("base.csv", base), file("new.csv", new))
     assert code == 0
-    assert out.startswith("nothing could be judged, a single round a side: of 3 points 3 ambiguous")
+    assert out.startswith("not judged: one round a side, measure with more --rounds; of 3 points")
 
 
 def test_sides_may_have_different_numbers_of_rounds(file: Write, run: Run) -> None:
@@ -204,7 +204,7 @@ def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
     base, new = sweeps("b", (1.0, 1.09, 1.02)), sweeps("n", (1.1, 1.03, 1.12))
     code, out, _ = run(base[0], new[0])
     assert code == 0
-    assert out.startswith("nothing could be judged, a single sweep a side on a CPU")
+    assert out.startswith("not judged: one sweep a side on a CPU, measure 5")
     assert run("--base", *base, "--new", *new)[0] == 0
     slower = sweeps("s", (1.3, 1.33, 1.31))
     assert run("--base", *sweeps("q", (1.0, 1.02, 1.01)), "--new", *slower)[0] == 1

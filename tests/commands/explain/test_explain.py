@@ -107,7 +107,7 @@ def test_a_kernel_without_tiles_is_explained_and_has_none_to_choose(
     )
     for every in (False, True):
         assert "mine" in printed(capsys, "mine", kernels=tmp_path, arch="sm_90", every=every)[0]
-    assert refusal("mine", kernels=tmp_path, tile="4") == "--tile: mine has no tile to choose"
+    assert refusal("mine", kernels=tmp_path, tile="4") == "--tiles: mine has no tile to choose"
 
 
 def refusal(variant: str, **asked: Any) -> str:
@@ -389,19 +389,19 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("shard_tile", {}, ("did you mean 'shared_tile'",)),
         ("naive", {"op": "gem"}, ("--op: unknown operation 'gem'",)),
         ("naive", {"op": "gemv"}, ("unknown variant 'naive'",)),
-        ("naive", {"tile": "33"}, ("--tile: naive takes edges 1 to 32",)),
-        ("naive", {"tile": "x"}, ("--tile: 'x' is not understood",)),
-        ("naive", {"tile": "1", "every": True}, ("--all and --tile",)),
-        ("naive", {"size": "1,2"}, ("--size: one at a time, not 2",)),
+        ("naive", {"tile": "33"}, ("--tiles: naive takes edges 1 to 32",)),
+        ("naive", {"tile": "x"}, ("--tiles: 'x' is not understood",)),
+        ("naive", {"tile": "1", "every": True}, ("--all and --tiles",)),
+        ("naive", {"size": "1,2"}, ("--sizes: one at a time, not 2",)),
         (
             "naive",
             {"arch": "sm_90", "csv": Path("a.csv"), "measure": True},
             ("--measure",),
         ),
-        ("naive", {"dtype": "float32,float64"}, ("--dtype: one at a time",)),
-        ("naive", {"size": "0"}, ("--size: '0' is out of range",)),
-        ("naive", {"dtype": "int7"}, ("--dtype: unknown value 'int7'",)),
-        ("naive", {"dtype": "int8"}, ("--dtype: naive has no int8, only float32",)),
+        ("naive", {"dtype": "float32,float64"}, ("--dtypes: one at a time",)),
+        ("naive", {"size": "0"}, ("--sizes: '0' is out of range",)),
+        ("naive", {"dtype": "int7"}, ("--dtypes: unknown value 'int7'",)),
+        ("naive", {"dtype": "int8"}, ("--dtypes: naive has no int8, only float32",)),
         ("naive", {"size": "70000000x1x1", "tile": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
         ("naive", {"arch": "sm_90ff"}, ("--arch", "sm_90")),

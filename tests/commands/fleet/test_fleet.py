@@ -33,7 +33,6 @@ from gpubench.commands.fleet.units import (
 )
 from gpubench.commands.fleet.verdicts import Fleet, Verdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
-from gpubench.engine import runner
 from gpubench.engine.cluster import Member
 from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool
@@ -220,7 +219,6 @@ def measuring(
     """Runs the command's work on fake devices, of which some take longer by a factor."""
     device = find_devices("cpu")[0][0]
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "store"))
-    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32",)))
 
     @contextmanager
@@ -289,7 +287,6 @@ def test_a_product_is_verified_in_the_first_turn_alone(
 def test_a_turn_has_each_unit_once_a_round_and_the_edges_do_not_count(
     monkeypatch: pytest.MonkeyPatch, phase: str, rounds: int
 ) -> None:
-    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
     backend = FakeBackend(10.0)
     asked = Asked("cpu", phase, rounds, seed=1)
@@ -306,7 +303,6 @@ def test_a_turn_has_each_unit_once_a_round_and_the_edges_do_not_count(
 def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner, "probe_problems", lambda of, _: [of.problem])
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
 
     class Failing(FakeBackend):

@@ -204,3 +204,27 @@ def test_times_are_all_in_milliseconds_so_that_they_sort_and_are_marked_in_doubt
     assert any(text.startswith("0.0025") for text in texts)
     assert any(text.startswith("0.2500 !") for text in texts)
     assert not any(text.endswith("µs") for text in texts)
+
+
+def test_sizes_are_ordered_by_number_in_tables_and_menus() -> None:
+    rows = [sample(n=n) for n in (1024, 64, 512)] + [sample(n=256, status="skipped", reason="no")]
+    text = of(*rows)
+    tables = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)
+    sizes = [re.findall(r"</th><td>(\d+)</td>", table) for table in tables]
+    assert sizes == [["64", "512", "1024"], ["64", "512", "1024"], ["256"]]
+    menu = re.search(r"<label>size\n(.*?)</select>", text, re.DOTALL)
+    assert menu
+    assert re.findall(r"<option>(\d+)", menu[1]) == ["64", "512", "1024"]
+
+
+def test_the_time_stands_beside_the_size_so_that_a_phone_shows_it() -> None:
+    text = of(*curve("naive", (3, 2, 1)), *curve("naive", (3, 2, 1), dtype="float64"))
+    heads = re.findall(r"<button[^>]*>([^<]*)</button>", text)
+    assert heads[:3] == ["variant", "size", "ms"]
+
+
+def test_panels_that_only_one_file_has_are_named_as_not_drawn() -> None:
+    both = curve("naive", (3, 2, 1))
+    files = [(Path("a.csv"), [*both, *curve("naive", (3, 2, 1), n=512)]), (Path("b.csv"), both)]
+    files = [(path, [replace(row, gpubench=path.stem) for row in rows]) for path, rows in files]
+    assert "Not drawn, as only one file has it: gemm 512" in page(files)

@@ -64,7 +64,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.slow
 def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Path) -> None:
-    code, out, err = run(folder, "mine.toml", "--device", "cpu", "-o", "out")
+    code, out, err = run(folder, "mine.toml", "--device", "cpu", "--dir", "out")
     assert code == 0
     assert "mine: Two loops" in out
     assert "1.25" in out
@@ -92,12 +92,12 @@ def test_a_users_own_experiment_runs_on_the_cpu_from_file_to_verdict(folder: Pat
 def test_an_earlier_run_is_kept_unless_forced(folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "reproduce.md").write_text("precious")
-    code, out, err = run(folder, "mine.toml", "--device", "cpu", "-o", "out")
+    code, out, err = run(folder, "mine.toml", "--device", "cpu", "--dir", "out")
     assert (code, out) == (2, "")
     assert err.splitlines() == [
         "gpubench: --output: out/reproduce.md exists; --force overwrites it"
     ]
-    assert run(folder, "mine.toml", "--device", "cpu", "-o", "out", "--force")[0] == 0
+    assert run(folder, "mine.toml", "--device", "cpu", "--dir", "out", "--force")[0] == 0
 
 
 @pytest.mark.slow
@@ -126,10 +126,10 @@ REFUSED = {
     "device nobody knows": (("mine.toml", "--device", "tpu"), "auto, cpu, cuda"),
     "bad rounds": (("mine.toml", "--rounds", "0"), "--rounds"),
     "bad budget": (("mine.toml", "--budget", "x"), "--budget"),
-    "output in a file": (("mine.toml", "--device", "cpu", "-o", "/dev/null/x"), "--output"),
-    "output of a resumed run": (("mine.toml", "--resume", "x", "-o", "y"), "leave --output out"),
+    "output in a file": (("mine.toml", "--device", "cpu", "--dir", "/dev/null/x"), "--dir"),
+    "output of a resumed run": (("mine.toml", "--resume", "x", "--dir", "y"), "leave --dir out"),
     "samples into the results": (
-        ("mine.toml", "--device", "cpu", "-o", "out", "--samples", "out/mine.csv"),
+        ("mine.toml", "--device", "cpu", "--dir", "out", "--samples", "out/mine.csv"),
         "--samples: out/mine.csv is a file of the results",
     ),
     "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
@@ -154,7 +154,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     text = MINE.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
     (folder / "mine.toml").write_text(text.replace('dtypes = ["float64"]\n', ""))
     partial = folder / "out" / "mine.sweep-1.csv.partial"
-    with start(folder, "reproduce", "mine.toml", "--device", "cpu", "-o", "out") as process:
+    with start(folder, "reproduce", "mine.toml", "--device", "cpu", "--dir", "out") as process:
         wait_for_lines(partial, 5, process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT_S)
@@ -169,7 +169,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_devices_share_an_experiment_and_the_samples_are_kept(folder: Path) -> None:
-    options = ("--device", "cpu", "--on", "local", "-o", "out", "--samples", "all.samples")
+    options = ("--device", "cpu", "--on", "local", "--dir", "out", "--samples", "all.samples")
     code, out, err = run(folder, "mine.toml", *options)
     assert code == 0, err
     assert out.splitlines()[-1] == "out/reproduce.md"
@@ -177,5 +177,5 @@ def test_devices_share_an_experiment_and_the_samples_are_kept(folder: Path) -> N
     context, *samples = (folder / "all.samples").read_text().splitlines()
     assert "gpubench_sweep" in context
     assert len(samples) == 2
-    refused = ("--device", "cpu", "-o", "new", "--samples", "all.samples")
+    refused = ("--device", "cpu", "--dir", "new", "--samples", "all.samples")
     assert "--samples: all.samples exists" in run(folder, "mine.toml", *refused)[2]

@@ -98,7 +98,7 @@ def test_files_of_an_earlier_run_are_overwritten_only_by_force(tmp_path: Path) -
 
 
 def test_a_folder_that_cannot_be_made_is_refused() -> None:
-    with pytest.raises(UsageError, match="--output: cannot make the directory"):
+    with pytest.raises(UsageError, match="--dir: cannot make the directory"):
         claim(Path("/dev/null/folder"), [], force=False)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -118,3 +120,41 @@ def test_baselines_that_contradict_each_other_are_remarked(shown: Show, tmp_path
     )
     text = " ".join(shown(tmp_path / "c.csv").split())
     assert "takes 2 times as long as cpu_blas on one thread" in text
+
+
+def test_points_that_are_too_many_for_a_table_are_summed_up(
+    shown: Show, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpubench.view.tables.MAX_POINTS", 2)
+    monkeypatch.setattr("gpubench.commands.show.view.MAX_POINTS", 2)
+    for options in ({}, {"sort": "time"}, {"compare": True}):
+        text = shown(*[file] * (1 + ("compare" in options)), **options)
+        assert "10.00 µs" in text
+        assert "30.00 µs" not in text
+        assert "too many for a table" in text
+    assert "30.00 µs" in shown(file, sort="rate", top=2) or "20.00 µs" in shown(file, top=2)
+    assert len(shown(file, csv=True).splitlines()) == 4
+
+
+def test_markdown_shows_names_as_text(shown: Show, tmp_path: Path) -> None:
+    name = "![x](http://a/b) <img src=x> @someone #12"
+    write([replace(row_of(8, 20.0), device=name, variant=name)], tmp_path / "bad.csv")
+    text = shown(tmp_path / "bad.csv", markdown=True)
+    assert "<img" not in text
+    assert "![" not in text
+    assert "@someone" not in text
+    assert "#12" not in text
+
+
+def test_too_little_memory_ends_in_one_line(file: Path) -> None:
+    code = (
+        "import resource; from gpubench.commands.show import view; from gpubench.cli import main;"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize();"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 2**24,) * 2); main()"
+    )
+    file.write_bytes(file.read_bytes() * 20_000)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "show", str(file)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "memory" in done.stderr

@@ -224,7 +224,7 @@ def test_no_two_variants_of_a_panel_are_drawn_alike(kind: str) -> None:
             if not str(line.get_label()).startswith(("peak", "roof"))
         ]
         assert len(drawn) > 2
-        assert len({colour for colour, _ in drawn}) == len(drawn)
+        assert len(set(drawn)) == len(drawn)
 
 
 def test_several_devices_are_told_apart_by_dashes_and_in_the_legend() -> None:

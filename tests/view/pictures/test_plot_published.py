@@ -90,8 +90,18 @@ def test_other_files_are_told_apart(tmp_path: Path) -> None:
             read_published(sweep)
 
 
-def test_what_disagreeing_rounds_gave_is_not_drawn(tmp_path: Path) -> None:
+def test_what_disagreeing_rounds_gave_is_drawn_in_a_ring(tmp_path: Path) -> None:
     path = tmp_path / "reproduce.csv"
-    line = "p100-tiles,register_tile,8,end-to-end,ms,2.07,Tesla P100,0.7,NVIDIA H200"
-    path.write_text(f"{HEAD},unstable\n{line},True\n{line},False\n")
-    assert [figure.measured for figure in read_published(path) or ()] == [None, 0.7]
+    line = "p100-tiles,register_tile,{},end-to-end,ms,2.07,Tesla P100,0.7,NVIDIA H200"
+    path.write_text(f"{HEAD},unstable\n{line.format(8)},True\n{line.format(16)},False\n")
+    (axes,) = draw(read_published(path) or [], Theme.LIGHT).axes
+    rings = [line for line in axes.lines if line.get_fillstyle() == "none"]
+    assert [list(ring.get_xdata()) for ring in rings] == [[8.0]]
+
+
+def test_an_axis_of_tiles_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "reproduce.csv"
+    line = "p100-tiles,register_tile,{0},end-to-end,ms,2.07,Tesla P100,0.7,NVIDIA H200,{0}"
+    path.write_text("\n".join([f"{HEAD},tile", line.format(8), line.format(16)]) + "\n")
+    (axes,) = draw(read_published(path) or [], Theme.LIGHT).axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("tile size", "time, ms")

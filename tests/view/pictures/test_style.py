@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from itertools import combinations
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from commandline import TIMEOUT_S
 from matplotlib.colors import to_rgb
-from samples import curve, source
+from samples import SWEEP, curve, of_files, source
 
 import gpubench
 from gpubench.errors import UsageError
@@ -21,11 +22,13 @@ from gpubench.results.output import Output
 from gpubench.results.row import write
 from gpubench.view.pictures import Theme
 from gpubench.view.pictures.kinds import draw
+from gpubench.view.pictures.series import looks_of
 from gpubench.view.pictures.style import (
     COLOURS,
     FORMATS,
     INK_AND_PAGE,
     MARKERS,
+    WIDTH_IN,
     claim,
     label,
     looks,
@@ -102,13 +105,11 @@ def test_variants_of_one_panel_differ_in_colour_and_in_marker() -> None:
         assert len({drawn[name].marker for name in panel}) == len(panel)
 
 
-def test_more_than_three_panels_stand_in_two_columns() -> None:
-    for sizes, columns in (((64, 128), 1), ((64, 128, 256, 512, 1024), 2)):
-        picture = draw(
-            source(*(row for n in sizes for row in curve("naive", (8, 4, 6), n=n))), "tiles"
-        )
-        assert len(picture.axes) == len(sizes)
-        assert len({round(axes.get_position().x0, 2) for axes in picture.axes}) == columns
+def test_panels_stand_in_one_column_so_that_their_text_has_the_size_of_the_pages() -> None:
+    rows = [row for n in (64, 128, 256, 512, 1024) for row in curve("naive", (8, 4, 6), n=n)]
+    picture = draw(source(*rows), "tiles")
+    assert len({round(axes.get_position().x0, 2) for axes in picture.axes}) == 1
+    assert picture.get_figwidth() == WIDTH_IN
 
 
 def test_a_label_too_long_for_a_line_goes_on_in_the_next() -> None:
@@ -208,3 +209,39 @@ def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--output: cannot write"):
         claim(tmp_path / "file" / "picture.svg", force=False)
+
+
+def test_a_kernel_has_one_colour_in_all_pictures_of_the_documentation() -> None:
+    colours: dict[str, set[str]] = {}
+    for path in (Path(gpubench.__file__).parent.parent / "docs" / "images").glob("*.svg"):
+        texts = re.findall(r'fill: (#[0-9a-f]{6})[^"]*"[^>]*>(\w+)</text>', path.read_text())
+        for colour, text in texts:
+            if colour != INK_AND_PAGE[Theme.BOTH][0]:
+                colours.setdefault(text, set()).add(colour)
+    assert {"packed_panels", "shared_tile"} <= colours.keys()
+    assert {name: many for name, many in colours.items() if len(many) > 1} == {}
+
+
+def test_at_most_eight_kernels_of_a_panel_are_in_colour_and_the_others_are_named() -> None:
+    names = [f"kernel_{number}" for number in range(12)]
+    rows = [row for us, name in enumerate(names, 1) for row in curve(name, (8 * us, 4 * us, 6))]
+    for kind in ("tiles", "sizes"):
+        (axes,) = draw(source(*rows), kind).axes
+        legend = axes.get_legend()
+        assert legend is not None
+        shown = " ".join(text.get_text() for text in legend.texts)
+        assert all(name in shown for name in names)
+        grey = INK_AND_PAGE[Theme.LIGHT][0]
+        drawn = {line.get_color() for line in legend.legend_handles} - {grey}
+        assert len(drawn) == 8
+
+
+def test_a_variant_has_the_same_colour_in_all_pictures_of_a_page() -> None:
+    of = of_files(SWEEP)
+    page = looks_of(of)
+    for kind in ("tiles", "sizes", "roofline"):
+        for axes in draw(of, kind, looks=page).axes:
+            for text in axes.get_legend().texts if axes.get_legend() else ():
+                name = text.get_text().splitlines()[0]
+                if name in page and page[name].colour:
+                    assert text.get_color() in {page[name].colour, INK_AND_PAGE[Theme.LIGHT][0]}

@@ -432,10 +432,10 @@ Index index(std::FILE* file) {
 void run_case(std::FILE* in, std::FILE* out) {
   const size_t output = number(in);
   std::vector<void*> buffers(number(in));
-  size_t output_bytes = 0;
+  std::vector<size_t> sizes;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const size_t bytes = number(in);
-    if (i == output) output_bytes = bytes;
+    sizes.push_back(bytes);
     // As cudaMalloc aligns, and with the end exactly where the operand ends.
     if (posix_memalign(&buffers[i], 256, bytes) != 0) std::_Exit(3);
     get(in, static_cast<unsigned char*>(buffers[i]), bytes);
@@ -466,7 +466,7 @@ void run_case(std::FILE* in, std::FILE* out) {
     one.arguments = {pointers.data(), numbers.data(), structures.data()};
     run(one);
   }
-  std::fwrite(buffers[output], 1, output_bytes, out);
+  for (size_t i = 0; i <= output; ++i) std::fwrite(buffers[i], 1, sizes[i], out);
   for (void* buffer : buffers) std::free(buffer);
 }
 

@@ -1,0 +1,144 @@
+"""Sweep kernels that cheat, on a GPU: none may be `ok` with a false time.
+
+    python benchmarks/cheats.py
+
+Needs a GPU. `tests/cheats` has the kernels. Right ones beside them must be `ok`. Then a kernel runs
+that pins its operands in the L2 cache. The time of its neighbour must not change.
+Exit status: 0 all bounds hold, 1 one is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from shared import GPUBENCH, ROOT, bound, child, verdict
+
+from gpubench.model import Cache, Point, Problem, Scope, Status, Timer
+from gpubench.plan.registry import of_op
+from gpubench.results.row import Row, read
+
+CHEATS = ROOT / "tests" / "cheats"
+SIZES = "256,512x768x1100"
+CHEATING = ("cheat_cuda", "cheat_function", "cheat_patches")
+BESIDE = ("cublas", "cublaslt", "torch_matmul")
+RIGHT = {"product", "pins_operands", "honest", *BESIDE}
+TIMEOUT_S = 120
+
+PINNING = 2048
+"""M, N and K of the kernel that pins its operands: 33 MB of the cache."""
+
+NEIGHBOUR = (3200, 3200)
+"""M and N of a product with a vector, whose matrix of 41 MB fits into the cache of 60 MB alone."""
+
+VISITS = 5
+LIMIT = 0.05
+
+
+def sweep(sizes: str, cache: str) -> list[Row]:
+    """Sweep the kernels and return the rows."""
+    with tempfile.TemporaryDirectory() as name:
+        output = Path(name) / "cheats.csv"
+        ended = child(
+            (
+                *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", CHEATS),
+                *("--variants", ",".join((*BESIDE, *CHEATING)), "--sizes", sizes),
+                *("--dtypes", "float32", "--cache", cache, "--rounds", "1", "-o", output),
+            ),
+            timeout_s=TIMEOUT_S,
+            out=subprocess.DEVNULL,
+            err=subprocess.PIPE,
+        )
+        print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
+        if not output.exists():
+            sys.exit(f"cheats.py: the sweep ended with {ended.code}: {ended.last_line}")
+        return list(read(output))
+
+
+def times_of_a_neighbour() -> dict[str, float]:
+    """Return a neighbour's microseconds alone, and after a kernel that pins its operands."""
+    from cuda.bindings import driver
+
+    from gpubench.backends.cuda.backend import CudaBackend
+
+    backend = CudaBackend(0)
+    m, n = NEIGHBOUR
+    (gemv,) = (v for v in of_op("gemv").values() if v.name == "gemv_vectorized")
+    neighbour = bound(
+        backend,
+        Point(
+            variant=gemv, tile=gemv.tiles.defaults[0] if gemv.tiles else None,
+            problem=Problem(op="gemv", m=m, n=n, k=1, dtype="float32"),
+            cache=Cache.HOT, scope=Scope.KERNEL, timer=Timer.EVENTS,
+        ),
+    )  # fmt: skip
+    cheat = of_op("gemm", CHEATS)["cheat_cuda"]
+    pinning = bound(
+        backend,
+        Point(
+            variant=cheat, tile=cheat.tiles.read("16/kernel=pins_operands"),
+            problem=Problem(op="gemm", m=PINNING, n=PINNING, k=PINNING, dtype="float32"),
+            cache=Cache.HOT, scope=Scope.KERNEL, timer=Timer.EVENTS,
+        ),
+    )  # fmt: skip
+    limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+
+    def visit(*, pin: bool, set_aside: bool, reset: bool) -> float:
+        times = []
+        for _ in range(VISITS):
+            backend.reset_caches()
+            if set_aside:
+                driver.cuCtxSetLimit(limit, 30 * 2**20)
+            if pin:
+                pinning.run(2)
+            if reset:
+                backend.reset_caches()
+            neighbour.run(3)
+            times += neighbour.sample(20, 5)
+        backend.reset_caches()
+        return median(times)
+
+    backend.warm_up()
+    return {
+        "alone": visit(pin=False, set_aside=False, reset=True),
+        "after pinned lines, no reset": visit(pin=True, set_aside=False, reset=False),
+        "after pinned lines and a set-aside, no reset": visit(
+            pin=True, set_aside=True, reset=False
+        ),
+        "after pinned lines, reset": visit(pin=True, set_aside=False, reset=True),
+        "after pinned lines and a set-aside, reset": visit(pin=True, set_aside=True, reset=True),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--cache", default="both")
+    chosen = parser.parse_args()
+    held = []
+    rows = sweep(chosen.sizes, chosen.cache)
+    for row in rows:
+        name = row.tile.rpartition("=")[2] or row.variant
+        expected = row.status == Status.OK if name in RIGHT else row.status != Status.OK
+        time = f"{row.median_us:.2f} µs" if row.median_us else row.reason
+        what = f"{name} at {row.m}x{row.n}x{row.k} {row.cache}: {row.status}, {time}"
+        held.append(verdict(expected, what))
+    times_us = times_of_a_neighbour()
+    for name, taken_us in times_us.items():
+        print(f"a neighbour {name}: {taken_us:.2f} µs")
+    alone_us = times_us["alone"]
+    for name in ("after pinned lines, reset", "after pinned lines and a set-aside, reset"):
+        ratio = times_us[name] / alone_us
+        held.append(verdict(abs(ratio - 1) <= LIMIT, f"a neighbour {name}: {ratio:.3f} of alone"))
+    print(f"{sum(held)} of {len(held)} hold")
+    return int(not all(held))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

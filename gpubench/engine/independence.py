@@ -1,0 +1,182 @@
+"""A check that a kernel's time does not depend on its output or on operands seen before.
+
+A kernel that returns early where its output is filled already, or that looks its result up by the
+values of its operands, is right and far too fast in a benchmark. So a point is launched a few more
+times, outside the samples that count, on a copy of its operands. The launches differ in what the
+arrays hold beforehand. The same bytes are written in each case, so the caches hold the same data.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
+from gpubench.engine.verify import WrongError, poison
+from gpubench.model import Problem
+
+TURNS = (6, 6, 36)
+"""Launches in each case. More are made only while two cases differ by `RATIO`."""
+
+BY_CHANCE = (0.0, 2e-6, 2e-6)
+"""Largest probability that two cases differ by chance, after each of the `TURNS`."""
+
+RATIO = 1.15
+"""Smallest ratio of two cases that counts."""
+
+LONG_TURNS, LONG_BY_CHANCE, LONG_RATIO = (1, 1, 4), (0.0, 0.0, 3e-3), 1.5
+"""The same for long launches."""
+
+SAME = 1e-2
+"""Largest difference of two results, relative to the largest element. The exact checks are
+elsewhere; this one must only notice that nothing was computed."""
+
+
+class Case(StrEnum):
+    """What the arrays hold before a launch, in the words of the reason."""
+
+    POISONED = "nothing"
+    """The output holds poison, and A is as before."""
+
+    FILLED = "what the output holds"
+    """The output holds the right result."""
+
+    CHANGED = "operands that it has seen before"
+    """The output holds poison, and the rows of A are in another order."""
+
+
+_CASE_TEXT = {
+    Case.FILLED: "an output that holds the result already",
+    Case.CHANGED: "operands that are new",
+}
+
+
+def copy_of_first_set(operands: OperandSets) -> OperandSets:
+    """Return operands of the same backend with a single set, a copy of the first."""
+    return replace(
+        operands,
+        sets=(tuple(array.copy(order="K") for array in operands.sets[0]),),
+        policy=SetPolicy(count=1, flush=False),
+        rotation=Rotation(1),
+    )
+
+
+def require_independent(
+    operands: OperandSets,
+    time_us: Callable[[], float],
+    xp: Any,
+    *,
+    is_long: bool,
+    reads_output: bool = False,
+) -> None:
+    """Raise WrongError if the time or the result of a launch depends on what went before.
+
+    `operands` has a single set, whose A is overwritten; `time_us` launches once on it and returns
+    the microseconds. `is_long`: launches take so long that one in each case must do if it is right.
+    """
+    first, output = operands.sets[0][0], operands.output
+    axis = 1 if operands.problem.op == "gemv_t" else 0
+    right: Any = None
+
+    def once(case: Case) -> float:
+        nonlocal right
+        if case == Case.CHANGED:
+            rolled = xp.roll(first, 1, axis=axis)
+            right = _rolled_result(xp, right, operands.problem)
+        else:
+            rolled = first.copy(order="K")  # as many bytes as above pass through the cache
+            right = right if right is None else right.copy(order="K")
+        first[...] = rolled
+        if right is not None:
+            output[...] = right
+        if case != Case.FILLED:
+            poison(output, reads_output=reads_output)
+        taken_us = time_us()
+        if right is None:
+            right = output.copy(order="K")
+        if not _is_same(xp, output, right):
+            raise WrongError(
+                "a launch did not compute its result: it kept what the output held, or the result "
+                "of earlier operands"
+            )
+        return taken_us
+
+    cases = [Case.POISONED, Case.FILLED, Case.CHANGED]
+    if reads_output:  # its result depends on what the output holds
+        cases.remove(Case.FILLED)
+    if is_long:
+        cases.remove(Case.CHANGED)
+    limit, turns, by_chance = RATIO, TURNS, BY_CHANCE
+    if is_long:
+        limit, turns, by_chance = LONG_RATIO, LONG_TURNS, LONG_BY_CHANCE
+    times_us: dict[Case, list[float]] = {case: [] for case in cases}
+    if not is_long:
+        once(Case.POISONED)  # it gives the result, and meets the operands for the first time
+    for count, probability in zip(turns, by_chance, strict=True):
+        _extend(times_us, once, count)
+        before_us = times_us[Case.POISONED]
+        suspects = [case for case in cases if _ratio(before_us, times_us[case]) > limit]
+        if not suspects:
+            return
+        suspects = [x for x in suspects if _chance(before_us, times_us[x]) <= probability]
+        if suspects:
+            break
+    else:
+        return
+    case = suspects[0]
+    raise WrongError(
+        f"its time depends on {case}: {median(before_us):.3g} µs a launch, and "
+        f"{median(times_us[case]):.3g} µs with {_CASE_TEXT[case]}"
+    )
+
+
+def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], turns: int) -> None:
+    """Add launches of all cases, in a new order each turn: a disturbance meets all of them.
+
+    The first launch of all is on poison, as its result is the right one.
+    """
+    order = random.Random(len(times_us[Case.POISONED]))  # noqa: S311 # an order, not a secret
+    for _ in range(turns):
+        cases = list(times_us)
+        if times_us[Case.POISONED]:
+            order.shuffle(cases)
+        for case in cases:
+            times_us[case].append(once(case))
+
+
+def _ratio(first_us: list[float], second_us: list[float]) -> float:
+    """Return the ratio of two cases' lower quartiles. Disturbances only lengthen launches."""
+    low, high = sorted(sorted(times_us)[len(times_us) // 4] for times_us in (first_us, second_us))
+    return high / max(low, 1e-9)
+
+
+def _chance(first_us: list[float], second_us: list[float]) -> float:
+    """Return the probability that equal cases differ as much, from the shortest times of both.
+
+    The more of the shortest times are of one case alone, the less probable that is: of n launches
+    each, the r shortest are with the probability 2·C(n, r) / C(2n, r).
+    """
+    launches = sorted([(time_us, 0) for time_us in first_us] + [(x, 1) for x in second_us])
+    run = next((i for i, (_, case) in enumerate(launches) if case != launches[0][1]), 0)
+    n = len(first_us)
+    return 2 * math.comb(n, run) / math.comb(2 * n, run)
+
+
+def _rolled_result(xp: Any, result: Any, problem: Problem) -> Any:
+    """Return the result for an A whose rows were rolled by one, or its columns for gemv_t."""
+    return result if problem.op == "atax" else xp.roll(result, 1, axis=0)
+
+
+def _is_same(xp: Any, output: Any, right: Any) -> bool:
+    """Whether two results are the same but for rounding; NaN is different."""
+    if output.dtype.kind == "i":
+        return bool((output == right).all())
+    difference = xp.abs(output.astype(np.float64) - right.astype(np.float64)).max()
+    return bool(difference <= SAME * xp.abs(right.astype(np.float64)).max())

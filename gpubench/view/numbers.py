@@ -1,0 +1,43 @@
+"""Numbers as text: times, rates and counts."""
+
+from __future__ import annotations
+
+WHOLE = 1000
+"""Rates from this value on are shown without decimals."""
+
+
+def time_text(time_us: float | None) -> str:
+    """Return a time with four significant digits: `275.3 µs`, `57.10 ms`, `1.204 s`."""
+    if time_us is None:
+        return ""
+    factor, unit = next(
+        (entry for entry in ((1e6, "s"), (1e3, "ms")) if time_us >= entry[0]), (1.0, "µs")
+    )
+    return f"{f'{time_us / factor:#.4g}'.rstrip('.')} {unit}"
+
+
+def milliseconds(time_us: float | None) -> str:
+    """Return milliseconds with four significant digits: `0.2753`, `57.10`, `1204`."""
+    if time_us is None:
+        return ""
+    time_ms = time_us / 1e3
+    if time_ms < 1:
+        return f"{time_ms:.4f}"
+    return f"{time_ms:#.4g}".rstrip(".")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun: `1 point`, `2 points`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def number(value: float | None, digits: int) -> str:
+    """Return a number with this number of decimals; empty for None."""
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def rate(value: float | None) -> str:
+    """Return a rate with four digits or more: `0.55`, `94.40`, `1,204`, `55,842`."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= WHOLE else f"{value:.4g}"

@@ -1,0 +1,122 @@
+"""Functions of users: a process of their own, a verdict outside it, and notes on other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpubench.engine.worker import Worker
+from gpubench.model import Cache, Point, Problem, Status, Timer, Timing
+from gpubench.plan.registry import load, owner_of, variants
+from gpubench.plan.schedule import _with_owners_together
+
+QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
+
+HEAD = """
+import os, signal
+import numpy as np
+from gpubench.model import CallVariant
+
+def build(tile, dtype):
+    return call
+
+VARIANT = CallVariant(idea="a test", runs_on="cpu", build=build, baseline="")
+"""
+
+CALLS = {
+    "honest": "np.matmul(a, b, out=c)",
+    "patcher": """
+    from gpubench.engine import runner, verify
+    runner.require_exact = runner.require_independent = lambda *_, **__: None
+    verify.why_wrong = lambda *_: None
+    c[:] = 0""",
+    "unchecked": """
+    if len(a) % 64:
+        raise ValueError("M is not a multiple of 64")
+    np.matmul(a, b, out=c)""",
+    "careless": "np.matmul(a, b, out=c); c[-1] *= 1 + (len(a) % 2)",
+    "fragile": """
+    if len(a) % 2:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    np.matmul(a, b, out=c)""",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "gemm").mkdir()
+    for name, body in CALLS.items():
+        text = HEAD.replace("def build", f"def call(a, b, c):\n    {body.strip()}\n\ndef build")
+        (tmp_path / "gemm" / f"{name}.py").write_text(text.replace("\\\\n", "\\n"))
+    return tmp_path / "gemm"
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(QUICK, 1)
+        yield worker
+
+
+def at(folder: Path, name: str, size: int = 64) -> Point:
+    return Point(
+        variant=load(folder / f"{name}.py", "gemm"),
+        tile=None,
+        problem=Problem(op="gemm", m=size, n=size, k=size, dtype="float32"),
+        cache=Cache.HOT,
+        scope="kernel",
+        timer="host",
+    )
+
+
+def test_a_function_that_patches_the_checks_is_wrong_all_the_same(
+    worker: Worker, folder: Path
+) -> None:
+    result = worker.measure(at(folder, "patcher"))
+    assert (result.status, result.series) == (Status.WRONG, None)
+    assert worker.measure(at(folder, "honest")).status == Status.OK
+
+
+def test_a_function_shares_no_process_with_another_variant(worker: Worker, folder: Path) -> None:
+    blas = next(one for one in variants() if one.name == "cpu_blas")
+    assert owner_of(blas) == ""
+    pids = []
+    for name in ("honest", "careless"):
+        assert worker.measure(at(folder, name)).status == Status.OK
+        assert worker._child is not None
+        pids.append(worker._child[0].pid)
+    assert pids[0] != pids[1]
+
+
+def test_what_happens_at_other_sizes_is_a_note_and_never_the_status(
+    worker: Worker, folder: Path
+) -> None:
+    notes = {}
+    for name in ("honest", "unchecked", "careless", "fragile"):
+        result = worker.measure(at(folder, name))
+        assert result.status == Status.OK, name
+        notes[name] = result.notes
+        assert worker.measure(at(folder, name, 128)).notes == result.notes
+    assert notes["honest"] == ""
+    assert notes["unchecked"].startswith("right at this size; at 149x157x139: ")
+    assert notes["careless"] == (
+        "right at this size; wrong at 149x157x139: it does not check its bounds"
+    )
+    assert notes["fragile"].startswith("right at this size; crashed: ")
+
+
+def test_the_points_of_a_function_are_measured_in_one_row(folder: Path) -> None:
+    blas = next(one for one in variants() if one.name == "cpu_blas")
+    ours = Point(
+        variant=blas,
+        tile=None,
+        problem=Problem(op="gemm", m=8, n=8, k=8, dtype="float32"),
+        cache=Cache.HOT,
+        scope="kernel",
+        timer="host",
+    )
+    mixed = [at(folder, "honest"), ours, at(folder, "careless"), at(folder, "honest", 128), ours]
+    names = [point.variant.name for point in _with_owners_together(mixed)]
+    assert names == ["honest", "honest", "cpu_blas", "cpu_blas", "careless"]

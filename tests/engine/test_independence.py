@@ -1,0 +1,150 @@
+"""Kernels whose time or result depends on what went before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
+from gpubench.engine.independence import copy_of_first_set, require_independent
+from gpubench.engine.verify import WrongError
+from gpubench.model import Problem
+
+Call = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+"""Computes, and returns the time that it claims in microseconds."""
+
+
+def operands(op: str = "gemm") -> OperandSets:
+    rng = np.random.default_rng(1)
+    problem = Problem(op=op, m=20, n=24, k=16 if op == "gemm" else 1, dtype="float32")
+    inputs = tuple(rng.random(shape, np.float32) for shape in problem.input_shapes)
+    return OperandSets(
+        problem=problem,
+        given=inputs,
+        sets=((*inputs, np.zeros(problem.output_shape, np.float32)),),
+        policy=SetPolicy(count=1, flush=False),
+        rotation=Rotation(1),
+    )
+
+
+def product(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    match op:
+        case "gemv_t":
+            return a.T @ b
+        case "atax":
+            return a.T @ (a @ b)
+        case _:
+            return a @ b
+
+
+def check(
+    call: Call, op: str = "gemm", *, is_long: bool = False, reads_output: bool = False
+) -> None:
+    arrays = copy_of_first_set(operands(op))
+    require_independent(
+        arrays,
+        lambda: call(*arrays.sets[0]),
+        np,
+        is_long=is_long,
+        reads_output=reads_output,
+    )
+
+
+@pytest.mark.parametrize("op", ["gemm", "gemv", "gemv_t", "atax"])
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_kernel_that_computes_each_time_is_independent_however_noisy(
+    op: str, is_long: bool
+) -> None:
+    rng = np.random.default_rng(2)
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        c[...] = product(op, a, b)
+        return float(rng.uniform(9, 11))
+
+    check(call, op, is_long=is_long)
+
+
+def test_a_kernel_that_adds_to_its_output_is_independent() -> None:
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        c += a @ b
+        return 10.0
+
+    check(call, reads_output=True)
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_kernel_that_returns_where_the_output_holds_numbers_is_wrong(is_long: bool) -> None:
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        if np.isfinite(c).all():
+            return 1.0
+        c[...] = a @ b
+        return 10.0
+
+    with pytest.raises(WrongError, match="its time depends on what the output holds: 10 µs"):
+        check(call, is_long=is_long)
+
+
+def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
+    kept: dict[bytes, np.ndarray] = {}
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        name = a.tobytes()
+        took_us = 1.0 if name in kept else 10.0
+        kept.setdefault(name, a @ b)
+        c[...] = kept[name]
+        return took_us
+
+    with pytest.raises(WrongError, match="its time depends on operands that it has seen before"):
+        check(call)
+
+
+def test_a_result_kept_by_the_operands_address_is_wrong() -> None:
+    kept: dict[int, np.ndarray] = {}
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        c[...] = kept.setdefault(a.ctypes.data, a @ b)
+        return 10.0
+
+    with pytest.raises(WrongError, match="a launch did not compute its result"):
+        check(call)
+
+
+def test_a_kernel_that_computes_one_call_in_seven_is_wrong() -> None:
+    calls = 0
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        if calls % 7 == 1:
+            c[...] = a @ b
+        return 10.0
+
+    with pytest.raises(WrongError, match="a launch did not compute its result"):
+        check(call)
+
+
+def test_disturbances_do_not_make_a_kernel_dependent() -> None:
+    rng = np.random.default_rng(3)
+    for is_long in [False] * 60 + [True] * 60:
+
+        def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+            c[...] = a @ b
+            return float(10 * rng.choice([1.0, 1.1, 1.3, 3.0], p=[0.4, 0.3, 0.2, 0.1]))
+
+        check(call, is_long=is_long)
+
+
+def test_a_dependence_is_seen_among_disturbances() -> None:
+    rng = np.random.default_rng(4)
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        filled = np.isfinite(c).all()
+        c[...] = a @ b
+        return float(
+            (6 if filled else 10) * rng.choice([1.0, 1.1, 1.2, 3.0], p=[0.4, 0.3, 0.2, 0.1])
+        )
+
+    with pytest.raises(WrongError, match="its time depends on what the output holds"):
+        check(call)
