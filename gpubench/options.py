@@ -23,6 +23,7 @@ from gpubench.errors import UsageError
 from gpubench.model import (
     DTYPE_ALIASES,
     DTYPES,
+    LAYOUTS,
     OPERATIONS,
     Cache,
     Fill,
@@ -31,7 +32,8 @@ from gpubench.model import (
     Timer,
     Timing,
 )
-from gpubench.plan.ranges import parse_fraction, parse_names, parse_sizes, parse_tiles
+from gpubench.plan.problems import read_sizes
+from gpubench.plan.ranges import parse_fraction, parse_names, parse_tiles
 from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
 from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
@@ -138,11 +140,18 @@ def _names(flag: str, text: str) -> tuple[str, ...]:
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
 
 
-def _dtypes(flag: str, text: str) -> tuple[str, ...]:
-    if names := parse_names(text):
-        full_names = (DTYPE_ALIASES.get(name.lower(), name) for name in names)
-        return tuple(dict.fromkeys(_one_of(*DTYPES)(flag, name) for name in full_names))
-    raise UsageError(f"{flag}: the list is empty; known: {', '.join(DTYPES)}")
+def _list_of(
+    known: Iterable[str], aliases: Mapping[str, str] | None = None
+) -> Callable[[str, str], tuple[str, ...]]:
+    """Return the reader of a list of choices. Repeats are dropped."""
+
+    def read(flag: str, text: str) -> tuple[str, ...]:
+        if names := parse_names(text):
+            full_names = ((aliases or {}).get(name.lower(), name) for name in names)
+            return tuple(dict.fromkeys(_one_of(*known)(flag, name) for name in full_names))
+        raise UsageError(f"{flag}: the list is empty; known: {', '.join(known)}")
+
+    return read
 
 
 def _seconds(low: float, high: float) -> Callable[[str, str], float]:
@@ -208,8 +217,8 @@ OPTIONS = {
         Option(
             name="sizes",
             help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for "
-            "gemv, gemv_t and atax 8192x32768 (MxN).",
-            metavar="LIST",
+            "gemv, gemv_t and atax 8192x32768 (MxN); or a model's problems, as model.csv.",
+            metavar="LIST|FILE.csv",
         ),
         Option(
             name="tiles",
@@ -240,7 +249,7 @@ OPTIONS = {
         Option(
             name="dtypes",
             help=f"Element types: {', '.join(DTYPES)}. Default: {','.join(DEFAULT.dtypes)}.",
-            read=_dtypes,
+            read=_list_of(DTYPES, DTYPE_ALIASES),
             metavar="LIST",
             complete=completion.dtypes,
         ),
@@ -291,10 +300,19 @@ OPTIONS = {
         ),
         Option(
             name="operands",
-            help="Values of the operands: uniform (random) or index (0, 1, …). Default: uniform.",
-            read=lambda flag, text: Fill(_one_of(*Fill)(flag, text)),
-            metavar=_choices(*Fill),
+            help=f"Values of the operands, which decide the power: {', '.join(Fill)}. "
+            "Default: uniform.",
+            read=lambda flag, text: tuple(map(Fill, _list_of(Fill)(flag, text))),
+            metavar="LIST",
             complete=completion.words(*Fill),
+        ),
+        Option(
+            name="layouts",
+            help="How A and B of gemm lie in memory, a letter each, n (row-major) or t "
+            "(transposed): nn,nt,tn,tt. Default: each kernel's own, nn for most.",
+            read=_list_of(LAYOUTS),
+            metavar="LIST",
+            complete=completion.words(*LAYOUTS),
         ),
         Option(
             name="rounds",
@@ -388,7 +406,8 @@ def read_sweep(
         (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
-        sweep_fields["sizes"] = parse_sizes(sweep_fields["sizes"], op)
+        dtypes = sweep_fields.get("dtypes", defaults.dtypes)
+        sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )

@@ -14,16 +14,23 @@ from gpubench.model import Fill, Problem
 SLICE_BITS = 53
 """Bits of a float64 significand. A product of slices is exact if its sums need no more bits."""
 
+LARGEST_SMALL = 4
+"""Largest magnitude of the operands `integers`."""
+
+LOW_BITS = 4
+"""Bits of mantissa of the operands `low-entropy`."""
+
 EXACT_STEP = 2**20
 """A sum of this many products of 16-bit halves (< 2³²) stays exact in float64."""
 
 
 def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple[np.ndarray, ...]:
-    """Return the operands of a problem, uniform in [−1, 1], or in the whole range of an integer.
+    """Return the operands of a problem: by default uniform in [−1, 1], or the range of an integer.
 
     Products of int32 wrap. int8 omits −128, which has no negative, because sets of operands differ
-    in sign. Random numbers are used because zeros switch fewer gates, and run up to 15 % faster.
-    With `Fill.INDEX`, element i of operand p (from 1) is p·i, and integers wrap.
+    in sign. Random numbers are the default because zeros switch fewer gates, and run up to 15 %
+    faster. `Fill` describes the other values. With `Fill.INDEX`, element i of operand p (from 1) is
+    p·i, and integers wrap.
     """
     if fill == Fill.INDEX:
         return tuple(
@@ -32,8 +39,50 @@ def make_inputs(problem: Problem, seed: int, fill: Fill = Fill.UNIFORM) -> tuple
             .reshape(shape)
             for factor, shape in enumerate(problem.input_shapes, 1)
         )
-    rng = np.random.default_rng(seed)
-    return tuple(_uniform(rng, shape, problem.precision.element) for shape in problem.input_shapes)
+    rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
+    return tuple(_values(rng, shape, kind, fill) for shape in problem.input_shapes)
+
+
+def _values(
+    rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any], fill: Fill
+) -> np.ndarray:
+    match fill:
+        case Fill.ZEROS:
+            return np.zeros(shape, kind)
+        case Fill.ONES:
+            return np.ones(shape, kind)
+        case Fill.INTEGERS:
+            return rng.integers(-LARGEST_SMALL, LARGEST_SMALL, shape, endpoint=True).astype(kind)
+        case Fill.NORMAL:
+            return _normal(rng, shape, kind)
+        case Fill.LOW_ENTROPY:
+            return _low_entropy(_uniform(rng, shape, kind.name))
+        case _:
+            return _uniform(rng, shape, kind.name)
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
+    """Draw values with mean 0; outside the range of an integer, the ends of the range."""
+    if kind.kind == "i":
+        largest = np.iinfo(kind).max
+        values = np.rint(rng.standard_normal(shape) * (largest / 4))
+        return np.clip(values, -largest, largest).astype(kind)
+    wide = np.float64 if kind == np.float64 else np.float32
+    return rng.standard_normal(shape, dtype=wide).astype(kind, copy=False)
+
+
+def _low_entropy(values: np.ndarray) -> np.ndarray:
+    """Cut values to `LOW_BITS` bits after the leading bit; of integers, to the upper bits."""
+    kind = values.dtype
+    if kind.kind == "i":
+        step = kind.type(2 ** (8 * kind.itemsize - LOW_BITS))
+        cut: np.ndarray = values - np.fmod(values, step)
+        return cut
+    wide = values if kind == np.float64 else values.astype(np.float32)
+    significand, exponent = np.frexp(wide)
+    scale = 2 ** (LOW_BITS + 1)
+    cut = np.ldexp(np.trunc(significand * scale) / scale, exponent)
+    return cut.astype(kind)
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -6,13 +6,14 @@ Every command that measures prepares its job here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import gpubench
 from gpubench.backends import find_devices
 from gpubench.model import Device, Measurement, Point, PointKey, Variant
+from gpubench.plan.problems import ListedProblem
 from gpubench.plan.schedule import Estimate, InRounds, Strategy, estimate
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.plan.tuned import with_tuned_tiles
@@ -79,14 +80,24 @@ class Job:
     @property
     def context(self) -> dict[str, Any]:
         """What must be the same for a sweep to be continued in its file."""
-        options = self.sweep.options.items()
+        options, problems = self.sweep.options.items(), self.sweep.problems
         return {
             "gpubench": gpubench.__version__,
             "options": {name: text for name, text in options if name not in NOT_RESUMED},
             "device": self.device.name,
             "versions": self.device.versions,
             "sources": {variant.name: digest for variant, digest in self.hashes.items()},
+            **({"problems": [asdict(problem) for problem in problems]} if problems else {}),
         }
+
+    def listed(self, key: PointKey) -> dict[str, Any]:
+        """Return the columns of a row whose problem is of a list."""
+        problem = self._listed.get((key.m, key.n, key.k, key.compute_mode))
+        return {"problem": problem.name, "weight": problem.weight} if problem else {}
+
+    @cached_property
+    def _listed(self) -> dict[tuple[int, int, int, str], ListedProblem]:
+        return {(*problem.size, problem.dtype): problem for problem in self.sweep.problems}
 
     @property
     def provenance(self) -> dict[str, Any]:

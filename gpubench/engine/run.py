@@ -172,6 +172,7 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
                 rows[row.key] = replace(
                     row,
                     **provenance,
+                    **job.listed(row.key),
                     percent_of_devices=speeds.get(place),
                     reason="; ".join(filter(None, (row.reason, note))) or None,
                 )

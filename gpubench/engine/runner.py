@@ -46,6 +46,7 @@ from gpubench.model import (
     CallVariant,
     Config,
     Device,
+    Fill,
     Health,
     Measurement,
     PairedTimes,
@@ -88,8 +89,8 @@ marked."""
 COOLING_S = (1.0, 4.0, 10.0)
 """Pauses before a point is timed again after a slowdown. The last time is kept and marked."""
 
-Instance = tuple[Variant, Config | None, str]
-"""Variant, tile and dtype: what is compiled once for all sizes."""
+Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
+"""Variant, tile, dtype and column-major matrices: what is compiled once for all sizes."""
 
 
 class Parts(NamedTuple):
@@ -262,10 +263,12 @@ class Runner:
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
                     self._probe(point)
+                    if not point.operands.reveals_errors:
+                        self._verify_on_uniform(point)
                     self._verify(point, kernel, len(operands.sets), check)
                 elif point not in self._expected_us:
                     self._take_over(point, operands, earlier, earlier.series)
-            instance = point.variant, point.tile, point.problem.dtype
+            instance = instance_of(point)
             notes = self._notes.get(instance, earlier.notes if earlier else "")
             with self._phase("sampling"):
                 kernel = self._on_best_threads(point, kernel)
@@ -329,7 +332,7 @@ class Runner:
 
     def _watch(self, point: Point) -> None:
         """Record what a call does beside computing, once for all sizes, before it is timed."""
-        instance = point.variant, point.tile, point.problem.dtype
+        instance = instance_of(point)
         is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
         if instance in self._notes or not is_call:
             return
@@ -347,17 +350,17 @@ class Runner:
         dtype have had so far is probed too. For a user's kernel, it is the largest size of a tile.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
-        instance = point.variant, point.tile, point.problem.dtype
+        instance = instance_of(point)
         if (instance, problem) not in self._exact:
             for probe in make_probes(problem, self._seed):
                 self._require_exact(point, probe, launches=2)  # one may leave data for the next
             self._exact.add((instance, problem))
-        tile = None if is_ours(point.variant) else point.tile
-        largest = self._largest.get((point.variant, tile, point.problem.dtype))
+        kind = (*instance[:1], None if is_ours(point.variant) else point.tile, *instance[2:])
+        largest = self._largest.get(kind)
         if problem != point.problem and (not largest or largest.flops < point.problem.flops):
             if 3 * point.problem.bytes < self._backend.bytes_free():
                 self._require_exact(point, make_full_probe(point.problem, self._seed), launches=1)
-            self._largest[point.variant, tile, point.problem.dtype] = point.problem
+            self._largest[kind] = point.problem
 
     def probe_outputs(self, point: Point) -> list[Any]:
         """Return the results on the operands of the point's probes, for another process to judge.
@@ -442,6 +445,23 @@ class Runner:
             is_long=is_long,
             reads_output=point.variant.reads_output,
         )
+
+    def _verify_on_uniform(self, point: Point) -> None:
+        """Verify the point's kernel and problem on uniform operands.
+
+        Results of zeros, ones or short mantissas can be right although a product was lost.
+        """
+        uniform = replace(point, operands=Fill.UNIFORM)
+        operands = self._loaded.operands(uniform)
+        check = Check(
+            self._backend.xp,
+            operands,
+            lambda: self._loaded.reference(uniform),
+            reads_output=point.variant.reads_output,
+        )
+        kernel = self._backend.bind(uniform, operands)
+        self._verify(uniform, kernel, len(operands.sets), check)
+        self._first_us.pop(uniform, None)
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
         """Compare the outputs of the first launches: of one, then of up to a launch per set."""
@@ -550,6 +570,12 @@ class Runner:
             yield
         finally:
             self._spent_s[name] += perf_counter() - started
+
+
+def instance_of(point: Point) -> Instance:
+    """Return what is compiled once for all sizes."""
+    problem = point.problem
+    return point.variant, point.tile, problem.dtype, problem.column_major
 
 
 def _at_probe(point: Point, problem: Problem) -> Point:

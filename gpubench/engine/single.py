@@ -56,7 +56,8 @@ def read_options(
     defaults = {"sizes": size, "dtypes": kernel.dtypes[0]}
     given = {name: value or defaults.get(name) for name, value in options.items()}
     sweep = read_sweep(given | {"op": kernel.op, "variants": kernel.name})
-    for name, values in (("sizes", sweep.sizes), ("dtypes", sweep.dtypes)):
+    for name in ("sizes", "dtypes", "layouts"):
+        values = getattr(sweep, name)
         if len(values) > 1:
             raise UsageError(f"--{name}: one at a time, not {len(values)}")
     if sweep.dtypes[0] not in kernel.dtypes:

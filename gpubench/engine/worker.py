@@ -29,7 +29,7 @@ from gpubench.cache import environment_with_caches
 from gpubench.engine.lock import DeviceLock
 from gpubench.engine.outside import require_exact_outputs, require_time
 from gpubench.engine.probe import probe_problem, unusual_problem
-from gpubench.engine.runner import Instance, Parts, Runner
+from gpubench.engine.runner import Instance, Parts, Runner, instance_of
 from gpubench.engine.verify import WrongError
 from gpubench.errors import ChildLostError, GpubenchError, with_place
 from gpubench.model import (
@@ -319,7 +319,7 @@ class Worker:
         that it is launched at an unusual size, which may end the child, once for each variant.
         """
         point = result.point
-        instance = point.variant, point.tile, point.problem.dtype
+        instance = instance_of(point)
         if instance in self._examined_notes:
             return replace(result, notes=_joined(result.notes, self._examined_notes[instance]))
         seed, limit_s = (self._policy or (Timing(), 0))[1], self._hang_s

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from gpubench.model import CallVariant, Config, Problem
+from gpubench.model import LAYOUTS, CallVariant, Config, Problem
+
+MATRICES = (2, 2, 2)
+"""Numbers of dimensions of the arrays of gemm."""
 
 Build = Callable[[Config | None, str], Callable[..., None]]
 """Returns the function of operands and output for a tile and a dtype."""
@@ -36,6 +40,7 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
         dtypes=dtypes,
         runs_on="cuda",
         build=build,
+        layouts=tuple(LAYOUTS) if op == "gemm" else (),
         refuse=refuse_ragged_bytes,
         baseline="cublas",
     )
@@ -59,7 +64,9 @@ def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..
     return call
 
 
-def numpy_blas(build: Build, *, threads: int, calls: str = "") -> CallVariant:
+def numpy_blas(
+    build: Build, *, threads: int, calls: str = "", layouts: tuple[str, ...] = ()
+) -> CallVariant:
     """Return NumPy's BLAS on one thread, or on the best number (0): the CPU variants' baseline."""
     idea = ("NumPy's BLAS", "one thread" if threads else "the fastest number of threads", calls)
     return CallVariant(
@@ -67,6 +74,7 @@ def numpy_blas(build: Build, *, threads: int, calls: str = "") -> CallVariant:
         dtypes=("float32", "float64"),
         runs_on="cpu",
         build=build,
+        layouts=layouts,
         threads=threads,
         baseline="cpu_blas" if threads else "cpu_blas_parallel",
     )
@@ -77,18 +85,26 @@ def cpu_loop(
 ) -> CallVariant:
     """Return a loop on one thread, compiled by Numba.
 
-    `loop(zero)` returns the Python function of C-contiguous arrays, whose numbers of dimensions are
-    `dimensions`. `zero` is 0 in the dtype.
+    `loop(zero)` returns the Python function of arrays, whose numbers of dimensions are
+    `dimensions`. `zero` is 0 in the dtype. Products of two matrices take operands in any layout.
     """
 
-    def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
+    def build(_tile: Config | None, dtype: str, *, strided: bool = False) -> Callable[..., None]:
         import numba
         import numpy as np
 
         element = numba.from_dtype(np.dtype(dtype))
-        arrays = {1: element[::1], 2: element[:, ::1]}
+        arrays = {1: element[::1], 2: element[:, :] if strided else element[:, ::1]}
         signature = tuple(arrays[dimension] for dimension in dimensions)
         function = loop(np.dtype(dtype).type(0))
         return numba.njit(signature, cache=True)(function)  # type: ignore[no-any-return]
 
-    return CallVariant(idea=idea, runs_on="cpu", build=build, threads=1, baseline="cpu_blas")
+    return CallVariant(
+        idea=idea,
+        runs_on="cpu",
+        build=build,
+        build_strided=partial(build, strided=True),
+        layouts=tuple(LAYOUTS) if dimensions == MATRICES else (),
+        threads=1,
+        baseline="cpu_blas",
+    )

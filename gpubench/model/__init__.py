@@ -31,7 +31,7 @@ from gpubench.model.precision import (
     PRECISIONS,
     Precision,
 )
-from gpubench.model.problem import Problem
+from gpubench.model.problem import LAYOUTS, Problem, layout_text, layouts_of
 from gpubench.model.timing import Timing
 from gpubench.model.variant import (
     BrokenVariant,
@@ -49,6 +49,7 @@ __all__ = [
     "DTYPE_ALIASES",
     "ITEM_BYTES",
     "LARGEST",
+    "LAYOUTS",
     "OPERATIONS",
     "PRECISIONS",
     "BrokenVariant",
@@ -81,4 +82,6 @@ __all__ = [
     "Timing",
     "Variant",
     "edges",
+    "layout_text",
+    "layouts_of",
 ]

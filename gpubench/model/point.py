@@ -26,13 +26,33 @@ class Scope(StrEnum):
 
 
 class Fill(StrEnum):
-    """The values of the operands."""
+    """The values of the operands. They decide how many bits switch, and so the power."""
 
     UNIFORM = "uniform"
     """Random values from [−1, 1]; integers from their whole range."""
 
     INDEX = "index"
     """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap."""
+
+    NORMAL = "normal"
+    """Random values with mean 0 and standard deviation 1; of integers, a quarter of the range."""
+
+    INTEGERS = "integers"
+    """Random whole numbers from −4 to 4."""
+
+    ZEROS = "zeros"
+    ONES = "ones"
+    LOW_ENTROPY = "low-entropy"
+    """As uniform, with 4 bits of mantissa after the leading bit; of integers, the upper 4 bits."""
+
+    @property
+    def reveals_errors(self) -> bool:
+        """Whether a lost product, or an operand rounded without permission, shows in the result.
+
+        Short mantissas survive rounding, and a sum of equal products has no order. Results of such
+        operands are verified beside results of uniform operands.
+        """
+        return self in {Fill.UNIFORM, Fill.INDEX, Fill.NORMAL}
 
 
 class Timer(StrEnum):

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpubench.model.operation import OPERATIONS, Operation, Shape
 from gpubench.model.precision import PRECISIONS, Precision
+
+LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
+"""The column-major matrices of each value of `--layouts`, which has a letter each for A and B.
+
+n: the matrix is row-major. t: its transpose is row-major in memory, so it is column-major.
+"""
+
+
+def layouts_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the values of `--layouts` for layouts as the CSV's column has them.
+
+    Empty for row-major alone, which is the default, and for layouts of a kernel's own.
+    """
+    names = {layout_text(column_major): name for name, column_major in LAYOUTS.items()}
+    listed = dict.fromkeys(names[text] for text in texts if text in names)
+    return () if list(listed) == ["nn"] else tuple(listed)
+
+
+def layout_text(column_major: tuple[str, ...]) -> str:
+    """Return a layout as the CSV's column has it: `row-major`, or `column-major B`."""
+    return f"column-major {' '.join(column_major)}" if column_major else "row-major"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +97,7 @@ class Problem:
     @property
     def layout(self) -> str:
         """The layout of the matrices in memory, as the CSV's column has it."""
-        return f"column-major {' '.join(self.column_major)}" if self.column_major else "row-major"
+        return layout_text(self.column_major)
 
     @property
     def strides(self) -> dict[str, int]:

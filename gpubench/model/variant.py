@@ -15,7 +15,7 @@ from gpubench.model.config import Config, Space
 from gpubench.model.expression import Expression, evaluate
 from gpubench.model.operation import LARGEST, OPERATIONS
 from gpubench.model.precision import CORE_DTYPES, PRECISIONS
-from gpubench.model.problem import Problem
+from gpubench.model.problem import LAYOUTS, Problem, layout_text
 from gpubench.model.signature import WORKSPACE, Parameter, parameters
 from gpubench.model.sources import include_folders, whole_source
 
@@ -59,7 +59,8 @@ class Launch:
     block: tuple[int, ...]
     shared_bytes: int = 0
     kernel: str = ""
-    """The template in the variant's source. Empty: the template with the variant's name."""
+    """The template in the variant's source, or an instance of it with the tile's parameters in
+    braces: `naive<{scalar}, {edge}, true>`. Empty: the template with the variant's name."""
 
     int_arguments: tuple[int, ...] = ()
     """Further int arguments, after the extents."""
@@ -170,6 +171,9 @@ class Variant:
     """The matrices that it takes column by column, such as `("B",)`. They are laid out like that
     before anything is timed, and the row's layout reports it."""
 
+    layouts: tuple[str, ...] = ()
+    """The values of `--layouts` that it takes beside its own layout, such as `("nn", "nt")`."""
+
     reads_output: bool = False
     """Whether it reads the result before it writes it, as `beta * C` does. Then the result holds
     zeros at first instead of NaN."""
@@ -194,6 +198,10 @@ class Variant:
         """Every file that decides its code, the descriptor first."""
         return tuple(dict.fromkeys((self.path, self.source)))
 
+    def own_layout(self, dtype: str) -> tuple[str, ...]:
+        """Return the column-major matrices of a sweep without `--layouts`."""
+        return self.column_major or PRECISIONS[dtype].column_major
+
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
@@ -206,6 +214,11 @@ class Variant:
             return f"needs compute capability {needs}, and this GPU has {has}"
         if problem.dtype not in self.dtypes:
             return f"has no {problem.dtype}, only {', '.join(self.dtypes)}"
+        if problem.column_major != self.own_layout(problem.dtype):
+            taken = [LAYOUTS[name] for name in self.layouts]
+            if problem.column_major not in taken:
+                own = layout_text(self.own_layout(problem.dtype))
+                return f"takes its operands {own} only, not {problem.layout}"
         if missing := [name for name in self.libraries if not _is_installed(name)]:
             return f"needs {' and '.join(missing)}: pip install {' '.join(missing)}"
         if tile is not None and self.tiles is not None and (reason := self.tiles.why_not(tile)):
@@ -346,10 +359,12 @@ class CudaVariant(Variant):
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
         """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
 
-        `kernel` names another template of the source. If the variant has a signature, the name is
-        cast to the function's type, so that the compiler refuses another signature.
+        `kernel` is the launch's, for another template or instance. If the variant has a signature,
+        the name is cast to the function's type, so that the compiler refuses another signature.
         """
         scalar = PRECISIONS[dtype].cpp
+        if "<" in kernel:
+            return self._filled(kernel, tile, dtype)
         if kernel or not self.kernel:
             arguments = ", ".join(filter(None, (scalar, tile.arguments)))
             return f"{kernel or self.name}<{arguments}>"
@@ -445,6 +460,10 @@ class CallVariant(Variant):
     build: Callable[[Config | None, str], Callable[..., None]]
     """Returns the function (inputs…, output) of a tile and a dtype. It computes into the output.
     The row takes `resources` and `algorithm` from the function's attributes after it ran."""
+
+    build_strided: Callable[[Config | None, str], Callable[..., None]] | None = None
+    """Returns the function for operands in another layout than its own, which have strides.
+    None: the function that `build` returns takes any strides."""
 
     tensors: str = ""
     """The package whose `from_dlpack` makes its arguments, such as `torch`. They are made once,

@@ -20,7 +20,16 @@ import msgspec
 
 from gpubench.backends import backends
 from gpubench.errors import UsageError
-from gpubench.model import DTYPES, OPERATIONS, CallVariant, CudaVariant, Problem, Space, Variant
+from gpubench.model import (
+    DTYPES,
+    LAYOUTS,
+    OPERATIONS,
+    CallVariant,
+    CudaVariant,
+    Problem,
+    Space,
+    Variant,
+)
 from gpubench.model.signature import parameters, why_unknown
 from gpubench.model.variant import PlainLaunch
 from gpubench.text import shown
@@ -33,6 +42,7 @@ FUNCTIONS = {
     "launch": "tile and problem",
     "reuse": "a tile",
     "build": "tile and dtype",
+    "build_strided": "tile and dtype",
     "refuse": "tile and problem",
     "specialize": "launch, tile, problem and GPU",
     "tune": "problem, whether cold, sample and launches",
@@ -125,6 +135,10 @@ def _check_arguments(variant: Variant) -> None:
         raise UsageError(
             f"{where}: column_major is a tuple of {', '.join(matrices)}, not {min(strange)}"
         )
+    if strange := set(variant.layouts) - set(LAYOUTS):
+        raise UsageError(f"{where}: layouts is a tuple of {', '.join(LAYOUTS)}, not {min(strange)}")
+    if variant.layouts and variant.op != "gemm":
+        raise UsageError(f"{where}: layouts: only gemm has them")
     if not isinstance(variant, CudaVariant):
         return
     if isinstance(variant.launch, PlainLaunch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -10,7 +11,9 @@ from pathlib import Path
 from gpubench.backends import backends
 from gpubench.errors import UsageError
 from gpubench.model import (
+    LAYOUTS,
     OPERATIONS,
+    PRECISIONS,
     Cache,
     Config,
     CudaVariant,
@@ -25,6 +28,7 @@ from gpubench.model import (
 )
 from gpubench.model.config import NO_PARAMETERS
 from gpubench.plan.descriptor import described_by
+from gpubench.plan.problems import ListedProblem
 from gpubench.plan.registry import choose
 from gpubench.plan.selection import matching
 from gpubench.text import shown
@@ -56,6 +60,10 @@ class Sweep:
     sizes: tuple[tuple[int, int, int], ...] = ()
     """(M, N, K). K is 1 for operations without K. Empty: the backend's `quick_size`."""
 
+    problems: tuple[ListedProblem, ...] = ()
+    """The problems of a list, each with its dtype, instead of all sizes in all dtypes. `sizes` and
+    `dtypes` have theirs."""
+
     tiles: tuple[str, ...] = ()
     """As users write them; each variant's space reads them. Empty: each variant's default tiles.
     `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves `tuned`."""
@@ -70,7 +78,10 @@ class Sweep:
     """The file for the samples of every round, or None."""
 
     seed: int = 2006
-    operands: Fill = Fill.UNIFORM
+    operands: tuple[Fill, ...] = (Fill.UNIFORM,)
+    layouts: tuple[str, ...] = ()
+    """Names of `LAYOUTS`. Empty: each variant's own layout."""
+
     caches: tuple[Cache, ...] = (Cache.COLD,)
     scopes: tuple[Scope, ...] = (Scope.KERNEL,)
     states: tuple[State, ...] = (State.BURST,)
@@ -102,19 +113,16 @@ def plan(
     if not sweep.sizes:
         n = backends()[backend].quick_size
         sweep = replace(sweep, sizes=((n, n, n if OPERATIONS[sweep.op].has_k else 1),))
-    if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
-        raise UsageError("--state sustained is timed by events: leave --timer out")
+    _require_consistent(sweep)
     variants = _variants(sweep, backend)
-    if tuned_file(sweep.tiles):
-        raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
     picked = _picker(sweep, multiprocessors)
     if picked:
         sweep = replace(sweep, tiles=())
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
-    conditions = len(sweep.caches) * len(sweep.scopes) * len(sweep.states)
-    per_tile = len(sweep.sizes) * len(sweep.dtypes) * conditions
-    count = per_tile * sum(map(len, tiles.values()))
+    lists = (sweep.caches, sweep.scopes, sweep.states, sweep.operands, sweep.layouts or ("",))
+    conditions = math.prod(map(len, lists))
+    count = len(_problems(sweep)) * conditions * sum(map(len, tiles.values()))
     if count > MAX_POINTS:
         raise UsageError(f"the sweep has {count} points, more than {MAX_POINTS}; split it")
 
@@ -135,6 +143,16 @@ def plan(
             f"nothing to measure: {'; '.join(reasons) or 'no variant takes these dtypes'}"
         )
     return planned
+
+
+def _require_consistent(sweep: Sweep) -> None:
+    """Raise UsageError for options that contradict each other."""
+    if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
+        raise UsageError("--state sustained is timed by events: leave --timer out")
+    if sweep.layouts and sweep.op != "gemm":
+        raise UsageError(f"--layouts: only gemm has layouts, not {sweep.op}")
+    if tuned_file(sweep.tiles):
+        raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
 
 
 def _variants(sweep: Sweep, backend: str) -> tuple[Variant, ...]:
@@ -176,27 +194,47 @@ def _points(
     picked: Picked | None,
 ) -> Iterator[Point]:
     timer = backends()[backend].timer(sweep.timer)
-    for dtype in sweep.dtypes:
-        for m, n, k in sweep.sizes:
-            row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
-            for variant, of_variant in tiles.items():
-                problem = replace(row_major, column_major=variant.column_major)
-                for tile in (picked and picked(variant, problem)) or of_variant:
-                    for scope, cache, state in _conditions(sweep):
-                        yield Point(
-                            variant=variant,
-                            tile=tile,
-                            problem=problem,
-                            operands=sweep.operands,
-                            cache=cache,
-                            state=state,
-                            scope=scope,
-                            timer=timer,
-                        )
+    for dtype, (m, n, k) in _problems(sweep):
+        row_major = Problem(op=sweep.op, m=m, n=n, k=k, dtype=dtype)
+        for variant, default_tiles in tiles.items():
+            for column_major in _layouts(sweep, variant, dtype):
+                problem = replace(row_major, column_major=column_major)
+                of_problem = (picked and picked(variant, problem)) or default_tiles
+                for tile, fill, (scope, cache, state) in product(
+                    of_problem, sweep.operands, tuple(_conditions(sweep))
+                ):
+                    yield Point(
+                        variant=variant,
+                        tile=tile,
+                        problem=problem,
+                        operands=fill,
+                        cache=cache,
+                        state=state,
+                        scope=scope,
+                        timer=timer,
+                    )
+
+
+def _problems(sweep: Sweep) -> list[tuple[str, tuple[int, int, int]]]:
+    """Return the dtype and the size of each problem."""
+    if sweep.problems:
+        return [(problem.dtype, problem.size) for problem in sweep.problems]
+    return list(product(sweep.dtypes, sweep.sizes))
+
+
+def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, ...]]:
+    """Yield the column-major matrices of each layout in which a variant is measured.
+
+    A precision of 8 bits has a rule of its own, whatever the user asks for.
+    """
+    if not sweep.layouts or PRECISIONS[dtype].column_major:
+        yield variant.own_layout(dtype)
+    else:
+        yield from (LAYOUTS[name] for name in sweep.layouts)
 
 
 def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, State]]:
-    """Yield the conditions under which each point is measured.
+    """Yield the further conditions under which each point is measured.
 
     End to end there is one condition, `cold` and `burst`: operands that were just copied are
     neither cold nor hot by choice, and copies are pauses.

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import msgspec
 
 from gpubench.errors import UsageError
-from gpubench.model import Device, Point, Variant
+from gpubench.model import PRECISIONS, Device, Point, Variant, layout_text
 from gpubench.plan.registry import choose
 from gpubench.plan.sweep import Sweep, tuned_file
 from gpubench.plan.toml_file import decode, read_toml
@@ -38,6 +38,9 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     k: int
     tile: str
+    layout: str = ""
+    """As the CSV's column has it. Empty, as in older files: that of a sweep without --layouts."""
+
     simplest: str
     """The configuration with the earliest parameters among those not shown to be slower."""
 
@@ -59,7 +62,8 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[object, ...]:
         """The problem, variant and device that this configuration is the best for."""
-        return self.device, self.op, self.variant, self.dtype, self.m, self.n, self.k
+        problem = self.dtype, self.layout, self.m, self.n, self.k
+        return self.device, self.op, self.variant, *problem
 
     def distance(self, point: Point) -> float:
         """Return the distance to the point's problem: powers of two, summed over M, N and K."""
@@ -77,7 +81,15 @@ def read_winners(path: Path) -> list[Winner]:
     winners = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
     if any(min(winner.m, winner.n, winner.k) <= 0 for winner in winners):
         raise UsageError(f"--tiles: {path}: m, n and k of a winner must be positive")
-    return winners
+    return list(map(_with_layout, winners))
+
+
+def _with_layout(winner: Winner) -> Winner:
+    """Return the winner with its layout, which older files do not have."""
+    if winner.layout or winner.dtype not in PRECISIONS:
+        return winner
+    layout = layout_text(PRECISIONS[winner.dtype].column_major)
+    return msgspec.structs.replace(winner, layout=layout)
 
 
 def keep_winners(path: Path, new: Iterable[Winner]) -> None:
@@ -163,8 +175,9 @@ def with_tuned_tiles(
 ) -> tuple[Sweep, Callable[[Point], bool], Sequence[str]]:
     """Return the sweep with the tiles of `--tiles tuned`, which of its points to keep, and notes.
 
-    Each variant takes the winner of each size and dtype, or of the nearest size. A variant that was
-    not tuned on this device keeps its default tiles. Raises UsageError if no variant was tuned.
+    Each variant takes the winner of each size and dtype, or of the nearest size; of the same
+    layout, if there is any. A variant that was not tuned on this device keeps its default tiles.
+    Raises UsageError if no variant was tuned.
     """
     path = tuned_file(sweep.tiles)
     if path is None:
@@ -198,7 +211,11 @@ def with_tuned_tiles(
         if point.tile is None or point.variant not in tuned or not of_dtype:
             defaults = point.variant.tiles.defaults if point.variant.tiles else (None,)
             return point.tile in defaults
-        return str(point.tile) == min(of_dtype, key=lambda winner: winner.distance(point)).tile
+        nearest = min(
+            of_dtype,
+            key=lambda winner: (winner.layout != point.problem.layout, winner.distance(point)),
+        )
+        return str(point.tile) == nearest.tile
 
     return replace(sweep, tiles=tuple(tiles)), wanted, tuple(_notes(with_axes, winners))
 

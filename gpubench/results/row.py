@@ -52,7 +52,11 @@ class Row:
     m: int = _column("key", "rows of C; for gemv, gemv_t and atax, rows of A")
     n: int = _column("key", "columns of C; for gemv, gemv_t and atax, columns of A")
     k: int = _column("key", "inner extent; 1 for gemv, gemv_t and atax")
-    operands: str = _column("key", "values of the operands: uniform (random) or index (0, 1, 2, …)")
+    operands: str = _column(
+        "key",
+        "values of the operands: uniform (random), index (0, 1, 2, …), normal, integers, zeros, "
+        "ones or low-entropy",
+    )
     cache: str = _column("key", "cold: operands were not in the last-level cache; hot: they may be")
     state: str = _column(
         "key",
@@ -215,6 +219,10 @@ class Row:
     commit: str | None = _column(
         "context", "git commit of that package, + if its files had changed; empty if not in git"
     )
+    problem: str | None = _column(
+        "context", "name of the problem in the list of --sizes; equal problems are joined by +"
+    )
+    weight: float | None = _column("context", "how often that list has the problem")
     options: str | None = _column("context", "the options of the sweep, as flags")
     seed: int | None = _column("context", "seed of the operands and of the order")
     host: str | None = _column("context", "name of the machine")
@@ -240,6 +248,12 @@ class Row:
     def label(self) -> str:
         """The point as a person names it: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
+
+    @property
+    def special_operands(self) -> str:
+        """Layout and values of the operands, where they are not the default, for a title."""
+        layout = "" if self.layout == "row-major" else f", {self.layout}"
+        return layout + ("" if self.operands == "uniform" else f", operands {self.operands}")
 
     @property
     def half_interval(self) -> float | None:

@@ -447,7 +447,7 @@ def is_bandwidth_bound(row: Row) -> bool:
 
 
 def _size_key(row: Row) -> tuple[object, ...]:
-    return row.op, row.dtype, row.m, row.n, row.k
+    return row.op, row.dtype, row.m, row.n, row.k, row.layout, row.operands
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
@@ -492,8 +492,9 @@ def title(row: Row) -> str:
     scope = "" if row.scope == "kernel" else f", {row.scope}"
     timer = "" if row.timer in {"events", "host"} else f", {row.timer}"
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
-    layout = "" if row.layout == "row-major" else f", {row.layout}"
-    return f"{row.op} {row.size} {row.dtype}{mode} on {row.device}{cache}{scope}{timer}{layout}"
+    name = f"{row.problem} ({row.size})" if row.problem else row.size
+    special = f"{cache}{scope}{timer}{row.special_operands}"
+    return f"{row.op} {name} {row.dtype}{mode} on {row.device}{special}"
 
 
 def _tied(row: Row, best: Row) -> bool:

@@ -133,6 +133,131 @@ def test_a_kernel_that_closes_its_streams_or_prints_into_none_is_measured(tmp_pa
     assert out.endswith("\na.csv\n")
 
 
+"Kernels that do by accident what no kernel should: the sweep ends, and each point is its own."
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+KERNEL = """
+import ctypes, os, signal, subprocess, sys, time
+import numpy as np
+from gpubench.model import CallVariant, edges
+
+DONE = []
+{before}
+
+def build(tile, dtype):
+    {building}
+    def call(a, b, c):
+        np.matmul(a, b, out=c)
+        {call}
+    return call
+
+VARIANT = CallVariant(
+    idea="an accident", tiles=edges(1, 1, because="one is enough"), runs_on="cpu", build=build,
+    baseline="", threads=1,
+)
+"""
+
+
+def command(folder: Path, *flags: str, **kernels: dict[str, str]) -> list[str]:
+    """Sweeps kernels with these parts, and `cpu_blas`, at a size of microseconds."""
+    (folder / "own").mkdir()
+    for name, parts in kernels.items():
+        text = KERNEL.format(**{"before": "", "building": "", "call": ""} | parts)
+        (folder / "own" / f"{name}.py").write_text(text)
+    return [
+        *("sweep", "--device", "cpu", "--kernels", "own", "-o", "a.csv", "--point-limit", "30"),
+        *("--variants", ",".join([*kernels, "cpu_blas"]), "--sizes", "64", *QUICKER, *flags),
+    ]
+
+
+def sweep(
+    folder: Path, *flags: str, **kernels: dict[str, str]
+) -> tuple[int, str, dict[str | None, Row]]:
+    """Its exit code, what it said on stderr, and its rows by variant."""
+    done = call(folder, *command(folder, *flags, **kernels))
+    return done.code, done.err, {row.variant: row for row in read(folder / "a.csv")}
+
+
+def running(argument: str) -> list[int]:
+    """Processes that were started with it as an argument."""
+    pids = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # ended meanwhile
+            if argument in process.read_text().split("\0"):
+                pids.append(int(process.parent.name))
+    return pids
+
+
+def test_a_kernel_that_forks_does_not_answer_for_the_next_one(tmp_path: Path) -> None:
+    forks = "DONE or DONE.append(os.fork()); time.sleep(0.004)"
+    code, _, rows = sweep(tmp_path, "--seed", "0", mine={"call": forks})  # before cpu_blas
+    assert code == 0
+    assert (rows["mine"].median_us or 0) > 4000 > (rows["cpu_blas"].median_us or 4000)
+
+
+def test_a_kernel_that_writes_into_every_open_file_costs_its_own_point(tmp_path: Path) -> None:
+    writes = "[ctypes.CDLL(None).write(file, b'hello, world', 12) for file in range(3, 64)]"
+    code, _, rows = sweep(tmp_path, mine={"call": writes})
+    assert (code, rows["cpu_blas"].status) == (1, "ok")
+    assert (rows["mine"].status, rows["mine"].reason) == ("error", "sent what is no answer; killed")
+
+
+@pytest.mark.parametrize("reading", ["0", "-ago()"])
+def test_a_kernel_that_patches_the_clock_is_timed_by_the_right_one(
+    tmp_path: Path, reading: str
+) -> None:
+    patches = f"ago = time.perf_counter_ns\ntime.perf_counter = lambda: {reading}\n"
+    patches += f"time.perf_counter_ns = lambda: {reading}"
+    code, _, rows = sweep(tmp_path, mine={"before": patches, "call": "time.sleep(1e-3)"})
+    assert code == 0
+    assert 1000 < (rows["mine"].median_us or 0) < 100_000
+    assert (rows["cpu_blas"].min_us or 0) > 0
+
+
+def test_a_build_that_hangs_ends_at_the_point_limit(tmp_path: Path) -> None:
+    hangs = {"building": "time.sleep(600)"}  # longer than `sweep` waits
+    code, _, rows = sweep(tmp_path, "--point-limit", "1", mine=hangs)
+    assert code == 1
+    assert "cpu_blas" in rows  # on a loaded machine it may take longer than the limit too
+    assert rows["mine"].reason == "hung: no answer within 1 s; killed"
+
+
+@pytest.mark.parametrize("ended_by", ["itself", "a kill"])
+def test_what_a_kernel_starts_does_not_outlive_the_sweep(tmp_path: Path, ended_by: str) -> None:
+    seconds = f"98765{tmp_path.stat().st_ino}"
+    starts = f"DONE or DONE.append(subprocess.Popen(['sleep', '{seconds}']))"
+    hangs = "; time.sleep(600)" * (ended_by == "a kill")
+    with start(tmp_path, *command(tmp_path, mine={"call": starts + hangs})) as process:
+        while not (started := running(seconds)):
+            assert process.poll() is None
+            time.sleep(0.05)
+        ended = [os.pidfd_open(pid) for pid in started]
+        if hangs:
+            process.kill()
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == (-signal.SIGKILL if hangs else 0)
+    for descriptor in ended:
+        assert select.select([descriptor], [], [], TIMEOUT_S)[0]
+        os.close(descriptor)
+    assert running(seconds) == []
+
+
+def test_a_kernel_that_closes_its_streams_or_prints_into_none_is_measured(tmp_path: Path) -> None:
+    prints = "print('x' * 9999, flush=True); sys.stderr.write('y'); os.closerange(1, 3)"
+    with start(tmp_path, *command(tmp_path, mine={"call": prints})) as process:
+        process.stderr.close()
+        process.stderr = None
+        out, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 74  # the progress went nowhere
+    assert {row.status for row in read(tmp_path / "a.csv")} == {"ok"}
+    assert out.endswith("\na.csv\n")
+
+
 def test_a_point_that_crashes_after_another_one_is_measured_again_and_that_one_named(
     tmp_path: Path,
 ) -> None:

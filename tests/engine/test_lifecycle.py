@@ -319,7 +319,7 @@ def test_a_measurement_carries_the_sweeps_seed_and_what_operands_hold(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gpubench.engine.loaded.make_inputs", remember)
-    sweep = asked(variants=("cpu_blas",), seed=77, operands=Fill.INDEX)
+    sweep = asked(variants=("cpu_blas",), seed=77, operands=(Fill.INDEX,))
     run_sweep(sweep, Runner(FakeBackend()), Diary())
     assert seen == [(77, Fill.INDEX)]
 

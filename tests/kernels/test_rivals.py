@@ -89,6 +89,9 @@ class Tensor(np.ndarray):
 
     is_cuda = False
 
+    def is_contiguous(self) -> bool:
+        return self.flags.c_contiguous
+
 
 def computed(name: str, dtype: str) -> tuple[Any, bool]:
     """The function of a rival, and whether it computes the product."""
@@ -143,9 +146,9 @@ def test_the_hash_of_triton_matmul_covers_its_kernel() -> None:
 def test_rivals_stand_beside_cublas_where_they_are_asked_for() -> None:
     for dtype, expected in (("bfloat16", set(RIVALS)), ("float64", {"torch_matmul"})):
         sweep = Sweep(dtypes=(dtype,))
-        assert set(RIVALS) & set(with_libraries(sweep, ())) == set()
-        assert set(RIVALS) & set(with_libraries(sweep, (), rivals=True)) == expected
-        asked = with_libraries(sweep, ("naive",), rivals=True)
+        assert set(RIVALS) & set(with_libraries(sweep, "cuda", ())) == set()
+        assert set(RIVALS) & set(with_libraries(sweep, "cuda", (), rivals=True)) == expected
+        asked = with_libraries(sweep, "cuda", ("naive",), rivals=True)
         assert asked[0] == "naive"
         assert set(asked) == {"naive", "cublas", "cublaslt"} | expected
 

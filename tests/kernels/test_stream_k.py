@@ -69,7 +69,7 @@ def test_tiles_that_blocks_share_are_right_and_clean(tmp_path: Path) -> None:
 
 FAULTS = {
     "no barrier before a stage is filled again": (
-        "__syncthreads();  // all are", "// all are", Sanitizer.THREAD, "data race",
+        "__syncthreads();  // all threads", "// all threads", Sanitizer.THREAD, "data race",
     ),
     "no wait for another block's sums": (
         "wait_acquire(flags + other);", "", Sanitizer.THREAD, "data race",

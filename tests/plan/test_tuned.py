@@ -29,6 +29,7 @@ def winner(tile: str = "16", n: int = 512, **facts: Any) -> Winner:
             "n": n,
             "k": n,
             "tile": tile,
+            "layout": "row-major",
             "simplest": "8",
             "group": 3,
             "configurations": 256,
@@ -135,3 +136,17 @@ def test_of_winners_that_many_write_at_once_none_is_lost() -> None:
         list(pool.map(lambda n: keep_winners(TUNED, [winner("8", n)]), range(1, 25)))
     assert {one.n for one in read_winners(TUNED)} == set(range(1, 25))
     assert [path.name for path in TUNED.parent.iterdir()] == [TUNED.name]
+
+
+def test_winners_of_older_files_have_the_layout_of_their_precision() -> None:
+    keep_winners(TUNED, [winner(dtype="float32"), winner(dtype="int8")])
+    text = TUNED.read_text(encoding="utf-8")
+    TUNED.write_text(text.replace('layout = "row-major"\n', ""), encoding="utf-8")
+    assert [old.layout for old in read_winners(TUNED)] == ["row-major", "column-major B"]
+
+
+def test_each_layout_takes_the_winner_of_its_own_layout() -> None:
+    nearer, of_nt = winner(tile="8"), winner(n=64, tile="16", layout="column-major B")
+    keep_winners(TUNED, [nearer, of_nt])
+    assert set(chosen(sizes="512")[0].values()) == {"8"}
+    assert set(chosen(sizes="512", layouts="nt")[0].values()) == {"16"}

@@ -45,6 +45,9 @@ MAX_SETS = 4096
 
 WARM_UP_S = 0.05
 
+Instance = tuple[str, str, Config | None, str, bool]
+"""What is compiled once: operation, variant, tile, dtype, and whether in the variant's layout."""
+
 ALIGNMENT = 64
 """Alignment of operands in bytes: a cache line, so that it is the same in every run."""
 
@@ -184,7 +187,7 @@ class CpuBackend:
         self.gauge = CpuGauge(self.device)
         self.timer = CpuTimer(self.device.l2_bytes, clock_ns)
         self._max_sets = max_sets
-        self._built: dict[tuple[str, str, Config | None, str], Callable[..., None] | str] = {}
+        self._built: dict[Instance, Callable[..., None] | str] = {}
 
     def reset_caches(self) -> None:
         """Do nothing: a function cannot pin lines in the cache of a CPU."""
@@ -276,14 +279,16 @@ class CpuBackend:
 
 def _build(point: Point) -> Callable[..., None]:
     """Return the compiled function. Numba keeps it for later processes if its cache is writable."""
-    build = _call_variant(point).build
+    variant, dtype = _call_variant(point), point.problem.dtype
+    has_own_layout = point.problem.column_major == variant.own_layout(dtype)
+    build = variant.build if has_own_layout else (variant.build_strided or variant.build)
     try:
-        return build(point.tile, point.problem.dtype)
+        return build(point.tile, dtype)
     except (OSError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "cannot cache function" not in str(error):
             raise
     with _without_numba_cache():
-        return build(point.tile, point.problem.dtype)
+        return build(point.tile, dtype)
 
 
 @contextmanager
@@ -314,8 +319,10 @@ def _end_to_end(call: Callable[..., None], variant: CallVariant, *arrays: np.nda
     output[...] = result
 
 
-def _instance(point: Point) -> tuple[str, str, Config | None, str]:
-    return point.variant.op, point.variant.name, point.tile, point.problem.dtype
+def _instance(point: Point) -> Instance:
+    variant, problem = point.variant, point.problem
+    has_own_layout = problem.column_major == variant.own_layout(problem.dtype)
+    return variant.op, variant.name, point.tile, problem.dtype, has_own_layout
 
 
 def _call_variant(point: Point) -> CallVariant:

@@ -11,7 +11,7 @@ import numpy as np
 from cupy.cuda import cublas, device
 
 from gpubench.backends.cuda import cublaslt
-from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, takes_b_by_columns
+from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
 
 DEFAULT_ALGORITHM = -1
 """CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm."""
@@ -25,21 +25,23 @@ By default they are: 129×260×1000 in bfloat16 was off by 2e-4 on an H200 (cuBL
 def gemm(dtype: str) -> Callable[..., None]:
     """Return C = A·B by `cublasGemmEx`. It lacks float8, which takes cuBLASLt's first proposal.
 
-    cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
+    cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ. A and B may
+    be column-major.
     """
     if dtype.startswith("float8"):
         return cublaslt.gemm(dtype)
-    types, transposed = GEMM_TYPES[dtype], takes_b_by_columns(dtype)
+    types = GEMM_TYPES[dtype]
     alpha, beta = types.scalar(1), types.scalar(0)
     alpha_at, beta_at = ctypes.addressof(alpha), ctypes.addressof(beta)
 
     def multiply(a: Any, b: Any, c: Any, _keep: Any = (alpha, beta)) -> None:
         m, k = a.shape
         n = b.shape[1]
+        (operation_a, lda), (operation_b, ldb) = operation_of(a), operation_of(b)
         cublas.gemmEx(
-            *(_handle(), OP_T if transposed else OP_N, OP_N, n, m, k),
-            *(alpha_at, b.data.ptr, types.operand, k if transposed else n),
-            *(a.data.ptr, types.operand, k),
+            *(_handle(), operation_b, operation_a, n, m, k),
+            *(alpha_at, b.data.ptr, types.operand, ldb),
+            *(a.data.ptr, types.operand, lda),
             *(beta_at, c.data.ptr, types.result, n, types.compute, DEFAULT_ALGORITHM),
         )
 

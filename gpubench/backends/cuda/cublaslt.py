@@ -15,7 +15,7 @@ from typing import Any
 import cupy
 from cupy.cuda import device, runtime
 
-from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_T, takes_b_by_columns
+from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
 from gpubench.backends.cuda.race import choose
 from gpubench.errors import LaunchError
 from gpubench.model import Problem
@@ -35,11 +35,14 @@ FULL_REDUCTION = 1 | 2
 """CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE: parts of a sum over K are not rounded to the
 result's type (OUTPUT_TYPE)."""
 
-TRANSA, FAST_ACCUM = 3, 25
+TRANSA, TRANSB, FAST_ACCUM = 3, 4, 25
 """cublasLtMatmulDescAttributes_t."""
 
 Shape = tuple[int, int, int]
 """M, K, N."""
+
+Operations = tuple[tuple[int, int], tuple[int, int]]
+"""The operation and the leading dimension of A and of B: `operation_of`."""
 
 Multiply = Callable[..., None]
 """A product on A, B and C."""
@@ -72,13 +75,13 @@ class _Product:
 
 def gemm(dtype: str) -> Callable[..., None]:
     """Return C = A·B by the algorithm that the heuristic rates best."""
-    heuristic: dict[Shape, Multiply] = {}
+    heuristic: dict[tuple[Shape, Operations], Multiply] = {}
 
     def multiply(a: Any, b: Any, c: Any) -> None:
-        shape = (*a.shape, b.shape[1])
-        if shape not in heuristic:
-            heuristic[shape] = algorithms(dtype, shape)[0][1]
-        heuristic[shape](a, b, c)
+        key = (*a.shape, b.shape[1]), (operation_of(a), operation_of(b))
+        if key not in heuristic:
+            heuristic[key] = algorithms(dtype, *key)[0][1]
+        heuristic[key](a, b, c)
 
     return multiply
 
@@ -92,24 +95,29 @@ def tuned_gemm(
     hot operands at 256 takes 1.5 times the best time for cold operands. Raises LaunchError.
     """
     dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
-    proposed = algorithms(dtype, shape)
+    a_columns, b_columns, _ = problem.by_columns
+    operations = (
+        (OP_T, problem.m) if a_columns else (OP_N, problem.k),
+        (OP_T, problem.k) if b_columns else (OP_N, problem.n),
+    )
+    proposed = algorithms(dtype, shape, operations)
     names = [name for name, _ in proposed]
     index, how = choose(
         names,
-        _facts(dtype, shape, cold),
+        _facts(problem, shape, cold),
         lambda index, launches: sample(proposed[index][1], launches),
         max_launches,
     )
     return proposed[index][1], f"heuristic {index + 1} of {len(names)}, {how}"
 
 
-def algorithms(dtype: str, shape: Shape) -> list[tuple[str, Multiply]]:
+def algorithms(dtype: str, shape: Shape, operations: Operations) -> list[tuple[str, Multiply]]:
     """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
     The name is the library's own description. An algorithm can be saved by it, and used again with
     the same version (cublasLtMatmulAlgo_t).
     """
-    product = _product(dtype, shape, _workspace())
+    product = _product(dtype, shape, operations, _workspace())
     proposals = (_Heuristic * MAX_ALGORITHMS)()
     count = ctypes.c_int()
     _call(
@@ -127,7 +135,7 @@ def algorithms(dtype: str, shape: Shape) -> list[tuple[str, Multiply]]:
     return list(proposed.items())
 
 
-def _facts(dtype: str, shape: Shape, cold: bool) -> dict[str, object]:
+def _facts(problem: Problem, shape: Shape, cold: bool) -> dict[str, object]:
     """Return everything that affects which algorithm is fastest."""
     version = _library().cublasLtGetVersion
     version.restype = ctypes.c_size_t
@@ -136,8 +144,8 @@ def _facts(dtype: str, shape: Shape, cold: bool) -> dict[str, object]:
         "cublasLt": version(),
         "gpu": properties["name"].decode(),
         "multiprocessors": properties["multiProcessorCount"],
-        "dtype": dtype,
-        "layout": "column-major B" if takes_b_by_columns(dtype) else "row-major",
+        "dtype": problem.dtype,
+        "layout": problem.layout,
         "m k n": shape,
         "operands": "cold" if cold else "hot",
         "workspace bytes": WORKSPACE_BYTES,
@@ -151,29 +159,30 @@ def _workspace() -> Any:
     return cupy.empty(WORKSPACE_BYTES, "uint8")
 
 
-def _product(dtype: str, shape: Shape, workspace: Any) -> _Product:
+def _product(dtype: str, shape: Shape, operations: Operations, workspace: Any) -> _Product:
     m, k, n = shape
-    types, transposed = GEMM_TYPES[dtype], takes_b_by_columns(dtype)
+    types, ((operation_a, lda), (operation_b, ldb)) = GEMM_TYPES[dtype], operations
     descriptor = _created(
         "cublasLtMatmulDescCreate", ctypes.c_int(types.compute), ctypes.c_int(types.scale)
     )
-    if transposed:
-        _set(descriptor, TRANSA, ctypes.c_int32(OP_T))
+    # cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
+    for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
+        if operation == OP_T:
+            _set(descriptor, attribute, ctypes.c_int32(OP_T))
     if types.fast_accumulation:
         _set(descriptor, FAST_ACCUM, ctypes.c_int8(1))
     return _Product(
         descriptor=descriptor,
-        # cuBLAS is column-major. A row-major matrix is its transpose there, and Cᵀ = Bᵀ·Aᵀ.
         layouts=tuple(
             _created(
                 "cublasLtMatrixLayoutCreate",
                 ctypes.c_int(kind),
-                *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)),
+                *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(leading)),
             )
-            for kind, rows, columns in (
-                (types.operand, *((k, n) if transposed else (n, k))),
-                (types.operand, k, m),
-                (types.result, n, m),
+            for kind, rows, columns, leading in (
+                (types.operand, *((k, n) if operation_b == OP_T else (n, k)), ldb),
+                (types.operand, *((m, k) if operation_a == OP_T else (k, m)), lda),
+                (types.result, n, m, n),
             )
         ),
         alpha=types.scalar(1),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
-from gpubench.model import PRECISIONS
-
 COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_32F_FAST_TF32 = 68, 70, 72, 77
 """cublasComputeType_t. COMPUTE_32F does not round float32 operands to TF32."""
 
@@ -35,9 +33,15 @@ class GemmTypes(NamedTuple):
     """For float8: sums stay in the tensor core and are not promoted to float32 at intervals."""
 
 
-def takes_b_by_columns(dtype: str) -> bool:
-    """Return whether B is N×K in memory, so that the libraries' first matrix is transposed."""
-    return "B" in PRECISIONS[dtype].column_major
+def operation_of(matrix: Any) -> tuple[int, int]:
+    """Return the operation and the leading dimension with which a library takes a matrix.
+
+    The libraries are column-major. A row-major matrix is its transpose there, as it is needed; a
+    column-major matrix has to be transposed.
+    """
+    if matrix.flags.c_contiguous:
+        return OP_N, int(matrix.shape[1])
+    return OP_T, int(matrix.strides[1] // matrix.itemsize)
 
 
 GEMM_TYPES = {

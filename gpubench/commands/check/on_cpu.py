@@ -295,8 +295,8 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace]
     parts = [_words(len(inputs), len(buffers))]
-    for buffer in buffers:
-        parts += [_words(buffer.nbytes), buffer.tobytes()]
+    for buffer, by_columns in zip(buffers, (*problem.by_columns, False), strict=False):
+        parts += [_words(buffer.nbytes), buffer.tobytes("F" if by_columns else "C")]
     parts.append(_words(len(launch.sequence)))
     for step, name in zip(launch.sequence, case.instances, strict=True):
         arrays, numbers = _arguments(case, step, workspace=bool(workspace))

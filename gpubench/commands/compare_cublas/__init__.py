@@ -51,6 +51,7 @@ def compare_cublas(
     from gpubench.results.row import write
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
+    from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import progress
     from gpubench.view.tables import console, results
 
@@ -88,6 +89,8 @@ def compare_cublas(
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"
         raise DeviceUnavailableError(message) from error
     console().print(ladder_tables(rows, order) if ladder else results(rows, tiles=False))
+    for part in list_summaries(rows):
+        console().print(part)
     if grid := pairs_table(rows):
         console().print("\nin turns at the power limit: speed relative to the fastest library")
         console().print(grid)

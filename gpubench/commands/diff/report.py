@@ -39,7 +39,7 @@ from gpubench.commands.diff.texts import (
     shortened,
     xml_text,
 )
-from gpubench.model import Timer
+from gpubench.model import Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.view.numbers import counted, milliseconds
 from gpubench.view.tables import Table, console, table
@@ -253,10 +253,9 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
     more_rounds = {} if on_cpu else {"rounds": str(max(DECIDING_ROUNDS // 2, 2 * rounds))}
     both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
     lines = []
-    # A sweep has one operation and one kind of operands.
-    for sweep in dict.fromkeys((key.op, key.operands) for key in open_points):
-        chosen = [rows[key] for key in open_points if (key.op, key.operands) == sweep]
-        blas = [row for row in rows.values() if (row.op, row.operands) == sweep and is_blas(row)]
+    for op in dict.fromkeys(key.op for key in open_points):  # a sweep has one operation
+        chosen = [rows[key] for key in open_points if key.op == op]
+        blas = [row for row in rows.values() if row.op == op and is_blas(row)]
         variants = _listed(row.variant for row in (*chosen, *blas))
         options = covering_options(chosen) | more_rounds | {"variants": variants}
         words = ["gpubench", "sweep"]
@@ -278,6 +277,7 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
         "variants": _listed(row.variant for row in rows),
         "dtypes": _listed(row.dtype for row in rows),
         "operands": _listed(row.operands for row in rows),
+        "layouts": _listed(layouts_of(row.layout for row in rows if row.op == "gemm")),
         "cache": _listed(row.cache for row in rows),
         "scope": _listed(row.scope for row in rows),
         "timer": "cupti" if any(row.timer == Timer.CUPTI for row in rows) else "",

@@ -12,7 +12,7 @@ from gpubench.engine.pool import Watcher, local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.errors import UsageError
-from gpubench.model import Cache, Fill, Scope, State, Timer, Timing
+from gpubench.model import Cache, Fill, Scope, State, Timer, Timing, layouts_of
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import source_hash
@@ -37,8 +37,9 @@ def measure_again(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[Ro
     Raises UsageError if this machine is not the machine of the rows.
     """
     sweeps: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:  # a sweep has one operation, one kind of operands and one timer
-        sweeps.setdefault((row.op, row.operands, row.timer == Timer.CUPTI), []).append(row)
+    for row in rows:  # a sweep has one operation, one timer, and here one layout
+        key = row.op, row.layout, row.timer == Timer.CUPTI
+        sweeps.setdefault(key, []).append(row)
     return [
         row for sweep_rows in sweeps.values() for row in _measure_sweep(sweep_rows, rounds, watcher)
     ]
@@ -131,7 +132,7 @@ def _measure_sweep(rows: Sequence[Row], rounds: int, watcher: Watcher) -> list[R
 def sweep_of(rows: Sequence[Row]) -> Sweep:
     """Return the smallest sweep that has all these points.
 
-    All rows must have the same operation, backend, operands, and kind of timer.
+    All rows must have the same operation, backend, layout and kind of timer.
     """
     first = rows[0]
 
@@ -146,7 +147,8 @@ def sweep_of(rows: Sequence[Row]) -> Sweep:
         sizes=tuple(dict.fromkeys((row.m, row.n, row.k) for row in rows)),
         dtypes=values("compute_mode"),
         device=first.backend,
-        operands=Fill(first.operands),
+        operands=tuple(map(Fill, values("operands"))),
+        layouts=layouts_of(values("layout")) if first.op == "gemm" else (),
         caches=tuple(map(Cache, values("cache"))),
         states=tuple(map(State, values("state"))),
         scopes=tuple(map(Scope, values("scope"))),

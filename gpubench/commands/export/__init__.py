@@ -9,7 +9,7 @@ import typer
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.model import DTYPES
+from gpubench.model import DTYPES, LAYOUTS
 
 app = typer.Typer()
 
@@ -37,6 +37,14 @@ def export(
             metavar=f"[{'|'.join(DTYPES)}]",
             help="Element type. Default: the kernel's first.",
             autocompletion=completion.dtypes,
+        ),
+    ] = None,
+    layouts: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"[{'|'.join(LAYOUTS)}]",
+            help="How A and B lie in memory. Default: the kernel's own layout.",
+            autocompletion=completion.words(*LAYOUTS),
         ),
     ] = None,
     arch: Annotated[
@@ -70,6 +78,7 @@ def export(
         "tiles": tiles or tile,
         "sizes": sizes or size,
         "dtypes": dtypes or dtype,
+        "layouts": layouts,
         "op": op,
         "kernels": kernels,
     }

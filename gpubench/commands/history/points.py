@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpubench.results.row import Row
@@ -24,7 +25,8 @@ def histories(timed: Sequence[Saved], last: int) -> Histories:
     """Return, for each problem and variant, the tile that is fastest in the newest result."""
     groups: dict[tuple[str, str], list[Saved]] = {}
     for saved in timed:
-        groups.setdefault((title(saved[1]), saved[1].variant), []).append(saved)
+        unnamed = replace(saved[1], problem=None)  # a list gives the same problem a name
+        groups.setdefault((title(unnamed), saved[1].variant), []).append(saved)
     points: Histories = {}
     for (heading, variant), saves in sorted(
         groups.items(), key=lambda item: item[1][-1][1].problem_key

@@ -335,16 +335,19 @@ def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
     )
 
 
+AXES = (
+    *("op", "dtype", "layout", "operands", "cache", "state", "scope", "timer"),
+    *("device", "gpubench"),
+)
+"""The columns that may distinguish rows of a variant and size, if they differ."""
+
+
 def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
     """The columns that identify a row, without those that are equal in all rows.
 
     The columns of the time follow the size, so that a phone shows them.
     """
-    varying = [
-        name
-        for name in ("op", "dtype", "cache", "scope", "timer", "device", "gpubench")
-        if len({getattr(row, name) for row in rows}) > 1
-    ]
+    varying = [name for name in ("problem", *AXES) if len({getattr(row, name) for row in rows}) > 1]
     if any(row.compute_mode != row.dtype for row in rows):
         varying.insert(0, "compute_mode")
     size = Column("size", lambda row: row.size, True, "N, or M×N×K if it is not a square")

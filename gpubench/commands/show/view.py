@@ -14,6 +14,7 @@ from gpubench.model import Status
 from gpubench.plan.selection import read_selected
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
+from gpubench.view.problem_list import list_summaries
 from gpubench.view.tables import (
     MAX_POINTS,
     NAMES,
@@ -32,7 +33,8 @@ from gpubench.view.tables import (
 from gpubench.view.tables import markdown as as_markdown
 
 CSV_COLUMNS = (
-    *("op", "m", "n", "k", "dtype", "device", "cache", "scope", "variant", "tile"),
+    *("op", "problem", "m", "n", "k", "weight", "dtype", "layout", "operands"),
+    *("device", "cache", "scope", "variant", "tile"),
     *("median_us", "samples", "gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas"),
 )
 """The columns of `--csv`, by their names in the result files."""
@@ -81,7 +83,7 @@ def print_files(
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:
     """Return the tables after a sweep, or lists of points if an order or a number is given."""
     if not (sort or top):
-        return results(rows)
+        return Group(*results(rows).renderables, *list_summaries(rows))
     parts: list[RenderableType] = []
     problems = _listed(rows, sort, top)
     listed = list(chain(*problems))
@@ -125,7 +127,10 @@ def _side_by_side(
                 *(_ratio(row, rows[0]) for row in rows[1:]),
             )
         problem = first[keys[0]]
-        name = f"{problem.op} {problem.size} {problem.dtype}, {problem.cache} cache"
+        size = problem.problem or problem.size
+        name = (
+            f"{problem.op} {size} {problem.dtype}, {problem.cache} cache{problem.special_operands}"
+        )
         parts += [Text(f"\n{name}", style="bold"), grid]
     return Group(*parts, *remarks([row for side in times for row in side.values()]))
 
@@ -139,7 +144,8 @@ def _ratio(row: Row | None, base: Row | None) -> str:
 
 def _point(row: Row) -> tuple[object, ...]:
     """Return the key of a point, which is the same for all devices."""
-    return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, row.cache, row.scope
+    where = row.cache, row.scope, row.layout, row.operands
+    return row.variant, row.tile, row.op, row.dtype, row.m, row.n, row.k, *where
 
 
 def _csv_table(rows: Sequence[Row], sort: str | None, top: int | None) -> Table:

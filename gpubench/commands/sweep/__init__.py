@@ -25,11 +25,14 @@ def sweep(
     **options: Any,
 ) -> None:
     """Time kernels over tile and matrix sizes; save a CSV."""
+    from rich.console import Group
+
     from gpubench.commands.sweep.curve import curves
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
+    from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import progress
     from gpubench.view.tables import console, results
 
@@ -43,7 +46,7 @@ def sweep(
     with progress() as watcher:
         outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force, save=save)
     screen = console()
-    screen.print(results(outcome.rows))
+    screen.print(Group(*results(outcome.rows).renderables, *list_summaries(outcome.rows)))
     if screen.is_terminal and screen.encoding.startswith("utf") and (drawn := curves(outcome.rows)):
         screen.print(drawn)
     code = conclude(outcome)

@@ -18,6 +18,9 @@ WITHOUT = ("variants", "tiles", "samples", "state")
 """Options of a sweep that tune does not have: its visits are short, so in the state burst."""
 
 
+COVER = Path("results", "cover.toml")
+"""The default file of the tiles of a cover."""
+
 UNDECIDED = 3
 """Exit code of a race that ended before its configurations could be judged."""
 
@@ -52,11 +55,20 @@ def tune(
             help="Configurations this little slower count as equal. Default: 1%.",
         ),
     ] = None,
+    cover: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Also find the fewest configurations that keep every problem within this "
+            "percentage of its best, such as 2%.",
+        ),
+    ] = None,
     winners: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="TOML of winners that 'sweep --tiles tuned' reads. Default: results/tuned.toml.",
+            help="TOML of winners that 'sweep --tiles FILE' reads. Default: results/tuned.toml; "
+            "with --cover results/cover.toml.",
         ),
     ] = None,
     resume: option.Resume = None,
@@ -81,7 +93,8 @@ def tune(
 
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"variants": ",".join(variants)} if variants else {}
-    own = {name: text for name, text in (("where", where), ("within", within)) if text is not None}
+    texts = {"where": where, "within": within, "cover": cover}
+    own = {name: text for name, text in texts.items() if text is not None}
     if dry_run:
         settings = read_settings({**given, **own})
         device = find_devices(settings.sweep.device)[0][0]
@@ -92,9 +105,9 @@ def tune(
         if "within" not in given:
             raise UsageError(f"--resume: {resume} is a sweep, which 'gpubench sweep' continues")
         own = {}
-    kept_in = winners or TUNED
     settings = read_settings({**given, **own})
     sweep = settings.sweep
+    kept_in = winners or (TUNED if settings.cover is None else COVER)
     with progress() as watcher, open_pool(sweep, on) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
         check_files(kept_in, output)  # before anything is measured
@@ -105,5 +118,6 @@ def tune(
         code = max(code, conclude(save_rows(tuned.confirmed, save)))
     if tuned.winners:
         keep_winners(kept_in, tuned.winners)
-        console().print(f"{kept_in}: --tiles tuned takes these tiles from it", soft_wrap=True)
+        name = "tuned" if kept_in == TUNED else kept_in
+        console().print(f"{kept_in}: --tiles {name} takes these tiles from it", soft_wrap=True)
     raise typer.Exit(code or UNDECIDED * tuned.undecided)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
+from gpubench.commands.tune.cover import Cover, cover_rows, cover_winners, covers
 from gpubench.commands.tune.schedule import BUDGET_ENDED, Racing, entrants, visits_of
 from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import Job, prepare
@@ -41,6 +42,8 @@ class Settings:
     """A sweep without tiles."""
 
     racing: Racing
+    cover: float | None = None
+    """The fraction within which a cover keeps every problem. None: no cover is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +55,10 @@ class Tuned:
     """None: the race was interrupted, or nothing was timed."""
 
     winners: list[Winner]
-    """The confirmed winners of the races that were not undecided."""
+    """The confirmed winners of the races that were not undecided. With `--cover`, they have the
+    covers' configurations."""
+
+    covers: Sequence[Cover] = ()
 
     @property
     def undecided(self) -> bool:
@@ -61,18 +67,24 @@ class Tuned:
 
 
 def read_settings(given: Mapping[str, Any]) -> Settings:
-    """Read the options of a sweep, `where` and `within`. Raises UsageError."""
+    """Read the options of a sweep, `where`, `within` and `cover`. Raises UsageError."""
     options = {name: value for name, value in given.items() if value is not None}
-    within = options.pop("within", WITHIN)
+    cover = options.pop("cover", None)
+    within = options.pop("within", cover or WITHIN)
     where = options.pop("where", None)
     sweep = read_sweep(options)
     if not sweep.variants:
         raise UsageError("name a variant, such as shared_tile; 'gpubench variants' lists them")
     fraction = parse_fraction(within, "--within", low=0.0001, high=0.5)
-    own = {"within": str(within)} | ({"where": where} if where else {})
+    covered = None if cover is None else parse_fraction(cover, "--cover", low=0.0001, high=0.5)
+    if covered not in {None, fraction}:
+        raise UsageError("--within: --cover says which configurations count as equal; leave it out")
+    own = {"within": str(within)}
+    own |= {name: str(text) for name, text in (("where", where), ("cover", cover)) if text}
     return Settings(
         sweep=replace(sweep, options={**sweep.options, **own}),
         racing=Racing(where=where, within=fraction),
+        cover=covered,
     )
 
 
@@ -129,13 +141,19 @@ def tune(
     pool.renew()
     spaces = {variant: settings.racing.space(variant) for variant in job.hashes}
     chosen = [pick for group in groups(race.rows) for pick in picks(group, spaces)]
+    ended = races(race.rows)
+    early = filter(is_undecided, ended)
+    found = [] if settings.cover is None else covers(ended, early, settings.cover)
+    chosen = list({row.key: row for row in (*chosen, *cover_rows(found))}.values())
     confirmed = run(_confirmation(job, settings.sweep, chosen), pool, watcher, again)
     winners = [
         winner
-        for raced in races(race.rows)
+        for raced in ended
         if (winner := _winner(raced, confirmed.rows, settings.racing.within, spaces))
     ]
-    return Tuned(race=race, confirmed=confirmed, winners=winners)
+    if found:
+        winners = cover_winners(found, winners, confirmed.rows)
+    return Tuned(race=race, confirmed=confirmed, winners=winners, covers=found)
 
 
 def confirmed_path(path: Path) -> Path:
@@ -199,13 +217,15 @@ def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
         variants=tuple(dict.fromkeys(names)),
         tiles=tuple(dict.fromkeys(row.tile for row in chosen)),
         sizes=sizes,
+        problems=tuple(problem for problem in sweep.problems if problem.size in sizes),
         timing=replace(sweep.timing, budget_s=None),
     )
     options = {name: text for name, text in sweep.options.items() if name in OPTIONS} | {
         "variants": ",".join(sweep.variants),
         "tiles": ",".join(sweep.tiles),
-        "sizes": ",".join(dict.fromkeys(row.size for row in chosen)),
     }
+    if not sweep.problems:
+        options["sizes"] = ",".join(dict.fromkeys(row.size for row in chosen))
     options.pop("budget", None)
     keys = {row.key for row in chosen}
     return prepare(
@@ -242,6 +262,7 @@ def _winner(
         op=best.op,
         variant=best.variant,
         dtype=best.compute_mode,
+        layout=best.layout,
         m=best.m,
         n=best.n,
         k=best.k,

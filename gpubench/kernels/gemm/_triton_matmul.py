@@ -29,6 +29,9 @@ CORES = (
 )
 """BM, BN, BK, stages, warps: for tensor cores, and for multiply-adds in float32."""
 
+KEY = ["m", "n", "k", "a_by_columns", "b_by_columns"]
+"""Arguments for each of whose values Triton times the configurations."""
+
 GROUP = 8
 """Rows of tiles that are taken together, so that shared operands are in the L2 cache."""
 
@@ -39,8 +42,9 @@ def product(  # type: ignore[no-untyped-def]
     a_at, b_at, c_at, m, n, k,
     bm: tl.constexpr, bn: tl.constexpr, bk: tl.constexpr,
     precision: tl.constexpr, grouped: tl.constexpr,
+    a_by_columns: tl.constexpr, b_by_columns: tl.constexpr,
 ):  # fmt: skip
-    """C = A·B, row-major: each program takes every `num_programs`-th tile of C."""
+    """C = A·B: each program takes every `num_programs`-th tile of C, which is row-major."""
     down, across = tl.cdiv(m, bm), tl.cdiv(n, bn)
     for tile in range(tl.program_id(0), down * across, tl.num_programs(0)):
         group = tile // (grouped * across)
@@ -52,15 +56,25 @@ def product(  # type: ignore[no-untyped-def]
         cols = (col * bn + tl.arange(0, bn)).to(tl.int64)
         depth = tl.arange(0, bk).to(tl.int64)
         # Rows and columns outside wrap around. Their results are not stored.
-        a_tile = a_at + (rows % m)[:, None] * k + depth[None, :]
-        b_tile = b_at + depth[:, None] * n + (cols % n)[None, :]
+        if a_by_columns:
+            a_tile = a_at + (rows % m)[:, None] + depth[None, :] * m
+            a_step = bk * m.to(tl.int64)
+        else:
+            a_tile = a_at + (rows % m)[:, None] * k + depth[None, :]
+            a_step = bk
+        if b_by_columns:
+            b_tile = b_at + depth[:, None] + (cols % n)[None, :] * k
+            b_step = bk
+        else:
+            b_tile = b_at + depth[:, None] * n + (cols % n)[None, :]
+            b_step = bk * n.to(tl.int64)
         sums = tl.zeros((bm, bn), dtype=tl.float32)
         for start in range(0, k, bk):
             a = tl.load(a_tile, mask=depth[None, :] < k - start, other=0.0)
             b = tl.load(b_tile, mask=depth[:, None] < k - start, other=0.0)
             sums = tl.dot(a, b, sums, input_precision=precision)
-            a_tile += bk
-            b_tile += bk * n.to(tl.int64)
+            a_tile += a_step
+            b_tile += b_step
         inside_c = (rows[:, None] < m) & (cols[None, :] < n)
         c_tile = c_at + rows[:, None] * n + cols[None, :]
         tl.store(c_tile, sums.to(c_at.dtype.element_ty), mask=inside_c)
@@ -79,7 +93,7 @@ class TritonMatmul:
             )
             for bm, bn, bk, stages, warps in shapes
         ]
-        self._tuned = triton.autotune(configurations, key=["m", "n", "k"])(product)
+        self._tuned = triton.autotune(configurations, key=KEY)(product)
         self._programs = 0
         self._compiled: Any = None
 
@@ -92,7 +106,11 @@ class TritonMatmul:
                 torch.cuda.get_device_properties(a.device).multi_processor_count if cuda else 3
             )
         self._compiled = self._tuned[self._grid](
-            a, b, c, m, n, k, precision=self._precision, grouped=GROUP
+            *(a, b, c, m, n, k),
+            precision=self._precision,
+            grouped=GROUP,
+            a_by_columns=not a.is_contiguous(),
+            b_by_columns=not b.is_contiguous(),
         )
 
     def _grid(self, chosen: dict[str, Any]) -> tuple[int]:

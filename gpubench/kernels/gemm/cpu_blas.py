@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpubench.kernels.libraries import numpy_blas
-from gpubench.model import Config
+from gpubench.model import LAYOUTS, Config
 
 
 def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
@@ -13,4 +13,4 @@ def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
     return lambda a, b, c: np.matmul(a, b, out=c)
 
 
-VARIANT = numpy_blas(build, threads=1)
+VARIANT = numpy_blas(build, threads=1, layouts=tuple(LAYOUTS))

@@ -8,8 +8,9 @@ compiler keeps rows of the accumulator in vector registers.
 """
 
 from collections.abc import Callable
+from functools import partial
 
-from gpubench.model import CallVariant, Config, edges
+from gpubench.model import LAYOUTS, CallVariant, Config, edges
 
 VECTOR = 8
 """Rows of scratch are padded to whole vectors: float32 lanes of AVX."""
@@ -24,8 +25,13 @@ UNROLL_UP_TO = 48
 0.8 s at 64) and a row of C is updated for each k instead."""
 
 
-def build(tile: Config | None, dtype: str, *, parallel: bool = False) -> Callable[..., None]:
-    """The product compiled for this edge, over columns of blocks; in parallel if asked."""
+def build(
+    tile: Config | None, dtype: str, *, parallel: bool = False, strided: bool = False
+) -> Callable[..., None]:
+    """Return the product for this edge. It goes over columns of blocks, in parallel if `parallel`.
+
+    With `strided`, A and B may have any strides. Both are copied into scratch anyway.
+    """
     import numba
     import numpy as np
 
@@ -81,8 +87,9 @@ def build(tile: Config | None, dtype: str, *, parallel: bool = False) -> Callabl
                         c[i0 + i, j0 + j] = c_tile[i, j]
 
     matrix = numba.from_dtype(np.dtype(dtype))[:, ::1]
+    operand = numba.from_dtype(np.dtype(dtype))[:, :] if strided else matrix
     compiled: Callable[..., None] = numba.njit(
-        (matrix, matrix, matrix),
+        (operand, operand, matrix),
         cache=True,
         parallel=parallel,
         fastmath={"contract"},  # multiply-adds may be fused, sums are not reordered
@@ -96,6 +103,8 @@ VARIANT = CallVariant(
     tiles=edges(1, 256, because="larger scratch tiles outgrow the L2 cache"),
     runs_on="cpu",
     build=build,
+    build_strided=partial(build, strided=True),
+    layouts=tuple(LAYOUTS),
     threads=1,
     baseline="cpu_blas",
 )

@@ -1,14 +1,15 @@
 """cpu_tile on several threads, each with whole columns of blocks."""
 
 from collections.abc import Callable
+from functools import partial
 
 from gpubench.kernels.gemm import cpu_tile
 from gpubench.model import CallVariant, Config
 
 
-def build(tile: Config | None, dtype: str) -> Callable[..., None]:
+def build(tile: Config | None, dtype: str, *, strided: bool = False) -> Callable[..., None]:
     """Return `cpu_tile` with its outer loop divided among threads."""
-    return cpu_tile.build(tile, dtype, parallel=True)
+    return cpu_tile.build(tile, dtype, parallel=True, strided=strided)
 
 
 VARIANT = CallVariant(
@@ -16,6 +17,8 @@ VARIANT = CallVariant(
     tiles=cpu_tile.VARIANT.tiles,
     runs_on="cpu",
     build=build,
+    build_strided=partial(build, strided=True),
+    layouts=cpu_tile.VARIANT.layouts,
     baseline="cpu_blas_parallel",
     default=False,
 )

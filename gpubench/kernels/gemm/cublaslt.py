@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gpubench.kernels.libraries import refuse_ragged_bytes
-from gpubench.model import CallVariant, Config, Problem
+from gpubench.model import LAYOUTS, CallVariant, Config, Problem
 from gpubench.model.variant import Sample
 
 
@@ -33,6 +33,7 @@ VARIANT = CallVariant(
     build=build,
     tune=tune,
     refuse=refuse_ragged_bytes,
+    layouts=tuple(LAYOUTS),
     baseline="cublas",
     tunes="cublas",
     default=False,

@@ -10,6 +10,9 @@
 // matrices. `.trans` transposes B, which lies along n, on the way. A swizzle keeps the eight rows
 // of a matrix in different banks, without padding (`bits16.cuh`).
 //
+// A or B may be column-major instead. Its stage then has the rows and columns of the transpose, and
+// `ldmatrix` transposes A instead of B: fragments and products stay the same.
+//
 // Rows that do not start at multiples of 16 bytes are loaded element by element, which is right but
 // slow.
 //
@@ -92,18 +95,19 @@ __device__ __forceinline__ void request_tile(Bits* tile, const Bits* matrix, int
   }
 }
 
-template <typename Scalar, int BM, int BN, int BK, int WM, int WN, int STAGES>
+template <typename Scalar, int BM, int BN, int BK, int WM, int WN, int STAGES,
+          bool A_BY_COLUMNS = false, bool B_BY_COLUMNS = false>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32)
 mma_sync(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   constexpr int THREADS = BM / WM * (BN / WN) * 32;
   constexpr int STAGE = BK * (BM + BN);
   extern __shared__ __align__(128) unsigned char shared[];
-  Bits* const stages = reinterpret_cast<Bits*>(shared);  // each: BM rows of A, BK rows of B
+  Bits* const stages = reinterpret_cast<Bits*>(shared);  // each: a tile of A, then one of B
 
   const Bits* const a_global = reinterpret_cast<const Bits*>(A);
   const Bits* const b_global = reinterpret_cast<const Bits*>(B);
-  const bool a_aligned = aligned(a_global, a_global, K);
-  const bool b_aligned = aligned(b_global, b_global, N);
+  const bool a_aligned = aligned(a_global, a_global, A_BY_COLUMNS ? M : K);
+  const bool b_aligned = aligned(b_global, b_global, B_BY_COLUMNS ? K : N);
   const Origin origin = rasterize<BM, BN>(blockIdx.x, M, N);
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
@@ -115,8 +119,16 @@ mma_sync(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
     Bits* const a = stages + step % STAGES * STAGE;
     Bits* const b = a + BM * BK;
     const int k0 = step * BK;
-    request_tile<BM, BK, THREADS>(a, a_global, origin.row, k0, M, K, a_aligned);
-    request_tile<BK, BN, THREADS>(b, b_global, k0, origin.col, K, N, b_aligned);
+    if constexpr (A_BY_COLUMNS) {
+      request_tile<BK, BM, THREADS>(a, a_global, k0, origin.row, K, M, a_aligned);
+    } else {
+      request_tile<BM, BK, THREADS>(a, a_global, origin.row, k0, M, K, a_aligned);
+    }
+    if constexpr (B_BY_COLUMNS) {
+      request_tile<BN, BK, THREADS>(b, b_global, origin.col, k0, N, K, b_aligned);
+    } else {
+      request_tile<BK, BN, THREADS>(b, b_global, k0, origin.col, K, N, b_aligned);
+    }
   };
 
 #pragma unroll
@@ -138,13 +150,24 @@ mma_sync(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
       unsigned b[WN / 16][4];
 #pragma unroll
       for (int i = 0; i < WM / 16; ++i) {
-        load_matrices(a[i],
-                      a_tile + swizzled<BK>(warp_row + i * 16 + lane % 16, k / CHUNK + lane / 16));
+        if constexpr (A_BY_COLUMNS) {
+          load_transposed_matrices(
+              a[i], a_tile + swizzled<BM>(k + lane / 16 * 8 + lane % 8,
+                                          (warp_row + i * 16) / CHUNK + lane / 8 % 2));
+        } else {
+          load_matrices(a[i], a_tile + swizzled<BK>(warp_row + i * 16 + lane % 16,
+                                                    k / CHUNK + lane / 16));
+        }
       }
 #pragma unroll
       for (int j = 0; j < WN / 16; ++j) {
-        load_transposed_matrices(
-            b[j], b_tile + swizzled<BN>(k + lane % 16, warp_col / CHUNK + 2 * j + lane / 16));
+        if constexpr (B_BY_COLUMNS) {
+          load_matrices(b[j], b_tile + swizzled<BK>(warp_col + j * 16 + lane / 16 * 8 + lane % 8,
+                                                    k / CHUNK + lane / 8 % 2));
+        } else {
+          load_transposed_matrices(
+              b[j], b_tile + swizzled<BN>(k + lane % 16, warp_col / CHUNK + 2 * j + lane / 16));
+        }
       }
 #pragma unroll
       for (int i = 0; i < WM / 16; ++i) {

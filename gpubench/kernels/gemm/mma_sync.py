@@ -1,8 +1,9 @@
 """Tensor cores with `mma.sync`: operands in registers, stages filled by `cp.async`."""
 
 from gpubench.kernels.block_tiles import rows_and_columns, tiles_of_c
+from gpubench.kernels.layouts import instance_in_layout
 from gpubench.kernels.tensor_cores import DTYPES
-from gpubench.model import Config, CudaVariant, Launch, Problem, Space
+from gpubench.model import LAYOUTS, Config, CudaVariant, Launch, Problem, Space
 
 MAX_SHARED_BYTES = 99 * 1024
 """Maximum of a block on compute capability 8.6 and 8.9, the lowest from 8.0 on."""
@@ -29,6 +30,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
         grid=(tiles_of_c(tile, problem),),
         block=(threads(tile),),
         shared_bytes=shared_bytes(tile),
+        kernel=instance_in_layout("mma_sync", tile, problem),
     )
 
 
@@ -61,5 +63,6 @@ VARIANT = CudaVariant(
         constraint=together,
     ),
     launch=launch,
+    layouts=tuple(LAYOUTS),
     reuse=rows_and_columns,
 )

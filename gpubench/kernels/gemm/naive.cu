@@ -7,8 +7,11 @@
 // There are still 2·K loads for 2·K operations. Each element of A is fetched N times and each
 // element of B M times, from L1 or L2 if they hold it. The block's edge decides how many threads of
 // a warp share a row: at 32 a warp is one row, and below 32 it covers several rows.
+//
+// A or B may be column-major instead. Then a warp's loads of B are K elements apart, as in
+// `naive_uncoalesced`. Those of A stay a broadcast.
 
-template <typename Scalar, int EDGE>
+template <typename Scalar, int EDGE, bool A_BY_COLUMNS = false, bool B_BY_COLUMNS = false>
 __global__ void __launch_bounds__(EDGE * EDGE)
 naive(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   const int row = blockIdx.y * EDGE + threadIdx.y;
@@ -16,9 +19,12 @@ naive(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   if (row >= M || col >= N) return;
 
   // Index products have 64 bits: M·K exceeds 2^31 at 46 341 × 46 341.
-  const Scalar* a = A + static_cast<size_t>(row) * K;
-  const Scalar* b = B + col;
+  const Scalar* a = A + static_cast<size_t>(row) * (A_BY_COLUMNS ? 1 : K);
+  const Scalar* b = B + static_cast<size_t>(col) * (B_BY_COLUMNS ? K : 1);
   Scalar sum = 0;
-  for (int k = 0; k < K; ++k) sum += a[k] * b[static_cast<size_t>(k) * N];
+  for (int k = 0; k < K; ++k) {
+    sum += a[static_cast<size_t>(k) * (A_BY_COLUMNS ? M : 1)] *
+           b[static_cast<size_t>(k) * (B_BY_COLUMNS ? 1 : N)];
+  }
   C[static_cast<size_t>(row) * N + col] = sum;
 }

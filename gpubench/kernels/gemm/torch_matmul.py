@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpubench.kernels.libraries import torch_in_precision
-from gpubench.model import CallVariant, Config
+from gpubench.model import LAYOUTS, CallVariant, Config
 
 
 def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
@@ -22,6 +22,7 @@ VARIANT = CallVariant(
     dtypes=("float32", "float64", "tf32", "float16", "bfloat16"),
     runs_on="cuda",
     build=build,
+    layouts=tuple(LAYOUTS),
     tensors="torch",
     libraries=("torch",),
     baseline="cublas",

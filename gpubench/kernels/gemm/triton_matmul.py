@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gpubench.model import CallVariant, Config
+from gpubench.model import LAYOUTS, CallVariant, Config
 
 
 def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
@@ -17,6 +17,7 @@ VARIANT = CallVariant(
     dtypes=("float32", "tf32", "float16", "bfloat16"),
     runs_on="cuda",
     build=build,
+    layouts=tuple(LAYOUTS),
     tensors="torch",
     file="_triton_matmul.py",
     libraries=("triton", "torch"),

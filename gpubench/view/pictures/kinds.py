@@ -144,7 +144,7 @@ def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     else:
         rate, limited_by = "gflops", "peak"
         unit = "Gop/s" if panel.rows[0].dtype.startswith("int") else "GFLOP/s"
-    places = style.size_axis(axes, {row.size: extent(row) for row in panel.rows}, "matrix size")
+    places = _size_axis(axes, panel.rows)
     lines = []
     for line in panel.series:
         rows = line.best_by_size
@@ -162,6 +162,17 @@ def _rates(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     style.y_title(axes, unit)
     style.legend(axes, lines)
     return CURVE_IN
+
+
+def _size_axis(axes: Axes, rows: Iterable[Row]) -> dict[str, float]:
+    """Make an x axis of sizes, with the names of problems of a list. Return each size's place."""
+    extents: dict[str, float] = {}
+    names: dict[str, str] = {}
+    for row in rows:
+        extents[row.size] = extent(row)
+        if row.problem:
+            names[row.size] = row.problem
+    return style.size_axis(axes, extents, "problem" if names else "matrix size", names)
 
 
 def _line(
@@ -242,13 +253,17 @@ def _speedup(group: Sequence[Source], looks: style.Looks) -> style.Panels:
     """
     groups = grouped(
         (line for panel in panels(group, by_size=False) for line in panel.series),
-        lambda line: (line.rows[0].op, line.rows[0].dtype, line.rows[0].scope),
+        lambda line: (
+            *(line.rows[0].op, line.rows[0].dtype, line.rows[0].scope),
+            line.rows[0].special_operands,
+        ),
     )
     compared = []
-    for (op, dtype, scope), lines in groups.items():
+    for (op, dtype, scope, special), lines in groups.items():
         if any(line.variant == NAIVE_LOOP for line in lines):
             devices = " and ".join(dict.fromkeys(line.rows[0].device or "" for line in lines))
-            title = f"{op} {dtype}: {devices}{'' if scope == 'kernel' else f', {scope}'}"
+            end_to_end = "" if scope == "kernel" else f", {scope}"
+            title = f"{op} {dtype}: {devices}{end_to_end}{special}"
             compared.append(Panel(title=title, series=tuple(lines)))
     return [(panel.title, partial(_times, panel, looks)) for panel in compared]
 
@@ -256,8 +271,7 @@ def _speedup(group: Sequence[Source], looks: style.Looks) -> style.Panels:
 def _times(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     baselines = [row for row in panel.rows if row.variant == NAIVE_LOOP]
     baseline_us = {row.size: row.median_us or 0.0 for row in baselines}
-    sizes = {row.size: extent(row) for row in panel.rows if row.size in baseline_us}
-    places = style.size_axis(axes, sizes, "matrix size")
+    places = _size_axis(axes, [row for row in panel.rows if row.size in baseline_us])
     lines = []
     for line in panel.series:
         if rows := [row for row in line.best_by_size if row.size in baseline_us]:
@@ -350,8 +364,11 @@ def _peak(group: Sequence[Source], _looks: style.Looks) -> style.Panels:
     rows = _rows(group)
     blas = libraries(rows)
     return [
-        (f"{op} {mode} on {device}, {cache} cache", partial(_peak_by_size, panel_rows, blas))
-        for (op, mode, device, cache, _), panel_rows in _groups_by_size(rows).items()
+        (
+            f"{op} {mode} on {device}, {cache} cache{special}",
+            partial(_peak_by_size, panel_rows, blas),
+        )
+        for (op, mode, device, cache, _, special), panel_rows in _groups_by_size(rows).items()
     ]
 
 
@@ -359,13 +376,17 @@ def _groups_by_size(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
     """Return the rows of each panel that has several sizes."""
     rated = [row for row in rows if row.percent_of_peak]
     groups = grouped(
-        rated, lambda row: (row.op, row.compute_mode, row.device, row.cache, row.scope)
+        rated,
+        lambda row: (
+            *(row.op, row.compute_mode, row.device, row.cache, row.scope),
+            row.special_operands,
+        ),
     )
     return {key: group for key, group in groups.items() if len({row.size for row in group}) > 1}
 
 
 def _peak_by_size(rows: Sequence[Row], blas: set[str], axes: Axes) -> float:
-    places = style.size_axis(axes, {row.size: extent(row) for row in rows}, "matrix size")
+    places = _size_axis(axes, rows)
     lines: list[Line2D] = []
     for dashes, (state, state_rows) in zip(
         style.DASHES, grouped(rows, lambda row: row.state).items(), strict=False

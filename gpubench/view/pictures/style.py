@@ -351,14 +351,19 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, float]:
+def size_axis(
+    axes: Axes, sizes: Mapping[str, float], title: str, names: Mapping[str, str] | None = None
+) -> dict[str, float]:
     """Make an x axis of named sizes, and return the place of each.
 
     The axis is logarithmic, or evenly spaced if two sizes are nearly equal. The name of a rectangle
-    has a line for each extent. Sizes without room for their name have no tick.
+    has a line for each extent. Sizes without room for their name have no tick. With `names` for
+    sizes, such as those of a model's problems, the axis is evenly spaced and has upright names.
     """
     ordered = sorted(sizes, key=lambda name: sizes[name])
-    even = any(sizes[high] / sizes[low] < DISTINCT for low, high in pairwise(ordered))
+    even = bool(names) or any(
+        sizes[high] / sizes[low] < DISTINCT for low, high in pairwise(ordered)
+    )
     places = {name: float(index) if even else sizes[name] for index, name in enumerate(ordered)}
     if not even:
         axes.set_xscale("log", base=2)
@@ -370,7 +375,11 @@ def size_axis(axes: Axes, sizes: Mapping[str, float], title: str) -> dict[str, f
         characters = max(map(len, texts[name].split("\n"))) + 1
         if not named or along[name] - along[named[-1]] > characters * character:
             named.append(name)
-    axes.set_xticks([places[name] for name in named], [texts[name] for name in named])
+    if names:
+        upright = [names.get(name, name) for name in ordered]
+        axes.set_xticks(list(places.values()), list(map(label, upright)), rotation=90)
+    else:
+        axes.set_xticks([places[name] for name in named], [texts[name] for name in named])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(title)
     return places

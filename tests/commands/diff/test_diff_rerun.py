@@ -178,3 +178,24 @@ def test_the_options_of_a_covering_sweep_are_those_of_the_command_line() -> None
     }
     index = replace(tiled(16, "8"), operands="index")
     assert covering_options([index])["operands"] == "index"
+
+
+def test_the_options_of_a_covering_sweep_name_layouts_and_operands_that_are_not_the_default() -> (
+    None
+):
+    transposed = replace(tiled(16, "8"), layout="column-major B", operands="zeros")
+    options = covering_options([tiled(16, "8"), transposed])
+    assert (options["layouts"], options["operands"]) == ("nn,nt", "uniform,zeros")
+    assert not {"layouts", "operands"} & covering_options([tiled(16, "8")]).keys()
+
+
+@pytest.mark.parametrize("layout", ["row-major", "column-major A", "column-major A B"])
+def test_a_rerun_has_the_points_of_the_rows_in_their_layout_and_with_their_operands(
+    layout: str,
+) -> None:
+    first = replace(
+        measured(100.0, point(size=(16, 16, 16))), variant="cpu_blas", tile="", layout=layout
+    )
+    rows = [replace(first, operands=fill) for fill in ("ones", "normal")]
+    planned = {point.key for point in plan.plan(module.sweep_of(rows), "cpu")}
+    assert {row.key for row in rows} == planned

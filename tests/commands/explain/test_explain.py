@@ -299,7 +299,7 @@ def test_a_users_own_kernel_is_explained(
     out, _ = printed(capsys, "mine", tile="16", kernels=tmp_path)
     assert "mine 16 at 1024 float32" in out
     (tmp_path / "mine.py").write_text(
-        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('("N/edge", "M/edge")', "1 / 0")
+        (tmp_path / "mine.py").read_text(encoding="utf-8").replace('square_blocks("mine")', "1 / 0")
     )
     assert "mine.py, line" in refusal("mine", tile="16", kernels=tmp_path)
 

@@ -85,7 +85,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     assert (experiment.name, file.title, file.source) == ("mine", "Tiles on a CPU", "here")
     assert (file.about, file.notes) == ("Words.", ("A note.",))
     first, second, third = experiment.sweeps
-    assert first[0].operands == Fill.INDEX
+    assert first[0].operands == (Fill.INDEX,)
     assert first[0].sizes == ((64, 64, 64), (8, 8, 16))
     assert first[0].timing.rounds == 1
     assert (first[1].when, first[1].remember) == ("always", False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpubench.commands.reproduce.experiment import Experiment, Series, read_experiment, shipped
-from gpubench.model import Point
+from gpubench.model import Fill, Point
 from gpubench.plan.sweep import plan
 
 NAMES = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax")
@@ -283,7 +283,7 @@ def test_the_shapes_that_were_published_are_rules() -> None:
 
 def test_the_p100_products_operands_are_indices_that_wrap() -> None:
     experiment = read_experiment(shipped()["p100-tiles"])
-    assert {sweep.operands for sweep, _ in experiment.sweeps} == {"index"}
+    assert {sweep.operands for sweep, _ in experiment.sweeps} == {(Fill.INDEX,)}
     assert {sweep.dtypes for sweep, _ in experiment.sweeps} == {("int32",)}
     assert {sweep.sizes for sweep, _ in experiment.sweeps} == {((512, 512, 1024),)}
 

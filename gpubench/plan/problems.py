@@ -1,0 +1,154 @@
+"""`--sizes FILE.csv`: the products of a model, with their names and how often each occurs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gpubench.errors import UsageError
+from gpubench.model import DTYPE_ALIASES, DTYPES, LARGEST, OPERATIONS
+from gpubench.plan.ranges import parse_sizes
+from gpubench.results.row import opened
+from gpubench.text import clean, shown, unknown
+
+SUFFIX = ".csv"
+"""The end of a text of `--sizes` that is a file."""
+
+MAX_PROBLEMS = 10_000
+
+MAX_WEIGHT = 1e9
+
+MAX_NAME = 60
+"""Maximum number of characters of a name, so that tables and pictures can show it."""
+
+COMMENT = "#"
+"""The first character of a line that is left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedProblem:
+    """A problem of a list."""
+
+    name: str
+    m: int
+    n: int
+    k: int
+    weight: float = 1.0
+    """How often the list has it."""
+
+    dtype: str = ""
+    """Empty: every dtype of the sweep."""
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """M, N and K."""
+        return self.m, self.n, self.k
+
+
+def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[str, Any]:
+    """Return the fields of `Sweep` that `--sizes` sets: sizes, or a file's problems."""
+    if not text.lower().endswith(SUFFIX):
+        return {"sizes": parse_sizes(text, op, flag)}
+    problems = with_dtypes(read_problems(Path(text), op, flag), dtypes)
+    return {
+        "problems": problems,
+        "sizes": tuple(dict.fromkeys(problem.size for problem in problems)),
+        "dtypes": tuple(dict.fromkeys(problem.dtype for problem in problems)),
+    }
+
+
+def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedProblem, ...]:
+    """Read a list of problems of an operation.
+
+    The columns are name, m, n, k (for operations that have it), and if given weight and dtype.
+    Lines that begin with # are left out. Raises UsageError with the line and what is wrong.
+    """
+    extents = ("m", "n", "k") if OPERATIONS[op].has_k else ("m", "n")
+    required = ("name", *extents)
+    known = (*required, "weight", "dtype")
+    try:
+        with opened(path) as file:
+            lines = [line for line in file if line.strip() and not line.startswith(COMMENT)]
+            delimiter = max(",;\t", key=lines[0].count) if lines else ","
+            table = [
+                [cell.strip() for cell in line] for line in csv.reader(lines, delimiter=delimiter)
+            ]
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error}") from error
+    names = [name.lower() for name in table[0]] if table else []
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{flag}: {path}: {unknown('column', name, known)}")
+    for name in required:
+        if name not in names:
+            raise UsageError(
+                f"{flag}: {path}: the column '{name}' is missing; the columns are "
+                f"{', '.join(required)}, and if needed weight and dtype"
+            )
+    if len(table) == 1:
+        raise UsageError(f"{flag}: {path}: the list has no problem")
+    if len(table) > MAX_PROBLEMS + 1:
+        raise UsageError(f"{flag}: {path}: more than {MAX_PROBLEMS:,} problems")
+    problems = []
+    for cells in table[1:]:
+        place = f"{flag}: {path}: '{shown(delimiter.join(cells))}'"
+        if len(cells) != len(names):
+            raise UsageError(f"{place}: {len(cells)} fields, and {len(names)} columns")
+        problems.append(_problem(dict(zip(names, cells, strict=True)), extents, place))
+    _require_distinct(problems, f"{flag}: {path}")
+    return tuple(problems)
+
+
+def _problem(texts: Mapping[str, str], extents: Sequence[str], place: str) -> ListedProblem:
+    name = clean(texts["name"])
+    if not 0 < len(name) <= MAX_NAME:
+        raise UsageError(f"{place}: a name has 1 to {MAX_NAME} characters")
+    sizes = dict.fromkeys(("m", "n", "k"), 1)
+    for extent in extents:
+        text = texts[extent]
+        if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:20]) <= LARGEST:
+            raise UsageError(f"{place}: {extent} is a whole number from 1 to {LARGEST}")
+        sizes[extent] = int(text)
+    try:
+        weight = float(texts.get("weight") or 1)
+    except ValueError:
+        weight = -1
+    if not 0 < weight <= MAX_WEIGHT:
+        raise UsageError(f"{place}: weight is a number above 0, at most {MAX_WEIGHT:g}")
+    dtype = texts.get("dtype", "")
+    dtype = DTYPE_ALIASES.get(dtype.lower(), dtype)
+    if dtype and dtype not in DTYPES:
+        raise UsageError(f"{place}: {unknown('dtype', dtype, DTYPES)}")
+    return ListedProblem(name=name, weight=weight, dtype=dtype, **sizes)
+
+
+def _require_distinct(problems: Iterable[ListedProblem], place: str) -> None:
+    """Raise UsageError for a name of two different sizes."""
+    sizes: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for problem in problems:
+        if sizes.setdefault((problem.name, problem.dtype), problem.size) != problem.size:
+            raise UsageError(f"{place}: the name '{shown(problem.name)}' has two sizes")
+
+
+def with_dtypes(
+    problems: Iterable[ListedProblem], dtypes: Iterable[str]
+) -> tuple[ListedProblem, ...]:
+    """Return the problems with a dtype each; a problem without one is repeated for all `dtypes`.
+
+    Equal problems become one, with both names and the sum of their weights.
+    """
+    dtypes = tuple(dtypes)
+    merged: dict[tuple[object, ...], ListedProblem] = {}
+    for problem in problems:
+        for dtype in (problem.dtype,) if problem.dtype else dtypes:
+            key = *problem.size, dtype
+            if (same := merged.get(key)) is None:
+                merged[key] = replace(problem, dtype=dtype)
+            else:
+                names = dict.fromkeys((*same.name.split(" + "), problem.name))
+                weight = same.weight + problem.weight
+                merged[key] = replace(same, name=" + ".join(names), weight=weight)
+    return tuple(merged.values())

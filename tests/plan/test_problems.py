@@ -1,0 +1,112 @@
+"""Lists of problems: read strictly, merged where they are equal, and planned one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes import CPU
+
+from gpubench.engine.prepare import prepare
+from gpubench.errors import UsageError
+from gpubench.options import read_sweep
+from gpubench.plan.problems import ListedProblem, read_problems, with_dtypes
+from gpubench.plan.sweep import plan
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "model.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_list_may_have_comments_blanks_and_weights(tmp_path: Path) -> None:
+    path = written(tmp_path, "# source\nName, M, N, K, weight\n\nup,16,64,32,12\nhead,1,99,32,\n")
+    assert read_problems(path, "gemm") == (
+        ListedProblem(name="up", m=16, n=64, k=32, weight=12.0),
+        ListedProblem(name="head", m=1, n=99, k=32),
+    )
+
+
+def test_a_list_of_products_with_a_vector_has_no_k(tmp_path: Path) -> None:
+    path = written(tmp_path, "name;m;n\nup;16;64\n")
+    assert read_problems(path, "gemv") == (ListedProblem(name="up", m=16, n=64, k=1),)
+    with pytest.raises(UsageError, match="'k' is missing"):
+        read_problems(path, "gemm")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'name' is missing"),
+        ("name,m,n,k\n", "no problem"),
+        ("name,m,n,k,wieght\na,1,1,1,1\n", "did you mean 'weight'"),
+        ("name,m,n\na,1,1\n", "'k' is missing"),
+        ("name,m,n,k\na,1,1\n", "3 fields, and 4 columns"),
+        ("name,m,n,k\n,1,1,1\n", "a name has 1 to 60 characters"),
+        ("name,m,n,k\na,0,1,1\n", "m is a whole number from 1 to 2147483647"),
+        ("name,m,n,k\na,1,99999999999999999999999,1\n", "n is a whole number"),
+        ("name,m,n,k,weight\na,1,1,1,nan\n", "weight is a number above 0"),
+        ("name,m,n,k,weight\na,1,1,1,-2\n", "weight is a number above 0"),
+        ("name,m,n,k,dtype\na,1,1,1,float31\n", "did you mean 'float32'"),
+        ("name,m,n,k\na,1,1,1\na,2,2,2\n", "the name 'a' has two sizes"),
+    ],
+)
+def test_a_wrong_list_is_refused_in_a_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_problems(written(tmp_path, text), "gemm")
+    assert message in str(refused.value)
+    assert str(refused.value).startswith("--sizes: ")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_list_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        read_sweep({"sizes": str(tmp_path / "none.csv")})
+
+
+def test_equal_problems_become_one_with_both_names_and_the_sum_of_weights() -> None:
+    problems = [
+        ListedProblem(name="query", m=8, n=8, k=8, weight=2),
+        ListedProblem(name="output", m=8, n=8, k=8),
+        ListedProblem(name="head", m=8, n=9, k=8, dtype="float64"),
+    ]
+    assert with_dtypes(problems, ["float32", "int32"]) == (
+        ListedProblem(name="query + output", m=8, n=8, k=8, weight=3, dtype="float32"),
+        ListedProblem(name="query + output", m=8, n=8, k=8, weight=3, dtype="int32"),
+        ListedProblem(name="head", m=8, n=9, k=8, dtype="float64"),
+    )
+
+
+def test_each_problem_is_planned_in_its_own_dtype_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, "name,m,n,k,dtype\na,4,5,6,fp64\nb,7,8,9,\n")
+    sweep = read_sweep({"sizes": str(path), "dtypes": "float32", "variants": "cpu_naive"})
+    planned = {(point.problem.size, point.problem.dtype) for point in plan(sweep, "cpu")}
+    assert planned == {("4x5x6", "float64"), ("7x8x9", "float32")}
+
+
+def test_rows_get_the_name_and_the_weight_of_their_problem(tmp_path: Path) -> None:
+    path = written(tmp_path, "name,m,n,k,weight\nup,4,5,6,12\n")
+    job = prepare(read_sweep({"sizes": str(path), "variants": "cpu_naive", "device": "cpu"}), CPU)
+    (point,) = job.points
+    assert job.listed(point.key) == {"problem": "up", "weight": 12.0}
+    assert job.listed(point.key._replace(m=7)) == {}
+
+
+def test_a_sweep_of_a_list_is_resumed_with_the_same_list_only(tmp_path: Path) -> None:
+    path = written(tmp_path, "name,m,n,k\nup,4,5,6\n")
+    options = {"sizes": str(path), "variants": "cpu_naive", "device": "cpu"}
+    before = prepare(read_sweep(options), CPU).context
+    assert prepare(read_sweep(options), CPU).context == before
+    written(tmp_path, "name,m,n,k\ndown,4,5,6\n")
+    assert prepare(read_sweep(options), CPU).context != before
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.csv")), ids=lambda path: path.stem)
+def test_the_lists_of_models_are_read_and_say_where_they_come_from(path: Path) -> None:
+    problems = read_problems(path, "gemm")
+    assert len(problems) >= 5
+    assert all(problem.dtype for problem in problems)
+    assert "# Source: " in path.read_text(encoding="utf-8")

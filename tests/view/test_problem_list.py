@@ -1,0 +1,80 @@
+"""The summary of a list: weight × time of each variant, and of the best of each problem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from samples import sample as sample_row
+
+from gpubench.results.row import Row
+from gpubench.view.problem_list import list_summaries
+from gpubench.view.tables import console
+
+
+def row(problem: str, variant: str, time_us: float, weight: float = 1.0, **facts: object) -> Row:
+    """A row of a problem, whose size follows from its name."""
+    m = 10 + len(problem)
+    return replace(
+        sample_row(),
+        **{
+            "variant": variant,
+            "tile": "",
+            "problem": problem,
+            "weight": weight,
+            "m": m,
+            "status": "ok",
+            "median_us": time_us,
+            "round_medians_us": str(time_us),
+            "percent_of_blas": 100.0 if variant == "blas" else 50.0,
+        }
+        | facts,
+    )
+
+
+def shown(rows: list[Row]) -> str:
+    screen = console()
+    with screen.capture() as capture:
+        for part in list_summaries(rows):
+            screen.print(part)
+    return capture.get()
+
+
+LIST = [
+    row("up", "blas", 100.0, weight=3),
+    row("up", "mine", 80.0, weight=3),
+    row("down", "blas", 10.0),
+    row("down", "mine", 40.0),
+]
+
+
+def test_the_list_takes_the_weighted_sum_with_the_blas_and_with_the_best_of_each() -> None:
+    assert "takes 310.0 µs with blas, 250.0 µs with the best of each" in shown(LIST)
+
+
+def test_only_the_fastest_tile_of_a_variant_counts() -> None:
+    slower = replace(LIST[1], tile="16", median_us=500.0)
+    assert "250.0 µs with the best of each" in shown([*LIST, slower])
+
+
+def test_a_kernel_without_a_problem_is_not_named_as_taking_the_list() -> None:
+    text = shown([LIST[0], LIST[3]])
+    assert "no kernel takes the whole list" in text
+    assert "1 of 2" in text
+
+
+def test_conditions_are_summed_apart() -> None:
+    other = [replace(r, operands="zeros", median_us=(r.median_us or 0) / 2) for r in LIST]
+    text = shown([*LIST, *other])
+    assert "310.0 µs with blas" in text
+    assert "155.0 µs with blas" in text
+    assert "operands zeros" in text
+
+
+def test_dtypes_are_summed_apart_if_a_problem_has_several_and_together_if_not() -> None:
+    doubles = [replace(r, dtype="float64", compute_mode="float64") for r in LIST]
+    assert shown([*LIST, *doubles]).count("with the best of each") == 2
+    assert shown([*LIST[:2], *doubles[2:]]).count("with the best of each") == 1
+
+
+def test_rows_of_a_plain_sweep_have_no_summary() -> None:
+    assert list_summaries([replace(r, problem=None) for r in LIST]) == []
