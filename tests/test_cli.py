@@ -450,7 +450,7 @@ def test_a_new_kernel_is_found_at_once(tmp_path: Path) -> None:
     assert done.files == ["own/gemm/mine.cu", "own/gemm/mine.py"]
     (next_one,) = [line.split() for line in done.out.splitlines() if "gpubench check" in line]
     assert "mine" in call(tmp_path, *next_one[1:]).out
-    listed = call(tmp_path, "variants", "--kernels", "kernels", "--device", "cuda").out
+    listed = call(tmp_path, "variants", "--kernels", "own", "--device", "cuda").out
     assert "what mine teaches" in listed
 
 
