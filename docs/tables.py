@@ -14,8 +14,8 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field, replace
 from itertools import groupby
 from pathlib import Path
 from statistics import geometric_mean
@@ -34,6 +34,7 @@ from gpubench.commands.reproduce.view import grids
 from gpubench.hardware.occupancy import occupancy
 from gpubench.model import CudaVariant, Problem, Resources, State
 from gpubench.plan.registry import choose
+from gpubench.results import build_row
 from gpubench.results.row import COLUMNS, Row, read
 from gpubench.view.numbers import milliseconds
 from gpubench.view.tables import UNSTABLE, UNSTABLE_LEGEND, best_of, by_problem, pipe_table
@@ -432,8 +433,22 @@ def measured() -> str:
 
 def columns() -> str:
     """Return the columns of the CSV, one table per group."""
+    return _columns(COLUMNS, GROUPS)
+
+
+def build_columns() -> str:
+    """Return the columns of a build file, one table per group."""
+    return _columns(build_row.COLUMNS, BUILD_GROUPS)
+
+
+def static_rules() -> str:
+    """Return how often a row that diff's rules call worse was slower, by kernel."""
+    return (H200 / "static_columns.md").read_text(encoding="utf-8").strip().rpartition("\n\n")[2]
+
+
+def _columns(columns: Sequence[Field[Any]], headings: Mapping[str, str]) -> str:
     kinds, parts = {"str": "text", "int": "integer", "float": "number"}, []
-    for group, members in groupby(COLUMNS, key=lambda column: column.metadata["group"]):
+    for group, members in groupby(columns, key=lambda column: column.metadata["group"]):
         lines = (
             [
                 f"`{column.name}`",
@@ -442,7 +457,7 @@ def columns() -> str:
             ]
             for column in members
         )
-        heading = f"## {group}: {GROUPS[group]}" if group in GROUPS else f"## {group}"
+        heading = f"## {group}: {headings[group]}" if group in headings else f"## {group}"
         parts.append(f"{heading}\n\n{table(['column', 'type', 'meaning'], lines, text=True)}")
     return "\n\n".join(parts)
 
@@ -458,6 +473,17 @@ GROUPS = {
     "context": "On what, and when",
 }
 """Headings of the groups of columns."""
+
+BUILD_GROUPS = {
+    "key": "What was compiled",
+    "outcome": "Whether it compiles",
+    "code": "What the compiler allocated",
+    "multiprocessor": "What a multiprocessor holds",
+    "grid": "How the launch fills a GPU",
+    "loop": "An iteration of the inner loop",
+    "context": "How it was compiled",
+}
+"""Headings of the groups of columns of a build file."""
 
 
 def claims() -> str:

@@ -196,6 +196,18 @@ class Compiler(Protocol):
     ) -> Compiled:
         """Compile the template instance `expression` of a source for one architecture."""
 
+    def compile_together(
+        self,
+        source: Path,
+        expressions: Sequence[str],
+        architecture: str,
+        options: tuple[str, ...] = (),
+    ) -> tuple[Compiled, ...]:
+        """Compile several instances of a source as one program, into one cubin.
+
+        Raises CompileError if one of them does not compile.
+        """
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:

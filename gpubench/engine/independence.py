@@ -31,6 +31,10 @@ BY_CHANCE = (0.0, 2e-6, 2e-6)
 RATIO = 1.15
 """Smallest ratio of two cases that counts."""
 
+MIN_DIFFERENCE_US = 3.0
+"""Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
+the caches hold, which changes the time of a short call."""
+
 LONG_TURNS, LONG_BY_CHANCE, LONG_RATIO = (1, 1, 4), (0.0, 0.0, 3e-3), 1.5
 """The same for long launches."""
 
@@ -122,7 +126,7 @@ def require_independent(
     for count, probability in zip(turns, by_chance, strict=True):
         _extend(times_us, once, count)
         before_us = times_us[Case.POISONED]
-        suspects = [case for case in cases if _ratio(before_us, times_us[case]) > limit]
+        suspects = [case for case in cases if _counts(before_us, times_us[case], limit)]
         if not suspects:
             return
         suspects = [x for x in suspects if _chance(before_us, times_us[x]) <= probability]
@@ -151,10 +155,10 @@ def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], tu
             times_us[case].append(once(case))
 
 
-def _ratio(first_us: list[float], second_us: list[float]) -> float:
-    """Return the ratio of two cases' lower quartiles. Disturbances only lengthen launches."""
+def _counts(first_us: list[float], second_us: list[float], limit: float) -> bool:
+    """Whether the lower quartiles differ enough. Disturbances only lengthen launches."""
     low, high = sorted(sorted(times_us)[len(times_us) // 4] for times_us in (first_us, second_us))
-    return high / max(low, 1e-9)
+    return high > limit * low and high - low > MIN_DIFFERENCE_US
 
 
 def _chance(first_us: list[float], second_us: list[float]) -> float:

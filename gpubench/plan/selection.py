@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpubench.errors import UsageError
 from gpubench.model import DTYPE_ALIASES, OPERATIONS
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles
+from gpubench.results.build_row import BuildRow
 from gpubench.results.row import Row, read
 from gpubench.text import unknown
+
+AnyRow = TypeVar("AnyRow", Row, BuildRow)
 
 
 def matching(flag: str, kind: str, pattern: str, names: Collection[str]) -> list[str]:
@@ -23,8 +26,8 @@ def matching(flag: str, kind: str, pattern: str, names: Collection[str]) -> list
 
 
 def selection(
-    rows: Sequence[Row], only: str | None = None, exclude: str | None = None
-) -> Callable[[Row], bool]:
+    rows: Sequence[AnyRow], only: str | None = None, exclude: str | None = None
+) -> Callable[[AnyRow], bool]:
     """Return the function that says whether `--only` and `--exclude` keep a row.
 
     Each is a list of terms: variants, dtypes, sizes and tiles. `only` keeps the rows that match a
@@ -34,7 +37,7 @@ def selection(
     included = _matches("--only", only, rows)
     excluded = _matches("--exclude", exclude, rows)
 
-    def keep(row: Row) -> bool:
+    def keep(row: AnyRow) -> bool:
         values = {kind: value(row) for kind, (value, _) in _KINDS.items()}
         return all(values[kind] in chosen for kind, chosen in included.items()) and not any(
             values[kind] in chosen for kind, chosen in excluded.items()
@@ -84,7 +87,7 @@ def _tiles(term: str, tiles: set[str]) -> set[str]:
     return _fitting(term, tiles)
 
 
-_KINDS: dict[str, tuple[Callable[[Row], Any], Callable[[str, set[Any]], set[Any]]]] = {
+_KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]], set[Any]]]] = {
     "variant": (lambda row: row.variant, _fitting),
     "dtype": (lambda row: row.compute_mode or row.dtype, _dtypes),
     "size": (lambda row: (row.op, row.m, row.n, row.k), _sizes),
@@ -95,7 +98,7 @@ of the first kind that some row matches, so 64 is a size if there is one. `tile=
 """
 
 
-def _matches(flag: str, text: str | None, rows: Sequence[Row]) -> dict[str, set[Any]]:
+def _matches(flag: str, text: str | None, rows: Sequence[Row | BuildRow]) -> dict[str, set[Any]]:
     """Return the values that the terms match, by kind."""
     matches: dict[str, set[Any]] = {}
     if text is None:
@@ -115,7 +118,7 @@ def _matches(flag: str, text: str | None, rows: Sequence[Row]) -> dict[str, set[
     return matches
 
 
-def _no_match(term: str, kinds: Sequence[str], rows: Sequence[Row]) -> str:
+def _no_match(term: str, kinds: Sequence[str], rows: Sequence[Row | BuildRow]) -> str:
     """Return `unknown variant or dtype 'naif'; did you mean 'naive'?`."""
     if len(kinds) > 1:
         kinds = ["size", "tile"] if term[:1].isdecimal() else ["variant", "dtype"]

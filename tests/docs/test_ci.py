@@ -14,6 +14,7 @@ from newcomer import PAGES, REPOSITORY
 
 from gpubench.cli import app
 from gpubench.options import read_sweep
+from gpubench.results import build_row
 
 BLOCKS = re.findall(
     r"^```yaml\n(.*?)^```",
@@ -48,10 +49,11 @@ def gpubench_commands() -> list[list[str]]:
     return commands
 
 
-def test_there_is_a_workflow_for_a_gpu_one_for_its_baseline_and_one_for_a_cpu() -> None:
+def test_there_are_workflows_with_and_without_a_gpu() -> None:
     assert [workflow["name"] for workflow in WORKFLOWS] == [
         "gpu benchmark",
         "nightly",
+        "static gate",
         "cpu benchmark",
     ]
     for workflow in WORKFLOWS:
@@ -59,7 +61,7 @@ def test_there_is_a_workflow_for_a_gpu_one_for_its_baseline_and_one_for_a_cpu() 
 
 
 def test_workflows_of_pull_requests_measure_compare_keep_and_comment() -> None:
-    for workflow in (WORKFLOWS[0], WORKFLOWS[2]):
+    for workflow in (WORKFLOWS[0], WORKFLOWS[3]):
         text = str(workflow)
         for part in ("gpubench", "ab", "upload-artifact", "gh pr comment"):
             assert part in text
@@ -67,7 +69,7 @@ def test_workflows_of_pull_requests_measure_compare_keep_and_comment() -> None:
 
 def test_every_command_exists_and_takes_its_options() -> None:
     commands = gpubench_commands()
-    assert {words[0] for words in commands} == {"ab", "sweep", "diff", "history"}
+    assert {words[0] for words in commands} == {"ab", "sweep", "diff", "history", "explain"}
     for words in commands:
         command = COMMANDS[words[0]]
         given = command.make_context(words[0], words[1:]).params  # raises for an unknown option
@@ -75,8 +77,19 @@ def test_every_command_exists_and_takes_its_options() -> None:
             names = ("sizes", "tiles", "device", "rounds", "budget")
             read_sweep({name: given[name] for name in names}, None)
         elif words[0] == "diff":
-            assert given["base"] or given["against"], words
-            assert given["new"], words
+            sides = len(given["files"] or ())
+            assert given["base"] or given["against"] or sides, words
+            assert given["new"] or sides > 1, words
+
+
+def test_our_own_workflow_compares_our_kernels_with_the_kept_file() -> None:
+    rows = build_row.read(REPOSITORY / "results" / "build.csv")
+    assert "error" not in {row.status for row in rows}
+    workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
+    commands = [step.get("run", "") for step in workflow["jobs"]["build"]["steps"]]
+    assert any(command.startswith("gpubench diff results/build.csv") for command in commands)
+    (versions,) = {(row.compiler or "").removeprefix("NVRTC ") for row in rows}
+    assert any(f"nvidia-cuda-nvrtc=={versions}.*" in command for command in commands)
 
 
 def test_our_own_workflow_runs_what_a_contributor_runs_on_the_pythons_we_name() -> None:

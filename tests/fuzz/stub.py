@@ -10,6 +10,7 @@ from unittest.mock import patch
 import matplotlib.font_manager  # noqa: F401 # it starts a program once, to find fonts
 from fakes import CPU, FakeBackend, series
 
+from gpubench.commands.explain.code import Code, Codes, Program
 from gpubench.engine.worker import Worker
 from gpubench.errors import CompileError, DeviceUnavailableError
 from gpubench.model import Device, Measurement, Point, Status, Timer, Timing
@@ -76,6 +77,11 @@ def _no_compiler(*_: object) -> None:
     raise CompileError("no kernel is compiled here")
 
 
+def _no_programs(programs: Sequence[Program], _on_compiled: object) -> dict[Program, Codes]:
+    code = Code(error="no kernel is compiled here")
+    return {program: dict.fromkeys(program.instances, code) for program in programs}
+
+
 def _no_cluster(_device: str) -> None:
     raise DeviceUnavailableError("no process is started here")
 
@@ -89,6 +95,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.operand_files.run.open_backend": lambda _device: FakeBackend(),
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
             "gpubench.backends.cuda.compile.compile_instance": _no_compiler,
+            "gpubench.commands.explain.build.compile_programs": _no_programs,
             "gpubench.commands.check.run.compiler_of": _no_compiler,
             # these start programs
             "gpubench.engine.cluster._own_cluster": _no_cluster,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,21 @@ def compile_instance(
     cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.cubin")
     if compiled := _read_cached(cached):
         return compiled
-    compiled = _compile(text, source, expression, architecture, options)
+    (compiled,) = _compile(text, source, (expression,), architecture, options)
     keep(cached, msgspec.msgpack.encode(compiled))
     return compiled
+
+
+def compile_together(
+    source: Path, expressions: Sequence[str], architecture: str, options: tuple[str, ...] = ()
+) -> tuple[Compiled, ...]:
+    """Compile several instances of a file as one program, which takes less time than one by one.
+
+    The instances share one cubin. Nothing is kept in the user's cache. Raises CompileError with the
+    compiler's first error if one of them does not compile.
+    """
+    text = source.read_text(encoding="utf-8")
+    return _compile(text, source, expressions, architecture, (*OPTIONS, *options))
 
 
 def version() -> str:
@@ -94,8 +107,12 @@ def _nvrtc() -> Any:
 
 
 def _compile(
-    text: str, source: Path, expression: str, architecture: str, options: tuple[str, ...]
-) -> Compiled:
+    text: str,
+    source: Path,
+    expressions: Sequence[str],
+    architecture: str,
+    options: tuple[str, ...],
+) -> tuple[Compiled, ...]:
     nvrtc = _nvrtc()
     # The absolute path, because NVRTC looks for a file's own includes beside it.
     name = str(source.resolve()).encode()
@@ -106,19 +123,24 @@ def _compile(
         )
     )
     try:
-        _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
+        for expression in expressions:
+            _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         encoded = [option.encode() for option in (f"--gpu-architecture={architecture}", *options)]
         (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         log = _text(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode(
             errors="replace"
         )
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"{expression} for {architecture}: {_first_error(log)}")
-        symbol = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
-        return Compiled(
-            cubin=_text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN),
-            symbol=symbol,
-            resources=parse_resources(log, symbol),
+            names = ", ".join(expressions)
+            raise CompileError(f"{names} for {architecture}: {_first_error(log)}")
+        cubin = _text(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+        symbols = [
+            _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
+            for expression in expressions
+        ]
+        return tuple(
+            Compiled(cubin=cubin, symbol=symbol, resources=parse_resources(log, symbol))
+            for symbol in symbols
         )
     finally:
         nvrtc.nvrtcDestroyProgram(program)

@@ -40,6 +40,13 @@ class Options:
         str,
         typer.Option(metavar="PERCENT", help="Smallest relative difference that matters."),
     ] = "2%"
+    allow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Of build files: how much worse a column may get, such as spill_bytes=64.",
+        ),
+    ] = None
     strict: Annotated[
         bool,
         typer.Option(

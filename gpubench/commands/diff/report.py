@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shlex
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import StringIO
-from itertools import accumulate, islice
+from itertools import islice
 from xml.etree import ElementTree as ET
 
 from rich.console import Console, Group, RenderableType
@@ -30,19 +29,26 @@ from gpubench.commands.diff.compare import (
 )
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
+from gpubench.commands.diff.texts import (
+    COMMAND_LIMIT,
+    NOTE_LIMIT,
+    code_text,
+    junit_text,
+    markdown_section,
+    markdown_text,
+    shortened,
+    xml_text,
+)
 from gpubench.model import Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.view.numbers import counted, milliseconds
-from gpubench.view.tables import Table, console, escaped, table
+from gpubench.view.tables import Table, console, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
 """Exit codes. 0 is no confirmed regression, 2 sides that cannot be compared."""
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label has, or that no label needs."""
-
-MAX_LISTED = 8
-"""Maximum number of points that a list names; the others are counted."""
 
 MAX_TABLE_ROWS = 1000
 """Maximum number of slower points that the text shows; the other formats have all."""
@@ -182,7 +188,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     two_sided = comparison.two_sided
     if disturbed := [_disturbance(item, base, new) for item in comparison.disturbances]:
         yield (
-            f"disturbed: {_shortened(disturbed, '; ')}. What a round did to all points is removed "
+            f"disturbed: {shortened(disturbed, '; ')}. What a round did to all points is removed "
             "before points are judged"
         )
     if untested := comparison.untested:
@@ -199,7 +205,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         )
     if modes := [rows[key].label for key, finding in two_sided.items() if finding.modes > 1]:
         yield (
-            f"the rounds of {_shortened(modes, ', ')} have more than one mode. Such a point is "
+            f"the rounds of {shortened(modes, ', ')} have more than one mode. Such a point is "
             f"judged once both sides together have {DECIDING_ROUNDS} rounds: --rerun"
         )
     if comparison.drifted:
@@ -285,13 +291,6 @@ def _listed(items: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(items))
 
 
-def _shortened(names: Iterable[str], separator: str) -> str:
-    """List the first names, and count the others."""
-    listed = list(names)
-    more = [f"{len(listed) - MAX_LISTED} more"] if len(listed) > MAX_LISTED else []
-    return separator.join(listed[:MAX_LISTED] + more)
-
-
 def _change(ratio: float | None) -> str:
     """Return `+5.1 %` for 1.051."""
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
@@ -345,7 +344,7 @@ def text(report: Report) -> RenderableType:
             names = [
                 f"{report.label(key)}{_in_short(finding)}" for key, finding in findings.items()
             ]
-            line = "; ".join(names) if report.full else _shortened(names, "; ")
+            line = "; ".join(names) if report.full else shortened(names, "; ")
             parts.append(Text(f"{verdict} ({len(findings)}): {line}"))
     if same := comparison.counts[Verdict.SAME]:
         parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
@@ -381,24 +380,19 @@ def _in_short(finding: Finding) -> str:
 
 # ---- markdown
 
-SECTION_LIMIT, COMMAND_LIMIT = 8_000, 2_000
-TEXT_LIMIT, NOTE_LIMIT = 200, 600
-"""Maximum number of characters of a section, an advised command, a text from a file (a compiler's
-message, a name) and a note. Together they stay below GitHub's limit of 65,536 for a comment."""
-
 
 def _markdown(report: Report) -> str:
     """Return a pull-request comment: the regressions, and the rest in sections to unfold."""
     parts = [
-        f"### gpubench diff: {_escaped(report.headline)}",
-        f"`{_code(report.base)}` → `{_code(report.new)}`, {_escaped(report.machine)}",
-        *(f"> **Note:** {_escaped(note, NOTE_LIMIT)}" for note in report.notes),
+        f"### gpubench diff: {markdown_text(report.headline)}",
+        f"`{code_text(report.base)}` → `{code_text(report.new)}`, {markdown_text(report.machine)}",
+        *(f"> **Note:** {markdown_text(note, NOTE_LIMIT)}" for note in report.notes),
     ]
     for verdict in Verdict:
         findings = report.comparison.of(verdict)
         if not findings or verdict == Verdict.SAME:
             continue
-        section = _section(report, findings)
+        section = markdown_section(_table(report, findings, "point"))
         if verdict not in {Verdict.BROKEN, Verdict.SLOWER}:
             summary = f"<summary>{len(findings)} {verdict}</summary>"
             section = f"<details>{summary}\n\n{section}\n\n</details>"
@@ -408,31 +402,8 @@ def _markdown(report: Report) -> str:
     for line in report.advice:
         words, _, command = line.partition(": ")
         command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
-        parts.append(f"{_escaped(words)}:\n\n```sh\n{command}\n```")
+        parts.append(f"{markdown_text(words)}:\n\n```sh\n{command}\n```")
     return "\n\n".join(parts) + "\n"
-
-
-def _section(report: Report, findings: Mapping[Key, Finding]) -> str:
-    """Return a table of findings, cut at the limit of a section."""
-    grid = _table(report, findings, "point")
-    grid.lines = [tuple(_cut(str(cell)) for cell in line) for line in grid.lines]
-    head, rule, *lines = grid.markdown()
-    lengths = accumulate(len(line) + 1 for line in lines)
-    shown = [line for line, length in zip(lines, lengths, strict=True) if length <= SECTION_LIMIT]
-    left_out = [f"\nand {len(lines) - len(shown)} more."] if len(shown) < len(lines) else []
-    return "\n".join([head, rule, *shown, *left_out])
-
-
-def _escaped(text: str, limit: int = TEXT_LIMIT) -> str:
-    return escaped(_cut(" ".join(text.split()), limit))
-
-
-def _cut(text: str, limit: int = TEXT_LIMIT) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def _code(text: str) -> str:
-    return " ".join(text.split()).replace("`", "'")[:TEXT_LIMIT]
 
 
 # ---- JSON
@@ -480,29 +451,21 @@ def _json(report: Report) -> str:
 def _junit(report: Report) -> str:
     findings = report.comparison.findings.items()
     cases = [_case(report, key, finding) for key, finding in findings]
-    suites = ET.Element("testsuites", name="gpubench diff")
-    suite = ET.SubElement(suites, "testsuite", name="gpubench diff")
-    suite.extend(cases)
-    for element in (suites, suite):
-        element.set("tests", str(len(cases)))
-        for name, child in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-            element.set(name, str(sum(case.find(child) is not None for case in cases)))
-    ET.indent(suites)
-    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+    return junit_text(cases)
 
 
 def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
     row = report.rows[key]
     case = ET.Element(
         "testcase",
-        classname=_xml(f"gpubench.{row.op}.{row.variant}"),
-        name=_xml(report.label(key)),
+        classname=xml_text(f"gpubench.{row.op}.{row.variant}"),
+        name=xml_text(report.label(key)),
         time=f"{(finding.new_median_us or 0.0) / 1e6:.9f}",
     )
     outcomes = {"broken": "error", "slower": "failure"}
     outcomes |= dict.fromkeys(("ambiguous", "missing"), "failure" if report.strict else "skipped")
     if outcome := outcomes.get(finding.verdict):
-        element = ET.SubElement(case, outcome, message=_xml(_message(finding)))
+        element = ET.SubElement(case, outcome, message=xml_text(_message(finding)))
         if outcome != "skipped":
             element.set("type", str(finding.verdict))
     return case
@@ -512,14 +475,6 @@ def _message(finding: Finding) -> str:
     before, after, change, interval = _figures(finding)
     figures = f"{before} ms → {after} ms: {change} ({interval})" if change else ""
     return ", ".join(filter(None, (str(finding.verdict), figures, finding.reason)))
-
-
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that a document must not hold: XML 1.0, section 2.2."""
-
-
-def _xml(text: str) -> str:
-    return _NOT_XML.sub("?", text)
 
 
 FORMATS: dict[Format, Callable[[Report], str]] = {

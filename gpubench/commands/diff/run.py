@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gpubench.commands.diff import static_report
 from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
 from gpubench.commands.diff.sides import read_side, require_same_machine
+from gpubench.commands.diff.static_report import build_files, compared_builds
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.selection import selection
@@ -31,6 +33,10 @@ def run_diff(base: Files, new: Files, options: Options) -> int:
     if path and os.path.realpath(path) in map(os.path.realpath, (*base, *new)):
         raise UsageError(f"--output: {path} is one of the files compared")
     output = Output(path, overwrite=options.force) if path else None
+    if build_files(base, new):
+        return _run_builds(base, new, options, output)
+    if options.allow is not None:
+        raise UsageError("--allow: is for build files; times have --threshold")
     report = compared(base, new, options)
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())
@@ -38,6 +44,19 @@ def run_diff(base: Files, new: Files, options: Options) -> int:
         print_text(report, console())
     else:
         print(clean_lines(FORMATS[options.format](report)), end="")
+    return report.exit_code
+
+
+def _run_builds(base: Files, new: Files, options: Options, output: Output | None) -> int:
+    """Compare two files of `explain --variants`, print, and return the exit code."""
+    report = compared_builds(base, new, options)
+    text = clean_lines(static_report.FORMATS[options.format](report))
+    if output:
+        output.write(text.encode())
+    if output or options.format == Format.TEXT:
+        static_report.print_text(report, console())
+    else:
+        print(text, end="")
     return report.exit_code
 
 

@@ -17,11 +17,19 @@ app = typer.Typer()
 @app.command(epilog="Example: gpubench explain register_tile --tiles 16 --sizes 512x512x1024")
 def explain(
     variant: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="A CUDA kernel; see 'gpubench variants'.", autocompletion=completion.variants
         ),
-    ],
+    ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Instead of VARIANT: a CSV row per tile of kernels: shared_tile,naive or all.",
+            autocompletion=completion.variants,
+        ),
+    ] = None,
     tiles: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
@@ -36,7 +44,7 @@ def explain(
         str | None,
         typer.Option(
             metavar=f"[{'|'.join(DTYPES)}]",
-            help="Element type. Default: float32.",
+            help="Element type. Default: float32; with --variants a list, all of them.",
             autocompletion=completion.dtypes,
         ),
     ] = None,
@@ -44,7 +52,8 @@ def explain(
         str | None,
         typer.Option(
             metavar="ARCH",
-            help="Architecture, such as sm_80; no GPU is needed. Default: the GPU's.",
+            help="Architecture, such as sm_80; no GPU is needed. With --variants a list. "
+            "Default: the GPU's.",
         ),
     ] = None,
     device: Annotated[
@@ -68,6 +77,12 @@ def explain(
         bool, typer.Option("--measure", help="Time the kernel here, to compare it with the bound.")
     ] = False,
     as_json: option.AsJson = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File of --variants, such as build.csv."
+        ),
+    ] = None,
     tile: option.Former = None,
     size: option.Former = None,
     dtype: option.Former = None,
@@ -75,8 +90,38 @@ def explain(
 ) -> None:
     """Explain in words why a kernel is as fast as it is.
 
-    Shows registers, spills, occupancy, waves, roofline and inner loop, for any architecture.
+    Shows registers, spills, occupancy, waves, roofline and inner loop, for any architecture. With
+    --variants, writes these figures of many kernels as a file that 'gpubench diff' compares.
     """
+    if variants is not None:
+        forbidden = {
+            "VARIANT": variant,
+            "--tiles": tiles or tile,
+            "--device": device,
+            "--times": times or csv,
+            "--measure": measure,
+            "--json": as_json,
+        }
+        for name, value in forbidden.items():
+            if value:
+                raise typer.BadParameter(f"{name}: does not go with --variants")
+        from gpubench.commands.explain.build import run_build
+
+        code = run_build(
+            variants,
+            op=op,
+            kernels=kernels,
+            arch=arch,
+            dtypes=dtypes or dtype,
+            size=sizes or size,
+            every=every,
+            output=output,
+        )
+        raise typer.Exit(code)
+    if variant is None:
+        raise typer.BadParameter("name a kernel, or kernels with --variants")
+    if output:
+        raise typer.BadParameter("--output: goes with --variants")
     from gpubench.commands.explain.run import run_explain
 
     code = run_explain(

@@ -13,7 +13,7 @@ from gpubench.commands.explain.sass import disassemble, nvdisasm
 
 SCRIPT = """#!/bin/sh
 printf '%s ' "$1"
-cat "$2"
+cat "$3"
 """
 
 

@@ -1,0 +1,257 @@
+"""Judge two build files: what the compiler made of each kernel, before and after a change. Pure.
+
+docs/diff.md states the rules for users; benchmarks/static_columns.py measured what they predict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeGuard
+
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS, Status
+from gpubench.plan.ranges import parse_names
+from gpubench.results.build_row import COLUMNS, BuildKey, BuildRow
+from gpubench.text import shown, unknown
+
+
+class Verdict(StrEnum):
+    """The verdict on a row, from the most to the least important."""
+
+    BROKEN = "broken"
+    WORSE = "worse"
+    MISSING = "missing"
+    CHANGED = "changed"
+    BETTER = "better"
+    NEW = "new"
+    SAME = "same"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The largest change of a column for the worse that does not count."""
+
+    amount: float
+    relative: bool
+    """Whether the amount is a fraction of the base side's value."""
+
+    def __str__(self) -> str:
+        return f"{100 * self.amount:g}%" if self.relative else f"{self.amount:g}"
+
+    def exceeded(self, before: float, after: float) -> bool:
+        """Return whether two values differ by more than the limit."""
+        return abs(after - before) > self.amount * (abs(before) if self.relative else 1)
+
+
+SHARE = "multiply_adds_per_instruction"
+
+ALWAYS_JUDGED = ("spill_bytes",)
+"""Judged columns of operations that are bound by memory. Their other columns do not predict a
+slowdown (results/h200/static_columns.md)."""
+
+RISING_IS_WORSE = {"spill_bytes": True, "occupancy": False, SHARE: False}
+"""The judged columns: whether a higher value is the worse one."""
+
+DEFAULT_LIMITS: dict[str, Limit] = {
+    "spill_bytes": Limit(amount=0, relative=False),
+    "occupancy": Limit(amount=0, relative=False),
+    SHARE: Limit(amount=0.05, relative=True),
+}
+
+COMPARED = (
+    *(
+        column.name
+        for column in COLUMNS
+        if column.metadata["group"] in {"code", "multiprocessor", "grid", "loop"}
+        and column.name not in {"gpu", "limited_by"}
+    ),
+    "options",
+)
+"""Columns whose difference is a change."""
+
+OF_LOOP = frozenset(column.name for column in COLUMNS if column.metadata["group"] == "loop")
+"""Columns that only a disassembler fills."""
+
+LOOP_LOST = "no loop multiplies and adds any more"
+CANNOT_LAUNCH = "a launch would fail: a block exceeds a multiprocessor or its launch bounds"
+ABSENT = "not in the file"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A column whose value differs."""
+
+    column: str
+    base: str | float | None
+    new: str | float | None
+    effect: Verdict
+    """`worse`, `better` or `changed`."""
+
+    def __str__(self) -> str:
+        return f"{self.column} {_figure(self.base)} → {_figure(self.new)}{self._relative}"
+
+    @property
+    def _relative(self) -> str:
+        if not isinstance(self.base, int | float) or not isinstance(self.new, int | float):
+            return ""
+        return f" ({100 * (self.new / self.base - 1):+.0f} %)" if self.base else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The verdict on a row, and the figures behind it."""
+
+    verdict: Verdict
+    reason: str = ""
+    changes: tuple[Change, ...] = ()
+    """The changes that decide the verdict come first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The verdicts on all rows of two build files."""
+
+    findings: Mapping[BuildKey, Finding]
+    """Rows that at least one side compiled."""
+
+    rows: Mapping[BuildKey, BuildRow]
+    """A row of each finding, of the new side if it is there."""
+
+    limits: Mapping[str, Limit]
+    not_compiled: int
+    """Number of rows that neither side could compile."""
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        """The number of rows of each verdict."""
+        return Counter(finding.verdict for finding in self.findings.values())
+
+    def of(self, verdict: Verdict) -> dict[BuildKey, Finding]:
+        """Return the rows of a verdict."""
+        return {key: found for key, found in self.findings.items() if found.verdict == verdict}
+
+
+def read_limits(text: str | None) -> dict[str, Limit]:
+    """Return the limits of all judged columns, where a text such as `spill_bytes=64` sets some.
+
+    Raises UsageError for another column, and for a limit that is no number from 0.
+    """
+    limits = dict(DEFAULT_LIMITS)
+    for item in parse_names(text or ""):
+        name, _, limit = item.partition("=")
+        if name not in limits:
+            raise UsageError(f"--allow: {unknown('column', name, limits)}")
+        limits[name] = _limit(limit, item)
+    return limits
+
+
+def _limit(text: str, item: str) -> Limit:
+    relative = text.endswith("%")
+    try:
+        amount = float(text.removesuffix("%")) / (100 if relative else 1)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < float("inf"):
+        raise UsageError(f"--allow: '{shown(item)}' is not such as spill_bytes=64 or occupancy=10%")
+    return Limit(amount=amount, relative=relative)
+
+
+def compare_builds(
+    base: Sequence[BuildRow], new: Sequence[BuildRow], limits: Mapping[str, Limit]
+) -> Comparison:
+    """Judge every row of either side."""
+    before, after = ({row.key: row for row in rows} for rows in (base, new))
+    findings: dict[BuildKey, Finding] = {}
+    not_compiled = 0
+    for key in dict.fromkeys((*before, *after)):
+        finding = _judge(before.get(key), after.get(key), limits)
+        if finding:
+            findings[key] = finding
+        else:
+            not_compiled += 1
+    return Comparison(
+        findings=findings, rows=before | after, limits=limits, not_compiled=not_compiled
+    )
+
+
+def _judge(
+    before: BuildRow | None, after: BuildRow | None, limits: Mapping[str, Limit]
+) -> Finding | None:
+    """Return the finding on a row, or None if neither side compiled it."""
+    if not _is_compiled(before) or not _is_compiled(after):
+        return _one_sided(before, after)
+    changes = changed_columns(before, after, limits)
+    if before.resident_blocks and after.resident_blocks == 0:
+        return Finding(verdict=Verdict.BROKEN, reason=CANNOT_LAUNCH, changes=changes)
+    if before.loop_instructions and after.disassembler and not after.loop_instructions:
+        return Finding(verdict=Verdict.WORSE, reason=LOOP_LOST, changes=changes)
+    effects = {change.effect for change in changes}
+    order = (Verdict.WORSE, Verdict.BETTER, Verdict.CHANGED)
+    return Finding(
+        verdict=next((effect for effect in order if effect in effects), Verdict.SAME),
+        changes=changes,
+    )
+
+
+def _one_sided(before: BuildRow | None, after: BuildRow | None) -> Finding | None:
+    if _is_compiled(after):
+        return Finding(verdict=Verdict.NEW, reason=_why(before))
+    if after is None and _is_compiled(before):
+        return Finding(verdict=Verdict.MISSING, reason=ABSENT)
+    is_new_failure = before is None and after is not None and after.status == Status.ERROR
+    if is_new_failure or _is_compiled(before):
+        return Finding(verdict=Verdict.BROKEN, reason=_why(after))
+    return None
+
+
+def _is_compiled(row: BuildRow | None) -> TypeGuard[BuildRow]:
+    return row is not None and row.status == Status.OK
+
+
+def _why(row: BuildRow | None) -> str:
+    return f"{row.status}: {row.reason or 'no reason given'}" if row else ""
+
+
+def changed_columns(
+    before: BuildRow, after: BuildRow, limits: Mapping[str, Limit]
+) -> tuple[Change, ...]:
+    """Return the columns that differ, the worse ones first."""
+    if after.op in OPERATIONS and OPERATIONS[after.op].bandwidth_bound:
+        limits = {name: limits[name] for name in ALWAYS_JUDGED}
+    changes: list[Change] = []
+    for name in COMPARED:
+        if name in OF_LOOP and not (before.disassembler and after.disassembler):
+            continue
+        base, new = getattr(before, name), getattr(after, name)
+        if base != new:
+            effect = _effect(name, base, new, limits)
+            changes.append(Change(column=name, base=base, new=new, effect=effect))
+    effects = {change.column: change.effect for change in changes}
+    if effects.get(SHARE) == Verdict.BETTER and effects.get("occupancy") == Verdict.WORSE:
+        # More work per thread for fewer threads: the recorded sweeps do not show a slowdown.
+        traded = {"occupancy", SHARE}
+        changes = [
+            replace(change, effect=Verdict.CHANGED) if change.column in traded else change
+            for change in changes
+        ]
+    order = list(Verdict)
+    return tuple(sorted(changes, key=lambda change: order.index(change.effect)))
+
+
+def _effect(
+    name: str, base: str | float | None, new: str | float | None, limits: Mapping[str, Limit]
+) -> Verdict:
+    if name not in limits or not isinstance(base, int | float) or not isinstance(new, int | float):
+        return Verdict.CHANGED
+    if not limits[name].exceeded(base, new):
+        return Verdict.CHANGED
+    return Verdict.WORSE if (new > base) == RISING_IS_WORSE[name] else Verdict.BETTER
+
+
+def _figure(value: str | float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

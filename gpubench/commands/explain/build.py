@@ -1,0 +1,406 @@
+"""`gpubench explain --variants`: compile kernels for architectures, and write a row for each.
+
+It needs no GPU. Waves are those of an example GPU of each architecture, on every machine, so that
+files from several machines compare.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+import gpubench
+from gpubench.backends import Compiler, compiler_of, find_devices
+from gpubench.commands.explain.code import (
+    Code,
+    Codes,
+    Program,
+    compile_programs,
+    disassembler_version,
+)
+from gpubench.engine.single import launch_on, require_architecture
+from gpubench.errors import CompileError, DeviceUnavailableError, UsageError, install_command
+from gpubench.hardware.architectures import DEFAULT, example
+from gpubench.hardware.occupancy import occupancy, waves
+from gpubench.model import (
+    DTYPE_ALIASES,
+    DTYPES,
+    OPERATIONS,
+    BrokenVariant,
+    Config,
+    CudaVariant,
+    Device,
+    Launch,
+    Problem,
+    Status,
+    Variant,
+)
+from gpubench.plan.descriptor import described_by
+from gpubench.plan.ranges import parse_names, parse_sizes
+from gpubench.plan.registry import of_op
+from gpubench.results.build_row import BuildRow, encode, is_build_file
+from gpubench.results.output import Output
+from gpubench.results.provenance import source_hash
+from gpubench.text import unknown
+from gpubench.view.numbers import counted
+from gpubench.view.tables import console
+
+ALL = "all"
+"""The value of `--variants` that takes every kernel."""
+
+SIZE = "1024"
+"""The default size. Only blocks and waves depend on it."""
+
+BACKEND = "cuda"
+
+MAX_LISTED = 8
+"""Maximum number of kernels that are listed because they do not compile. The file has all."""
+
+PLAIN_EVERY_S = 5.0
+"""Time between lines of progress that are not for a terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """A tile of a kernel in one element type, for one architecture."""
+
+    variant: CudaVariant
+    tile: Config
+    problem: Problem
+    architecture: str
+    device: Device
+    """The example GPU of the architecture."""
+
+    reason: str = ""
+    """Why it cannot run there; empty if it can."""
+
+    launches: tuple[Launch, ...] = ()
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """The template instance of each launch."""
+        dtype = self.problem.dtype
+        return tuple(self.variant.instance(self.tile, dtype, at.kernel) for at in self.launches)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The kernel's own compile options."""
+        return self.variant.options(self.tile, self.problem.dtype)
+
+
+def run_build(
+    variants: str,
+    *,
+    op: str | None,
+    kernels: Path | None,
+    arch: str | None,
+    dtypes: str | None,
+    size: str | None,
+    every: bool,
+    output: Path | None,
+) -> int:
+    """Compile kernels, and write their rows to `output`, or to stdout without one.
+
+    Return 1 if a kernel does not compile, or else 0. Raises UsageError.
+    """
+    claimed = _claim(output) if output else None
+    chosen = choose_kernels(variants, op, kernels)
+    try:
+        compiler = compiler_of(BACKEND)
+        architectures = _architectures(arch, compiler)
+    except CompileError as error:
+        raise UsageError(str(error)) from error
+    if not disassembler_version():
+        install = install_command("sass")
+        _note(f"no nvdisasm found, so nothing about the inner loop: {install}")
+    instances = plan_instances(chosen, architectures, _dtypes(dtypes), size or SIZE, every=every)
+    rows = build_rows(instances, compiler)
+    if claimed:
+        claimed.write(encode(rows))
+    else:
+        print(encode(rows).decode(), end="")
+    failed = [row for row in rows if row.status == Status.ERROR]
+    for row in failed[:MAX_LISTED]:
+        _note(f"error: {row.label}: {row.reason}")
+    if len(failed) > MAX_LISTED:
+        _note(f"and {len(failed) - MAX_LISTED} more")
+    compiled = sum(row.status == Status.OK for row in rows)
+    skipped = sum(row.status == Status.SKIPPED for row in rows)
+    counts = f"{counted(compiled, 'row')}, {skipped} skipped, {counted(len(failed), 'error')}"
+    _note(f"{counts}{f': {output}' if output else ''}")
+    return 1 if failed else 0
+
+
+def _claim(path: Path) -> Output:
+    """Claim a file that is new or a build file. Raises UsageError for any other file."""
+    hint = "it is not a build file, so it is not overwritten"
+    return Output(path, overwrite=is_build_file(path), hint=hint)
+
+
+def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
+    """Return the kernels that `--variants` names, of every operation or of `op`.
+
+    `all` with a directory of the user's kernels takes the kernels of that directory. Raises
+    UsageError for a name that is no kernel, and for a description that cannot be used.
+    """
+    if op and op not in OPERATIONS:
+        raise UsageError(f"--op: {unknown('operation', op, OPERATIONS)}")
+    available: list[Variant] = []
+    for name in [op] if op else OPERATIONS:
+        has_own = kernels is not None and (op or _has_kernels_of(kernels, name))
+        available += of_op(name, kernels if has_own else None).values()
+    patterns = parse_names(names)
+    if not patterns:
+        raise UsageError(
+            "--variants: the list is empty; write such as register_tile,wgmma*, or all"
+        )
+    chosen: dict[Variant, None] = {}
+    for pattern in patterns:
+        if pattern == ALL:
+            own = [variant for variant in available if _is_of(variant, kernels)]
+            chosen |= dict.fromkeys(own if kernels else available)
+            continue
+        fitting = [variant for variant in available if fnmatchcase(variant.name, pattern)]
+        if not fitting:
+            raise UsageError(
+                f"--variants: {unknown('variant', pattern, (one.name for one in available))}"
+            )
+        if not any(isinstance(variant, CudaVariant | BrokenVariant) for variant in fitting):
+            raise UsageError(
+                f"--variants: '{pattern}' is a function, and only a CUDA source is compiled"
+            )
+        chosen |= dict.fromkeys(fitting)
+    for variant in chosen:
+        if isinstance(variant, BrokenVariant):
+            raise UsageError(variant.idea)
+    sources = [variant for variant in chosen if isinstance(variant, CudaVariant)]
+    if not sources:
+        raise UsageError(f"--kernels: {kernels} holds no CUDA source")
+    return sources
+
+
+def _has_kernels_of(kernels: Path, op: str) -> bool:
+    """Return whether a user's directory has a directory of an operation, or is of the default."""
+    of_ops = [name for name in OPERATIONS if (kernels / name).is_dir()]
+    return op in (of_ops or ["gemm"])
+
+
+def _is_of(variant: Variant, kernels: Path | None) -> bool:
+    return kernels is not None and variant.path.is_relative_to(kernels.absolute())
+
+
+def _architectures(text: str | None, compiler: Compiler) -> tuple[str, ...]:
+    """Return the architectures of `--arch`, or that of this machine's GPU, or the default."""
+    if text is not None:
+        names = parse_names(text)
+        for name in names:
+            require_architecture(name, compiler)
+        if not names:
+            raise UsageError("--arch: the list is empty; write such as sm_80,sm_90")
+        return names
+    try:
+        gpu = find_devices(BACKEND)[0][0]
+    except DeviceUnavailableError:
+        return (DEFAULT,)
+    return ("sm_{}{}".format(*gpu.compute_capability or (0, 0)),)
+
+
+def _dtypes(text: str | None) -> tuple[str, ...]:
+    """Return the element types of `--dtype`; empty for those of each kernel."""
+    names = tuple(DTYPE_ALIASES.get(name.lower(), name) for name in parse_names(text or ""))
+    for name in names:
+        if name not in DTYPES:
+            raise UsageError(f"--dtype: {unknown('dtype', name, DTYPES)}")
+    return names
+
+
+def plan_instances(
+    variants: Sequence[CudaVariant],
+    architectures: Sequence[str],
+    dtypes: Sequence[str],
+    size: str,
+    *,
+    every: bool,
+) -> list[Instance]:
+    """Return the instances, also those that an architecture lacks the features for.
+
+    `every` takes all legal tiles, and not only the default ones. Raises UsageError for a size that
+    is none, and for what a description raises.
+    """
+    instances = []
+    for variant in variants:
+        sizes = parse_sizes(size, variant.op, "--size")
+        if len(sizes) > 1:
+            raise UsageError(f"--size: one at a time, not {len(sizes)}")
+        ((m, n, k),) = sizes
+        with described_by(variant.path):
+            tiles = tuple(variant.tiles) if every else variant.tiles.defaults
+        for dtype in variant.dtypes:
+            if dtypes and dtype not in dtypes:
+                continue
+            problem = Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype)
+            instances += [
+                make_instance(variant, tile, problem, architecture)
+                for architecture in architectures
+                for tile in tiles
+            ]
+    if not instances:
+        raise UsageError(f"--dtype: no kernel has {' or '.join(dtypes)}")
+    return instances
+
+
+def make_instance(
+    variant: CudaVariant, tile: Config, problem: Problem, architecture: str
+) -> Instance:
+    """Return an instance with its launches, or with the reason why it cannot run."""
+    device = example(architecture)
+    with described_by(variant.path):
+        reason = variant.why_not(tile, problem, device.compute_capability) or ""
+    launches = () if reason else launch_on(variant, tile, problem, device).sequence
+    return Instance(
+        variant=variant,
+        tile=tile,
+        problem=problem,
+        architecture=architecture,
+        device=device,
+        reason=reason,
+        launches=launches,
+    )
+
+
+def build_rows(instances: Sequence[Instance], compiler: Compiler) -> list[BuildRow]:
+    """Compile the instances and return a row for each launch. Progress goes to stderr."""
+    hashes = {instance.variant.path: source_hash(instance.variant) for instance in instances}
+    runnable = [instance for instance in instances if not instance.reason]
+    programs: dict[tuple[object, ...], dict[tuple[str, str], None]] = {}
+    for instance in runnable:
+        of_program = programs.setdefault(_program_key(instance), {})
+        of_program |= {(text, instance.problem.dtype): None for text in instance.expressions}
+    by_key = {
+        _program_key(instance): Program(
+            backend=instance.variant.backend,
+            source=instance.variant.source,
+            source_hash=hashes[instance.variant.path],
+            architecture=instance.variant.architecture(instance.architecture),
+            options=instance.options,
+            instances=tuple(programs[_program_key(instance)]),
+        )
+        for instance in runnable
+    }
+    total = sum(len(program.instances) for program in by_key.values())
+    with _progress(total) as advance:
+        codes = compile_programs(list(by_key.values()), advance)
+    rows: list[BuildRow] = []
+    for instance in instances:
+        of_instance: Codes = codes[by_key[_program_key(instance)]] if instance.launches else {}
+        rows += _rows(instance, of_instance, compiler.version(), hashes[instance.variant.path])
+    return rows
+
+
+def _program_key(instance: Instance) -> tuple[object, ...]:
+    """Return what the instances of a program share."""
+    return instance.variant.path, instance.architecture, instance.options
+
+
+def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) -> list[BuildRow]:
+    """Return a row for each launch, or a single row if the instance is skipped or fails."""
+    variant, problem = instance.variant, instance.problem
+    here = f"{variant.path.parent}/"
+    facts = {
+        **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
+        "variant": variant.name,
+        "tile": str(instance.tile),
+        "architecture": instance.architecture,
+        "compiler": compiler,
+        "disassembler": disassembler_version() or None,
+        "options": " ".join(instance.options).replace(here, "") or None,
+        "source_hash": hash_of_source,
+        "gpubench": gpubench.__version__,
+    }
+    of_launches = [codes[expression, problem.dtype] for expression in instance.expressions]
+    error = next((code.error for code in of_launches if code.error), "")
+    if instance.reason or error:
+        status = Status.SKIPPED if instance.reason else Status.ERROR
+        return [BuildRow(**facts, launch=1, status=status, reason=instance.reason or error)]
+    return [
+        BuildRow(
+            **facts,
+            launch=number,
+            status=Status.OK,
+            kernel=launch.kernel or variant.name,
+            **_figures(instance.device, launch, code),
+        )
+        for number, (launch, code) in enumerate(zip(instance.launches, of_launches, strict=True), 1)
+    ]
+
+
+def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:
+    """Return the columns that follow from the code and the launch."""
+    resources, loop = code.resources, code.loop
+    assert resources is not None  # noqa: S101 - an instance without an error has resources
+    resident = occupancy(device.compute_capability, resources, launch)
+    filled = waves(launch.blocks, device.multiprocessors, resident) if resident else None
+    figures: dict[str, Any] = {
+        "registers": resources.registers,
+        "spill_bytes": resources.spill_bytes,
+        "local_bytes": resources.local_bytes,
+        "static_shared_bytes": resources.shared_bytes,
+        "dynamic_shared_bytes": launch.shared_bytes,
+        "max_threads_per_block": code.max_threads,
+        "threads_per_block": launch.threads_per_block,
+        "gpu": device.name or None,
+        "blocks": launch.blocks,
+        "waves": filled.waves if filled else None,
+    }
+    if code.max_threads is not None and launch.threads_per_block > code.max_threads:
+        figures |= {"resident_blocks": 0, "occupancy": 0.0, "limited_by": "launch bounds"}
+        figures["waves"] = None
+    elif resident:
+        is_full = resident.warps == resident.max_warps
+        figures |= {
+            "resident_blocks": resident.blocks,
+            "occupancy": resident.fraction,
+            "limited_by": None if is_full else ";".join(resident.limited_by),
+        }
+    if loop:
+        figures |= {f"loop_{name}": count for name, count in loop.classes.items()}
+        figures |= {
+            "loop_instructions": loop.instructions,
+            "multiply_adds_per_instruction": loop.multiply_adds_per_instruction,
+            "bank_conflicts": loop.bank_conflicts,
+            "load_to_use": loop.load_to_use,
+        }
+    return figures
+
+
+def _note(line: str) -> None:
+    console(stderr=True).print(line, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show the number of compiled instances: a bar in a terminal, lines elsewhere."""
+    screen = console(stderr=True)
+    if sys.stderr.isatty():
+        columns = (TextColumn("compiling"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=screen, transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda done: bar.update(task, completed=done)
+        return
+    last = monotonic()
+
+    def line(done: int) -> None:
+        nonlocal last
+        if done < total and monotonic() - last >= PLAIN_EVERY_S:
+            last = monotonic()
+            _note(f"compiled {done} of {counted(total, 'instance')}")
+
+    yield line

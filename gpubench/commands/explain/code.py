@@ -1,0 +1,221 @@
+"""Compiles many instances for `gpubench explain --variants`, on all CPUs, and keeps the figures.
+
+The instances of one source are compiled as one program and disassembled together: each program
+takes a quarter of a second of the disassembler, whatever it holds. The figures are kept in the
+user's cache, in a file for each source, architecture and version of the tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+import gpubench
+from gpubench.backends import Compiled, compiler_of
+from gpubench.cache import keep, user_cache
+from gpubench.commands.explain import loop as loop_module
+from gpubench.commands.explain import sass
+from gpubench.commands.explain.cubin import max_threads
+from gpubench.commands.explain.loop import LoopFigures, is_float64, loop_figures
+from gpubench.commands.explain.sass import (
+    busiest_loop,
+    disassemble,
+    functions,
+    loop_instructions,
+    nvdisasm,
+)
+from gpubench.errors import CompileError, GpubenchError
+from gpubench.hardware.host import cpu_threads
+from gpubench.model import Resources
+from gpubench.results.output import open_regular
+
+MAX_TOGETHER = 24
+"""Maximum number of instances in a program, so that all CPUs have work until the end."""
+
+VERSION_S = 20
+"""Time limit for the disassembler to print its version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """The instances of a source for one architecture."""
+
+    backend: str
+    source: Path
+    source_hash: str
+    architecture: str
+    """With the suffix that the kernel needs: `sm_90a`."""
+
+    options: tuple[str, ...]
+    """The kernel's own compile options."""
+
+    instances: tuple[tuple[str, str], ...]
+    """The expression and the element type of each instance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """What the compiler made of an instance, or why it does not compile."""
+
+    error: str = ""
+    resources: Resources | None = None
+    max_threads: int | None = None
+    """Largest block that `__launch_bounds__` allows. None: no limit."""
+
+    loop: LoopFigures | None = None
+    """None without a loop that multiplies and adds, and without a disassembler."""
+
+
+Codes = dict[tuple[str, str], Code]
+"""The code of instances: by expression and element type."""
+
+
+@cache
+def disassembler_version() -> str:
+    """Return the version of nvdisasm, such as `13.1.80`, or nothing without one."""
+    program = nvdisasm()
+    if program is None:
+        return ""
+    try:
+        text = subprocess.check_output(  # noqa: S603 # NVIDIA's program
+            [program, "--version"], text=True, timeout=VERSION_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    match = re.search(r"\bV(\d[\d.]*)", text)
+    return match[1] if match else "unknown"
+
+
+def compile_programs(
+    programs: Sequence[Program], on_compiled: Callable[[int], None]
+) -> dict[Program, Codes]:
+    """Return the code of every instance. `on_compiled` gets the number of instances done so far.
+
+    Raises GpubenchError if a compiling process is lost.
+    """
+    codes = {program: _read_kept(program) for program in programs}
+    done = sum(instance in codes[program] for program in programs for instance in program.instances)
+    on_compiled(done)
+    parts = {
+        part: program for program in programs for part in _missing_parts(program, codes[program])
+    }
+    largest_first = sorted(parts, key=lambda part: -len(part.instances))
+    for part, compiled in _compile_all(largest_first):
+        program = parts[part]
+        codes[program] |= compiled
+        keep(_kept_file(program), msgspec.msgpack.encode(list(codes[program].items())))
+        done += len(compiled)
+        on_compiled(done)
+    return codes
+
+
+def _missing_parts(program: Program, kept: Codes) -> list[Program]:
+    """Return programs of at most `MAX_TOGETHER` instances that are not kept."""
+    missing = [instance for instance in program.instances if instance not in kept]
+    starts = range(0, len(missing), MAX_TOGETHER)
+    return [
+        replace(program, instances=tuple(missing[start : start + MAX_TOGETHER])) for start in starts
+    ]
+
+
+def _compile_all(programs: Sequence[Program]) -> Iterator[tuple[Program, Codes]]:
+    """Yield the code of each program when it is compiled."""
+    processes = min(cpu_threads(), len(programs))
+    if processes <= 1:
+        yield from ((program, compile_program(program)) for program in programs)
+        return
+    # A new interpreter for each process: the parent's threads would not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context) as pool:
+        # Processes inherit that Ctrl-C is ignored: this process ends them.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        futures = {pool.submit(compile_program, program): program for program in programs}
+        signal.signal(signal.SIGINT, handler)
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool:
+            raise GpubenchError(
+                "a process that compiles was lost, perhaps for want of memory; what was compiled "
+                "is kept, so the same command goes on from there"
+            ) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def compile_program(program: Program) -> Codes:
+    """Compile the instances of a program together, or one by one if one of them fails."""
+    compiler = compiler_of(program.backend)
+    expressions = tuple(dict.fromkeys(expression for expression, _ in program.instances))
+    source, architecture, options = program.source, program.architecture, program.options
+    compiled: dict[str, Compiled | str] = {}
+    try:
+        together = compiler.compile_together(source, expressions, architecture, options)
+        compiled |= zip(expressions, together, strict=True)
+    except CompileError:
+        for expression in expressions:
+            try:
+                compiled[expression] = compiler.compile_instance(
+                    source, expression, architecture, options
+                )
+            except CompileError as error:
+                compiled[expression] = str(error)
+    listings = {
+        cubin: functions(disassemble(cubin) or "")
+        for cubin in {code.cubin for code in compiled.values() if isinstance(code, Compiled)}
+    }
+    return {
+        (expression, dtype): _code(compiled[expression], listings, dtype)
+        for expression, dtype in program.instances
+    }
+
+
+def _code(compiled: Compiled | str, listings: dict[bytes, dict[str, str]], dtype: str) -> Code:
+    if isinstance(compiled, str):
+        return Code(error=compiled)
+    listing = listings[compiled.cubin].get(compiled.symbol, "")
+    # A kernel that computes in float64 by mistake may have no multiply-add in its own type.
+    loop = loop_instructions(listing, dtype) or busiest_loop(listing, is_float64)
+    return Code(
+        resources=compiled.resources,
+        max_threads=max_threads(compiled.cubin, compiled.symbol),
+        loop=loop_figures(loop, dtype) if loop else None,
+    )
+
+
+def _kept_file(program: Program) -> Path:
+    """Return the file of the cache. Its name changes with all that the figures depend on."""
+    key = (
+        *(program.source_hash, program.architecture, *program.options),
+        *(compiler_of(program.backend).version(), disassembler_version()),
+        *(gpubench.__version__, _reader_hash()),
+    )
+    return user_cache("build", f"{hashlib.sha256(chr(0).join(key).encode()).hexdigest()}.msgpack")
+
+
+@cache
+def _reader_hash() -> str:
+    """Return a hash of the modules that make figures from a listing."""
+    files = [Path(module.__file__ or "") for module in (sass, loop_module)]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _read_kept(program: Program) -> Codes:
+    """Return the figures that were kept earlier, or none without an intact file."""
+    try:
+        with open_regular(_kept_file(program)) as file:
+            items = msgspec.msgpack.decode(file.read(), type=list[tuple[tuple[str, str], Code]])
+    except (OSError, msgspec.MsgspecError):
+        return {}
+    return dict(items)

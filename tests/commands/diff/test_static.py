@@ -1,0 +1,279 @@
+"""`gpubench diff` on build files: verdicts, exit codes, and the four formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from diffs import Run, row
+
+from gpubench.commands.diff.static import Verdict, compare_builds, read_limits
+from gpubench.errors import UsageError
+from gpubench.model import Status
+from gpubench.results import row as results
+from gpubench.results.build_row import BuildRow, encode, read
+
+Builds = Callable[..., tuple[str, str]]
+
+
+def built(tile: str = "16", **facts: Any) -> BuildRow:
+    """A row of a kernel that compiled."""
+    usual = {
+        "status": Status.OK,
+        "kernel": "mine",
+        "registers": 64,
+        "spill_bytes": 0,
+        "local_bytes": 0,
+        "static_shared_bytes": 4096,
+        "dynamic_shared_bytes": 0,
+        "threads_per_block": 256,
+        "resident_blocks": 4,
+        "occupancy": 0.5,
+        "blocks": 64,
+        "loop_instructions": 100,
+        "loop_multiply_add": 80,
+        "multiply_adds_per_instruction": 0.8,
+        "compiler": "NVRTC 13.1",
+        "disassembler": "13.1.80",
+        "gpubench": "0.1.0",
+    }
+    key = {"op": "gemm", "variant": "mine", "dtype": "float32", "architecture": "sm_90"}
+    numbers = {"launch": 1, "m": 1024, "n": 1024, "k": 1024}
+    return BuildRow(**{"tile": tile, **key, **numbers, **usual, **facts})
+
+
+def verdict(before: BuildRow | None, after: BuildRow | None, allow: str = "") -> str | None:
+    """The verdict on one row."""
+    base, new = ([side] if side else [] for side in (before, after))
+    findings = compare_builds(base, new, read_limits(allow)).findings
+    return str(next(iter(findings.values())).verdict) if findings else None
+
+
+@pytest.fixture
+def builds(tmp_path: Path) -> Builds:
+    def written(*sides: list[BuildRow]) -> tuple[str, ...]:
+        paths = [tmp_path / name for name in ("base.csv", "new.csv")]
+        for path, rows in zip(paths, sides, strict=True):
+            path.write_bytes(encode(rows))
+        return tuple(map(str, paths))
+
+    return written  # type: ignore[return-value]
+
+
+# ---- verdicts
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, Verdict.SAME),
+        ({"registers": 66}, Verdict.CHANGED),
+        ({"static_shared_bytes": 4000}, Verdict.CHANGED),
+        ({"options": "-DFAST"}, Verdict.CHANGED),
+        ({"spill_bytes": 4}, Verdict.WORSE),
+        ({"occupancy": 0.375, "resident_blocks": 3}, Verdict.WORSE),
+        ({"occupancy": 0.625, "resident_blocks": 5}, Verdict.BETTER),
+        ({"multiply_adds_per_instruction": 0.77}, Verdict.CHANGED),
+        ({"multiply_adds_per_instruction": 0.75}, Verdict.WORSE),
+        ({"multiply_adds_per_instruction": 0.85}, Verdict.BETTER),
+        ({"resident_blocks": 0, "occupancy": 0.0}, Verdict.BROKEN),
+        ({"status": Status.ERROR, "reason": "no such name"}, Verdict.BROKEN),
+        ({"status": Status.SKIPPED, "reason": "needs 9.0"}, Verdict.BROKEN),
+        ({"source_hash": "other"}, Verdict.SAME),
+        ({"loop_instructions": None, "multiply_adds_per_instruction": None}, Verdict.WORSE),
+    ],
+)
+def test_a_change_has_a_verdict(change: dict[str, Any], expected: Verdict) -> None:
+    assert verdict(built(), built(**change)) == expected
+
+
+def test_what_was_worse_is_better_the_other_way_round() -> None:
+    assert verdict(built(spill_bytes=4), built()) == Verdict.BETTER
+
+
+def test_occupancy_for_more_work_per_thread_is_a_trade() -> None:
+    traded = built(occupancy=0.375, resident_blocks=3, multiply_adds_per_instruction=0.9)
+    assert verdict(built(), traded) == Verdict.CHANGED
+    assert verdict(built(), replace(traded, spill_bytes=4)) == Verdict.WORSE
+
+
+def test_kernels_bound_by_memory_are_judged_by_their_spills() -> None:
+    base = built(op="gemv")
+    for change in ({"occupancy": 0.25}, {"multiply_adds_per_instruction": 0.4}):
+        assert verdict(base, replace(base, **change)) == Verdict.CHANGED
+    assert verdict(base, replace(base, spill_bytes=4)) == Verdict.WORSE
+
+
+def test_a_row_on_one_side_is_missing_or_new() -> None:
+    assert verdict(built(), None) == Verdict.MISSING
+    assert verdict(None, built()) == Verdict.NEW
+    assert verdict(built(status=Status.ERROR), built()) == Verdict.NEW
+
+
+def test_a_new_kernel_that_does_not_compile_is_broken() -> None:
+    assert verdict(None, built(status=Status.ERROR)) == Verdict.BROKEN
+
+
+def test_what_neither_side_compiles_has_no_verdict() -> None:
+    skipped = built(status=Status.SKIPPED)
+    assert verdict(skipped, skipped) is None
+    assert verdict(None, skipped) is None
+
+
+@pytest.mark.parametrize(
+    ("allow", "change"),
+    [
+        ("spill_bytes=8", {"spill_bytes": 8}),
+        ("occupancy=25%", {"occupancy": 0.375}),
+        ("multiply_adds_per_instruction=0.1", {"multiply_adds_per_instruction": 0.71}),
+    ],
+)
+def test_a_limit_allows_a_change_for_the_worse(allow: str, change: dict[str, Any]) -> None:
+    assert verdict(built(), built(**change)) == Verdict.WORSE
+    assert verdict(built(), built(**change), allow) == Verdict.CHANGED
+
+
+@pytest.mark.parametrize("allow", ["registers=3", "spill_bytes", "occupancy=-1", "occupancy=nan"])
+def test_a_limit_that_makes_no_sense_is_refused(allow: str) -> None:
+    with pytest.raises(UsageError, match="--allow"):
+        read_limits(allow)
+
+
+def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
+    unknown = built(
+        disassembler=None, loop_instructions=None, multiply_adds_per_instruction=None,
+        loop_multiply_add=None,
+    )  # fmt: skip
+    assert verdict(built(), unknown) == Verdict.SAME
+    assert verdict(unknown, built()) == Verdict.SAME
+
+
+# ---- the command
+
+
+def test_equal_files_exit_0(builds: Builds, run: Run) -> None:
+    code, out, _ = run(*builds([built()], [built()]))
+    assert code == 0
+    assert out.startswith("nothing worse: of 1 row 1 same")
+
+
+def test_a_worse_row_exits_1_with_its_numbers(builds: Builds, run: Run) -> None:
+    code, out, _ = run(*builds([built(), built("32")], [built(spill_bytes=128), built("32")]))
+    assert code == 1
+    assert "spill_bytes 0 → 128" in out
+    assert "mine 16 float32 sm_90" in out
+
+
+def test_a_broken_row_exits_4_with_the_compilers_error(builds: Builds, run: Run) -> None:
+    failed = built(status=Status.ERROR, reason="error: identifier is undefined")
+    code, out, _ = run(*builds([built()], [failed]))
+    assert code == 4
+    assert "identifier is undefined" in out
+
+
+def test_a_change_counts_under_strict_unless_the_compiler_is_another(
+    builds: Builds, run: Run
+) -> None:
+    changed = built(registers=70)
+    assert run(*builds([built()], [changed]))[0] == 0
+    assert run(*builds([built()], [changed]), "--strict")[0] == 3
+    code, out, _ = run(*builds([built()], [replace(changed, compiler="NVRTC 13.2")]), "--strict")
+    assert code == 0
+    assert out.startswith("another compiler, NVRTC 13.1 → NVRTC 13.2: ")
+
+
+def test_what_is_worse_counts_with_another_compiler_too(builds: Builds, run: Run) -> None:
+    worse = built(spill_bytes=8, compiler="NVRTC 13.2")
+    code, out, _ = run(*builds([built()], [worse]), "--strict")
+    assert code == 1
+    assert out.startswith("another compiler")
+
+
+def test_only_and_exclude_choose_rows(builds: Builds, run: Run) -> None:
+    sides = [built(), built("32")], [built(spill_bytes=8), built("32")]
+    assert run(*builds(*sides), "--only", "32")[0] == 0
+    assert run(*builds(*sides), "--exclude", "16")[0] == 0
+    assert run(*builds(*sides), "--only", "16")[0] == 1
+
+
+def test_the_other_formats_have_the_same_findings(builds: Builds, run: Run) -> None:
+    sides = builds([built(), built("32")], [built(spill_bytes=8), built("32", registers=70)])
+    answer = json.loads(run(*sides, "--format", "json")[1])
+    assert answer["kind"] == "build"
+    assert answer["exit_code"] == 1
+    assert answer["counts"]["worse"] == answer["counts"]["changed"] == 1
+    (change,) = answer["rows"][0]["changes"]
+    assert (change["column"], change["base"], change["new"]) == ("spill_bytes", 0, 8)
+    assert "spill_bytes 0 → 8" in run(*sides, "--format", "markdown")[1]
+    suites = ET.fromstring(run(*sides, "--format", "junit")[1])  # noqa: S314 # our own
+    assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("2", "1", "0")
+    assert run(*sides, "--format", "junit", "--strict")[1].count("<failure") == 2
+
+
+@pytest.mark.parametrize("option", ["--rerun", "--allow=x=1"])
+def test_options_that_do_not_fit_are_refused(builds: Builds, run: Run, option: str) -> None:
+    code, _, err = run(*builds([built()], [built()]), option)
+    assert code == 2
+    assert option.partition("=")[0] in err
+
+
+def test_a_build_file_is_not_compared_with_times(builds: Builds, run: Run, tmp_path: Path) -> None:
+    base, _ = builds([built()], [built()])
+    results.write([row("own", 64)], tmp_path / "times.csv")
+    code, _, err = run(base, str(tmp_path / "times.csv"))
+    assert code == 2
+    assert "build file" in err
+
+
+def test_limits_of_build_files_are_refused_for_times(run: Run, tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        results.write([row("own", 64)], tmp_path / name)
+    code, _, err = run(str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--allow", "occupancy=1")
+    assert code == 2
+    assert "--allow" in err
+
+
+def test_files_without_a_common_row_are_refused(builds: Builds, run: Run) -> None:
+    code, _, err = run(*builds([built()], [built("32")]))
+    assert code == 2
+    assert "in common" in err
+
+
+# ---- the file
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    rows = [built(reason="=1+1", limited_by="registers;warps"), built("32", occupancy=None)]
+    path = tmp_path / "build.csv"
+    path.write_bytes(encode(rows))
+    assert read(path) == rows
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("1024", "many", "'many' in column"),
+        ("1024", "-1", "column"),
+        ("registers", "regs", "column 'registers' is missing"),
+        ("\ngemm", "\ngemm,gemm", "fields"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_place(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "build.csv"
+    path.write_text(encode([built()]).decode().replace(old, new, 1))
+    with pytest.raises(UsageError, match=message):
+        read(path)
+
+
+def test_a_row_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "build.csv"
+    path.write_bytes(encode([built(), built()]))
+    with pytest.raises(UsageError, match="twice"):
+        read(path)

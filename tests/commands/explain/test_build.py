@@ -1,0 +1,264 @@
+"""`gpubench explain --variants`: kernels are compiled, without a GPU, and diff compares them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from commandline import Done, call
+from planted import copy_kernels, plant
+
+from gpubench.backends import compiler_of
+from gpubench.commands.explain import code as code_module
+from gpubench.commands.explain.code import compile_program
+from gpubench.commands.explain.loop import loop_figures
+from gpubench.commands.explain.sass import Instruction
+from gpubench.results.build_row import BuildRow, read
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
+BOUNDS = "__launch_bounds__((BM / TM) * (BN / TN)"
+
+
+def build(folder: Path, name: str, *options: str) -> tuple[Done, list[BuildRow]]:
+    """A command that writes a file of rows, and the rows."""
+    done = call(folder, "explain", "--output", name, *options)
+    path = folder / name
+    return done, read(path) if path.is_file() else []
+
+
+def gate_kernels(folder: Path) -> Path:
+    """A copy of three kernels, one with a tile that compiles fast."""
+    kernels = copy_kernels(folder, "naive", "vectorized", "blocktile_2d")
+    small = ('"128x128x8/8x8", "64x64x8/4x4"', '"64x64x8/4x4",')
+    return plant(kernels, "gemm/my_blocktile_2d.py", small)
+
+
+def own(kernels: Path, *options: str) -> tuple[str, ...]:
+    """Options for the kernels of a directory."""
+    return ("--variants", "all", "--kernels", str(kernels), "--dtype", "float32", *options)
+
+
+# ---- rows
+
+
+def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
+    done, rows = build(
+        tmp_path, "b.csv", "--variants", "gemv_thread,atax_pair", "--arch", "sm_90",
+        "--dtype", "float32",
+    )  # fmt: skip
+    assert done.code == 0
+    assert {row.variant for row in rows} == {"gemv_thread", "atax_pair"}
+    assert {row.launch for row in rows if row.variant == "atax_pair"} > {1, 2}
+    for row in rows:
+        assert row.registers
+        assert row.occupancy
+        assert row.waves
+        assert row.source_hash
+        assert row.compiler == compiler_of("cuda").version()
+        assert row.loop_instructions is not None or row.launch > 1
+    gemv = next(row for row in rows if row.variant == "gemv_thread")
+    parts = ("multiply_add", "float64", "integer", "shared_load", "shared_store", "global_load")
+    parts += ("local", "barrier", "other")
+    assert sum(getattr(gemv, f"loop_{part}") for part in parts) == gemv.loop_instructions
+
+
+def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    _, rows = build(tmp_path, "b.csv", "--variants", "wgmma_tf32", "--arch", "sm_80")
+    assert {row.status for row in rows} == {"skipped"}
+    assert "9.0" in (rows[0].reason or "")
+
+
+def test_a_second_run_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32")
+    first = build(tmp_path, "a.csv", *options)[1]
+    monkeypatch.setattr(code_module, "compile_program", lambda _program: pytest.fail("compiled"))
+    assert build(tmp_path, "b.csv", *options)[1] == first
+
+
+def test_a_changed_source_is_compiled_again(tmp_path: Path) -> None:
+    kernels = copy_kernels(tmp_path / "kernels", "naive")
+    options = own(kernels, "--arch", "sm_90")
+    build(tmp_path, "a.csv", *options)
+    plant(kernels, "gemm/my_naive.cu", ("Scalar sum = 0;", "double sum = 0;"))
+    build(tmp_path, "b.csv", *options)
+    assert read(tmp_path / "a.csv") != read(tmp_path / "b.csv")
+
+
+def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) -> None:
+    kernels = copy_kernels(tmp_path / "kernels", "blocktile_2d")
+    compiler = compiler_of("cuda")
+    source = kernels / "gemm" / "my_blocktile_2d.cu"
+    tiles = ("64, 64, 8, 4, 4", "64, 64, 16, 4, 4")
+    names = [f"my_blocktile_2d<float, {tile}>" for tile in tiles]
+    together = code_module.Program(
+        backend="cuda",
+        source=source,
+        source_hash="",
+        architecture="sm_90",
+        options=(),
+        instances=tuple((name, "float32") for name in names),
+    )
+    codes = compile_program(together)
+    for name in names:
+        alone = compiler.compile_instance(source, name, "sm_90").resources
+        assert codes[name, "float32"].resources == alone
+        (of_one,) = compile_program(
+            code_module.replace(together, instances=((name, "float32"),))
+        ).values()
+        assert of_one == codes[name, "float32"]
+
+
+def test_a_kernel_that_does_not_compile_is_an_error_row_and_the_others_are_not(
+    tmp_path: Path,
+) -> None:
+    kernels = copy_kernels(tmp_path / "kernels", "naive", "blocktile_1d")
+    plant(kernels, "gemm/my_naive.cu", ("Scalar sum = 0;", "Scalar sum = nothing;"))
+    done, rows = build(tmp_path, "b.csv", *own(kernels, "--arch", "sm_90"))
+    assert done.code == 1
+    assert "nothing" in done.err
+    statuses = {(row.variant, row.status) for row in rows}
+    assert statuses == {("my_naive", "error"), ("my_blocktile_1d", "ok")}
+
+
+def test_a_kernel_with_its_own_signature_has_rows(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "mine")
+    done, rows = build(tmp_path, "b.csv", *own(tmp_path / "mine", "--arch", "sm_90"))
+    assert done.code == 0
+    assert len({row.tile for row in rows}) == 3
+    assert all(row.loop_multiply_add for row in rows)
+
+
+def test_without_an_output_the_rows_go_to_stdout(tmp_path: Path) -> None:
+    done = call(
+        tmp_path, "explain", "--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32"
+    )
+    assert done.out.startswith("op,variant,tile,")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--variants", "nave"), "did you mean 'naive'"),
+        (("--variants", "cublas"), "is a function"),
+        (("--variants", ""), "--variants"),
+        (("--variants", "naive", "--arch", "sm_1"), "sm_1"),
+        (("--variants", "naive", "--size", "64,128"), "--size"),
+        (("--variants", "naive", "--dtype", "float3"), "--dtype"),
+        (("--variants", "naive", "--dtype", "int8"), "--dtype"),
+        (("--variants", "naive", "--tile", "16"), "--tile"),
+        (("naive", "--variants", "naive"), "VARIANT"),
+        (("naive", "--output", "x.csv"), "--output"),
+        ((), "--variants"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    done = call(tmp_path, "explain", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+    assert done.files == []
+
+
+def test_a_file_that_is_no_build_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.csv").write_text("my notes")
+    done = call(tmp_path, "explain", "--variants", "naive", "-o", "notes.csv")
+    assert done.code == 2
+    assert (tmp_path / "notes.csv").read_text() == "my notes"
+
+
+# ---- the gate
+
+
+PLANTED = {
+    "registers limited": (
+        "gemm/my_blocktile_2d.cu", f"{BOUNDS})", f"{BOUNDS}, 8)", 1, "spill_bytes 0 → ",
+    ),
+    "launch bounds below the block": (
+        "gemm/my_blocktile_2d.cu", f"{BOUNDS})", f"{BOUNDS} / 2)", 4, "a launch would fail",
+    ),
+    "an unroll removed": (
+        "gemm/my_blocktile_2d.cu", "#pragma unroll\n        for (int j",
+        "#pragma unroll 1\n        for (int j", 1, "multiply_adds_per_instruction",
+    ),
+    "padding removed": (
+        "gemm/my_vectorized.cu", "BM / WIDTH + 1]", "BM / WIDTH]", 0, "static_shared_bytes",
+    ),
+    "float turned double": (
+        "gemm/my_blocktile_2d.cu", "Scalar sum[TM]", "double sum[TM]", 1, "loop_float64 0 → ",
+    ),
+    "a 64-bit index in the inner loop": (
+        "gemm/my_naive.cu", "for (int k = 0", "for (long long k = 0", 1,
+        "multiply_adds_per_instruction",
+    ),
+}  # fmt: skip
+"""File, old text, new text, exit code, and a figure that the report has."""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build file of a copy of three kernels."""
+    folder = tmp_path_factory.mktemp("base")
+    kernels = gate_kernels(folder / "kernels")
+    assert build(folder, "base.csv", *own(kernels, "--arch", "sm_90"))[0].code == 0
+    return folder / "base.csv"
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_change_is_reported_with_its_numbers(
+    tmp_path: Path, base: Path, name: str
+) -> None:
+    file, old, new, exit_code, figure = PLANTED[name]
+    kernels = gate_kernels(tmp_path / "kernels")
+    plant(kernels, file, (old, new))
+    build(tmp_path, "new.csv", *own(kernels, "--arch", "sm_90"))
+    done = call(tmp_path, "diff", str(base), "new.csv", "--format", "json")
+    assert done.code == exit_code
+    text = call(tmp_path, "diff", str(base), "new.csv", "--full", COLUMNS="400").out
+    assert figure in text
+    assert Path(file).stem in text
+
+
+def test_the_same_source_compiled_twice_is_the_same(tmp_path: Path, base: Path) -> None:
+    kernels = gate_kernels(tmp_path / "kernels")
+    options = own(kernels, "--arch", "sm_90")
+    build(tmp_path, "new.csv", *options)
+    assert call(tmp_path, "diff", str(base), "new.csv", "--strict").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
+def test_every_kernel_compiled_twice_is_the_same(
+    tmp_path: Path, arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.csv", "b.csv"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{name}"))
+        options = ("--variants", "all", "--arch", arch)
+        assert build(tmp_path, name, *options)[0].code == 0
+    assert call(tmp_path, "diff", "a.csv", "b.csv", "--strict").code == 0
+
+
+# ---- figures of a loop
+
+
+def test_a_conflict_is_two_operands_of_one_bank_that_were_not_kept() -> None:
+    def figures(*operands: str) -> int | None:
+        loop = [Instruction("FFMA", "FFMA", text) for text in operands]
+        return loop_figures(loop, "float32").bank_conflicts
+
+    assert figures(" R0, R2, R3, R2") == 0
+    assert figures(" R0, R2, R4, R3") == 1
+    assert figures(" R0, R2.reuse, R3, R2", " R1, R2, R4, R5") == 0
+    doubles = [Instruction("DFMA", "DFMA", " R0, R2, R4, R6")]
+    assert loop_figures(doubles, "float64").bank_conflicts is None
+
+
+def test_the_distance_is_from_a_load_to_its_first_use_also_in_the_next_iteration() -> None:
+    load = Instruction("LDS", "LDS.128", " R4, [R1]")
+    use = Instruction("FFMA", "FFMA", " R0, R6, R9, R0")
+    other = Instruction("FFMA", "FFMA", " R0, R12, R13, R0")
+    assert loop_figures([load, other, other, use], "float32").load_to_use == 3
+    assert loop_figures([use, other, load, other], "float32").load_to_use == 2
+    assert loop_figures([other, load], "float32").load_to_use is None

@@ -1,0 +1,35 @@
+"""Copies of gpubench's kernels in a directory of their own, and changes to plant in them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from gpubench.plan.registry import KERNELS
+
+PREFIX = "my_"
+"""A user's kernel must not have the name of one of ours."""
+
+
+def copy_kernels(folder: Path, *names: str) -> Path:
+    """Copy products and the headers that they include; each name gets the prefix."""
+    (folder / "gemm").mkdir(parents=True)
+    for header in KERNELS.glob("*.cuh"):
+        shutil.copy(header, folder)
+    for name in names:
+        for suffix in (".cu", ".py"):
+            text = (KERNELS / "gemm" / f"{name}{suffix}").read_text(encoding="utf-8")
+            text = text.replace(f"\n{name}(", f"\n{PREFIX}{name}(")
+            (folder / "gemm" / f"{PREFIX}{name}{suffix}").write_text(text, encoding="utf-8")
+    return folder
+
+
+def plant(folder: Path, file: str, *edits: tuple[str, str]) -> Path:
+    """Replace texts in a file of a copy. Each must be there."""
+    path = folder / file
+    text = path.read_text(encoding="utf-8")
+    for old, new in edits:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return folder
