@@ -334,11 +334,12 @@ def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
         problem = case.problem
         dtype = np.dtype(problem.dtype)
         arrays = []
-        for shape in problem.shapes:
+        for shape, by_columns in zip(problem.shapes, problem.by_columns, strict=True):
             count = int(np.prod(shape))
             if start + count * dtype.itemsize > len(data):
                 raise KernelFaultError("fault: the kernel ended its process")
-            arrays.append(np.frombuffer(data, dtype, count, start).reshape(shape))
+            flat = np.frombuffer(data, dtype, count, start)
+            arrays.append(flat.reshape(shape, order="F" if by_columns else "C"))
             start += count * dtype.itemsize
         *after, output = arrays
         overwritten = changed_operand(problem, case.inputs or operands(problem), after)
