@@ -30,12 +30,6 @@ EVERY_LAYOUT = ",".join(LAYOUTS)
 EVERY_FILL = ",".join(Fill)
 
 
-@pytest.fixture(autouse=True)
-def without_comparing_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches of a few µs on a busy CPU differ by more than a kernel that remembers operands."""
-    monkeypatch.setattr(Runner, "_require_independent", lambda *_: None)
-
-
 def measured(**options: object) -> dict[tuple[str, str, str], Any]:
     """The measurements of a sweep at an odd size, by variant, layout and operands."""
     sweep = read_sweep({"sizes": "37x29x41", "device": "cpu", **options})
