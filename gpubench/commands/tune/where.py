@@ -44,11 +44,12 @@ Parameters = Mapping[str, Any]
 
 
 class Condition:
-    """What a configuration must fulfil, as a text states it.
+    """A condition on configurations.
 
-    Comparisons, `and`, `or`, `not`, `in (1, 2)`, arithmetic, min, max and abs; parameters that are
-    text are compared with text: `cluster == "2x1"`. Nothing else of Python is understood, and
-    nothing is run. Raises UsageError for what is not, and where it does not fit the values.
+    It has comparisons, `and`, `or`, `not`, `in (1, 2)`, arithmetic, min, max and abs. Parameters
+    that are text are compared with text: `cluster == "2x1"`. Nothing else of Python is accepted, and
+    nothing is executed. Raises UsageError for any other text, and for an operation that the values
+    do not have.
     """
 
     def __init__(self, text: str, axes: Collection[str], variant: str) -> None:
@@ -63,7 +64,7 @@ class Condition:
             raise UsageError(f"--where: '{shown(text)}' is not understood; {EXPECTS}") from error
 
     def __call__(self, of: Parameters) -> bool:
-        """Whether a configuration fulfils it."""
+        """Return whether a configuration fulfils the condition. Raises UsageError."""
         try:
             return bool(self._value(self._body, of))
         except (TypeError, ZeroDivisionError, OverflowError) as error:
