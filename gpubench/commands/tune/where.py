@@ -47,9 +47,9 @@ class Condition:
     """A condition on configurations.
 
     It has comparisons, `and`, `or`, `not`, `in (1, 2)`, arithmetic, min, max and abs. Parameters
-    that are text are compared with text: `cluster == "2x1"`. Nothing else of Python is accepted, and
-    nothing is executed. Raises UsageError for any other text, and for an operation that the values
-    do not have.
+    that are text are compared with text: `cluster == "2x1"`. Nothing else of Python is accepted,
+    and nothing is executed. Raises UsageError for any other text, and for an operation that the
+    values do not have.
     """
 
     def __init__(self, text: str, axes: Collection[str], variant: str) -> None:
