@@ -321,7 +321,7 @@ def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any
         return rng.integers(limits.min, limits.max, shape, kind.type, endpoint=True)
     limits_of: Any = ml_dtypes.finfo  # it has no types
     bits = int(limits_of(kind).nmant) + 1
-    if precision.input_roundoff:  # so many bits are left when an operand is rounded
+    if precision.input_roundoff:  # the bits that are left when an operand is rounded
         bits = round(-np.log2(precision.input_roundoff))
     significand = 2 * rng.integers(2 ** (bits - 2), 2 ** (bits - 1), shape) + 1
     return (rng.choice((-1.0, 1.0), shape) * np.ldexp(significand, -bits)).astype(kind)

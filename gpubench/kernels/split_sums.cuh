@@ -19,7 +19,7 @@
 
 constexpr int UNIT_BYTES = 128 * UNIT_SUMS * 4;  // of a warpgroup
 
-// The first unit that a part completes, of so many.
+// The first of `units` units that a part completes.
 __host__ __device__ constexpr int first_unit(int units, int part, int parts) {
   return units * part / parts;
 }

@@ -203,7 +203,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     whole = rounds + (rest > 0 and not shares_last)
 
     def step_us(busy: float, *, alone: bool = False) -> float:
-        """Return the time of a step while so many clusters are busy."""
+        """Return the time of a step while `busy` clusters work."""
         fetched = _rows_fetched(choice, problem, costs, alone=alone)
         share = busy * pair * parts / multiprocessors
         return _step_us(choice, problem, fetched, share, costs)
@@ -250,7 +250,7 @@ def _row_cost(pitch_bytes: int, line: float, sector: float) -> float:
 
 
 def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, costs: Costs) -> float:
-    """Return the time of a step where `share` of the multiprocessors fetch so many rows each."""
+    """Return the time of a step where `share` of the multiprocessors fetch `fetched` rows each."""
     rows, columns = choice.rows, choice.columns
     instruction_columns = rows * columns // choice.by_64
     tensor = costs.tensor * rows * columns / 32

@@ -52,7 +52,7 @@ MARKERS: tuple[Any, ...] = (
     *((3, 1, 0), (4, 1, 0), (6, 1, 0), (8, 1, 0)),
     *"+1234",
 )
-"""Markers, which identify a line without its colour. There are as many as colours. Those in
+"""Markers, which identify a line without its colour. Their number is that of the colours. Those in
 parentheses are stars; the first number is the number of points."""
 
 LIBRARY_MARKERS = ".x+1"
