@@ -175,7 +175,9 @@ class Stream:
 
 def watched(cuda: SimpleNamespace, launch: Any, stream: Stream) -> str:
     timers = SimpleNamespace(events=BlockedBatchTimer(stream))
-    kernel = SimpleNamespace(timers=timers, rotation=iter(lambda: launch, None))
+    kernel = SimpleNamespace(
+        timers=timers, rotation=iter(lambda: launch, None), _computes_elsewhere=lambda: False
+    )
     note: str = cuda.kernel.CudaKernel.watch(kernel)
     return note
 

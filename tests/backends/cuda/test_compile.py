@@ -6,7 +6,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -241,9 +241,11 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     really = module._compile
 
-    def counted(text: str, path: Path, expression: str, architecture: str, *more: Any) -> Compiled:
-        done.append(f"{expression} {architecture}")
-        return really(text, path, expression, architecture, *more)
+    def counted(
+        text: str, path: Path, expressions: Sequence[str], architecture: str, *more: Any
+    ) -> Any:
+        done.append(f"{', '.join(expressions)} {architecture}")
+        return really(text, path, expressions, architecture, *more)
 
     monkeypatch.setattr(module, "_compile", counted)
     return done

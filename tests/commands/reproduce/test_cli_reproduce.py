@@ -94,9 +94,7 @@ def test_an_earlier_run_is_kept_unless_forced(folder: Path) -> None:
     (folder / "out" / "reproduce.md").write_text("precious")
     code, out, err = run(folder, "mine.toml", "--device", "cpu", "--dir", "out")
     assert (code, out) == (2, "")
-    assert err.splitlines() == [
-        "gpubench: --output: out/reproduce.md exists; --force overwrites it"
-    ]
+    assert err.splitlines() == ["gpubench: --dir: out/reproduce.md exists; --force overwrites it"]
     assert run(folder, "mine.toml", "--device", "cpu", "--dir", "out", "--force")[0] == 0
 
 
