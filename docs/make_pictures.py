@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from html import unescape
 from pathlib import Path
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
 
@@ -133,10 +134,10 @@ def recording() -> str:
     screen = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, legacy_windows=False
     )
-    os.environ |= {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1"}
+    in_colour = {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1"}
     for command in RECORDED:
         printed = io.StringIO()
-        with redirect_stdout(printed):
+        with patch.dict(os.environ, in_colour), redirect_stdout(printed):
             app(shlex.split(command)[1:], standalone_mode=False)
         screen.print(Text(f"$ {command}", style="bold"))
         screen.print(Text.from_ansi(f"{printed.getvalue().strip()}\n"))

@@ -229,13 +229,13 @@ def test_the_same_source_compiled_twice_is_the_same(tmp_path: Path, base: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
-def test_every_kernel_compiled_twice_is_the_same(
-    tmp_path: Path, arch: str, monkeypatch: pytest.MonkeyPatch
+def test_kernels_compiled_twice_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of all kernels and five architectures this takes minutes: see the workflow in docs/ci.md."""
     for name in ("a.csv", "b.csv"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{name}"))
-        options = ("--variants", "all", "--arch", arch)
+        options = ("--variants", "naive,shared_tile,wgmma", "--arch", "sm_80,sm_90")
         assert build(tmp_path, name, *options)[0].code == 0
     assert call(tmp_path, "diff", "a.csv", "b.csv", "--strict").code == 0
 
