@@ -339,9 +339,3 @@ def device_label(device: Device) -> str:
     """Return a device's label in headings, beside its name: `cuda:0`, `CPU`."""
     numbered = backends()[device.backend].numbers
     return f"{device.backend}:{device.index}" if numbered else device.backend.upper()
-
-
-def blas_name(backend: str) -> str:
-    """Return the name of a backend's BLAS. A row may be from a backend that is not installed."""
-    entry = backends().get(backend)
-    return entry.blas if entry else "BLAS"

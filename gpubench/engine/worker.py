@@ -452,7 +452,7 @@ class Worker:
             raise
         except (EOFError, OSError) as error:
             hung = isinstance(error, TimeoutError)
-            why = f"hung: no answer within {limit_s:g} s; killed" if hung else _end_of(process)
+            why = f"hung: no answer within {limit_s:g} s; killed" if hung else end_of(process)
             self._end()
             raise ChildLostError(why) from error
         self._child_spent_s = answer.spent_s
@@ -507,15 +507,15 @@ def _kill(child: _Child) -> None:
     process.wait()
 
 
-def _end_of(process: subprocess.Popen[bytes]) -> str:
-    """Return how the child ended, in words."""
+def end_of(process: subprocess.Popen[bytes], ended: str = "ended by itself") -> str:
+    """Return how a child ended, in words. `ended` stands before an exit code."""
     try:
         code = process.wait(timeout=10)
     except subprocess.TimeoutExpired:
         return "closed its channel; killed"
     if code < 0:
         return f"crashed: {signal.strsignal(-code)} (signal {-code})"
-    return f"ended by itself with exit code {code}"
+    return f"{ended} with exit code {code}"
 
 
 # ---- the child

@@ -16,7 +16,6 @@ from gpubench import completion
 from gpubench.backends import (
     BackendEntry,
     backends,
-    blas_name,
     device_label,
     find_devices,
     open_backend,
@@ -162,12 +161,6 @@ def test_a_timer_that_is_missing_gives_way_to_the_default_one() -> None:
     cpu, cuda = backends()["cpu"], backends()["cuda"]
     assert {cpu.timer(timer) for timer in Timer} == {Timer.HOST}
     assert [cuda.timer(timer) for timer in Timer] == [Timer.EVENTS, Timer.CUPTI, Timer.EVENTS]
-
-
-def test_tables_name_the_blas_of_the_backend_even_of_one_that_is_not_installed() -> None:
-    assert [blas_name(name) for name in ("cuda", "cpu", "of-another-time")] == [
-        *("cuBLAS", "BLAS", "BLAS")
-    ]
 
 
 @pytest.mark.parametrize("runs_on", ["toy", "gpu"])

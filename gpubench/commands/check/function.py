@@ -27,6 +27,7 @@ from gpubench.cache import environment_with_caches
 from gpubench.commands.check.limits import limit_process
 from gpubench.commands.check.on_cpu import operands
 from gpubench.engine.verify import poison
+from gpubench.engine.worker import end_of
 from gpubench.errors import with_place
 from gpubench.model import CallVariant, Config, Problem
 from gpubench.plan.registry import load
@@ -125,7 +126,7 @@ def _answers(
         except TimeoutError:
             raise FunctionFaultError(f"{label}: hung: no end within {limit_s:g} s") from None
         if not line.endswith(b"\n"):
-            raise FunctionFaultError(f"{label}: {_end_of(process)}")
+            raise FunctionFaultError(f"{label}: {end_of(process, 'ended its process')}")
         if line != b"%d\n" % number:
             raise FunctionFaultError(f"{label}: {clean(line.decode(errors='replace').strip())}")
         if call:
@@ -151,17 +152,6 @@ def _arrays(path: Path, call: Call) -> list[np.ndarray]:
     except (OSError, ValueError):
         raise FunctionFaultError(f"{call.label}: its result is missing") from None
     return arrays
-
-
-def _end_of(process: subprocess.Popen[bytes]) -> str:
-    """Return how the process ended, in words."""
-    try:
-        code = process.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        return "closed its channel; killed"
-    if code < 0:
-        return f"crashed: {signal.strsignal(-code)} (signal {-code})"
-    return f"ended its process with exit code {code}"
 
 
 # ---- the process
