@@ -213,7 +213,7 @@ def test_what_cannot_or_must_not_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_a_kernel_has_one_colour_in_all_pictures_of_the_documentation() -> None:
     colours: dict[str, set[str]] = {}
-    for path in (Path(gpubench.__file__).parent.parent / "docs" / "images").glob("*.svg"):
+    for path in (Path(__file__).parents[3] / "docs" / "images").glob("*.svg"):
         texts = re.findall(r'fill: (#[0-9a-f]{6})[^"]*"[^>]*>(\w+)</text>', path.read_text())
         for colour, text in texts:
             if colour != INK_AND_PAGE[Theme.BOTH][0]:
