@@ -61,6 +61,9 @@ NORMAL_WIDER = 1.25
 """Factor by which the limit of normal devices is wider, as the median and the spread of 16 or more
 have errors of their own."""
 
+MISSED = 0.10
+"""Probability that a device with the smallest detectable slowdown is not called slow."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -97,8 +100,8 @@ class Judgement(NamedTuple):
     """Ambiguous because as many devices are fast as are slow."""
 
     detectable: Floats
-    """For each unit the smallest slowdown that a typical device would be called slow for; a
-    logarithm. NaN: no other device."""
+    """For each unit the smallest slowdown that is called slow with probability 1 - `MISSED`, of a
+    device that was as good as the others before; a logarithm. NaN: no other device."""
 
     since: Floats
     """Logarithm of a device's time over its own earlier time; NaN without a history."""
@@ -118,6 +121,7 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
     level = rounds.mean.reshape(shape)
     own_error = _own_error(rounds, shape)
     effect, limit, p = (np.full(shape, np.nan) for _ in range(3))
+    detectable = np.full(units, np.nan)
     no_majority = np.zeros(shape, bool)
     comparisons = max(1, int(np.isfinite(level).sum()))
     tame = _has_tame_tails(level)
@@ -127,9 +131,8 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
             continue
         values, errors = level[there, unit], own_error[there, unit]
         reference, split = _reference(values, limits)
-        effect[there, unit], limit[there, unit], p[there, unit] = _against(
-            values, errors, reference, comparisons, limits, tame=tame
-        )
+        against = _against(values, errors, reference, comparisons, limits, tame=tame)
+        effect[there, unit], limit[there, unit], p[there, unit], detectable[unit] = against
         slower_half = split & (values > np.median(values))
         limit[there[slower_half], unit] = np.inf  # nothing says which half is right
         no_majority[there, unit] = slower_half | (
@@ -141,16 +144,13 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
     matters = np.log1p(limits.threshold)
     slow = effect > np.maximum(matters, limit)
     ambiguous = (effect > matters) & ~slow
-    columns = [
-        np.maximum(limit[np.isfinite(limit[:, unit]), unit], matters) for unit in range(units)
-    ]
     return Judgement(
         effect=effect,
         p=p,
         slow=slow,
         ambiguous=ambiguous,
         no_majority=ambiguous & no_majority,
-        detectable=np.array([np.median(c) if len(c) else np.nan for c in columns]),
+        detectable=detectable,
         since=since,
         slower_than_before=(since > matters) & (p_since <= limits.q),
     )
@@ -209,9 +209,14 @@ def _against(
     limits: Limits,
     *,
     tame: bool,
-) -> tuple[Floats, Floats, Floats]:
-    """Return each device's effect, the limit that makes it slow, and its p-value."""
-    effect, limit, p = np.empty((3, len(values)))
+) -> tuple[Floats, Floats, Floats, float]:
+    """Return each device's effect, limit and p-value, and the smallest detectable slowdown.
+
+    A device may have been faster than the others while it was good. A slowdown must exceed the limit
+    by that headroom to be found with probability 1 - `MISSED`. The smallest slowdown is that of
+    unusual devices, if there are any: an unusual device widens the spread that the others see.
+    """
+    effect, limit, headroom, p = np.empty((4, len(values)))
     level = limits.family_wise / comparisons
     for kind in (True, False):  # the others of a usual device are one fewer
         members = np.flatnonzero(reference == kind)
@@ -223,20 +228,17 @@ def _against(
         apart = values[members] - np.median(others, axis=1)
         effect[members] = apart
         if others.shape[1] < MIN_OTHERS:
-            limit[members] = np.log1p(limits.between) + 3 * np.sqrt(errors[members])
+            headroom[members] = np.log1p(limits.between)
+            limit[members] = headroom[members] + 3 * np.sqrt(errors[members])
             p[members] = np.where(apart <= limit[members], 1.0, level)
             continue
         spread = np.sqrt(spread_of(others) ** 2 + errors[members])
-        scale, power = _tail(others.shape[1])
-        if tame and others.shape[1] > SMALL_FLEET:
-            limit[members] = NORMAL_WIDER * special.ndtri(1 - level) * spread
-            beyond = special.ndtr(-apart / np.maximum(spread, 1e-9) / NORMAL_WIDER)
-            p[members] = np.minimum(1.0, comparisons * beyond)
-            continue
-        limit[members] = scale * level ** (-1 / power) * spread
-        distance = np.maximum(apart / np.maximum(spread, 1e-9), 1e-9)
-        p[members] = np.minimum(1.0, comparisons * (distance / scale) ** -power)
-    return effect, limit, p
+        tail = Normal() if tame and others.shape[1] > SMALL_FLEET else _tail(others.shape[1])
+        limit[members] = tail.distance(level) * spread
+        headroom[members] = tail.distance(MISSED) * spread
+        p[members] = np.minimum(1.0, comparisons * tail.p(apart / np.maximum(spread, 1e-9)))
+    smallest = np.maximum(limit, np.log1p(limits.threshold)) + headroom
+    return effect, limit, p, float(np.median(smallest if reference.all() else smallest[~reference]))
 
 
 def _has_tame_tails(level: Floats) -> bool:
@@ -257,13 +259,40 @@ def spread_of(others: Floats) -> Floats:
     return np.asarray(MAD_TO_SIGMA * np.median(far, axis=1))
 
 
-def _tail(others: int) -> tuple[float, float]:
-    """Return scale and power of the tail, between the numbers of devices of the table."""
+class Normal(NamedTuple):
+    """The tail of devices that differ normally."""
+
+    def distance(self, p: float) -> float:
+        """Return the number of spreads that a good device exceeds with probability p."""
+        return float(-NORMAL_WIDER * special.ndtri(p))
+
+    def p(self, distance: Floats) -> Floats:
+        """Return the probability that a good device exceeds a number of spreads."""
+        return np.asarray(special.ndtr(-distance / NORMAL_WIDER))
+
+
+class PowerLaw(NamedTuple):
+    """The tail of devices that differ as Student's t (`TAIL`)."""
+
+    scale: float
+    power: float
+
+    def distance(self, p: float) -> float:
+        """Return the number of spreads that a good device exceeds with probability p."""
+        return self.scale * p ** (-1 / self.power)
+
+    def p(self, distance: Floats) -> Floats:
+        """Return the probability that a good device exceeds a number of spreads."""
+        return np.asarray((np.maximum(distance, 1e-9) / self.scale) ** -self.power)
+
+
+def _tail(others: int) -> PowerLaw:
+    """Return the tail, between the numbers of devices of the table."""
     known = np.array(sorted(TAIL))
     scales, powers = np.array([TAIL[count] for count in known]).T
     at = np.log(others)
     scale = np.exp(np.interp(at, np.log(known), np.log(scales)))
-    return float(scale), float(np.interp(at, np.log(known), powers))
+    return PowerLaw(float(scale), float(np.interp(at, np.log(known), powers)))
 
 
 def _since(
