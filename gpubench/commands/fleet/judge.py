@@ -33,33 +33,34 @@ TWO_GROUPS = 2.0
 """Devices form two groups if the gap between them exceeds the threshold, and the width of either
 group by this factor."""
 
-TAIL = {
-    3: (0.932, 1.94),
-    4: (1.10, 2.51),
-    5: (0.987, 2.66),
-    6: (1.01, 2.82),
-    7: (0.984, 2.91),
-    11: (0.91, 2.91),
-    15: (0.825, 2.95),
-    16: (0.948, 2.75),
-    31: (0.873, 2.80),
-    63: (0.83, 2.81),
-    1023: (0.85, 2.85),
+TAILS = {
+    3: (1.38, 1.95),
+    4: (1.24, 2.49),
+    5: (1.16, 2.77),
+    6: (1.08, 2.91),
+    7: (0.994, 2.91),
+    9: (0.908, 2.92),
+    11: (0.874, 2.99),
+    15: (0.863, 3.15),
+    16: (1.04, 2.84),
+    31: (0.924, 2.87),
+    63: (0.972, 3.04),
+    1023: (0.882, 3.00),
 }
-"""By number of other devices: c and a of the tail c·p^(-1/a), the distance from the median of the
-others, in units of their spread, that a good device exceeds with probability p. Good devices differ
-as Student's t with 3 degrees of freedom, which has heavy tails; normal ones exceed it less often.
-`python benchmarks/fleet_power.py --calibrate` makes the table."""
-
+"""By number of other devices: the distance of a good device from the median of the others, in units
+of their spread, is this scale times Student's t with these degrees of freedom. Good devices differ
+as Student's t with 3 degrees of freedom, which has heavy tails; normal ones exceed a distance less
+often. `python benchmarks/fleet_power.py --calibrate` makes the table; the last line is the limit of
+many devices."""
 
 TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 500, 0.98, 2.9
 """With at least this number of values in units of more than `SMALL_FLEET` devices the tails are
 estimated: if this quantile of the absolute values is below this number of spreads (normal: 2.3;
 Student's t: 4.0), the devices differ normally."""
 
-NORMAL_WIDER = 1.25
-"""Factor by which the limit of normal devices is wider, as the median and the spread of 16 or more
-have errors of their own."""
+NORMAL = 1.25, 1e6
+"""Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
+median and the spread of 16 or more have errors of their own."""
 
 MISSED = 0.10
 """Probability that a device with the smallest detectable slowdown is not called slow."""
@@ -233,10 +234,11 @@ def _against(
             p[members] = np.where(apart <= limit[members], 1.0, level)
             continue
         spread = np.sqrt(spread_of(others) ** 2 + errors[members])
-        tail = Normal() if tame and others.shape[1] > SMALL_FLEET else _tail(others.shape[1])
-        limit[members] = tail.distance(level) * spread
-        headroom[members] = tail.distance(MISSED) * spread
-        p[members] = np.minimum(1.0, comparisons * tail.p(apart / np.maximum(spread, 1e-9)))
+        scale, df = NORMAL if tame and others.shape[1] > SMALL_FLEET else _tail(others.shape[1])
+        limit[members] = scale * special.stdtrit(df, 1 - level) * spread
+        headroom[members] = scale * special.stdtrit(df, 1 - MISSED) * spread
+        beyond = special.stdtr(df, -apart / np.maximum(scale * spread, 1e-9))
+        p[members] = np.minimum(1.0, comparisons * beyond)
     smallest = np.maximum(limit, np.log1p(limits.threshold)) + headroom
     return effect, limit, p, float(np.median(smallest if reference.all() else smallest[~reference]))
 
@@ -259,40 +261,12 @@ def spread_of(others: Floats) -> Floats:
     return np.asarray(MAD_TO_SIGMA * np.median(far, axis=1))
 
 
-class Normal(NamedTuple):
-    """The tail of devices that differ normally."""
-
-    def distance(self, p: float) -> float:
-        """Return the number of spreads that a good device exceeds with probability p."""
-        return float(-NORMAL_WIDER * special.ndtri(p))
-
-    def p(self, distance: Floats) -> Floats:
-        """Return the probability that a good device exceeds a number of spreads."""
-        return np.asarray(special.ndtr(-distance / NORMAL_WIDER))
-
-
-class PowerLaw(NamedTuple):
-    """The tail of devices that differ as Student's t (`TAIL`)."""
-
-    scale: float
-    power: float
-
-    def distance(self, p: float) -> float:
-        """Return the number of spreads that a good device exceeds with probability p."""
-        return self.scale * p ** (-1 / self.power)
-
-    def p(self, distance: Floats) -> Floats:
-        """Return the probability that a good device exceeds a number of spreads."""
-        return np.asarray((np.maximum(distance, 1e-9) / self.scale) ** -self.power)
-
-
-def _tail(others: int) -> PowerLaw:
-    """Return the tail, between the numbers of devices of the table."""
-    known = np.array(sorted(TAIL))
-    scales, powers = np.array([TAIL[count] for count in known]).T
-    at = np.log(others)
-    scale = np.exp(np.interp(at, np.log(known), np.log(scales)))
-    return PowerLaw(float(scale), float(np.interp(at, np.log(known), powers)))
+def _tail(others: int) -> tuple[float, float]:
+    """Return scale and degrees of freedom, between the numbers of devices of the table."""
+    counts = np.array(sorted(TAILS))
+    scales, dfs = np.array([TAILS[count] for count in counts]).T
+    at, places = np.log(others), np.log(counts)
+    return float(np.interp(at, places, scales)), float(np.interp(at, places, dfs))
 
 
 def _since(
