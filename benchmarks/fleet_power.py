@@ -84,7 +84,7 @@ def one_sided(rng: Random, devices: int) -> Floats:
 
 
 def unlike_units(rng: Random, devices: int) -> Floats:
-    """Units differ in their spread, from 0.1 to 2 %; part of it is common to all units of a device."""
+    """Units differ in their spread, from 0.1 to 2 %; units of a device have a part in common."""
     width = 0.001 * 20 ** rng.random((1, UNITS))
     common = 0.5 * rng.standard_normal((devices, 1))
     return width * (common + rng.standard_t(5, (devices, UNITS)))

@@ -2,14 +2,18 @@
 
     python benchmarks/tune_race.py race wgmma_cluster:4096:bfloat16 -o rounds.csv
     python benchmarks/tune_race.py race cpu_tile:512:float32 --device cpu --where "edge <= 64"
+    python benchmarks/tune_race.py replay results/h200/tune/*.csv.gz > results/h200/tune_replayed.md
     python benchmarks/tune_race.py wall
 
 `race` takes a space, VARIANT:SIZE:DTYPE. It is swept whole (ten rounds, and what a sweep's five
 take of them is what tune is compared with), tuned live twice, and raced eight times on the recorded
-rounds: what a visit to a configuration takes is drawn from its rounds, in a new order each time.
+rounds: a visit to a configuration takes the time of one of its rounds, drawn anew for each visit.
 Kernels are compiled before anything is timed. Where Kernel Tuner is installed (`pip install
 kernel-tuner`), its strategies search the recorded times in its simulation mode. Exits 1 if a winner
 is more than 1 % slower than the exhaustive best, or tune took more than a fifth of the time.
+
+`replay` takes CSVs of recorded rounds, and races each a hundred times. It needs no GPU. Exits 1 if
+the groups of a space miss the exhaustive best in over 5 % of the races.
 
 `wall` has gpubench and Kernel Tuner, with its defaults (7 launches, no interval), time the 64
 configurations of `shared_tile` 1..32 at 1024 and 2048, each in a new process. gpubench verifies
@@ -29,16 +33,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from shared import GPUBENCH, child, markdown, rounds, verdict
 
-from gpubench.commands.tune.run import groups, picks, read_settings, tune
+from gpubench.commands.tune.run import WITHIN, groups, picks, read_settings, tune
 from gpubench.commands.tune.schedule import VISIT_S, entrants
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import run
 from gpubench.options import read_sweep
+from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import KERNELS, choose
 from gpubench.results import row as table
 from gpubench.results.row import Row
@@ -47,6 +53,7 @@ from gpubench.view.progress import progress
 
 RECORDED_ROUNDS, SWEEPS_ROUNDS = 10, 5
 LIVE, REPLAYS = 2, 8
+RACES, HELD = 100, 0.95
 MOST_SLOWER, MOST_TIME = 0.01, 0.2
 STRATEGIES = ("brute_force", "random_sample", "genetic_algorithm", "diff_evo", "dual_annealing")
 TUNERS_LAUNCHES = 7
@@ -91,8 +98,8 @@ def race(space: str, device: str, where: str | None, output: Path | None) -> boo
         seen_s = device_s(outcome.rows)
         good &= add(f"tune, live {number}", fastest, outcome.wall_s, seen_s, left)
     for seed in range(REPLAYS):
-        winner, spent_s, left = replayed(rows, settings.racing.within, seed)
-        good &= add(f"tune, replayed {seed + 1}", winner, None, spent_s, left)
+        again = replayed(rows, settings.racing.within, seed)
+        good &= add(f"tune, replayed {seed + 1}", again.winner, None, again.spent_s, again.group)
     for strategy, count, spent_s in kernel_tuners(rows, seed=0):
         name = f"Kernel Tuner, {strategy}, to within 1 %, {count} configurations"
         lines.append([name, "", "", "", f"{spent_s:.2f} s", "", ""])
@@ -108,23 +115,73 @@ def device_s(rows: Sequence[Row]) -> float:
     return sum(row.device_s or 0.0 for row in rows)
 
 
-def replayed(rows: Sequence[Row], within: float, seed: int) -> tuple[str, float, list[str]]:
-    """A race on recorded rounds: the winner's tile, the device time of its visits, the group."""
+class Replayed(NamedTuple):
+    """A race on recorded rounds."""
+
+    winner: str
+    """Tile of the fastest of the group."""
+
+    group: list[str]
+    spent_s: float
+    """Device time of its visits."""
+
+    rounds: int
+    visits: int
+
+
+def replayed(rows: Sequence[Row], within: float, seed: int) -> Replayed:
+    """Race the rows on their recorded rounds."""
     rng = np.random.default_rng(seed)
-    order = [rng.permutation(rounds(row)) for row in rows]
+    recorded = [rounds(row) for row in rows]
     contest = Race(within, seed)
     contest.enter(len(rows))
     spent_us = 0.0
     times: list[list[float]] = [[] for _ in rows]
     while not contest.over:
         for number in tuple(contest.waiting):
-            time_us = float(order[number][(contest.round - 1) % len(order[number])])
+            time_us = recorded[number][rng.integers(len(recorded[number]))]
             times[number].append(time_us)
             spent_us += max(2 * time_us, VISIT_S * 1e6)
             contest.add(number, time_us)
         contest.judge()
     winner = min(contest.racing, key=lambda number: statistics.median(times[number]))
-    return rows[winner].tile, spent_us / 1e6, [rows[number].tile for number in contest.racing]
+    group = [rows[number].tile for number in contest.racing]
+    visits = sum(map(len, times))
+    return Replayed(rows[winner].tile, group, spent_us / 1e6, contest.round - 1, visits)
+
+
+def replay(paths: Sequence[Path]) -> bool:
+    """Race recorded spaces; whether the groups hold the best often enough."""
+    lines, rates = [], []
+    within = parse_fraction(WITHIN, "within")
+    for path in paths:
+        rows = [row for row in table.read(path) if row.median_us]
+        times_us = {row.tile: row.median_us or math.inf for row in rows}
+        best = min(times_us, key=lambda tile: times_us[tile])
+        sweep_s = device_s(rows) * SWEEPS_ROUNDS / RECORDED_ROUNDS
+        races = [replayed(rows, within, seed) for seed in range(RACES)]
+        slower = [times_us[run.winner] / times_us[best] - 1 for run in races]
+        held = sum(best in run.group for run in races)
+        near = sum(part <= MOST_SLOWER for part in slower)
+        group, passed = (
+            statistics.median(values)
+            for values in ((len(run.group) for run in races), (run.rounds for run in races))
+        )
+        visits, spent_s = (
+            statistics.mean(values)
+            for values in ((run.visits for run in races), (run.spent_s for run in races))
+        )
+        cells = [f"{rows[0].variant}:{rows[0].size}:{rows[0].compute_mode}", len(rows)]
+        cells += [f"{held} of {RACES}", f"{near} of {RACES}", f"{max(slower):.2%}", f"{group:g}"]
+        cells += [f"{passed:g}", f"{visits / len(rows):.1f}", f"{sweep_s:.2f} s"]
+        lines.append([*cells, f"{spent_s:.2f} s ({spent_s / sweep_s:.0%})"])
+        rates.append(held / RACES)
+    heading = ["space", "configurations", "group holds the best", "winner within 1 %"]
+    heading += ["slowest winner", "group, median", "rounds, median", "visits a configuration"]
+    heading += ["device time of a sweep, 5 rounds", "of the race"]
+    print(f"{markdown(heading, lines)}\n")
+    limit = f"the group holds the best in at least {HELD:.0%} of {RACES} races"
+    return verdict(min(rates) >= HELD, limit)
 
 
 def kernel_tuners(rows: Sequence[Row], seed: int) -> Iterator[tuple[str, int, float]]:
@@ -240,14 +297,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("race", "wall", "kernel-tuner"))
-    parser.add_argument("space", nargs="?", metavar="VARIANT:SIZE:DTYPE")
+    parser.add_argument("what", choices=("race", "replay", "wall", "kernel-tuner"))
+    parser.add_argument("spaces", nargs="*", metavar="VARIANT:SIZE:DTYPE or CSV")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--where")
     parser.add_argument("-o", "--output", type=Path, help="a CSV of the recorded rounds")
     asked = parser.parse_args()
     if asked.what == "race":
-        return int(not race(asked.space, asked.device, asked.where, asked.output))
+        (space,) = asked.spaces
+        return int(not race(space, asked.device, asked.where, asked.output))
+    if asked.what == "replay":
+        return int(not replay([Path(name) for name in asked.spaces]))
     return int(not {"wall": wall, "kernel-tuner": run_kernel_tuner}[asked.what]())
 
 

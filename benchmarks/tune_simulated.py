@@ -135,7 +135,7 @@ def lasting(deviation: float, processes: int = MAX_ROUNDS) -> Noise:
     return noise
 
 
-# Invented after the rule was fixed.
+# Invented after the rule was fitted.
 
 
 def busy_neighbour(visits: Visits) -> Floats:
@@ -157,6 +157,29 @@ def skewed(visits: Visits) -> Floats:
     """Scatter is log-normal and one-sided, and each configuration's differs: 0.1 to 5 %."""
     widths = visits.memory.setdefault("widths", 0.001 * 50 ** visits.rng.random(visits.size))
     return widths[visits.numbers] * (visits.rng.lognormal(0, 1, len(visits.numbers)) - 1)
+
+
+# Invented when the race had its final form.
+
+
+def stepped(visits: Visits) -> Floats:
+    """Six in ten visits take the typical time, the others one or two steps of 1 % more."""
+    return visits.rng.choice([0.0, 0.01, 0.02], p=[0.6, 0.3, 0.1], size=len(visits.numbers))
+
+
+def three_clocks(visits: Visits) -> Floats:
+    """A round runs at one of three clocks, and configurations depend on it by a third to all."""
+    depends = visits.memory.setdefault("depends", visits.rng.uniform(1 / 3, 1, visits.size))
+    slower = visits.rng.choice([0.0, 0.04, 0.09])
+    return np.asarray(visits.normal(0.004) + slower * depends[visits.numbers])
+
+
+def unlike_spikes(visits: Visits) -> Floats:
+    """Up to 30 % of a configuration's visits are slower, by 10 % on average."""
+    parts = visits.memory.setdefault("parts", visits.rng.uniform(0, 0.3, visits.size))
+    size = len(visits.numbers)
+    late = (visits.rng.random(size) < parts[visits.numbers]) * visits.rng.exponential(0.1, size)
+    return np.asarray(visits.normal(0.004) + late)
 
 
 LANDSCAPES: dict[str, Landscape] = {
@@ -187,6 +210,13 @@ LANDSCAPES: dict[str, Landscape] = {
     "a neighbour slows part of each second round": Landscape(noise=busy_neighbour, kind="judge"),
     "heat slows each by up to 6 % in half of the rounds": Landscape(noise=throttled, kind="judge"),
     "one-sided noise of 0.1 to 5 %, by configuration": Landscape(noise=skewed, kind="judge"),
+    "visits take 0, 1 or 2 % more": Landscape(noise=stepped, kind="judge"),
+    "rounds at three clocks, on which each depends differently": Landscape(
+        noise=three_clocks, kind="judge"
+    ),
+    "up to 30 % of visits 10 % slower, by configuration": Landscape(
+        noise=unlike_spikes, kind="judge"
+    ),
 }
 
 

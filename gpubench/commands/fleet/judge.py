@@ -213,9 +213,10 @@ def _against(
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return each device's effect, limit and p-value, and the smallest detectable slowdown.
 
-    A device may have been faster than the others while it was good. A slowdown must exceed the limit
-    by that headroom to be found with probability 1 - `MISSED`. The smallest slowdown is that of
-    unusual devices, if there are any: an unusual device widens the spread that the others see.
+    A device may have been faster than the others while it was good. A slowdown must exceed the
+    limit by that headroom to be found with probability 1 - `MISSED`. The smallest slowdown is that
+    of unusual devices, if there are any: they widen the spread that the usual devices are compared
+    with.
     """
     effect, limit, headroom, p = np.empty((4, len(values)))
     level = limits.family_wise / comparisons

@@ -29,7 +29,6 @@ SLOWER_CLOCK = 0.01
 
 HOTTER_C = 10.0
 
-
 NO_MAJORITY = "no majority to compare with: as many devices are fast as are slow"
 
 
@@ -97,7 +96,7 @@ class Fleet:
     """The labels of the devices that have each value of a fact, where there are several."""
 
     detectable: dict[str, float] = field(default_factory=dict)
-    """For each unit and phase the smallest slowdown that is called slow: 0.05 is 5 %."""
+    """For each unit and phase the smallest slowdown that is found 9 times in 10: 0.05 is 5 %."""
 
     @property
     def exit_code(self) -> int:

@@ -21,8 +21,8 @@ NAMED = 3
 """Number of devices named for a value of a configuration; the others are counted."""
 
 COARSE = 0.10
-"""Smallest slowdown that is found from which on a unit is listed: it cannot show a device that is
-10 % slow."""
+"""A unit is listed if its smallest detectable slowdown is larger: it may miss a device that is 10 %
+slow."""
 
 COLOURS = {Verdict.WRONG: "red", Verdict.SLOW: "red", Verdict.UNKNOWN: "yellow"}
 
@@ -64,18 +64,21 @@ def as_tables(fleet: Fleet) -> RenderableType:
 
 
 def _resolution(fleet: Fleet) -> list[str]:
-    """Return what slowdowns the comparison can show, by the spread of the devices."""
+    """Return which slowdowns the comparison can show, by the spread of the devices."""
     if not fleet.detectable:
         return []
     least = min(fleet.detectable.values())
     coarse = {unit: part for unit, part in fleet.detectable.items() if part > COARSE}
-    lines = [f"A device is called slow from {100 * least:.1f} % on in the quietest unit"]
+    lines = [f"The quietest unit shows a device that is {100 * least:.1f} % slow, 9 times in 10"]
     if coarse:
         worst = "; ".join(
             f"{unit} {100 * part:.0f} %"
             for unit, part in sorted(coarse.items(), key=lambda item: -item[1])
         )
-        lines.append(f"Too few devices, or too unequal, to show one that is 10 % slow: {worst}")
+        lines.append(
+            "Too few devices, or too unequal ones, to show a device that is 10 % slow. "
+            f"Smallest slowdowns that these units show: {worst}"
+        )
     return lines
 
 
