@@ -17,6 +17,10 @@ The table `disturbed`: rounds that a neighbour disturbed, and clocks that change
 points are recorded sweeps of gemv, gemv_t and atax (`results/h200`), whose rounds are drawn anew
 with their own scatter. The half `fit` takes them from gemv.csv, the other half from gemv_t.csv and
 atax.csv. `results/h200/diff_disturbed.md` has it.
+
+Below each table stands how often comparisons without a slower point exit 1. The false discovery
+rate is 1 %, so at most 1 % of them should. The interval is about divisions of these recorded
+rounds.
 """
 
 from __future__ import annotations
@@ -27,12 +31,13 @@ import math
 import random
 import statistics
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from multiprocessing import Pool
 from pathlib import Path
 
+from scipy import special
 from shared import ROOT, markdown
 
 from gpubench.commands.diff.compare import Key, Limits, PooledPoint, Verdict, compare
@@ -314,10 +319,10 @@ CASES = (
 
 def disturbed_line(
     sweeps: list[Points], memory: Points, case: Case, rounds: int, repeats: int
-) -> list[str]:
-    """Return a line of the table."""
+) -> tuple[list[str], Counter[str]]:
+    """Return a line of the table, and how often each point was called slower that was not."""
     rng = random.Random(f"{case.name} {rounds}")  # noqa: S311 # a division, not a secret
-    exits, parts, others, same = 0, [], 0, []
+    exits, parts, others, same = 0, [], Counter[str](), []
     deviations = standardized(memory)
     for _ in range(repeats):
         base, new = sides(sweeps, rounds, DISTURBED_POINTS, rng)
@@ -337,11 +342,11 @@ def disturbed_line(
         convicted = set(comparison.of(Verdict.SLOWER))
         exits += bool(convicted)
         parts.append(len(convicted & chosen) / max(1, len(chosen)))
-        others += len(convicted - chosen)
+        others.update(f"{key.variant} {key.tile} at {key.m}" for key in convicted - chosen)
         same.append(comparison.counts[Verdict.SAME] / len(base))
     share = f"{100 * statistics.fmean(parts):.0f} %" if case.chosen else ""
-    cells = [case.name, str(rounds), f"{exits} of {repeats}", share, str(others)]
-    return [*cells, f"{100 * statistics.fmean(same):.0f} %"]
+    cells = [case.name, str(rounds), f"{exits} of {repeats}", share, str(others.total())]
+    return [*cells, f"{100 * statistics.fmean(same):.0f} %"], others
 
 
 def standardized(memory: Points) -> list[float]:
@@ -363,6 +368,25 @@ def redrawn(
     middle, spread = statistics.fmean(logs), statistics.stdev(logs)
     times = (math.exp(middle + spread * rng.choice(deviations)) for _ in range(rounds))
     return replace(point, sweeps_us=(tuple(times),))
+
+
+# ---- both tables
+
+
+def false_exits(cells: Iterable[str]) -> str:
+    """Return the sum of cells such as `1 of 190`, with its rate and 95 % interval.
+
+    The interval is that of Clopper and Pearson, Biometrika 26 (1934).
+    """
+    hits, tries = (sum(column) for column in zip(*map(_hits_and_tries, cells), strict=True))
+    low = special.betaincinv(hits, tries - hits + 1, 0.025) if hits else 0.0
+    high = special.betaincinv(hits + 1, tries - hits, 0.975)
+    return f"{hits} of {tries:,} exit 1: {hits / tries:.2%} (95 % interval {low:.2%} to {high:.2%})"
+
+
+def _hits_and_tries(cell: str) -> tuple[int, int]:
+    hits, _, tries = cell.split()
+    return int(hits), int(tries)
 
 
 def main() -> int:
@@ -387,7 +411,13 @@ def main() -> int:
             heading = ["rounds", "points", "one build", "at 1 %", "bimodal"]
             heading += ["5 % slower", "3 % slower", "2 %, at 1 %", "one point 5 % slower"]
             jobs = [(sweeps, *shape, asked.repeats) for shape in SHAPES]
-            print(markdown(heading, pool.starmap(power_line, jobs, chunksize=1)))
+            table = pool.starmap(power_line, jobs, chunksize=1)
+            print(f"{markdown(heading, table)}\n")
+            for rounds in dict.fromkeys(rounds for rounds, _ in SHAPES):
+                for column in ("one build", "at 1 %"):
+                    place = heading.index(column)
+                    cells = [line[place] for line in table if line[0] == str(rounds)]
+                    print(f"{rounds} rounds, {column}: {false_exits(cells)}.")
         else:
             memory = memory_bound(asked.half)
             print(
@@ -398,13 +428,24 @@ def main() -> int:
             heading = ["case", "rounds", "exit 1", "slowed points found", "others slower", "same"]
             places = [(case, rounds) for rounds in (5, 3) for case in range(len(CASES))]
             lines = [(sweeps, memory, *place, asked.repeats) for place in places]
-            print(markdown(heading, pool.starmap(_disturbed_job, lines, chunksize=1)))
+            table, others = zip(*pool.starmap(_disturbed_job, lines, chunksize=1), strict=True)
+            print(f"{markdown(heading, table)}\n")
+            for rounds in (5, 3):
+                cells = [
+                    line[2]
+                    for (case, number), line in zip(places, table, strict=True)
+                    if number == rounds and CASES[case].chosen is None
+                ]
+                print(f"{rounds} rounds, no point slower: {false_exits(cells)}.")
+            names = sum(others, Counter[str]()).most_common()
+            called = ", ".join(f"{name} ({number})" for name, number in names)
+            print(f"Points that were called slower and were not: {called or 'none'}.")
     return 0
 
 
 def _disturbed_job(
     sweeps: list[Points], memory: Points, number: int, rounds: int, repeats: int
-) -> list[str]:
+) -> tuple[list[str], Counter[str]]:
     """Take the case by its number: a case holds functions, which processes cannot exchange."""
     return disturbed_line(sweeps, memory, CASES[number], rounds, repeats)
 
