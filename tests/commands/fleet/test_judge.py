@@ -117,6 +117,30 @@ def test_a_unit_whose_devices_differ_more_needs_a_larger_slowdown() -> None:
     assert max(np.delete(judgement.detectable, 1)) < 0.10
 
 
+def test_two_devices_may_hide_twice_what_good_ones_differ_by() -> None:
+    judgement = judge(times(devices=2))
+    assert np.exp(judgement.detectable) == pytest.approx(1.10**2, abs=0.02)
+
+
+def test_a_slow_device_leaves_the_reported_slowdown_as_it_was() -> None:
+    levels = times()
+    before = judge(levels).detectable[4]
+    levels[2, 4] += np.log(1.10)
+    assert judge(levels).detectable[4] == pytest.approx(before, rel=0.5)
+
+
+@pytest.mark.parametrize("devices", [4, 8, 40])
+def test_the_reported_slowdown_is_found_in_nine_of_ten_fleets(devices: int) -> None:
+    rng = np.random.default_rng(devices)
+    found = 0
+    for _ in range(200):
+        levels = 5 + rng.normal(0, 0.003, (devices, 1, 1)) + np.zeros((devices, 1, 2))
+        slower = levels.copy()
+        slower[0] += judge(levels).detectable[0]
+        found += judge(slower).slow[0, 0]
+    assert found >= 175
+
+
 @pytest.mark.slow
 def test_simulated_fleets_meet_what_the_documentation_says(
     monkeypatch: pytest.MonkeyPatch,
@@ -125,16 +149,12 @@ def test_simulated_fleets_meet_what_the_documentation_says(
     import fleet_power
 
     noise = fleet_power.recorded(RECORDED, 100.0)
-    spread, _ = fleet_power.SPREADS["normal, 0.25 %"]
     rng = np.random.default_rng(3)
-    hits, alarms = np.zeros(2), 0
-    for _ in range(40):
-        fleet = fleet_power.fleet(noise, 8, 3, spread, rng)
-        alarms += fleet_power.false_alarm(judge(fleet))
-        hits += [fleet_power.found(fleet, slowdown, rng)[0] for slowdown in (0.10, 0.20)]
-    assert alarms <= 3
-    assert hits[0] >= 36
-    assert hits[1] >= 38
+    cells = fleet_power.line(noise, fleet_power.normal(0.0025), 8, 40, 3, rng)
+    _, ten, twenty, called, alarms = (float(cell.rstrip("%")) for cell in cells[:5])
+    assert ten >= 90
+    assert twenty >= 95
+    assert alarms <= called <= 7.5
     sys.modules.pop("fleet_power")
 
 
