@@ -35,7 +35,7 @@ Rousseeuw, Computational Statistics 1, 1992, section 3)."""
 
 
 def median_scale(values: NDArray[np.float64]) -> float:
-    """Standard deviation of normal values by their MAD, corrected for their number; 0 for one."""
+    """Estimate the standard deviation of normal values by their MAD; 0 for a single value."""
     count = len(values)
     if count < 2:  # noqa: PLR2004 # one value has no scale
         return 0.0
@@ -44,7 +44,7 @@ def median_scale(values: NDArray[np.float64]) -> float:
 
 
 WINSOR = 2.0
-"""Values further from the median than this number of scales count as if they were that far."""
+"""Values further from the median than this number of scales are moved to that distance."""
 
 WINSOR_DF = 0.7
 """Degrees of freedom of the standard error of a winsorized mean, for each value but one: with them
@@ -53,7 +53,7 @@ have."""
 
 
 class RobustMean(NamedTuple):
-    """A mean that a few wild values do not move, and how well it is known."""
+    """A mean that a few outliers do not move, with its standard error."""
 
     mean: float
     standard_error: float
@@ -64,16 +64,16 @@ class RobustMean(NamedTuple):
 def robust_mean(values: NDArray[np.float64]) -> RobustMean:
     """Return the winsorized mean (Tukey and McLaughlin, Sankhya A 25, 1963).
 
-    Up to almost half of the values may be wild. A single value has no standard error: 0, with no
-    degrees of freedom.
+    Almost half of the values may be outliers. The standard error and the degrees of freedom of a
+    single value are 0.
     """
     count, middle, scale = len(values), float(np.median(values)), median_scale(values)
-    drawn_in = np.clip(values, middle - WINSOR * scale, middle + WINSOR * scale)
+    clipped = np.clip(values, middle - WINSOR * scale, middle + WINSOR * scale)
     if count < 2:  # noqa: PLR2004 # one value has no scatter
         return RobustMean(middle, 0.0, 0.0)
-    tame = max(2, int((drawn_in == values).sum()))
-    error = float(drawn_in.std(ddof=1)) / math.sqrt(count) * (count - 1) / (tame - 1)
-    return RobustMean(float(drawn_in.mean()), error, WINSOR_DF * (count - 1))
+    unclipped = max(2, int((clipped == values).sum()))
+    error = float(clipped.std(ddof=1)) / math.sqrt(count) * (count - 1) / (unclipped - 1)
+    return RobustMean(float(clipped.mean()), error, WINSOR_DF * (count - 1))
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
@@ -92,12 +92,14 @@ def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
 def rounds_interval(
     medians: Sequence[float], between_sweeps: float = 0.0
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval of a point's time from the medians of its rounds; None: too few.
+    """Return the 95 % interval of a point's time from the medians of its rounds.
 
-    It is the t-interval of the logarithms, which holds the value of many rounds in 95 % of sweeps
-    however few rounds there are. The range of the medians holds it in 94 % with five rounds, and
-    in 75 % with three. `between_sweeps` is the standard deviation, in the unit of the medians, that
-    all rounds of a sweep have in common.
+    None: fewer than `MIN_ROUNDS`. It is the t-interval of the logarithms, which holds the value of
+    many rounds in 95 % of sweeps, with three rounds as with ten. The range of the medians holds it
+    in 94 % with five rounds, and in 75 % with three.
+
+    `between_sweeps` is the standard deviation, in the unit of the medians, that all rounds of a
+    sweep have in common.
     """
     count = len(medians)
     if count < MIN_ROUNDS:
@@ -111,9 +113,9 @@ def rounds_interval(
 
 
 def _student(df: int) -> float:
-    """Return the 97.5 % quantile of the t-distribution, from ten degrees of freedom on by series.
+    """Return the 97.5 % quantile of the t-distribution.
 
-    Abramowitz and Stegun, 26.7.5.
+    From ten degrees of freedom on it is a series (Abramowitz and Stegun, 26.7.5).
     """
     z = NORMAL_95
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96

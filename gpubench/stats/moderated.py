@@ -1,10 +1,11 @@
-"""The moderated t-test: each point's variance, steadied by what all points have in common.
+"""The moderated t-test: each point's variance is shrunk towards a common value.
 
-Thousands of points with a few rounds each are the daily case of genomics, whose method this is:
-Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3 (limma); the
-test against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). The robust fit
-of Phipson and others, Annals of Applied Statistics 10 (2016), which leaves out the wildest points,
-is not used: here those are the points with modes, and they should count. Pure, on arrays.
+The method comes from genomics, where thousands of points with a few repetitions are usual: Smyth,
+Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3 (limma). The test
+against a threshold is `treat` of McCarthy and Smyth, Bioinformatics 25 (2009). The robust fit of
+Phipson and others, Annals of Applied Statistics 10 (2016), is not used. It leaves out the points
+with the largest variances; here these points have modes, and should count. Pure functions on
+arrays.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from scipy import special
 Floats = NDArray[np.float64]
 
 LEAST_SD = 1e-5
-"""Standard deviation, of logarithms, below which rounds repeat only because times are rounded."""
+"""Minimum standard deviation of logarithms. Below it, rounds agree because times are rounded."""
 
 
 class Rounds(NamedTuple):
-    """What the rounds of each point say, on one side: arrays with an element a point."""
+    """Statistics of the rounds of one side: arrays with an element for each point."""
 
     number: Floats
-    """Of rounds."""
+    """Number of rounds."""
 
     mean: Floats
-    """Of the logarithms."""
+    """Mean of the logarithms."""
 
     squares: Floats
     """Sum of the squared deviations from the mean."""
@@ -36,14 +37,17 @@ class Rounds(NamedTuple):
     low: Floats
     high: Floats
     gap: Floats
-    """Largest step between neighbours, once the rounds are sorted."""
+    """Largest step between neighbours of the sorted rounds."""
 
     group: Floats
-    """The wider of the two groups that this step divides."""
+    """Width of the wider of the two groups that this step divides."""
 
 
 def summarize(logs: Floats, counts: NDArray[np.int64]) -> Rounds:
-    """Statistics of points whose rounds stand one after another, `counts` of each, none 0."""
+    """Return the statistics of points whose rounds stand one after another.
+
+    `counts` has the number of rounds of each point, at least 1.
+    """
     point = np.repeat(np.arange(len(counts)), counts)
     logs = logs[np.lexsort((logs, point))]
     ends = np.cumsum(counts)
@@ -61,11 +65,14 @@ def summarize(logs: Floats, counts: NDArray[np.int64]) -> Rounds:
 
 
 class Variance(NamedTuple):
-    """The variance of a difference of means, and its degrees of freedom: an element a point."""
+    """The error of a difference of means: arrays with an element for each point.
+
+    Both are NaN for a point that has no variance.
+    """
 
     standard_error: Floats
     df: Floats
-    """NaN, as the error: there is nothing to judge by."""
+    """Degrees of freedom."""
 
 
 def moderate(
@@ -92,7 +99,7 @@ def moderate(
 
 
 def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
-    """Variances shrunk towards what they have in common, and the degrees of freedom they have then.
+    """Return variances shrunk towards a common value, and their degrees of freedom.
 
     Smyth 2004, section 3.
     """
@@ -101,12 +108,12 @@ def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
 
 
 def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
-    """Degrees of freedom and variance that all points share: Smyth 2004, section 6.2.
+    """Return the degrees of freedom and the variance of the prior: Smyth 2004, section 6.2.
 
-    From mean and variance of log s², which is distributed as log of s₀² times an F. The degrees of
-    freedom are no more than the other points have together.
+    They follow from mean and variance of log s², which is distributed as the logarithm of s₀² times
+    an F. The degrees of freedom are at most the sum of those of the other points.
     """
-    if len(variance) < 2:  # noqa: PLR2004 # one point has no others to learn from
+    if len(variance) < 2:  # noqa: PLR2004 # a single point has no prior
         return 0.0, 1.0
     logs = np.log(variance) - special.digamma(df / 2) + np.log(df / 2)
     excess = logs.var(ddof=1) - special.polygamma(1, df / 2).mean()
@@ -116,7 +123,7 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
 
 
 def _inverse_trigamma(value: float) -> float:
-    """The x > 0 of trigamma(x) = value, by Newton's method on 1/trigamma (Smyth 2004, appendix)."""
+    """Solve trigamma(x) = value for x > 0, by Newton's method (Smyth 2004, appendix)."""
     x = 0.5 + 1 / value
     for _ in range(50):
         trigamma = special.polygamma(1, x)
@@ -128,9 +135,9 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def p_values(effect: Floats, margin: Floats, variance: Variance) -> Floats:
-    """Two-sided p-values that the true effect is no larger than the margin; 1 without a variance.
+    """Return two-sided p-values of a true effect that is at most the margin.
 
-    McCarthy and Smyth 2009, section 2.3.
+    A point without a variance has 1. McCarthy and Smyth 2009, section 2.3.
     """
     error, df = variance
     beyond = special.stdtr(df, (margin - np.abs(effect)) / error)
@@ -139,10 +146,10 @@ def p_values(effect: Floats, margin: Floats, variance: Variance) -> Floats:
 
 
 def adjusted(p: Floats) -> Floats:
-    """p-values adjusted for the false discovery rate over all of them.
+    """Return p-values that are adjusted for the false discovery rate over all of them.
 
-    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57 (1995). scipy.stats has it
-    too, but takes a second to import.
+    Benjamini and Hochberg, Journal of the Royal Statistical Society B 57 (1995). scipy.stats has
+    this function too, but takes a second to import.
     """
     falling = np.argsort(-p)
     ranks = np.arange(len(p), 0, -1)
@@ -152,5 +159,8 @@ def adjusted(p: Floats) -> Floats:
 
 
 def half_widths(variance: Variance, level: float) -> Floats:
-    """Half of each interval that holds the effect with probability 1 - level; NaN: it has none."""
+    """Return half of each interval that holds the effect with probability 1 - level.
+
+    NaN: the point has no variance.
+    """
     return special.stdtrit(variance.df, 1 - level / 2) * variance.standard_error

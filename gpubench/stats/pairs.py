@@ -1,7 +1,4 @@
-"""Ratios of neighbouring measurements: what slows both of a pair leaves their ratio as it is.
-
-Pure, on numbers.
-"""
+"""Ratios of neighbouring measurements: what slows both of a pair does not change their ratio."""
 
 from __future__ import annotations
 

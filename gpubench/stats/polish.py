@@ -1,8 +1,8 @@
-"""Median polish: what a round did to all of its points, and times without it.
+"""Median polish: the effect of a round on all of its points, and times without that effect.
 
-All points of a round share what disturbed it, such as another job on the GPU. The effect of a round
-is the median, over the points, of how far the point's time in that round is from the point's median
-(Tukey, Exploratory Data Analysis, 1977, chapter 11). Pure functions on arrays.
+A disturbance, such as another job on the GPU, slows all points of a round. The effect of a round is
+the median, over the points, of the difference between the point's time in that round and the
+point's median (Tukey, Exploratory Data Analysis, 1977, chapter 11). Pure functions on arrays.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from gpubench.stats.intervals import RobustMean, median_scale, robust_mean
 Floats = NDArray[np.float64]
 
 MIN_POINTS = 6
-"""Minimum number of points that tell the effect of a round from their own noise."""
+"""Minimum number of points that show the effect of a round in spite of their own noise."""
 
 STEPS = 3
 """Iterations of the polish; the effects of recorded sweeps change by less than 0.01 % after two."""
 
 UNEVEN = 4.0
 """A round is left out if its points scatter by this factor more than those of the median round:
-what disturbed it did not slow all points alike, so its effect cannot be removed."""
+the disturbance slowed its points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
 """Scatter, of logarithms, up to which a round is never left out."""
 
 MIN_KEPT = 3
-"""Minimum number of rounds of a point that must stay where a round is left out."""
+"""A round of a point is left out only if at least this number of rounds stays."""
 
 SCATTER_QUANTILE = 0.8
-"""Quantile of the absolute residuals of a round that is its scatter. It sees a disturbance that
-hit a fifth of the points."""
+"""The scatter of a round is this quantile of its absolute residuals. It exceeds the usual if a
+disturbance slowed a fifth of the points."""
 
 
 class Polished(NamedTuple):
@@ -51,19 +51,19 @@ class Polished(NamedTuple):
     """Rounds whose disturbance was uneven."""
 
     scatter: float
-    """Standard deviation of the effects without wild rounds."""
+    """Robust standard deviation of the effects."""
 
     level: RobustMean
-    """Mean of the effects that were kept, which is 0 by definition, and how well it is known: the
-    level that all points share is not known better."""
+    """Mean of the effects that were kept, before it was subtracted, and its standard error, which
+    is also that of the level that all points share."""
 
 
 def polish(logs: Floats) -> Polished:
-    """Remove what each round did to all points.
+    """Remove the effect of each round on all points.
 
-    `logs` has the shape (points, rounds), with NaN where a point has no time; each point has at
-    least one. A round that fewer than `MIN_POINTS` points share, of those with two rounds or more,
-    stays as it is.
+    `logs` has the shape (points, rounds), with NaN where a point has no time. Each point has at
+    least one time. A round stays as it is if it has fewer than `MIN_POINTS` points with two rounds
+    or more.
     """
     rounds = logs.shape[1]
     effects, left_out = np.zeros(rounds), np.zeros(rounds, bool)
@@ -89,7 +89,7 @@ def polish(logs: Floats) -> Polished:
 
 
 def row_medians(values: Floats) -> Floats:
-    """Median of each row without its NaNs; 0 for a row that has nothing else."""
+    """Return the median of each row without its NaNs; 0 for a row of NaNs."""
     count = np.isfinite(values).sum(axis=1)
     ordered, rows = np.sort(values, axis=1), np.arange(len(values))  # NaNs last
     last = np.maximum(count - 1, 0)

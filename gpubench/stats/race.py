@@ -1,10 +1,10 @@
-"""The race of `tune`: which configurations are shown to be slower than the best, and leave.
+"""The race of `tune`: configurations leave when they are shown to be slower than the best.
 
 This is successive elimination (Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7
 (2006), 1079-1105) by paired comparisons. A round visits every survivor once, in a process of its
 own. The logarithms of two configurations' times are subtracted round by round, so what slowed a
-whole round says nothing. A configuration leaves only for its own differences to the leader: their
-scatter is its own and the leader's, shrunk towards what is usual in the race.
+whole round cancels. A configuration leaves only for its own differences to the leader: their
+scatter is its own and the leader's, shrunk towards the usual scatter in the race.
 
 Assumed: visits in different rounds are independent, and half of a configuration's visits are at
 most its typical time. How large the scatter is, and whether it is normal, is not assumed, except
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from gpubench.stats.intervals import MAD_TO_SIGMA, WINSOR
 from gpubench.stats.polish import row_medians
 
 Floats = NDArray[np.float64]
@@ -43,12 +44,8 @@ DISSENT = 5
 1 % or less)."""
 
 COMMON_DF = 2.0
-"""Degrees of freedom of the usual scatter, towards which each configuration's is shrunk. So few, as
-the best may scatter ten times as much as the others."""
-
-WINSOR = 2.0
-"""Differences further from the median than this number of their scales count as if they were that
-far: a disturbed visit does not decide."""
+"""Degrees of freedom of the usual scatter, towards which the scatter of each configuration is
+shrunk. The number is small, as the best may scatter ten times as much as the others."""
 
 MAX_ROUNDS = 20
 """Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""
@@ -189,7 +186,7 @@ def compare(logs: Floats, margin: float) -> Verdict:
 
     `margin` is the logarithm of the factor up to which configurations count as equal.
     """
-    level = logs - row_medians(logs.T)  # what slowed a whole round says nothing
+    level = logs - row_medians(logs.T)  # without what slowed a whole round
     mean, error, count = _means(level)
     widths = _widths(count)
     upper = np.where(count > 1, mean + widths * error, np.inf if count.max() > 1 else mean)
@@ -199,7 +196,7 @@ def compare(logs: Floats, margin: float) -> Verdict:
     mean, error, count = _means(apart)
     widths = _widths(count)
     low, high = mean - widths * error, mean + widths * error
-    low[count < 2], high[count < 2] = -np.inf, np.inf  # noqa: PLR2004 # one has no scatter
+    low[count < 2], high[count < 2] = -np.inf, np.inf  # noqa: PLR2004 # no scatter
     low[leader] = high[leader] = 0.0
     shared = np.isfinite(apart)
     contradicting = (shared & (apart <= margin)).sum(axis=1)
@@ -224,16 +221,16 @@ def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
     there = np.isfinite(values)
     count = there.sum(axis=1)
     middle = row_medians(values)
-    scale = 1.4826 * row_medians(np.abs(values - middle[:, None]))
-    # With two values, or most of them equal, the MAD says nothing.
+    scale = MAD_TO_SIGMA * row_medians(np.abs(values - middle[:, None]))
+    # The MAD of two values is no scale, and that of mostly equal values is 0.
     reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004
-    drawn_in = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
-    filled = np.where(there, drawn_in, 0.0)
+    clipped = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
+    filled = np.where(there, clipped, 0.0)
     mean = filled.sum(axis=1) / np.maximum(count, 1)
-    squares = np.where(there, (drawn_in - mean[:, None]) ** 2, 0.0).sum(axis=1)
-    tame = np.maximum((there & (drawn_in == values)).sum(axis=1), 2)
-    # Tukey and McLaughlin 1963: what was drawn in takes degrees of freedom with it.
-    squares = squares * (np.maximum(count - 1, 1) / (tame - 1)) ** 2
+    squares = np.where(there, (clipped - mean[:, None]) ** 2, 0.0).sum(axis=1)
+    unclipped = np.maximum((there & (clipped == values)).sum(axis=1), 2)
+    # Clipped values have no degrees of freedom (Tukey and McLaughlin 1963).
+    squares = squares * (np.maximum(count - 1, 1) / (unclipped - 1)) ** 2
     df = np.maximum(count - 1, 0)
     repeated = (df > 0) & (squares > 0)
     variance = np.divide(squares, df, out=np.zeros_like(squares), where=df > 0)
