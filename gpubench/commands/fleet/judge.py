@@ -1,6 +1,6 @@
-"""Judge which devices are slow: each against the others, and against itself earlier.
+"""Judge which devices are slow, compared with the others and with their own earlier runs.
 
-Pure functions on arrays. docs/fleet.md states the rules for users, and how often they find what.
+Pure functions on arrays. docs/fleet.md states the rules for users, and their power.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class Judgement(NamedTuple):
     """Logarithm of a device's time over the median time of the others."""
 
     p: Floats
-    """p-value of that, times the number of comparisons."""
+    """p-value of the effect, times the number of comparisons."""
 
     slow: NDArray[np.bool_]
     ambiguous: NDArray[np.bool_]
-    """Beyond the threshold, and not certain."""
+    """The effect exceeds the threshold, and not the limit."""
 
     no_majority: NDArray[np.bool_]
     """Ambiguous because as many devices are fast as are slow."""
@@ -111,9 +111,9 @@ class Judgement(NamedTuple):
 
 
 def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = None) -> Judgement:
-    """Judge logarithms of times, of shape (devices, units, rounds), NaN where there is none.
+    """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
 
-    `earlier` has the times of earlier runs, of as many devices and units.
+    `earlier` has the times of earlier runs, of the same devices and units.
     """
     limits = limits or Limits()
     shape = (len(times), times.shape[1])
@@ -185,9 +185,9 @@ def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
 
 
 def _reference(values: Floats, limits: Limits) -> tuple[NDArray[np.bool_], bool]:
-    """Return which devices are the usual ones, and whether there are as many unusual ones.
+    """Return which devices are the usual ones, and whether half of the devices are unusual.
 
-    All are usual, unless they form two groups: then the larger group.
+    All devices are usual, unless they form two groups. Then the larger group is.
     """
     ranked = np.sort(values)
     gaps = np.diff(ranked)
@@ -245,7 +245,7 @@ def _against(
 
 
 def _has_tame_tails(level: Floats) -> bool:
-    """Whether the devices of a large fleet differ normally, by their levels in all units."""
+    """Return whether the devices of a large fleet differ normally, by their levels in all units."""
     large = level[:, np.isfinite(level).sum(axis=0) > SMALL_FLEET + 1]
     if large.size < TAME_VALUES:
         return False

@@ -1,4 +1,4 @@
-"""`gpubench fleet`: all devices of a cluster are measured, kept in the store and judged."""
+"""`gpubench fleet`: measure all devices of a cluster, keep their times, and judge them."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from distributed import Client
 
 QUIET = 0.01
-"""Standard error, of the logarithm, up to which a unit is measured in no more rounds."""
+"""Standard error of a logarithm. A unit with a larger one is measured in further rounds."""
 
 MAX_MORE = 9
 """Maximum number of further rounds of a noisy unit."""
 
 HISTORY = 10
-"""Earlier runs that a device is compared with."""
+"""Maximum number of earlier runs that a device is compared with."""
 
 SEED = 2006
-"""Of the operands: the same on every device, so that the bits can be compared."""
+"""Seed of the operands. It is the same on every device, so that the bits can be compared."""
 
 
 def run_fleet(
     on: str, device: str, *, rounds: int, limits: Limits, output: Path | None, force: bool
 ) -> tuple[Fleet | None, Path]:
-    """Measure, keep and judge; None after Ctrl-C. The path of the CSV, which has every row.
+    """Measure, keep and judge. Return the verdicts, or None after Ctrl-C, and the path of the CSV.
 
-    Raises UsageError where there is no cluster, or the file cannot be written.
+    Raises UsageError if there is no cluster, or the file cannot be written.
     """
     err = console(stderr=True)
     with connected(on, device) as client:
@@ -89,11 +89,11 @@ def measure_all(  # noqa: PLR0915 # one loop, and the functions that share its s
     rounds: int,
     keep: Callable[[Report, str, int, int], None],
 ) -> None:
-    """Measure on all workers; `keep` gets each report, phase, number and the total.
+    """Measure on all workers. `keep` receives each report, its phase, its number and the total.
 
-    The hosts go on independently. On each the devices take turns, a round each, while the others do
-    nothing; then all measure at the same time. Units whose rounds scatter are then measured in more
-    rounds. A worker that is lost costs its own reports.
+    Hosts are independent of each other. The devices of a host take turns, a round each, while the
+    other devices do nothing. Then all measure at the same time. Units whose rounds scatter are then
+    measured in more rounds. If a worker is lost, only its own reports are missing.
     """
     inbox: SimpleQueue[Any] = SimpleQueue()
     running: dict[Any, tuple[str, str]] = {}
@@ -178,8 +178,8 @@ def more_steps(
 ) -> list[list[Turn]]:
     """Return further steps for the units whose rounds scatter too much, by phase.
 
-    As many rounds are added as bring the standard error of a typical device's level to `QUIET`, up
-    to `MAX_MORE`.
+    The number of rounds is what a typical device needs for a standard error of `QUIET`, up to
+    `MAX_MORE`.
     """
     steps: list[list[Turn]] = []
     for phase in (ALONE, TOGETHER):

@@ -1,8 +1,7 @@
-"""What every device is measured by: a few units that fail separately.
+"""The units that every device is measured in. They fail separately.
 
-Products whose time the arithmetic units set, one for each kind; a copy in memory; a chain of
-dependent loads; copies between host and device. A device that is slow in one unit is slow for a
-reason.
+A unit is a product that one kind of arithmetic unit bounds, a copy in memory, a chain of dependent
+loads, or a copy between host and device. The unit in which a device is slow hints at the cause.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Products(NamedTuple):
 
     variant: str
     extent: int
-    """M, N and K: so large that a launch costs nothing beside it."""
+    """M, N and K. The time of a launch is small beside that of the product."""
 
     dtypes: tuple[str, ...]
 
@@ -44,10 +43,10 @@ ROUND = Timing(rounds=1, max_wall_s=0.25)
 """The policy of a product in one round."""
 
 ALONE, TOGETHER = PHASES = ("alone", "together")
-"""What the other devices of the host do meanwhile: nothing, or the same."""
+"""In the first phase the other devices of the host do nothing; in the second all measure."""
 
 EDGE_ROUNDS = 1
-"""Rounds together that do not count at each end, while other devices start or have ended."""
+"""Number of rounds at each end of `together` that do not count, as other devices start or end."""
 
 
 class Asked(NamedTuple):
@@ -56,7 +55,7 @@ class Asked(NamedTuple):
     device: str
     phase: str
     rounds: int
-    """Rounds that count."""
+    """Number of rounds that count."""
 
     seed: int
     verified: Sequence[Measurement] = ()
@@ -67,7 +66,7 @@ class Asked(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a worker found in one turn."""
+    """The result of one turn of a worker."""
 
     member: Member
     times: list[UnitTime]
@@ -79,7 +78,7 @@ class Report(NamedTuple):
     configuration: dict[str, Any]
     verified: Sequence[Measurement] = ()
     error: str = ""
-    """Why there are no times, or no more."""
+    """Why times are missing; empty: none is."""
 
 
 def measure_units(asked: Asked) -> Report:

@@ -1,4 +1,4 @@
-"""Rows of a fleet become verdicts on its devices, each with its reasons. Pure."""
+"""Turn the rows of a fleet into verdicts on its devices, each with its reasons. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNTERS = (
     *("ecc_errors_corrected", "ecc_errors_uncorrected", "remapped_rows"),
     *("remapping_pending", "remapping_failed", "neighbours"),
 )
-"""Facts of a device alone: worth a word unless they are 0 or empty, whatever the others have."""
+"""Facts that are reported unless they are 0 or empty, whatever the values of other devices are."""
 
 SLOWER_CLOCK = 0.01
 """Relative difference of a clock that explains a time."""
@@ -89,11 +89,11 @@ class DeviceFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The devices, worst first, and in what their configurations differ."""
+    """The devices, worst first, and the differences of their configurations."""
 
     devices: list[DeviceFinding]
     differences: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    """The labels of the devices that have each value of a fact, where there are several."""
+    """The labels of the devices that have each value of a fact, if it has several values."""
 
     detectable: dict[str, float] = field(default_factory=dict)
     """For each unit and phase the smallest slowdown that is found 9 times in 10: 0.05 is 5 %."""
@@ -112,7 +112,7 @@ class Fleet:
 def assess(
     reports: Sequence[Report], earlier: Iterable[UnitTime] = (), limits: Limits | None = None
 ) -> Fleet:
-    """The verdicts on all devices. `earlier` are rows of earlier runs, of any devices."""
+    """Return the verdicts on all devices. `earlier` has rows of earlier runs, of any devices."""
     by_device: dict[str, list[UnitTime]] = {}
     of_device: dict[str, list[Report]] = defaultdict(list)
     for report in reports:
@@ -176,7 +176,7 @@ def explain(
     name: str,
     configurations: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """What may make a device slow: its state in its slow units, then what is different about it."""
+    """Return what may make a device slow: its state in its slow units, then its differences."""
     reasons: list[str] = []
     for unit in slow:
         mine = [row for row in rows if (row.unit, row.phase) == (unit.unit, unit.phase)]
@@ -207,7 +207,7 @@ def _times(
     units: Sequence[tuple[str | None, str, str]],
     by_device: Mapping[str, Sequence[UnitTime]],
 ) -> Floats:
-    """Logarithms of round medians: (devices, units, rounds), NaN where there is none."""
+    """Return logarithms of round medians, of shape (devices, units, rounds); NaN: no time."""
     collected: dict[tuple[int, int], list[float]] = defaultdict(list)
     place = {unit: index for index, unit in enumerate(units)}
     for number, name in enumerate(names):
@@ -249,7 +249,7 @@ def _finding(
 def _verdict(
     findings: Sequence[UnitFinding], reasons: list[str], rows: Sequence[UnitTime], wrong_bits: bool
 ) -> Verdict:
-    """Return the worst verdict of the units; with a failed unit `wrong`, without any `unknown`."""
+    """Return the worst verdict of the units: `wrong` if a unit failed, `unknown` without units."""
     failed = any(row.status in {Status.WRONG, Status.ERROR} for row in rows)
     if wrong_bits or failed:
         return Verdict.WRONG
@@ -266,15 +266,16 @@ def _verdict(
 
 
 def _failures(rows: Iterable[UnitTime], reports: Iterable[Report]) -> list[str]:
-    """Why units or the whole device could not be measured."""
+    """Return why units or the whole device could not be measured."""
     units = [f"{row.unit}: {row.reason}" for row in rows if row.status != Status.OK]
     return [*units, *(report.error for report in reports if report.error)]
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Devices of a kind whose product has other bits than most have: silently corrupted data.
+    """Return the devices whose product has other bits than that of most devices of their kind.
 
-    Without a majority nothing says who is right, and all are named.
+    Their data was silently corrupted. Without a majority nothing shows which device is right, and
+    all are named.
     """
     seen: dict[tuple[str, str, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for name, reports in of_device.items():
@@ -282,7 +283,7 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
             for unit, by_set in report.bits.items():
                 for factor, number in by_set.items():
                     seen[report.member.device.name, unit, factor][name].add(number)
-    found: dict[str, list[str]] = defaultdict(list)
+    reasons: dict[str, list[str]] = defaultdict(list)
     for (_kind, unit, _factor), by_device in seen.items():
         counts = Counter(number for numbers in by_device.values() for number in numbers)
         (usual, most), *_ = counts.most_common(1)
@@ -292,8 +293,8 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
         for name, numbers in by_device.items():
             if not majority or numbers != {usual}:
                 others = "most devices" if majority else "each other's, and none is known right"
-                found[name].append(f"{unit}: its bits differ from those of {others}")
-    return found
+                reasons[name].append(f"{unit}: its bits differ from those of {others}")
+    return reasons
 
 
 def _differences(
@@ -319,7 +320,7 @@ def _name(report: Report) -> str:
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Percent, of the others or of itself before, whichever is less; without any, as the others."""
+    """Return the lower percentage, of the others or of itself before; 100 if there is none."""
     if finding is None:
         return 100.0
     percentages = (finding.percent_of_others, finding.percent_of_before)
