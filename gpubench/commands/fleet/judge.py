@@ -53,10 +53,12 @@ as Student's t with 3 degrees of freedom, which has heavy tails; normal ones exc
 often. `python benchmarks/fleet_power.py --calibrate` makes the table; the last line is the limit of
 many devices."""
 
-TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 500, 0.98, 2.9
+TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 1000, 0.98, 2.6
 """With at least this number of values in units of more than `SMALL_FLEET` devices the tails are
 estimated: if this quantile of the absolute values is below this number of spreads (normal: 2.3;
-Student's t: 4.0), the devices differ normally."""
+Student's t with 5 degrees of freedom: 3.1, with 3: 4.0), the devices differ normally. 64 devices
+with normal spreads are then judged so in three of four fleets, and those with 5 degrees of freedom
+in one of a hundred."""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
