@@ -98,7 +98,7 @@ def racks(rng: Random, devices: int) -> Floats:
 
 
 def skewed(rng: Random, devices: int) -> Floats:
-    """Devices are slower by log-normal factors; the median is 0.3 %, one in twenty exceeds 1.1 %."""
+    """Devices are slower by log-normal factors: 0.3 % in the median, over 1.1 % one in twenty."""
     return 0.003 * rng.lognormal(0, 0.8, (devices, UNITS))
 
 
