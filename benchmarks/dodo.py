@@ -185,6 +185,20 @@ SANITIZED = (
 )
 """Tools of compute-sanitizer, and the first dtype of the kernels that run under them."""
 
+SHAPES = {
+    "fit_1": "--seed 1 --count 50 --every",
+    "fit_2": "--seed 2 --count 90 --every",
+    "fit_3": "--seed 3 --count 24 --dtype float16 --every",
+    "fit_7": "--seed 7 --count 60 --every",
+    "fit_8": "--seed 8 --count 30 --dtype float16 --every",
+    "models": "--model-shapes",
+    "squares": "--shapes 512x512x8192,1024x1024x1024,2048x2048x2048,4096x4096x4096,8192x8192x8192,"
+    "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",
+    "judged_9": "--seed 9 --count 60 --every",
+    "judged_10": "--seed 10 --count 30 --dtype float16",
+}
+"""Files of products of many shapes. Constants are fitted to the first five."""
+
 PASSES = tuple(f"h200/agreement/{number}.jsonl.gz" for number in (1, 2, 3))
 SWEEPS_OF_TILES = tuple(f"h200/{name}" for name in static_columns.FILES)
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
@@ -228,6 +242,13 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for seed, path in enumerate(ROUNDS, 1):
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
+    for name, selected in SHAPES.items():
+        path = f"h200/shapes/{name}.csv"
+        yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
+    yield step("gpu:pairs", "python SCRIPTS/pairs.py -o h200/pairs.json")
+    yield step("gpu:foreign", "python SCRIPTS/foreign.py ${SGEMM_CUDA:?a checkout of the repository} h200/foreign", "h200/foreign.csv", "h200/foreign.md")
+    yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
+    yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > h200/verify_cost.txt")
     yield step("gpu:kernel_tuner", "python SCRIPTS/tune_race.py wall > h200/kernel_tuner_race.txt")
     for name, size, dtype in SPACES:
         path = f"h200/tune/{name}_{size}"
