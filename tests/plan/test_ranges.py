@@ -242,8 +242,8 @@ def test_repeats_count_too_so_that_a_list_is_read_in_no_time() -> None:
 
 def test_a_percentage_needs_its_sign() -> None:
     assert parse_fraction("0.5%", "--precision") == 0.005
-    for bare in ("0.5", "50", 0.5, 1):
-        with pytest.raises(UsageError, match=r"--precision: '.*' needs a percent sign, as in 0.5%"):
+    for bare, right in (("0.5", "0.5% or 50%"), ("50", "50%"), (0.02, "0.02% or 2%"), (1, "1%")):
+        with pytest.raises(UsageError, match=f"needs a percent sign: write {right}$"):
             parse_fraction(bare, "--precision")
     for wrong in ("%", "x%", "nan%", "200%", "-1%", "", True):
         with pytest.raises(UsageError, match="is not a percentage from 0% to 100%"):
