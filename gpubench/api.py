@@ -183,18 +183,15 @@ def diff(
         [side] if isinstance(side, str | Path | pd.DataFrame) else list(side)
         for side in (base, new)
     ]
-    if any(isinstance(sweep, pd.DataFrame) for side in sides for sweep in side):
-        rows = [
-            dict(_named_rows(sweep, f"{name} {number}") for number, sweep in enumerate(side, 1))
-            for name, side in zip(("base", "new"), sides, strict=True)
-        ]
-        report = compared_sides(*map(make_side, rows), options)
+    files = [[Path(sweep) for sweep in side if isinstance(sweep, str | Path)] for side in sides]
+    if list(map(len, files)) == list(map(len, sides)):
+        report = compared(files[0], files[1], options)
     else:
-        report = compared(*([Path(file) for file in side] for side in sides), options)
-    columns = (
-        *("verdict", "ratio", "ratio_low", "ratio_high"),
-        *("base_median_us", "new_median_us", "reason"),
-    )
+        base_side, new_side = (
+            make_side(dict(_named_rows(sweep, f"{name} {n}") for n, sweep in enumerate(side, 1)))
+            for name, side in zip(("base", "new"), sides, strict=True)
+        )
+        report = compared_sides(base_side, new_side, options)
     findings = report.comparison.findings
     return pd.DataFrame(
         [

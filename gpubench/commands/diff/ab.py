@@ -82,7 +82,7 @@ def build(name: str, path: Path) -> Build:
 def compare_builds(
     base: Path,
     new: Path,
-    given: Mapping[str, object],
+    options: Mapping[str, object],
     settings: Options,
     *,
     config: Path | None,
@@ -98,7 +98,7 @@ def compare_builds(
     read_limits(settings)
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
-    texts = option_texts(given, config)
+    texts = option_texts(options, config)
     budget_s = read_sweep(texts).timing.budget_s
     texts = {name: text for name, text in texts.items() if name not in OWN}
     if "kernels" in texts and any(side.kernels for side in sides):

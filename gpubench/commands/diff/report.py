@@ -128,11 +128,13 @@ class Report:
                 f"{_change(finding.judged_ratio).lstrip('+')} ({self.label(worst)})"
             )
         order = ("same", "faster", "ambiguous", "clock", "missing", "new")
-        rest = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
+        counted_verdicts = ", ".join(
+            f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name]
+        )
         kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
         if self._not_judged:
-            return f"not judged: {self._not_judged}; {points} {rest}"
-        return f"{kind}: {points} {rest}"
+            return f"not judged: {self._not_judged}; {points} {counted_verdicts}"
+        return f"{kind}: {points} {counted_verdicts}"
 
     @property
     def _not_judged(self) -> str:
