@@ -192,6 +192,10 @@ def diff(
             for name, side in zip(("base", "new"), sides, strict=True)
         )
         report = compared_sides(base_side, new_side, options)
+    columns = (
+        *("verdict", "ratio", "ratio_low", "ratio_high"),
+        *("base_median_us", "new_median_us", "reason"),
+    )
     findings = report.comparison.findings
     return pd.DataFrame(
         [

@@ -243,7 +243,5 @@ def _slices(xp: Any, values: Any, bits: int) -> list[Any]:
         unit = np.ldexp(1.0, int(exponent) - index * bits)
         slices.append(xp.rint(remainder / unit) * unit)
         remainder = remainder - slices[-1]
-    slices[-1] = (
-        slices[-1] + remainder
-    )  # the remainder is below 2^(−3·bits), and joins the last slice
+    slices[-1] = slices[-1] + remainder  # below 2^(−3·bits)
     return slices
