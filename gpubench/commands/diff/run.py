@@ -68,7 +68,9 @@ def compared(base: Files, new: Files, options: Options) -> Report:
     if any(path.suffix == ".toml" for path in base):
         report = _against_expected(base, new, options, limits)
     else:
-        command = "" if options.rerun else f"{_command(base, new, options)} --rerun"
+        # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
+        advised = not options.rerun and len(base) == len(new) == 1
+        command = f"{_command(base, new, options)} --rerun" if advised else ""
         report = compared_sides(read_side(base), read_side(new), options, rerun_command=command)
     return replace(report, full=options.full)
 
@@ -134,11 +136,8 @@ def _against_expected(base: Files, new_files: Files, options: Options, limits: L
 
 
 def _command(base: Files, new: Files, options: Options) -> str:
-    """Return the command line without the options of its output."""
-    sides = list(map(str, base)), list(map(str, new))
-    pooled = max(map(len, sides)) > 1
-    words = ["gpubench", "diff", *(["--base", *sides[0], "--new"] if pooled else sides[0])]
-    words += sides[1]
+    """Return the command line for a file a side, without the options of its output."""
+    words = ["gpubench", "diff", *map(str, (*base, *new))]
     if options.threshold != Options.threshold:
         words += ["--threshold", str(options.threshold)]
     words += ["--only", options.only] if options.only else []
