@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from gpubench.commands.diff.options import Options
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, open_pool, run
 from gpubench.errors import UsageError
@@ -159,7 +160,7 @@ def diff(
     base: Sweeps,
     new: Sweeps,
     *,
-    threshold: str = "2%",
+    threshold: str = Options.threshold,
     only: str | None = None,
     exclude: str | None = None,
     ignore_device: bool = False,
@@ -174,7 +175,6 @@ def diff(
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
     >>> findings = gpubench.diff(frame, gpubench.sweep(sizes=[256], tiles=[8, 16]))
     """
-    from gpubench.commands.diff.options import Options
     from gpubench.commands.diff.run import compared, compared_sides
     from gpubench.commands.diff.sides import make_side
 
