@@ -13,7 +13,7 @@ from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
-from gpubench.commands.diff.sides import read_side, require_same_machine
+from gpubench.commands.diff.sides import Side, read_side, require_same_machine
 from gpubench.commands.diff.static_report import build_files, compared_builds
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import parse_fraction
@@ -64,13 +64,23 @@ def compared(base: Files, new: Files, options: Options) -> Report:
     """Judge the two sides. Raises UsageError for options and sides that do not fit together."""
     if not base or not new:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
-    limits = Limits(
+    limits = read_limits(options)
+    if any(path.suffix == ".toml" for path in base):
+        report = _against_expected(base, new, options, limits)
+    else:
+        # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
+        advised = not options.rerun and len(base) == len(new) == 1
+        command = f"{_command(base, new, options)} --rerun" if advised else ""
+        report = compared_sides(read_side(base), read_side(new), options, rerun_command=command)
+    return replace(report, full=options.full)
+
+
+def read_limits(options: Options) -> Limits:
+    """Return the limits that the options set. Raises UsageError."""
+    return Limits(
         threshold=parse_fraction(options.threshold, "--threshold", low=1e-6),
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
-    expects = any(path.suffix == ".toml" for path in base)
-    report = (_against_expected if expects else _against_base)(base, new, options, limits)
-    return replace(report, full=options.full)
 
 
 def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Path]:
@@ -85,15 +95,22 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
     return list(files)
 
 
-def _against_base(base_files: Files, new_files: Files, options: Options, limits: Limits) -> Report:
-    new, base = read_side(new_files), read_side(base_files)
+def compared_sides(base: Side, new: Side, options: Options, *, rerun_command: str = "") -> Report:
+    """Judge two sides that were measured. Raises UsageError if they cannot be compared.
+
+    `rerun_command` is the command that measures ambiguous points again.
+    """
+    limits = read_limits(options)
     keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)
     if not options.ignore_device:
         require_same_machine(base, new)
     common = base.points.keys() & new.points.keys()
     if not any(side.pooled[key].sweeps_us for key in common for side in (base, new)):
-        raise _nothing_in_common(base_files, new_files, options)
+        left = " after --only and --exclude" if options.only or options.exclude else ""
+        raise UsageError(
+            f"{base.name} and {new.name} have no point in common that has a time{left}"
+        )
     comparison = compare(base.pooled, new.pooled, limits)
     notes: list[str] = []
     if options.rerun:
@@ -101,9 +118,8 @@ def _against_base(base_files: Files, new_files: Files, options: Options, limits:
 
         base, new, notes = rerun(comparison, base, new)
         comparison = compare(base.pooled, new.pooled, limits)
-    command = "" if options.rerun else f"{_command(base_files, new_files, options)} --rerun"
     return make_report(
-        comparison, base, new, strict=options.strict, rerun_command=command, notes=notes
+        comparison, base, new, strict=options.strict, rerun_command=rerun_command, notes=notes
     )
 
 
@@ -119,18 +135,9 @@ def _against_expected(base: Files, new_files: Files, options: Options, limits: L
     return expected_report(expected, new, limits, strict=options.strict)
 
 
-def _nothing_in_common(base: Files, new: Files, options: Options) -> UsageError:
-    names = [", ".join(map(str, paths)) for paths in (base, new)]
-    left = " after --only and --exclude" if options.only or options.exclude else ""
-    return UsageError(f"{' and '.join(names)} have no point in common that has a time{left}")
-
-
 def _command(base: Files, new: Files, options: Options) -> str:
-    """Return the command line without the options of its output."""
-    sides = list(map(str, base)), list(map(str, new))
-    pooled = max(map(len, sides)) > 1
-    words = ["gpubench", "diff", *(["--base", *sides[0], "--new"] if pooled else sides[0])]
-    words += sides[1]
+    """Return the command line for a file a side, without the options of its output."""
+    words = ["gpubench", "diff", *map(str, (*base, *new))]
     if options.threshold != Options.threshold:
         words += ["--threshold", str(options.threshold)]
     words += ["--only", options.only] if options.only else []

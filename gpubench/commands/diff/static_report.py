@@ -166,10 +166,10 @@ def _table(report: StaticReport, findings: Mapping[BuildKey, Finding], heading: 
     grid = table(heading, "because", "also changed", left=None)
     for key, finding in findings.items():
         deciding = [str(at) for at in finding.changes if at.effect == finding.verdict]
-        others = [str(at) for at in finding.changes if at.effect != finding.verdict]
+        also = [str(at) for at in finding.changes if at.effect != finding.verdict]
         if finding.verdict == Verdict.CHANGED or finding.reason:
-            deciding, others = [finding.reason] if finding.reason else [], deciding + others
-        grid.add_row(report.comparison.rows[key].label, "; ".join(deciding), report.first(others))
+            deciding, also = [finding.reason] if finding.reason else [], deciding + also
+        grid.add_row(report.comparison.rows[key].label, "; ".join(deciding), report.first(also))
     return grid
 
 
