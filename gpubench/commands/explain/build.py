@@ -170,9 +170,8 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
             continue
         fitting = [variant for variant in available if fnmatchcase(variant.name, pattern)]
         if not fitting:
-            raise UsageError(
-                f"--variants: {unknown('variant', pattern, (one.name for one in available))}"
-            )
+            sources = {variant.name for variant in available if isinstance(variant, CudaVariant)}
+            raise UsageError(f"--variants: {unknown('variant', pattern, sorted(sources))}")
         if not any(isinstance(variant, CudaVariant | BrokenVariant) for variant in fitting):
             raise UsageError(
                 f"--variants: '{pattern}' is a function, and only a CUDA source is compiled"
@@ -332,7 +331,7 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
         return [BuildRow(**facts, launch=1, status=status, reason=instance.reason or error)]
     return [
         BuildRow(
-            **facts,
+            **(facts if code.is_disassembled else facts | {"disassembler": None}),
             launch=number,
             status=Status.OK,
             kernel=launch.kernel or variant.name,

@@ -12,8 +12,14 @@ from planted import copy_kernels, plant
 from gpubench.backends import compiler_of
 from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain.code import compile_program
+from gpubench.commands.explain.cubin import machine_code
 from gpubench.commands.explain.loop import loop_figures
-from gpubench.commands.explain.sass import Instruction
+from gpubench.commands.explain.sass import (
+    Instruction,
+    disassemble,
+    disassemble_together,
+    loop_instructions,
+)
 from gpubench.results.build_row import BuildRow, read
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
@@ -99,14 +105,47 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
         options=(),
         instances=tuple((name, "float32") for name in names),
     )
-    codes = compile_program(together)
+    binaries = compile_program(together)
     for name in names:
         alone = compiler.compile_instance(source, name, "sm_90").resources
-        assert codes[name, "float32"].resources == alone
-        (of_one,) = compile_program(
-            code_module.replace(together, instances=((name, "float32"),))
-        ).values()
-        assert of_one == codes[name, "float32"]
+        assert binaries[name].resources == alone
+        only = code_module.replace(together, instances=((name, "float32"),))
+        assert compile_program(only) == {name: binaries[name]}
+
+
+def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -> None:
+    kernels = copy_kernels(tmp_path / "kernels", "blocktile_2d", "shared_tile")
+    compiler = compiler_of("cuda")
+    names = {
+        "my_blocktile_2d<float, 64, 64, 8, 4, 4>": "my_blocktile_2d",
+        "my_shared_tile<float, 16>": "my_shared_tile",
+    }
+    built = [
+        compiler.compile_instance(kernels / "gemm" / f"{stem}.cu", name, "sm_90")
+        for name, stem in names.items()
+    ]
+    contents = [machine_code(each.cubin, each.symbol) for each in built]
+    listings = disassemble_together(contents, "sm_90")
+    assert listings
+    for listing, each in zip(listings, built, strict=True):
+        loop = loop_instructions(disassemble(each.cubin) or "", "float32")
+        assert [each.opcode for each in loop_instructions(listing, "float32")] == [
+            each.opcode for each in loop
+        ]
+        assert loop
+
+
+def test_figures_without_a_listing_are_not_those_of_a_later_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32")
+    with monkeypatch.context() as patch:
+        patch.setattr(code_module, "disassemble_together", lambda *_arguments: None)
+        (row, *_) = build(tmp_path, "a.csv", *options)[1]
+        assert (row.loop_instructions, row.disassembler) == (None, None)
+    (row, *_) = build(tmp_path, "b.csv", *options)[1]
+    assert row.loop_instructions
 
 
 def test_a_kernel_that_does_not_compile_is_an_error_row_and_the_others_are_not(
