@@ -170,8 +170,8 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
             continue
         fitting = [variant for variant in available if fnmatchcase(variant.name, pattern)]
         if not fitting:
-            names = {variant.name for variant in available if isinstance(variant, CudaVariant)}
-            raise UsageError(f"--variants: {unknown('variant', pattern, sorted(names))}")
+            cuda_names = {variant.name for variant in available if isinstance(variant, CudaVariant)}
+            raise UsageError(f"--variants: {unknown('variant', pattern, sorted(cuda_names))}")
         if not any(isinstance(variant, CudaVariant | BrokenVariant) for variant in fitting):
             raise UsageError(
                 f"--variants: '{pattern}' is a function, and only a CUDA source is compiled"
