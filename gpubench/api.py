@@ -18,6 +18,7 @@ from gpubench.options import read_sweep, sweep_options
 from gpubench.plan.selection import selection
 from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
+from gpubench.results.build_row import BuildKey
 from gpubench.results.result_file import ResultFile
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _selected(frame: pd.DataFrame, only: str | None, exclude: str | None) -> lis
     return list(filter(selection(rows, only, exclude), rows))
 
 
-@partial(diff_options, names=("threshold", "only", "exclude", "ignore_device"))
+@partial(diff_options, names=("threshold", "allow", "only", "exclude", "ignore_device"))
 def diff(
     base: str | Path | Sequence[str | Path], new: str | Path | Sequence[str | Path], **options: Any
 ) -> pd.DataFrame:
@@ -160,22 +161,32 @@ def diff(
 
     A side is a file or several files, which are pooled. The options are those of the command. The
     columns are the point's key, `verdict`, `ratio` with its 99 % interval `ratio_low` and
-    `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Raises UsageError for files that
-    cannot be compared.
+    `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Two build files
+    (`gpubench explain --variants`) give a row per launch: its key, `verdict`, `changes` such as
+    `spill_bytes 0 → 128`, and `reason`. Raises UsageError for files that cannot be compared.
 
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
     """
     from gpubench.commands.diff.run import compared
+    from gpubench.commands.diff.static_report import build_files, compared_builds
 
     base, new = (
         [Path(side)] if isinstance(side, str | Path) else list(map(Path, side))
         for side in (base, new)
     )
+    settings = Options(**options)
+    if build_files(base, new):
+        builds = compared_builds(base, new, settings).comparison.findings
+        lines = [
+            (*key, str(finding.verdict), "; ".join(map(str, finding.changes)), finding.reason)
+            for key, finding in builds.items()
+        ]
+        return pd.DataFrame(lines, columns=[*BuildKey._fields, "verdict", "changes", "reason"])
     columns = (
         *("verdict", "ratio", "ratio_low", "ratio_high"),
         *("base_median_us", "new_median_us", "reason"),
     )
-    findings = compared(base, new, Options(**options)).comparison.findings
+    findings = compared(base, new, settings).comparison.findings
     return pd.DataFrame(
         [
             key._asdict() | {name: getattr(finding, name) for name in columns}

@@ -24,10 +24,9 @@ from gpubench.commands.diff.static import (
     read_limits,
 )
 from gpubench.commands.diff.texts import (
-    NOTE_LIMIT,
     code_text,
     junit_text,
-    markdown_section,
+    markdown_page,
     markdown_text,
     shortened,
     xml_text,
@@ -227,23 +226,20 @@ def _plain_text(report: StaticReport) -> str:
 
 def _markdown(report: StaticReport) -> str:
     """Return a pull-request comment: what is broken or worse, and the rest to unfold."""
-    parts = [
-        f"### gpubench diff: {markdown_text(report.headline)}",
-        f"`{code_text(report.base)}` → `{code_text(report.new)}`",
-        *(f"> **Note:** {markdown_text(note, NOTE_LIMIT)}" for note in report.notes),
-    ]
-    for verdict in Verdict:
-        findings = report.comparison.of(verdict)
-        if not findings or verdict == Verdict.SAME:
-            continue
-        section = markdown_section(_table(report, findings, str(verdict)))
-        if verdict not in {Verdict.BROKEN, Verdict.WORSE}:
-            summary = f"<summary>{len(findings)} {verdict}</summary>"
-            section = f"<details>{summary}\n\n{section}\n\n</details>"
-        parts.append(section)
     same = counted(report.comparison.counts[Verdict.SAME], "row")
-    parts.append(f"{same} the same. Allowed: {markdown_text(report.words)}.")
-    return "\n\n".join(parts) + "\n"
+    tables = {
+        str(verdict): _table(report, findings, str(verdict))
+        for verdict in Verdict
+        if verdict != Verdict.SAME and (findings := report.comparison.of(verdict))
+    }
+    return markdown_page(
+        report.headline,
+        f"`{code_text(report.base)}` → `{code_text(report.new)}`",
+        report.notes,
+        tables,
+        {Verdict.BROKEN, Verdict.WORSE},
+        [f"{same} the same. Allowed: {markdown_text(report.words)}."],
+    )
 
 
 def _json(report: StaticReport) -> str:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pandas as pd
 import pytest
 from diffs import Run, row
 
+import gpubench
 from gpubench.commands.diff.static import Verdict, compare_builds, read_limits
 from gpubench.errors import UsageError
 from gpubench.model import Status
@@ -244,6 +246,15 @@ def test_files_without_a_common_row_are_refused(builds: Builds, run: Run) -> Non
     assert "in common" in err
 
 
+def test_the_python_function_gives_a_row_for_each_launch(builds: Builds) -> None:
+    sides = builds([built(), built("32")], [built(spill_bytes=8), built("32")])
+    findings = gpubench.diff(*sides)
+    assert findings["verdict"].tolist() == ["worse", "same"]
+    assert findings["tile"].tolist() == ["16", "32"]
+    assert findings["changes"][0] == "spill_bytes 0 → 8"
+    assert set(gpubench.diff(*sides, allow="spill_bytes=8")["verdict"]) == {"changed", "same"}
+
+
 # ---- the file
 
 
@@ -251,6 +262,15 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     rows = [built(reason="=1+1", limited_by="registers;warps"), built("32", occupancy=None)]
     path = tmp_path / "build.csv"
     path.write_bytes(encode(rows))
+    assert read(path) == rows
+
+
+def test_a_file_that_pandas_wrote_again_has_the_same_rows(tmp_path: Path) -> None:
+    rows = [built(), built("", spill_bytes=None)]
+    path = tmp_path / "build.csv"
+    path.write_bytes(encode(rows))
+    pd.read_csv(path).to_csv(path, index=False)
+    assert "16.0" in path.read_text()
     assert read(path) == rows
 
 
