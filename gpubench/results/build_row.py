@@ -38,7 +38,7 @@ class BuildRow:
 
     op: str = column("key", "operation, such as gemm")
     variant: str = column("key", "the kernel")
-    tile: str = column("key", "tile as --tile takes it; empty for kernels without one")
+    tile: str = column("key", "tile as --tiles takes it; empty for kernels without one")
     dtype: str = column("key", "element type")
     architecture: str = column("key", "as --arch takes it, such as sm_90")
     launch: int = column("key", "number of the launch among the kernel's launches, from 1", low=1)
@@ -135,7 +135,7 @@ class BuildRow:
 
     @property
     def size(self) -> str:
-        """The size, as `--size` takes it."""
+        """The size, as `--sizes` takes it."""
         return OPERATIONS.get(self.op, OPERATIONS["gemm"]).size(self.m, self.n, self.k)
 
     @property

@@ -34,6 +34,7 @@ from gpubench.commands.diff.texts import (
 from gpubench.errors import UsageError
 from gpubench.plan.selection import selection
 from gpubench.results.build_row import BuildKey, BuildRow, is_build_file, read
+from gpubench.results.columns import opened
 from gpubench.view.numbers import counted
 from gpubench.view.tables import Table, console, table
 
@@ -115,6 +116,8 @@ def build_files(base: Sequence[Path], new: Sequence[Path]) -> bool:
     if len(set(kinds.values())) > 1:
         build = next(path for path, is_build in kinds.items() if is_build)
         other = next(path for path, is_build in kinds.items() if not is_build)
+        with opened(other):  # a file that cannot be read has its own message
+            pass
         raise UsageError(
             f"{build} is a build file, which has no times, and {other} is another kind of file"
         )
@@ -127,6 +130,8 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
         raise UsageError("one build file per side is compared: gpubench diff BASE.csv NEW.csv")
     if options.rerun:
         raise UsageError("--rerun: build files have no times to measure again")
+    if options.threshold != Options.threshold:
+        raise UsageError("--threshold: is for times; build files have --allow")
     limits = read_limits(options.allow)
     before, after = read(base[0]), read(new[0])
     keep = selection([*before, *after], options.only, options.exclude)

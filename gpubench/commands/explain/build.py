@@ -133,8 +133,10 @@ def run_build(
     if len(failed) > MAX_LISTED:
         _note(f"and {len(failed) - MAX_LISTED} more")
     compiled = sum(row.status == Status.OK for row in rows)
-    skipped = sum(row.status == Status.SKIPPED for row in rows)
-    counts = f"{counted(compiled, 'row')}, {skipped} skipped, {counted(len(failed), 'error')}"
+    skipped = [row for row in rows if row.status == Status.SKIPPED]
+    if skipped and not compiled:
+        _note(f"skipped: {skipped[0].label}: {skipped[0].reason}")
+    counts = f"{counted(compiled, 'row')}, {len(skipped)} skipped, {counted(len(failed), 'error')}"
     _note(f"{counts}{f': {output}' if output else ''}")
     return 1 if failed else 0
 
@@ -213,11 +215,11 @@ def _architectures(text: str | None, compiler: Compiler) -> tuple[str, ...]:
 
 
 def _dtypes(text: str | None) -> tuple[str, ...]:
-    """Return the element types of `--dtype`; empty for those of each kernel."""
+    """Return the element types of `--dtypes`; empty for those of each kernel."""
     names = tuple(DTYPE_ALIASES.get(name.lower(), name) for name in parse_names(text or ""))
     for name in names:
         if name not in DTYPES:
-            raise UsageError(f"--dtype: {unknown('dtype', name, DTYPES)}")
+            raise UsageError(f"--dtypes: {unknown('dtype', name, DTYPES)}")
     return names
 
 
@@ -236,9 +238,9 @@ def plan_instances(
     """
     instances = []
     for variant in variants:
-        sizes = parse_sizes(size, variant.op, "--size")
+        sizes = parse_sizes(size, variant.op, "--sizes")
         if len(sizes) > 1:
-            raise UsageError(f"--size: one at a time, not {len(sizes)}")
+            raise UsageError(f"--sizes: one at a time, not {len(sizes)}")
         ((m, n, k),) = sizes
         with described_by(variant.path):
             tiles = tuple(variant.tiles) if every else variant.tiles.defaults
@@ -252,7 +254,7 @@ def plan_instances(
                 for tile in tiles
             ]
     if not instances:
-        raise UsageError(f"--dtype: no kernel has {' or '.join(dtypes)}")
+        raise UsageError(f"--dtypes: no kernel has {' or '.join(dtypes)}")
     return instances
 
 

@@ -94,6 +94,14 @@ def test_a_change_has_a_verdict(change: dict[str, Any], expected: Verdict) -> No
     assert verdict(built(), built(**change)) == expected
 
 
+def test_a_block_beyond_the_launch_bounds_is_broken_with_both_numbers() -> None:
+    failing = built(resident_blocks=0, occupancy=0.0, max_threads_per_block=128)
+    (finding,) = compare_builds([built()], [failing], read_limits("")).findings.values()
+    assert finding.verdict == Verdict.BROKEN
+    assert "256 threads" in finding.reason
+    assert "128" in finding.reason
+
+
 def test_what_was_worse_is_better_the_other_way_round() -> None:
     assert verdict(built(spill_bytes=4), built()) == Verdict.BETTER
 
@@ -217,7 +225,7 @@ def test_the_other_formats_have_the_same_findings(builds: Builds, run: Run) -> N
     assert run(*sides, "--format", "junit", "--strict")[1].count("<failure") == 2
 
 
-@pytest.mark.parametrize("option", ["--rerun", "--allow=x=1"])
+@pytest.mark.parametrize("option", ["--rerun", "--allow=x=1", "--threshold=5%"])
 def test_options_that_do_not_fit_are_refused(builds: Builds, run: Run, option: str) -> None:
     code, _, err = run(*builds([built()], [built()]), option)
     assert code == 2
@@ -230,6 +238,15 @@ def test_a_build_file_is_not_compared_with_times(builds: Builds, run: Run, tmp_p
     code, _, err = run(base, str(tmp_path / "times.csv"))
     assert code == 2
     assert "build file" in err
+
+
+def test_a_file_that_is_not_there_is_named_as_such(
+    builds: Builds, run: Run, tmp_path: Path
+) -> None:
+    base, _ = builds([built()], [built()])
+    code, _, err = run(base, str(tmp_path / "nowhere.csv"))
+    assert code == 2
+    assert "cannot read" in err
 
 
 def test_limits_of_build_files_are_refused_for_times(run: Run, tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
 
 
 def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
-    _, rows = build(tmp_path, "b.csv", "--variants", "wgmma_tf32", "--arch", "sm_80")
+    done, rows = build(tmp_path, "b.csv", "--variants", "wgmma_tf32", "--arch", "sm_80")
+    assert "9.0" in done.err
     assert {row.status for row in rows} == {"skipped"}
     assert "9.0" in (rows[0].reason or "")
 
