@@ -6,6 +6,7 @@ files from several machines compare.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,6 +67,9 @@ MAX_LISTED = 8
 
 PLAIN_EVERY_S = 5.0
 """Time between lines of progress that are not for a terminal."""
+
+
+_TEMPLATE = re.compile(r"([\w:]+)(?:<[^()]*>)?\)?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +318,7 @@ def _program_key(instance: Instance) -> tuple[object, ...]:
 def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) -> list[BuildRow]:
     """Return a row for each launch, or a single row if the instance is skipped or fails."""
     variant, problem = instance.variant, instance.problem
-    here = f"{variant.path.parent}/"
+    here = str(variant.path.parent)
     facts = {
         **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
         "variant": variant.name,
@@ -322,7 +326,7 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
         "architecture": instance.architecture,
         "compiler": compiler,
         "disassembler": disassembler_version() or None,
-        "options": " ".join(instance.options).replace(here, "") or None,
+        "options": " ".join(instance.options).replace(f"{here}/", "").replace(here, ".") or None,
         "source_hash": hash_of_source,
         "gpubench": gpubench.__version__,
     }
@@ -331,16 +335,23 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
     if instance.reason or error:
         status = Status.SKIPPED if instance.reason else Status.ERROR
         return [BuildRow(**facts, launch=1, status=status, reason=instance.reason or error)]
+    launches = zip(instance.launches, instance.expressions, of_launches, strict=True)
     return [
         BuildRow(
             **(facts if code.is_disassembled else facts | {"disassembler": None}),
             launch=number,
             status=Status.OK,
-            kernel=launch.kernel or variant.name,
+            kernel=_template(expression) or variant.name,
             **_figures(instance.device, launch, code),
         )
-        for number, (launch, code) in enumerate(zip(instance.launches, of_launches, strict=True), 1)
+        for number, (launch, expression, code) in enumerate(launches, 1)
     ]
+
+
+def _template(expression: str) -> str:
+    """Return the name of a template instance, which may be cast to a type: `naive` or nothing."""
+    match = _TEMPLATE.search(expression)
+    return match[1] if match else ""
 
 
 def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:

@@ -165,8 +165,21 @@ def test_a_kernel_with_its_own_signature_has_rows(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "mine")
     done, rows = build(tmp_path, "b.csv", *own(tmp_path / "mine", "--arch", "sm_90"))
     assert done.code == 0
+    assert {row.tile.rpartition("=")[2] for row in rows} == {row.kernel for row in rows}
     assert len({row.tile for row in rows}) == 3
     assert all(row.loop_multiply_add for row in rows)
+
+
+def test_a_folder_at_another_place_with_bytes_that_are_not_utf8_has_the_same_rows(
+    tmp_path: Path,
+) -> None:
+    for side in ("base", "new"):
+        kernels = shutil.copytree(EXAMPLE, tmp_path / side)
+        plant(kernels, "sgemm.py", ('idea="', 'compile_options=("-I.",), idea="'))
+        source = kernels / "sgemm.cu"
+        source.write_bytes(b"// caf\xe9\n" + source.read_bytes())
+        assert build(tmp_path, f"{side}.csv", *own(kernels, "--arch", "sm_90"))[0].code == 0
+    assert (tmp_path / "base.csv").read_bytes() == (tmp_path / "new.csv").read_bytes()
 
 
 def test_without_an_output_the_rows_go_to_stdout(tmp_path: Path) -> None:
