@@ -117,7 +117,8 @@ class BuildRow:
 
     compiler: str | None = column("context", "name and version of the compiler")
     disassembler: str | None = column(
-        "context", "version of nvdisasm; empty: there was none, so nothing about the loop is known"
+        "context",
+        "version of nvdisasm; empty: none listed the code, so nothing about the loop is known",
     )
     options: str | None = column("context", "the kernel's own compile options, joined by a blank")
     source_hash: str | None = column("context", "hash of the kernel's files")

@@ -32,6 +32,7 @@ from gpubench.commands.diff.texts import (
     xml_text,
 )
 from gpubench.errors import UsageError
+from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results.build_row import BuildKey, BuildRow, is_build_file, read
 from gpubench.results.columns import opened
@@ -154,11 +155,13 @@ def _values(rows: Sequence[BuildRow], column: str) -> str:
 
 
 def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[str]:
+    for side, rows in (("base", before), ("new", after)):
+        unlisted = sum(row.status == Status.OK and not row.disassembler for row in rows)
+        if unlisted:
+            named = f"{counted(unlisted, 'row')} of the {side} side"
+            yield f"nvdisasm did not list {named}, so inner loops are not compared there"
     disassemblers = [_values(rows, "disassembler") for rows in (before, after)]
-    if not all(disassemblers):
-        side = "base" if not disassemblers[0] else "new"
-        yield f"the {side} side was made without nvdisasm, so inner loops are not compared"
-    elif disassemblers[0] != disassemblers[1]:
+    if all(disassemblers) and disassemblers[0] != disassemblers[1]:
         yield "another nvdisasm, {} → {}".format(*disassemblers)
     versions = [_values(rows, "gpubench") for rows in (before, after)]
     if versions[0] != versions[1]:

@@ -163,6 +163,14 @@ def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
     assert verdict(unknown, built()) == Verdict.SAME
 
 
+def test_rows_that_were_not_disassembled_are_counted_in_a_note(builds: Builds, run: Run) -> None:
+    unlisted = built("32", disassembler=None, loop_instructions=None)
+    code, out, _ = run(*builds([built(), built("32")], [built(), unlisted]))
+    assert code == 0
+    assert "1 row of the new side" in out
+    assert "base side" not in out
+
+
 # ---- the command
 
 
