@@ -14,9 +14,10 @@ import re
 import signal
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -45,8 +46,7 @@ MAX_TOGETHER = 24
 """Maximum number of instances in a program, so that all CPUs have work until the end."""
 
 READ_TOGETHER = 2**20
-"""Bytes of machine code that are disassembled together. Ctrl-C loses at most these figures for each
-architecture."""
+"""Bytes of machine code of an architecture that are disassembled together."""
 
 VERSION_S = 20
 """Time limit for the disassembler to print its version."""
@@ -141,15 +141,19 @@ def compile_programs(
             codes[program] |= figures
             keep(_kept_file(program), msgspec.msgpack.encode(list(codes[program].items())))
 
-    for part, binaries in _compile_all(largest_first):
-        waiting = unread[part.architecture]
-        waiting[part] = binaries
-        done += len(part.instances)
-        on_compiled(done)
-        if sum(map(_size, waiting.values())) >= READ_TOGETHER:
-            read(unread.pop(part.architecture))
-    for waiting in unread.values():
-        read(waiting)
+    try:
+        with closing(_compile_all(largest_first)) as compiled:
+            for part, binaries in compiled:
+                waiting = unread[part.architecture]
+                waiting[part] = binaries
+                done += len(part.instances)
+                on_compiled(done)
+                if sum(map(_size, waiting.values())) >= READ_TOGETHER:
+                    read(waiting)
+                    del unread[part.architecture]
+    finally:  # also after Ctrl-C, so that nothing is compiled twice
+        for waiting in unread.values():
+            read(waiting)
     return codes
 
 
@@ -167,7 +171,7 @@ def _missing_parts(program: Program, kept: Codes) -> list[Program]:
     ]
 
 
-def _compile_all(programs: Sequence[Program]) -> Iterator[tuple[Program, Binaries]]:
+def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Binaries]]:
     """Yield the binaries of each program when it is compiled."""
     processes = min(cpu_threads(), len(programs))
     if processes <= 1:
@@ -188,6 +192,11 @@ def _compile_all(programs: Sequence[Program]) -> Iterator[tuple[Program, Binarie
                 "a process that compiles was lost, perhaps for want of memory; what was compiled "
                 "is kept, so the same command goes on from there"
             ) from None
+        except BaseException:
+            # Ctrl-C does not wait for what is compiled now, which may take a quarter of a minute.
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,13 @@ from planted import copy_kernels, plant
 
 from gpubench.backends import compiler_of
 from gpubench.commands.explain import code as code_module
-from gpubench.commands.explain.code import compile_program
+from gpubench.commands.explain.code import (
+    Binaries,
+    Binary,
+    Program,
+    compile_program,
+    compile_programs,
+)
 from gpubench.commands.explain.cubin import machine_code
 from gpubench.commands.explain.loop import loop_figures
 from gpubench.commands.explain.sass import (
@@ -98,7 +105,7 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
     source = kernels / "gemm" / "my_blocktile_2d.cu"
     tiles = ("64, 64, 8, 4, 4", "64, 64, 16, 4, 4")
     names = [f"my_blocktile_2d<float, {tile}>" for tile in tiles]
-    together = code_module.Program(
+    together = Program(
         backend="cuda",
         source=source,
         source_hash="",
@@ -110,7 +117,7 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
     for name in names:
         alone = compiler.compile_instance(source, name, "sm_90").resources
         assert binaries[name].resources == alone
-        only = code_module.replace(together, instances=((name, "float32"),))
+        only = replace(together, instances=((name, "float32"),))
         assert compile_program(only) == {name: binaries[name]}
 
 
@@ -134,6 +141,33 @@ def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -
             each.opcode for each in loop
         ]
         assert loop
+
+
+def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
+    compiled: list[str] = []
+
+    def fail(program: Program) -> Binaries:
+        compiled.append(program.architecture)
+        return {expression: Binary(error="no") for expression, _ in program.instances}
+
+    def interrupt(done: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(code_module, "compile_program", fail)
+    program = Program(
+        backend="cuda", source=tmp_path, source_hash="", architecture="sm_80", options=(),
+        instances=(("k<float>", "float32"),),
+    )  # fmt: skip
+    programs = [program, replace(program, architecture="sm_90")]
+    with pytest.raises(KeyboardInterrupt):
+        compile_programs(programs, interrupt)
+    compile_programs(programs, lambda _done: None)
+    assert compiled == ["sm_80", "sm_90"]
 
 
 def test_figures_without_a_listing_are_not_those_of_a_later_run(
