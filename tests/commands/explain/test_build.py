@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from gpubench.commands.explain.sass import (
     disassemble_together,
     loop_instructions,
 )
+from gpubench.plan.registry import KERNELS
 from gpubench.results.build_row import BuildRow, read
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
@@ -168,6 +171,38 @@ def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
         compile_programs(programs, interrupt)
     compile_programs(programs, lambda _done: None)
     assert compiled == ["sm_80", "sm_90"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_processes_that_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(code_module, "cpu_threads", lambda: 2)
+
+    def program(name: str, architecture: str, *expressions: str) -> Program:
+        return Program(
+            backend="cuda", source=KERNELS / "gemm" / f"{name}.cu", source_hash="", options=(),
+            architecture=architecture, instances=tuple((text, "float32") for text in expressions),
+        )  # fmt: skip
+
+    def interrupt(done: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    large = [f"register_tile<{scalar}, 32>" for scalar in ("float", "double", "int")]
+    with pytest.raises(KeyboardInterrupt):
+        compile_programs(
+            [
+                program("register_tile", "sm_90", *large),
+                program("naive", "sm_80", "naive<float, 16>"),
+            ],
+            interrupt,
+        )
+    children = multiprocessing.active_children()
+    for child in children:
+        child.join()
+    assert {child.exitcode for child in children} <= {-signal.SIGTERM}
 
 
 def test_figures_without_a_listing_are_not_those_of_a_later_run(
