@@ -131,6 +131,12 @@ def run_build(
         claimed.write(encode(rows))
     else:
         print(encode(rows).decode(), end="")
+    unlisted = {
+        row.architecture for row in rows if row.status == Status.OK and not row.disassembler
+    }
+    if unlisted and (version := disassembler_version()):
+        names = ", ".join(sorted(unlisted))
+        _note(f"nvdisasm {version} did not list code for {names}: nothing about its inner loops")
     failed = [row for row in rows if row.status == Status.ERROR]
     for row in failed[:MAX_LISTED]:
         _note(f"error: {row.label}: {row.reason}")

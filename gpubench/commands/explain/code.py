@@ -232,7 +232,7 @@ def _binary(compiled: Compiled) -> Binary:
 def read_code(compiled: Mapping[Program, Binaries]) -> dict[Program, Codes]:
     """Disassemble programs for one architecture, and return the code of their instances."""
     binaries = [binary for of_program in compiled.values() for binary in of_program.values()]
-    contents = list(dict.fromkeys(binary.machine_code for binary in binaries if not binary.error))
+    contents = list(dict.fromkeys(filter(None, (binary.machine_code for binary in binaries))))
     architecture = next(iter(compiled)).architecture
     listed = disassemble_together(contents, architecture) if contents else None
     listings = dict(zip(contents, listed, strict=True)) if listed else {}

@@ -212,7 +212,8 @@ def test_figures_without_a_listing_are_not_those_of_a_later_run(
     options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32")
     with monkeypatch.context() as patch:
         patch.setattr(code_module, "disassemble_together", lambda *_arguments: None)
-        (row, *_) = build(tmp_path, "a.csv", *options)[1]
+        done, (row, *_) = build(tmp_path, "a.csv", *options)
+        assert "sm_80" in done.err
         assert (row.loop_instructions, row.disassembler) == (None, None)
     (row, *_) = build(tmp_path, "b.csv", *options)[1]
     assert row.loop_instructions
