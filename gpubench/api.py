@@ -18,6 +18,7 @@ from gpubench.options import read_sweep, sweep_options
 from gpubench.plan.selection import selection
 from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
+from gpubench.results.build_row import BuildKey
 from gpubench.results.result_file import ResultFile
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def diff(
     new: Sweeps,
     *,
     threshold: str = Options.threshold,
+    allow: str | None = None,
     only: str | None = None,
     exclude: str | None = None,
     ignore_device: bool = False,
@@ -169,29 +171,41 @@ def diff(
 
     A side is a file, a frame of `sweep` or `read_csv`, or a list of several, which are pooled. The
     options are those of the command. The columns are the point's key, `verdict`, `ratio` with its
-    99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and `reason`.
-    Raises UsageError for results that cannot be compared.
+    99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Two
+    build files (`gpubench explain --variants`) give a row per launch: its key, `verdict`, `changes`
+    such as `spill_bytes 0 → 128`, and `reason`. Raises UsageError for results that cannot be
+    compared.
 
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
     >>> findings = gpubench.diff(frame, gpubench.sweep(sizes=[256], tiles=[8, 16]))
     """
     from gpubench.commands.diff.run import compared, compared_sides
     from gpubench.commands.diff.sides import make_side
+    from gpubench.commands.diff.static_report import build_files, compared_builds
 
-    options = Options(threshold=threshold, only=only, exclude=exclude, ignore_device=ignore_device)
+    options = Options(
+        threshold=threshold, allow=allow, only=only, exclude=exclude, ignore_device=ignore_device
+    )
     sides = [
         [side] if isinstance(side, str | Path | pd.DataFrame) else list(side)
         for side in (base, new)
     ]
     files = [[Path(sweep) for sweep in side if isinstance(sweep, str | Path)] for side in sides]
-    if list(map(len, files)) == list(map(len, sides)):
-        report = compared(files[0], files[1], options)
-    else:
+    if list(map(len, files)) != list(map(len, sides)):
         base_side, new_side = (
             make_side(dict(_named_rows(sweep, f"{name} {n}") for n, sweep in enumerate(side, 1)))
             for name, side in zip(("base", "new"), sides, strict=True)
         )
         report = compared_sides(base_side, new_side, options)
+    elif build_files(files[0], files[1]):
+        builds = compared_builds(files[0], files[1], options).comparison.findings
+        lines = [
+            (*key, str(finding.verdict), "; ".join(map(str, finding.changes)), finding.reason)
+            for key, finding in builds.items()
+        ]
+        return pd.DataFrame(lines, columns=[*BuildKey._fields, "verdict", "changes", "reason"])
+    else:
+        report = compared(files[0], files[1], options)
     columns = (
         *("verdict", "ratio", "ratio_low", "ratio_high"),
         *("base_median_us", "new_median_us", "reason"),

@@ -11,7 +11,7 @@ from typing import Any
 from gpubench.errors import UsageError
 from gpubench.model import DTYPE_ALIASES, DTYPES, LARGEST, OPERATIONS
 from gpubench.plan.ranges import parse_sizes
-from gpubench.results.row import opened
+from gpubench.results.columns import opened
 from gpubench.text import clean, shown, unknown
 
 SUFFIX = ".csv"

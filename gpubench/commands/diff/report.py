@@ -31,10 +31,9 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.commands.diff.texts import (
     COMMAND_LIMIT,
-    NOTE_LIMIT,
     code_text,
     junit_text,
-    markdown_section,
+    markdown_page,
     markdown_text,
     shortened,
     xml_text,
@@ -383,27 +382,26 @@ def _in_short(finding: Finding) -> str:
 
 def _markdown(report: Report) -> str:
     """Return a pull-request comment: the regressions, and the rest in sections to unfold."""
-    parts = [
-        f"### gpubench diff: {markdown_text(report.headline)}",
-        f"`{code_text(report.base)}` → `{code_text(report.new)}`, {markdown_text(report.machine)}",
-        *(f"> **Note:** {markdown_text(note, NOTE_LIMIT)}" for note in report.notes),
-    ]
-    for verdict in Verdict:
-        findings = report.comparison.of(verdict)
-        if not findings or verdict == Verdict.SAME:
-            continue
-        section = markdown_section(_table(report, findings, "point"))
-        if verdict not in {Verdict.BROKEN, Verdict.SLOWER}:
-            summary = f"<summary>{len(findings)} {verdict}</summary>"
-            section = f"<details>{summary}\n\n{section}\n\n</details>"
-        parts.append(section)
-    same = report.comparison.counts[Verdict.SAME]
-    parts.append(f"{counted(same, 'point')} the same within {report.limits}.")
+    sides = f"`{code_text(report.base)}` → `{code_text(report.new)}`"
+    same = counted(report.comparison.counts[Verdict.SAME], "point")
+    advice = []
     for line in report.advice:
         words, _, command = line.partition(": ")
         command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
-        parts.append(f"{markdown_text(words)}:\n\n```sh\n{command}\n```")
-    return "\n\n".join(parts) + "\n"
+        advice.append(f"{markdown_text(words)}:\n\n```sh\n{command}\n```")
+    tables = {
+        str(verdict): _table(report, findings, "point")
+        for verdict in Verdict
+        if verdict != Verdict.SAME and (findings := report.comparison.of(verdict))
+    }
+    return markdown_page(
+        report.headline,
+        f"{sides}, {markdown_text(report.machine)}",
+        report.notes,
+        tables,
+        {Verdict.BROKEN, Verdict.SLOWER},
+        [f"{same} the same within {report.limits}.", *advice],
+    )
 
 
 # ---- JSON

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from gpubench.commands.diff import static_report
 from gpubench.commands.diff.compare import Limits, compare
@@ -24,6 +25,9 @@ from gpubench.results.row import read
 from gpubench.text import clean_lines
 from gpubench.view.tables import console
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Files = Sequence[Path]
 
 
@@ -34,30 +38,31 @@ def run_diff(base: Files, new: Files, options: Options) -> int:
         raise UsageError(f"--output: {path} is one of the files compared")
     output = Output(path, overwrite=options.force) if path else None
     if build_files(base, new):
-        return _run_builds(base, new, options, output)
-    if options.allow is not None:
-        raise UsageError("--allow: is for build files; times have --threshold")
+        builds = compared_builds(base, new, options)
+        _show(builds, static_report.FORMATS, static_report.print_text, options, output)
+        return builds.exit_code
     report = compared(base, new, options)
+    _show(report, FORMATS, print_text, options, output)
+    return report.exit_code
+
+
+R = TypeVar("R")
+
+
+def _show(
+    report: R,
+    formats: Mapping[Format, Callable[[R], str]],
+    print_text: Callable[[R, Console], None],
+    options: Options,
+    output: Output | None,
+) -> None:
+    """Write the report in its format to the file, or to stdout without a file."""
     if output:
-        output.write(clean_lines(FORMATS[options.format](report)).encode())
+        output.write(clean_lines(formats[options.format](report)).encode())
     if output or options.format == Format.TEXT:
         print_text(report, console())
     else:
-        print(clean_lines(FORMATS[options.format](report)), end="")
-    return report.exit_code
-
-
-def _run_builds(base: Files, new: Files, options: Options, output: Output | None) -> int:
-    """Compare two files of `explain --variants`, print, and return the exit code."""
-    report = compared_builds(base, new, options)
-    text = clean_lines(static_report.FORMATS[options.format](report))
-    if output:
-        output.write(text.encode())
-    if output or options.format == Format.TEXT:
-        static_report.print_text(report, console())
-    else:
-        print(text, end="")
-    return report.exit_code
+        print(clean_lines(formats[options.format](report)), end="")
 
 
 def compared(base: Files, new: Files, options: Options) -> Report:
@@ -77,6 +82,8 @@ def compared(base: Files, new: Files, options: Options) -> Report:
 
 def read_limits(options: Options) -> Limits:
     """Return the limits that the options set. Raises UsageError."""
+    if options.allow is not None:
+        raise UsageError("--allow: is for build files; times have --threshold")
     return Limits(
         threshold=parse_fraction(options.threshold, "--threshold", low=1e-6),
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
