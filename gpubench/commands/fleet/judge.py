@@ -127,7 +127,7 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
     detectable = np.full(units, np.nan)
     no_majority = np.zeros(shape, bool)
     comparisons = max(1, int(np.isfinite(level).sum()))
-    tame = _has_tame_tails(level)
+    tame = has_tame_tails(level)
     for unit in range(units):  # not all units need have the same devices
         there = np.flatnonzero(np.isfinite(level[:, unit]))
         if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
@@ -246,7 +246,7 @@ def _against(
     return effect, limit, p, float(np.median(smallest if reference.all() else smallest[~reference]))
 
 
-def _has_tame_tails(level: Floats) -> bool:
+def has_tame_tails(level: Floats) -> bool:
     """Return whether the devices of a large fleet differ normally, by their levels in all units."""
     large = level[:, np.isfinite(level).sum(axis=0) > SMALL_FLEET + 1]
     if large.size < TAME_VALUES:

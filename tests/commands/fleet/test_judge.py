@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench.commands.fleet.judge import Limits, judge
+from gpubench.commands.fleet.judge import Limits, has_tame_tails, judge
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 RECORDED = BENCHMARKS.parent / "results" / "h200" / "diff_rounds"
@@ -139,6 +139,15 @@ def test_the_reported_slowdown_is_found_in_nine_of_ten_fleets(devices: int) -> N
         slower[0] += judge(levels).detectable[0]
         found += judge(slower).slow[0, 0]
     assert found >= 175
+
+
+def test_heavy_tails_of_a_large_fleet_are_not_taken_for_normal() -> None:
+    rng = np.random.default_rng(5)
+    normal = sum(has_tame_tails(rng.standard_normal((64, 16))) for _ in range(50))
+    heavy = sum(has_tame_tails(rng.standard_t(5, (64, 16))) for _ in range(50))
+    assert normal >= 40
+    assert heavy <= 2
+    assert not has_tame_tails(rng.standard_normal((40, 16)))  # too few values to tell
 
 
 @pytest.mark.slow
