@@ -147,8 +147,8 @@ def _merged(path: Path, new: Mapping[tuple[object, ...], Winner]) -> str:
     import tomlkit
     from tomlkit.items import AoT
 
-    text = path.read_text(encoding="utf-8") if path.exists() else HEADING
     old = read_winners(path) if path.exists() else []
+    text = path.read_text(encoding="utf-8") if path.exists() else HEADING
     document = tomlkit.parse(text)
     tables = document.get("winner")
     if not isinstance(tables, AoT):  # none yet, or `winner = []`

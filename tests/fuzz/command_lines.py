@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt  # noqa: F401 # loaded, not used
 import pandas as pd  # noqa: F401 # loaded, not used
 import scipy.stats  # noqa: F401 # loaded, not used
 import typer
-from contract import BrokenContractError, call_within_contract, checked_message, contents
+from contract import REFUSALS, BrokenContractError, call_within_contract, checked_message, contents
 from stub import nothing_measured
 
 from gpubench.cli import app, main
@@ -251,5 +251,5 @@ def run(argv: Sequence[str], folder: Path) -> int:
         last = message.splitlines()[-1:]
         if not last or not last[0].startswith("gpubench: "):
             raise BrokenContractError(f"exit code 2, and stderr: {message[:300]!r}")
-        checked_message(last[0])
+        REFUSALS.append(checked_message(last[0]))
     return code

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import tracemalloc
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,9 @@ MAX_BYTES = 200 * 2**20
 
 MAX_S = 60
 """Time limit of a call. The first call imports modules; later calls take milliseconds."""
+
+REFUSALS: deque[str] = deque(maxlen=20)
+"""The last messages with which inputs were refused."""
 
 LIMITED = True
 """False under libFuzzer, because it uses the alarm signal."""
@@ -125,7 +129,7 @@ def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:
         with watched(folder), _limited():
             result = call()
     except GpubenchError as error:
-        checked_message(str(error))
+        REFUSALS.append(checked_message(str(error)))
     finally:
         _, taken = tracemalloc.get_traced_memory()  # 0 if not traced
         tracemalloc.stop()
