@@ -149,7 +149,8 @@ def _merged(path: Path, new: Mapping[tuple[object, ...], Winner]) -> str:
 
     old = read_winners(path) if path.exists() else []
     text = path.read_text(encoding="utf-8") if path.exists() else HEADING
-    document = tomlkit.parse(text)
+    # Without the end of its last line, tomlkit would add to that line.
+    document = tomlkit.parse(text if text.endswith("\n") else f"{text}\n")
     tables = document.get("winner")
     if not isinstance(tables, AoT):  # none yet, or `winner = []`
         document.pop("winner", None)

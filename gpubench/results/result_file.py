@@ -57,7 +57,7 @@ def decode_line(text: bytes, point_of: PointOf) -> Measurement:
         values = {
             name: msgspec.convert(value, _TYPES[name]) for name, value in line.measurement.items()
         }
-    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     if (point := point_of(line.key)) is None:
         raise ValueError(

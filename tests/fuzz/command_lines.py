@@ -180,7 +180,7 @@ def seeds() -> list[bytes]:
 def read(data: bytes, folder: Path) -> None:
     """Run a command line in a folder of files, and check its effect on them."""
     argv = [word.decode("utf-8", errors="surrogateescape") for word in data.split(SEPARATOR)]
-    if any(os.path.normpath(word).startswith(f"..{os.sep}") for word in argv):
+    if any(f"{os.path.normpath(word)}{os.sep}".startswith(f"..{os.sep}") for word in argv):
         return  # whoever names another folder has it written there
     if not (folder / "a.csv").exists():
         prepared(folder)

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import tracemalloc
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -126,7 +127,8 @@ def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:
     if TRACED:
         tracemalloc.start(1)
     try:
-        with watched(folder), _limited():
+        with watched(folder), _limited(), warnings.catch_warnings():
+            warnings.simplefilter("error", SyntaxWarning)  # Python's, about a text of the user's
             result = call()
     except GpubenchError as error:
         REFUSALS.append(checked_message(str(error)))

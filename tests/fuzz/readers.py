@@ -17,7 +17,7 @@ import command_lines
 import msgspec
 import mutations
 import numpy as np
-from contract import BrokenContractError, call_within_contract, contents
+from contract import BrokenContractError, call_within_contract, checked_message, contents
 from fakes import CPU, measured, point
 from stub import nothing_measured
 
@@ -315,7 +315,10 @@ def fleet(data: bytes, folder: Path) -> None:
             reports = [
                 Report(Member(slot, "h", CPU, ""), _unit_times(slot), {}, {}) for slot in "abc"
             ]
-            assess(reports, fleet_times.earlier(CPU.name, 10))
+            earlier, unreadable = fleet_times.earlier(CPU.name, 10)
+            for message in unreadable:
+                checked_message(message)
+            assess(reports, earlier)
 
         call_within_contract(judged, folder)
 
