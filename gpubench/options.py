@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -109,6 +110,7 @@ class Option:
             if self.kind is Path:
                 if not text:
                     raise UsageError(f"{flag}: the path is empty")
+                text.encode()  # it is written into files, which are UTF-8
                 return self.read(flag, Path(text))
             value = msgspec.convert(text, self.kind, strict=False)
         except (msgspec.ValidationError, UnicodeEncodeError):  # bytes that are not UTF-8
@@ -116,7 +118,7 @@ class Option:
         return self.read(flag, value)
 
 
-_KINDS = {int: "a whole number", float: "a number"}
+_KINDS = {int: "a whole number", float: "a number", Path: "a path in UTF-8"}
 
 
 def _one_of(*known: str) -> Callable[[str, str], str]:
@@ -404,6 +406,7 @@ def read_sweep(
         field = option.field or name
         value = option.convert(text)
         (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
+    _require_inputs_kept(texts, config)
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)
@@ -411,6 +414,18 @@ def read_sweep(
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )
+
+
+def _require_inputs_kept(texts: Mapping[str, str], config: Path | None) -> None:
+    """Raise UsageError if a file that is written is one that is read, which --force replaces."""
+    tuned = tuned_file((texts.get("tiles", ""),))
+    inputs = {"--sizes": texts.get("sizes"), "--tiles": tuned, "--config": config}
+    for name in {"output", "samples"} & texts.keys():
+        for flag, file in inputs.items():
+            if file and os.path.realpath(texts[name]) == os.path.realpath(file):
+                raise UsageError(f"--{name}: {shown(texts[name])} is the file of {flag}")
+        if "kernels" in texts and Path(texts[name]).suffix in {".py", ".cu", ".cuh"}:
+            raise UsageError(f"--{name}: {shown(texts[name])} is named like a file of --kernels")
 
 
 def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:

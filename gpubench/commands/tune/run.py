@@ -95,7 +95,9 @@ def check_files(winners: Path, output: Path) -> None:
     for name, path in names.items():
         if os.path.realpath(winners) == os.path.realpath(path):
             raise UsageError(f"--winners: {winners} is the file of {name}; name another one")
-    if winners.exists():
+    if os.path.lexists(winners):
+        if winners.is_symlink() or not winners.is_file():
+            raise UsageError(f"--winners: {winners} is not a regular file; name another one")
         read_winners(winners)
 
 
