@@ -74,6 +74,18 @@ def test_a_sweep_is_saved_under_its_name_and_compared_with_it(call: Call) -> Non
     assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 1 point 1 same")
 
 
+def test_a_store_that_cannot_be_written_costs_no_row(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").write_text("in the way")
+    monkeypatch.setenv(store.VARIABLE, "file/store")
+    flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "1")
+    code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
+    assert code == 2
+    assert err.splitlines()[-1].endswith("; the rows are in first.csv")
+    assert len(read(Path("first.csv"))) == 1
+
+
 def test_against_a_name_is_against_the_newest_build_on_this_device(call: Call) -> None:
     store.save(built("old", own=3.0), "main")
     newest = [store.save(built("new"), "main"), store.save(built("new"), "main")]
