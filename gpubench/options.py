@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -35,7 +34,7 @@ from gpubench.model import (
 )
 from gpubench.plan.problems import read_sizes
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_tiles
-from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
+from gpubench.plan.sweep import AUTO_TILES, Sweep, require_inputs_kept, tuned_file
 from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
 
@@ -406,7 +405,7 @@ def read_sweep(
         field = option.field or name
         value = option.convert(text)
         (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
-    _require_inputs_kept(texts, config)
+    require_inputs_kept(texts, config)
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)
@@ -414,18 +413,6 @@ def read_sweep(
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )
-
-
-def _require_inputs_kept(texts: Mapping[str, str], config: Path | None) -> None:
-    """Raise UsageError if a file that is written is one that is read, which --force replaces."""
-    tuned = tuned_file((texts.get("tiles", ""),))
-    inputs = {"--sizes": texts.get("sizes"), "--tiles": tuned, "--config": config}
-    for name in {"output", "samples"} & texts.keys():
-        for flag, file in inputs.items():
-            if file and os.path.realpath(texts[name]) == os.path.realpath(file):
-                raise UsageError(f"--{name}: {shown(texts[name])} is the file of {flag}")
-        if "kernels" in texts and Path(texts[name]).suffix in {".py", ".cu", ".cuh"}:
-            raise UsageError(f"--{name}: {shown(texts[name])} is named like a file of --kernels")
 
 
 def option_texts(given: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:

@@ -104,6 +104,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.check.run.compiler_of": _no_compiler,
             # these start programs
             "gpubench.engine.cluster._own_cluster": _no_cluster,
+            "gpubench.engine.cluster.devices_of": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,

@@ -217,29 +217,36 @@ def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path)
 
 
 class Counting(Watcher):
-    """Counts the visits."""
+    """Counts the visits of a race and of its confirmation. Ctrl-C may come at one of the latter."""
 
-    visits = 0
+    def __init__(self, ends_at: int = 0) -> None:
+        self.raced = self.confirmed = 0
+        self.ends_at = ends_at
 
-    def measuring(self, _visit: Visit) -> None:
-        self.visits += 1
+    def measuring(self, visit: Visit) -> None:
+        if "/" not in visit.name:
+            self.raced += 1
+            return
+        self.confirmed += 1
+        if self.confirmed == self.ends_at:
+            raise KeyboardInterrupt
 
 
 @pytest.mark.usefixtures("choose")
-@pytest.mark.parametrize("left", [1, 2, 3])
+@pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_confirmation_that_was_interrupted_is_continued_and_its_winner_kept(
-    tmp_path: Path, left: int
+    tmp_path: Path, at: int
 ) -> None:
-    whole = Counting()
-    tuned(watcher=whole)
     output, winners = tmp_path / "a.csv", tmp_path / "w.toml"
-    interrupted = tuned(watcher=Interrupting(whole.visits + 1 - left), output=output)
+    interrupted = tuned(watcher=Counting(at), output=output, winners=winners)
     assert interrupted.confirmed
     assert interrupted.confirmed.interrupted
     assert not interrupted.winners
+    assert not winners.exists()
     rest = Counting()
     tuned(watcher=rest, output=output, winners=winners, resume=True)
-    assert rest.visits == left
+    rows = read(confirmed_path(output))
+    assert (rest.raced, rest.confirmed) == (0, 2 * len(rows) - (at - 1))
     (winner,) = read_winners(winners)
     assert winner.tile in {"4", "8", "12"}
     names = {"a.csv", "a.confirmed.csv", "w.toml"}
@@ -255,7 +262,7 @@ def test_winners_that_could_not_be_written_are_kept_by_a_resumed_race(tmp_path: 
     winners.rmdir()
     rest = Counting()
     tuned(watcher=rest, output=output, winners=winners, resume=True)
-    assert rest.visits == 0
+    assert (rest.raced, rest.confirmed) == (0, 0)
     assert len(read_winners(winners)) == 1
 
 
