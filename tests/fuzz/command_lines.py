@@ -208,7 +208,7 @@ def _named(name: str, argv: Sequence[str]) -> bool:
         return True
     if argv[0] in {"new-kernel", "export"}:
         # An empty --dir is the current folder, as an empty path is everywhere.
-        folders = {"new-kernel": "kernels/", "export": "exported/"}
+        folders = {"new-kernel": "own/", "export": "exported/"}
         return name.startswith((folders[argv[0]], *(word.strip("/") for word in argv[1:])))
     if argv[0] == "plot" and name.endswith(".svg"):
         return True
