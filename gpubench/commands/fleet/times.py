@@ -10,7 +10,7 @@ import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.results import store
-from gpubench.results.row import MAX_VALUE, MIN_VALUE, encode_csv
+from gpubench.results.columns import MAX_VALUE, MIN_VALUE, encode_csv
 
 NAME = "fleet"
 """The name under which the store keeps the times of earlier runs."""
