@@ -99,17 +99,14 @@ def is_own(row: Row) -> bool:
 
 
 def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the faster library at a kernel's problem: in its state, or else in bursts.
+    """Return the faster library at a kernel's problem and in its state, or None.
 
-    A library whose launches are too short to be sustained is compared in bursts. The clock is
-    higher there, so the ratio is no larger than it would be.
+    Some launches of the libraries are too short to be sustained. Such a kernel has no ratio: one of
+    two states would compare two clocks.
     """
-    for state in (own.state, State.BURST):
-        problem = replace(own, state=state).problem_key
-        timed = [row for row in rows if row.variant in LIBRARIES and row.problem_key == problem]
-        if timed := [row for row in timed if row.median_us]:
-            return best_of(timed)
-    return None
+    timed = [row for row in rows if row.variant in LIBRARIES and row.median_us]
+    timed = [row for row in timed if row.problem_key == own.problem_key]
+    return best_of(timed) if timed else None
 
 
 def speedup(own: Row, library: Row) -> tuple[float, tuple[float, float] | None]:
@@ -262,10 +259,9 @@ def tensor(suite: str) -> str:
         ratio, interval = speedup(own, library)
         between = f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
         judged = ["", DISAGREE] if own.unstable or library.unstable else [f"{ratio:.3f}", between]
-        name = library.variant if library.state == own.state else f"{library.variant}, in bursts"
         cells = [own.compute_mode, own.size, own.state, f"{own.variant} {own.tile}", tera(own)]
         cells += [number(own.percent_of_peak, 1), number(own.sm_mhz, 0)]
-        cells += [number(own.pj_per_operation, 3), name, tera(library)]
+        cells += [number(own.pj_per_operation, 3), library.variant, tera(library)]
         lines.append([*cells, number(library.pj_per_operation, 3), *judged])
     heading = ["precision", "size", "state", "fastest kernel", "Top/s", "% of peak", "MHz", "pJ/op"]
     heading += ["library", "its Top/s", "its pJ/op", "ratio", "95 % interval"]
