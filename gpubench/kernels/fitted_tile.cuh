@@ -14,6 +14,7 @@
 
 #pragma once
 
+#include "cluster_sums.cuh"
 #include "cluster_tiles.cuh"
 
 // How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where
@@ -33,22 +34,6 @@ struct FittedTile {
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 240;
   // The last of B's parts of 64 columns may be narrower, and takes as much room as the others.
   static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
-};
-
-// Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
-// the TMA brings zeros.
-struct StepsOfPart {
-  int first;
-  int count;
-
-  __host__ __device__ constexpr StepsOfPart(int steps, int part, int parts)
-      : first(begin(steps, part, parts)),
-        count(begin(steps, part + 1, parts) - begin(steps, part, parts)) {}
-
- private:
-  __host__ __device__ static constexpr int begin(int steps, int part, int parts) {
-    return (steps > parts ? steps : parts) * part / parts;
-  }
 };
 
 // Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which

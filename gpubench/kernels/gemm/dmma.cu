@@ -21,54 +21,7 @@
 // power limit is met, and then the cost of an operation besides its multiplication decides.
 
 #include "../cluster_tiles.cuh"
-
-constexpr int DMMA_WIDTH = 16;  // elements in a row of 128 bytes
-
-// Below, g = lane / 4 and t = lane % 4, as in PTX's description of the instruction.
-
-// The row of A, out of eight, in the instruction's column `column`.
-__host__ __device__ constexpr int dmma_row(int column) { return column % 2 * 4 + column / 2; }
-
-// The offset in bytes, swizzled, of a lane's elements of A in its row, out of eight, at k = 2t and
-// 2t + 1. `dmma_a_address` goes from there to k = 8i + 2t.
-__host__ __device__ constexpr int dmma_a_offset(int lane) {
-  const int row = dmma_row(lane / 4);
-  return row * ROW_BYTES + swizzle(row, lane % 4) * 16;
-}
-__host__ __device__ constexpr unsigned dmma_a_address(unsigned first, int i) {
-  return first ^ i * 64;
-}
-
-// The offset of a lane's elements of B in its columns 2g and 2g + 1, out of 16, at k = 2t.
-// `dmma_b_address` goes from there to k = 2t + i % 2 + i / 2 * 8.
-__host__ __device__ constexpr int dmma_b_offset(int lane) {
-  const int k = lane % 4 * 2;
-  return k * ROW_BYTES + swizzle(k, lane / 4) * 16;
-}
-__host__ __device__ constexpr unsigned dmma_b_address(unsigned first, int i) {
-  return (first ^ i % 2 * 16) + (i % 2 + i / 2 * 8) * ROW_BYTES;
-}
-
-__device__ __forceinline__ double2 load_pair(unsigned at) {
-  double2 pair;
-  asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
-               : "=d"(pair.x), "=d"(pair.y)
-               : "r"(at)
-               : "memory");
-  return pair;
-}
-
-// Adds 16 columns of B times 8 rows of A. A lane has the columns 2g and 2g + 1 of row t in sum[0]
-// and sum[2], and of row t + 4 in sum[1] and sum[3].
-__device__ __forceinline__ void
-multiply(double (&sum)[4], const double2 (&b)[4], const double2 (&a)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "
-      "{%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
-      : "+d"(sum[0]), "+d"(sum[1]), "+d"(sum[2]), "+d"(sum[3])
-      : "d"(b[0].x), "d"(b[0].y), "d"(b[1].x), "d"(b[1].y), "d"(b[2].x), "d"(b[2].y), "d"(b[3].x),
-        "d"(b[3].y), "d"(a[0].x), "d"(a[0].y), "d"(a[1].x), "d"(a[1].y));
-}
+#include "../dmma_warp.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
 __global__ void __launch_bounds__(384, 1)
@@ -78,8 +31,6 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   constexpr int WARPS = 4 * R::CONSUMERS;
   constexpr int WM = BM / 2, WN = BN / 4;  // of a warp: two rows of four
   constexpr int ROWS = WM / 8, COLUMNS = WN / 16;
-  constexpr int PASSES = BK / 16 * COLUMNS;  // of a step
-  static_assert(PASSES % 2 == 0, "a step begins with the same set of columns");
   constexpr int BLOCKS = CM * CN;
   constexpr int STAGE = (BM + BN) * (BK / DMMA_WIDTH) * ROW_BYTES;
   extern __shared__ __align__(1024) unsigned char stages[];
@@ -103,32 +54,14 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     const unsigned a_at = shared_address(stages) + warp_row * ROW_BYTES + dmma_a_offset(lane);
     const unsigned b_at = shared_address(stages) + BM * (BK / DMMA_WIDTH) * ROW_BYTES +
                           warp_col / DMMA_WIDTH * BK * ROW_BYTES + dmma_b_offset(lane);
-    double2 a[ROWS][2];
-    double2 b[2][4];  // this pass's columns, and the next one's
-    const auto load_a = [&](int stage, int k16, int i) {
-#pragma unroll
-      for (int u = 0; u < 2; ++u) {
-        a[i][u] = load_pair(dmma_a_address(a_at + stage * STAGE, u) +
-                            (k16 * BM + i * 8) * ROW_BYTES);
-      }
-    };
-    const auto load_b = [&](int set, int stage, int pass) {
-      const int part = pass % COLUMNS, k16 = pass / COLUMNS;
-#pragma unroll
-      for (int u = 0; u < 4; ++u) {
-        b[set][u] = load_pair(dmma_b_address(b_at + stage * STAGE, u) +
-                              (part * BK + k16 * 16) * ROW_BYTES);
-      }
-    };
+    DmmaOperands<ROWS, COLUMNS, BM, BK, STAGE> operands{a_at, b_at};
 
     const int clusters = gridDim.x / BLOCKS;
     int index = blockIdx.x / BLOCKS;
     Slot<STAGES> slot;
     if (index < tiles.count()) {
       ring.filled[0].wait(0);
-#pragma unroll
-      for (int i = 0; i < ROWS; ++i) load_a(0, 0, i);
-      load_b(0, 0, 0);
+      operands.load_first(0);
     }
     for (; index < tiles.count(); index += clusters) {
       const bool last_tile = index + clusters >= tiles.count();
@@ -137,42 +70,16 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       for (int step = 0; step < steps; ++step) {
         const int stage = slot.stage;
         slot.advance();
-#pragma unroll
-        for (int pass = 0; pass < PASSES; ++pass) {
-          const bool last_pass = pass + 1 == PASSES;
-          // After the very last step, the values loaded here are not used.
-          if (last_pass && (!last_tile || step + 1 < steps)) {
-            ring.filled[slot.stage].wait(slot.parity);
-          }
-          const int next_stage = last_pass ? slot.stage : stage;
-          const int next_pass = last_pass ? 0 : pass + 1;
-          load_b((pass + 1) % 2, next_stage, next_pass);
-#pragma unroll
-          for (int i = 0; i < ROWS; ++i) {
-            multiply(sum[pass % COLUMNS][i], b[pass % 2], a[i]);
-            if (next_pass % COLUMNS == 0) load_a(next_stage, next_pass / COLUMNS, i);
-          }
-        }
+        operands.multiply_step(sum, stage, slot.stage, [&] {
+          // After the very last step, the values loaded next are not used.
+          if (!last_tile || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
+        });
         __syncwarp();
         free_stage<BLOCKS, 32>(ring.freed[stage]);
       }
       const BlockTile tile = tiles[index];
-      const int row0 = tile.row + warp_row + lane % 4, col0 = tile.col + warp_col + lane / 4 * 2;
-#pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = row0 + i * 8 + half * 4;
-#pragma unroll
-          for (int part = 0; part < COLUMNS; ++part) {
-            const int col = col0 + part * 16;
-            if (row < M && col < N) {
-              *reinterpret_cast<double2*>(C + static_cast<size_t>(row) * N + col) =
-                  make_double2(sum[part][i][half], sum[part][i][2 + half]);
-            }
-          }
-        }
-      }
+      for_each_pair(sum, tile.row + warp_row, tile.col + warp_col,
+                    [&](int row, int col, double2 pair) { store_pair(C, row, col, M, N, pair); });
     }
   }
 }
