@@ -31,6 +31,8 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
   constexpr int WARPS = 4 * R::CONSUMERS;
   constexpr int WM = BM / 2, WN = BN / 4;  // of a warp: two rows of four
   constexpr int ROWS = WM / 8, COLUMNS = WN / 16;
+  constexpr int PASSES = BK / 16 * COLUMNS;  // of a step
+  static_assert(PASSES % 2 == 0, "a step begins with the same set of columns");
   constexpr int BLOCKS = CM * CN;
   constexpr int STAGE = (BM + BN) * (BK / DMMA_WIDTH) * ROW_BYTES;
   extern __shared__ __align__(1024) unsigned char stages[];
@@ -54,14 +56,32 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     const unsigned a_at = shared_address(stages) + warp_row * ROW_BYTES + dmma_a_offset(lane);
     const unsigned b_at = shared_address(stages) + BM * (BK / DMMA_WIDTH) * ROW_BYTES +
                           warp_col / DMMA_WIDTH * BK * ROW_BYTES + dmma_b_offset(lane);
-    DmmaOperands<ROWS, COLUMNS, BM, BK, STAGE> operands{a_at, b_at};
+    double2 a[ROWS][2];
+    double2 b[2][4];  // this pass's columns, and the next one's
+    const auto load_a = [&](int stage, int k16, int i) {
+#pragma unroll
+      for (int u = 0; u < 2; ++u) {
+        a[i][u] = load_pair(dmma_a_address(a_at + stage * STAGE, u) +
+                            (k16 * BM + i * 8) * ROW_BYTES);
+      }
+    };
+    const auto load_b = [&](int set, int stage, int pass) {
+      const int part = pass % COLUMNS, k16 = pass / COLUMNS;
+#pragma unroll
+      for (int u = 0; u < 4; ++u) {
+        b[set][u] = load_pair(dmma_b_address(b_at + stage * STAGE, u) +
+                              (part * BK + k16 * 16) * ROW_BYTES);
+      }
+    };
 
     const int clusters = gridDim.x / BLOCKS;
     int index = blockIdx.x / BLOCKS;
     Slot<STAGES> slot;
     if (index < tiles.count()) {
       ring.filled[0].wait(0);
-      operands.load_first(0);
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) load_a(0, 0, i);
+      load_b(0, 0, 0);
     }
     for (; index < tiles.count(); index += clusters) {
       const bool last_tile = index + clusters >= tiles.count();
@@ -70,16 +90,42 @@ dmma(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       for (int step = 0; step < steps; ++step) {
         const int stage = slot.stage;
         slot.advance();
-        operands.multiply_step(sum, stage, slot.stage, [&] {
-          // After the very last step, the values loaded next are not used.
-          if (!last_tile || step + 1 < steps) ring.filled[slot.stage].wait(slot.parity);
-        });
+#pragma unroll
+        for (int pass = 0; pass < PASSES; ++pass) {
+          const bool last_pass = pass + 1 == PASSES;
+          // After the very last step, the values loaded here are not used.
+          if (last_pass && (!last_tile || step + 1 < steps)) {
+            ring.filled[slot.stage].wait(slot.parity);
+          }
+          const int next_stage = last_pass ? slot.stage : stage;
+          const int next_pass = last_pass ? 0 : pass + 1;
+          load_b((pass + 1) % 2, next_stage, next_pass);
+#pragma unroll
+          for (int i = 0; i < ROWS; ++i) {
+            multiply(sum[pass % COLUMNS][i], b[pass % 2], a[i]);
+            if (next_pass % COLUMNS == 0) load_a(next_stage, next_pass / COLUMNS, i);
+          }
+        }
         __syncwarp();
         free_stage<BLOCKS, 32>(ring.freed[stage]);
       }
       const BlockTile tile = tiles[index];
-      for_each_pair(sum, tile.row + warp_row, tile.col + warp_col,
-                    [&](int row, int col, double2 pair) { store_pair(C, row, col, M, N, pair); });
+      const int row0 = tile.row + warp_row + lane % 4, col0 = tile.col + warp_col + lane / 4 * 2;
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = row0 + i * 8 + half * 4;
+#pragma unroll
+          for (int part = 0; part < COLUMNS; ++part) {
+            const int col = col0 + part * 16;
+            if (row < M && col < N) {
+              *reinterpret_cast<double2*>(C + static_cast<size_t>(row) * N + col) =
+                  make_double2(sum[part][i][half], sum[part][i][2 + half]);
+            }
+          }
+        }
+      }
     }
   }
 }
