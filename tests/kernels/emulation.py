@@ -122,8 +122,6 @@ def emulated(text: str) -> str:
     done = ""
     while (start := text.find("asm volatile(")) >= 0:
         inside = start + len("asm volatile(")
-        end = inside + len(split_at(text[inside:], ";")[0].rstrip())
-        # Up to the statement's semicolon, without its last bracket.
         end = inside + closing(text[inside:])
         template, *sections = split_at(text[inside:end], ":")
         operands = [
@@ -180,10 +178,9 @@ def program(
             f"int K, const CUtensorMap* maps) {{ {instance}(A, B, C, M, N, K{maps}); }}}});"
         )
     main = "int main() {\n" + "\n".join(lines) + "\n}\n"
-    fallback = "" if "struct CUtensorMap" in re.sub(r"\s+", " ", text.replace("__attribute__((aligned(64)))", "")) or "CUtensorMap {" in text else "struct CUtensorMap { unsigned long long opaque[16]; };\n"
     return (
         '#include "emulator.h"\n#include <algorithm>\n#include <array>\n'
-        f"{text}\n{fallback}{MAIN}\n{main}"
+        f"{text}\n{MAIN}\n{main}"
     )
 
 
