@@ -125,12 +125,11 @@ def emulated(text: str) -> str:
         end = inside + closing(text[inside:])
         template, *sections = split_at(text[inside:end], ":")
         operands = [
-            re.sub(r'^\s*"([^"]*)"', lambda c: "emulated::out" if c[1][0] in "=+" else "emulated::in",
-                   operand)
+            re.sub(r'^\s*"([=+]?)[^"]*"', direction, operand)
             for section in sections[:2]
             for operand in split_at(section, ",")
             if operand.strip()
-        ]  # fmt: skip
+        ]
         done += f"{text[:start]}emulated::ptx({template}, {{{', '.join(operands)}}})"
         text = text[end + 1 :]
     text = done + text
@@ -142,6 +141,11 @@ def emulated(text: str) -> str:
         return f"auto& {found[2]} = emulated::static_shared<{found[1]}{found[3]}>({number});"
 
     return STATIC.sub(static, text)
+
+
+def direction(constraint: re.Match[str]) -> str:
+    """Return the function that an operand with this constraint passes through."""
+    return "emulated::out" if constraint[1] else "emulated::in"
 
 
 def closing(text: str) -> int:
@@ -178,10 +182,7 @@ def program(
             f"int K, const CUtensorMap* maps) {{ {instance}(A, B, C, M, N, K{maps}); }}}});"
         )
     main = "int main() {\n" + "\n".join(lines) + "\n}\n"
-    return (
-        '#include "emulator.h"\n#include <algorithm>\n#include <array>\n'
-        f"{text}\n{MAIN}\n{main}"
-    )
+    return f'#include "emulator.h"\n#include <algorithm>\n#include <array>\n{text}\n{MAIN}\n{main}'
 
 
 def run(text: str, folder: Path) -> Iterator[str]:
@@ -190,7 +191,7 @@ def run(text: str, folder: Path) -> Iterator[str]:
     source.write_text(text, encoding="utf-8")
     here = Path(__file__).parent / "ptx"
     gxx("-w", "-O1", "-fno-strict-aliasing", f"-I{here}", str(source), "-o", str(binary))
-    done = subprocess.run([binary], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([binary], capture_output=True, text=True, check=False)
     yield from done.stdout.splitlines()
     if done.returncode not in (0, 1):
         yield f"fault: the program ended with {done.returncode}"

@@ -181,7 +181,10 @@ inline void meet(Barrier& barrier, int count) {
   }
   wait_until([&] { return barrier.generation != generation; });
 }
-inline Warp& warp() { return warps[current->rank * ((threads.x + 31) / 32) + current->thread / 32]; }
+inline Warp& warp_of(const Fiber& fiber) {
+  return warps[fiber.rank * ((threads.x + 31) / 32) + fiber.thread / 32];
+}
+inline Warp& warp() { return warp_of(*current); }
 inline void meet_warp() { meet(warp().barrier, warp().live); }
 inline Fiber& lane(int number) {
   return *fibers[current->rank * threads.x + current->thread / 32 * 32 + number];
@@ -435,6 +438,9 @@ inline void launch(Index blocks_of_grid, int cluster, int block_threads, size_t 
         fibers.push_back(std::move(fiber));
       }
     }
+    // Some warps are slower: they pause in most rounds.
+    std::vector<unsigned> pauses(warps.size());
+    for (unsigned& pause : pauses) pause = order() % 3 * 3;
     std::vector<Fiber*> alive;
     for (auto& fiber : fibers) alive.push_back(fiber.get());
     for (int idle = 0; !alive.empty();) {
@@ -445,7 +451,8 @@ inline void launch(Index blocks_of_grid, int cluster, int block_threads, size_t 
       for (Fiber* fiber : alive) {
         auto [at, fresh] = key.try_emplace({fiber->rank, fiber->thread / 32}, 0);
         if (fresh) at->second = order();
-        if (at->second % 4 != 0) keyed.push_back({at->second, fiber});  // some pause
+        const size_t number = &warp_of(*fiber) - warps.data();
+        if (at->second % 8 >= pauses[number]) keyed.push_back({at->second, fiber});
       }
       std::stable_sort(keyed.begin(), keyed.end(),
                        [](const auto& a, const auto& b) { return a.first < b.first; });
