@@ -26,6 +26,9 @@ RATE = 128
 """Multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores."""
 
 
+CLOCK_MHZ = 1940.0
+"""Clock in short bursts at which clock counts become times."""
+
 NORM = 6
 """Exponent of the norm of a step's bounds, near that of the 16-bit model."""
 
@@ -37,11 +40,8 @@ class Costs:
     launch: float
     """From one launch to the next, without any steps, in microseconds."""
 
-    mhz: float
-    """Clock in short bursts."""
-
     share: float
-    """Share of the clocks in which a loop without other instructions would multiply."""
+    """Share of the clocks in which a loop without other instructions multiplies."""
 
     waiting: float
     """Warps of a scheduler that would have to wait: with w warps the rate is w / (w + waiting)."""
@@ -49,10 +49,10 @@ class Costs:
     step: float
     """Clocks of a step's barrier."""
 
-    pair: float
+    launch_of_pairs: float
     """Microseconds that blocks that share what they fetch add to a launch."""
 
-    l2: float
+    l2_bytes: float
     """Bytes a clock that the L2 cache delivers to each multiprocessor if all of them fetch."""
 
     end: float
@@ -69,15 +69,20 @@ _16_BITS = COSTS_16_BITS[9, 0]
 
 COSTS = {
     "float64": Costs(
-        launch=2.5, mhz=1910, share=0.97, waiting=0.08, step=40, pair=_16_BITS.launch_of_pairs,
-        l2=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
+        launch=2.5, share=0.955, waiting=0.08, step=40, launch_of_pairs=_16_BITS.launch_of_pairs,
+        l2_bytes=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
     ),
     "float32": Costs(
-        launch=2.0, mhz=1970, share=0.9, waiting=0.25, step=40, pair=_16_BITS.launch_of_pairs,
-        l2=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
+        launch=2.0, share=0.91, waiting=0.25, step=40, launch_of_pairs=_16_BITS.launch_of_pairs,
+        l2_bytes=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
     ),
 }  # fmt: skip
-"""By precision, for compute capability 9.0."""
+"""By precision, for compute capability 9.0. int32 takes those of float32."""
+
+
+def costs_of(problem: Problem) -> Costs:
+    """Return the constants for the precision of a problem."""
+    return COSTS["float64" if problem.dtype == "float64" else "float32"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,23 +125,27 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
         warps = together * choice.warps / 4  # of a scheduler
         rate = RATE * costs.share / choice.issued * min(warps, 1) * warps / (warps + costs.waiting)
         busy = min(clusters * size / multiprocessors, 1)
-        bounds = (rows * columns * depth / rate, choice.shared_clocks, fetched * busy / costs.l2)
-        clocks = sum(bound**NORM for bound in bounds) ** (1 / NORM) + costs.step
-        return together * clocks / costs.mhz
+        bounds = (
+            rows * columns * depth / rate,
+            choice.shared_clocks,
+            fetched * busy / costs.l2_bytes,
+        )
+        clocks = float(sum(bound**NORM for bound in bounds) ** (1 / NORM)) + costs.step
+        return together * clocks / CLOCK_MHZ
 
     steps_us = full * step_us(choice.resident) + (step_us(rest) if rest else 0)
     kilobytes = rows * columns * item * 1e-4
     end_us = (full + (rest > 0)) * kilobytes * costs.end
     if parts > 1:
         end_us += (full + (rest > 0)) * (kilobytes * costs.meet + parts * costs.meet_part)
-    pair_us = costs.pair * (down * across > 1)
+    pair_us = costs.launch_of_pairs * (down * across > 1)
     return float(costs.launch + pair_us + steps * steps_us + end_us)
 
 
 @cache
 def ranked(choices: Choices, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
     """Return configurations for a problem, the fastest by the model first."""
-    costs = COSTS["float64" if problem.dtype == "float64" else "float32"]
+    costs = costs_of(problem)
     times = {
         choice: predicted_us(choice, problem, multiprocessors, costs) for choice in choices(problem)
     }

@@ -15,6 +15,9 @@ from gpubench.kernels.tensor_cores import (
 )
 from gpubench.model import Config, Launch, Problem, Space
 
+STEP = 32
+"""Values of k of a step."""
+
 BYTES = 8
 """Bytes of an element."""
 
@@ -84,7 +87,7 @@ TILES = Space(
     axes={
         "BM": range(32, 129, 16),
         "BN": (32, 64, 96, 128),
-        "BK": (32,),
+        "BK": (STEP,),
         "stages": (2, 3, 4, 5, 6),
         "splits": range(1, MAX_CLUSTER + 1),
         "cluster": ("1x1", "1x2", "2x1"),
@@ -121,7 +124,7 @@ def configurations() -> tuple[Choice, ...]:
 
 def choices(problem: Problem) -> Iterator[Choice]:
     """Yield configurations whose parts of K have at least two steps each."""
-    most = max(problem.k // (2 * TILES.axes["BK"][0]), 1)
+    most = max(problem.k // (2 * STEP), 1)
     return (choice for choice in configurations() if choice.tile["splits"] <= most)
 
 
