@@ -56,7 +56,7 @@ __device__ __forceinline__ Vector<Number> load_remote_vector(unsigned address) {
 // numbers, PITCH_BYTES apart, from `memory` on. `part` is this block's; its peers are every
 // BLOCKS-th of the cluster, from `peer` on. THREADS threads call it, thread 0 first; `store` gets
 // a vector's row, column and sum. Threads that do not call it have left, or will: the cluster's
-// barriers do not wait for them.
+// barriers do not wait for them. A block that shares its tile with none stores its sums alone.
 template <int PARTS, int BLOCKS, int BM, int BN, int PITCH_BYTES, int THREADS, typename Number,
           typename Store>
 __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, Store store) {
@@ -64,12 +64,17 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
   constexpr int ACROSS = BN / WIDTH;
   constexpr int VECTORS = BM * ACROSS;
   static_assert(BN % WIDTH == 0 && PITCH_BYTES % 16 == 0, "rows of whole vectors");
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
   unsigned from[PARTS];
+  if constexpr (PARTS == 1) {
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+    from[0] = memory;
+  } else {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #pragma unroll
-  for (int other = 0; other < PARTS; ++other) {
-    from[other] = remote_address(memory, peer + other * BLOCKS);
+    for (int other = 0; other < PARTS; ++other) {
+      from[other] = remote_address(memory, peer + other * BLOCKS);
+    }
   }
   constexpr int AT_ONCE = PARTS < 8 ? 8 / PARTS : 1;  // vectors: eight loads hide their latency
   const int end = VECTORS * (part + 1) / PARTS;
@@ -99,7 +104,9 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
       store(at / ACROSS, at % ACROSS * WIDTH, sums[j][0]);
     }
   }
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  if constexpr (PARTS > 1) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  }
 }
