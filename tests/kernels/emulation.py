@@ -20,18 +20,22 @@ INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
 STATIC = re.compile(r"__shared__ ([\w<>:, ]+?) (\w+)((?:\[[^\]]+\])*);")
 
+OPERANDS_OF_MACRO = re.compile(r'(WGMMA_BY_WIDTH\("[^;]*, )"\+[fr]"\)')
+"""The constraint of sums that `tensor_cores.cuh` passes to the macros of its products."""
+
 MAIN = r"""
-template <typename Number>
+template <typename Item, typename Number>
 struct Case {
   const char* label;
   int m, n, k, grid, grid_y, cluster, threads, shared_bytes;
   std::vector<std::array<long, 3>> boxes;  // array, rows and columns
-  void (*kernel)(const Number*, const Number*, Number*, int, int, int, const CUtensorMap*);
+  bool b_along_k;
+  void (*kernel)(const Item*, const Item*, Item*, int, int, int, const CUtensorMap*);
 };
 
-template <typename Number>
-std::vector<Number> computed(const Case<Number>& one, const std::vector<Number>& a,
-                             const std::vector<Number>& b, unsigned seed) {
+template <typename Item, typename Number>
+std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<Item>& a,
+                             const std::vector<Item>& b, unsigned seed) {
   constexpr int GUARD = 1024;
   std::vector<Number> c(GUARD + one.m * one.n + GUARD);
   std::memset(c.data(), 0xFF, c.size() * sizeof(Number));
@@ -39,19 +43,21 @@ std::vector<Number> computed(const Case<Number>& one, const std::vector<Number>&
   CUtensorMap maps[4];
   for (size_t i = 0; i < one.boxes.size(); ++i) {
     const bool of_a = one.boxes[i][0] == 0;
+    const int b_rows = one.b_along_k ? one.n : one.k, b_columns = one.b_along_k ? one.k : one.n;
     const emulated::Map map{reinterpret_cast<const unsigned char*>((of_a ? a : b).data()),
-                            of_a ? one.m : one.k, of_a ? one.k : one.n, one.boxes[i][1],
-                            one.boxes[i][2], sizeof(Number)};
+                            of_a ? one.m : b_rows, of_a ? one.k : b_columns, one.boxes[i][1],
+                            one.boxes[i][2], sizeof(Item)};
     std::memcpy(&maps[i], &map, sizeof map);
   }
   for (int i = 0; i < 2; ++i) {
     const auto& operand = i == 0 ? a : b;
     emulated::inputs[i] = reinterpret_cast<const unsigned char*>(operand.data());
-    emulated::inputs_end[i] = emulated::inputs[i] + operand.size() * sizeof(Number);
+    emulated::inputs_end[i] = emulated::inputs[i] + operand.size() * sizeof(Item);
   }
   emulated::launch({unsigned(one.grid), unsigned(one.grid_y), 1}, one.cluster, one.threads,
                    one.shared_bytes, seed, [&] {
-    one.kernel(a.data(), b.data(), c.data() + GUARD, one.m, one.n, one.k, maps);
+    one.kernel(a.data(), b.data(), reinterpret_cast<Item*>(c.data() + GUARD), one.m, one.n, one.k,
+               maps);
   });
   for (int i = 0; i < GUARD; ++i) {
     const size_t last = c.size() - 1 - i;
@@ -63,15 +69,19 @@ std::vector<Number> computed(const Case<Number>& one, const std::vector<Number>&
   return {c.begin() + GUARD, c.end() - GUARD};
 }
 
-template <typename Number>
-void check(const Case<Number>& one) {
+template <typename Item, typename Number>
+void check(const Case<Item, Number>& one) {
   std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
-  std::vector<Number> a(one.m * one.k), b(one.k * one.n), c(one.m * one.n);
+  std::vector<Item> a(one.m * one.k), b(one.k * one.n);
+  std::vector<Number> c(one.m * one.n);
   for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
   for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
   for (int i = 0; i < one.m; ++i) {
     for (int k = 0; k < one.k; ++k) {
-      for (int j = 0; j < one.n; ++j) c[i * one.n + j] += a[i * one.k + k] * b[k * one.n + j];
+      for (int j = 0; j < one.n; ++j) {
+        c[i * one.n + j] +=
+            a[i * one.k + k] * b[one.b_along_k ? j * one.k + k : k * one.n + j];
+      }
     }
   }
   const auto result = computed(one, a, b, 1);
@@ -82,8 +92,8 @@ void check(const Case<Number>& one) {
                      std::to_string(c[i]));
     }
   }
-  for (auto& x : a) x = Number(draw() % 1000) / 7;
-  for (auto& x : b) x = Number(draw() % 1000) / 11;
+  for (auto& x : a) x = Item(draw() % 100) / Item(7);
+  for (auto& x : b) x = Item(draw() % 100) / Item(11);
   const auto first = computed(one, a, b, 2), second = computed(one, a, b, 3);
   if (std::memcmp(first.data(), second.data(), first.size() * sizeof(Number))) {
     emulated::fail(std::string(one.label) + ": the result depends on the schedule");
@@ -123,7 +133,8 @@ def emulated(text: str) -> str:
     while (start := text.find("asm volatile(")) >= 0:
         inside = start + len("asm volatile(")
         end = inside + closing(text[inside:])
-        template, *sections = split_at(text[inside:end], ":")
+        statement = text[inside:end].replace("\\\n", " ")  # of a macro, in one line
+        template, *sections = split_at(statement, ":")
         operands = [
             re.sub(r'^\s*"([=+]?)[^"]*"', direction, operand)
             for section in sections[:2]
@@ -133,6 +144,7 @@ def emulated(text: str) -> str:
         done += f"{text[:start]}emulated::ptx({template}, {{{', '.join(operands)}}})"
         text = text[end + 1 :]
     text = done + text
+    text = OPERANDS_OF_MACRO.sub(r"\1emulated::out)", text)
     text = DYNAMIC.sub(r"auto* const \2 = emulated::dynamic_shared<\1>();", text)
     names: dict[str, int] = {}
 
@@ -166,7 +178,8 @@ def program(
 ) -> str:
     """Return a program that checks the cases, which have one dtype. `source` replaces the text."""
     text = emulated(source or flattened(variant.source, set()))
-    scalar = cases[0][1].precision.cpp
+    precision = cases[0][1].precision
+    scalar, result = precision.cpp, {"int8": "int"}.get(precision.name, precision.cpp)
     lines = []
     for tile, problem in cases:
         launch = variant.launch_on(H200, tile, problem)
@@ -175,11 +188,15 @@ def program(
         boxes = ", ".join(f"{{{m.array}, {m.box[0]}, {m.box[1]}}}" for m in launch.tensor_maps)
         grid = (*launch.grid, 1, 1)
         blocks = launch.cluster[0] if launch.cluster else 1
+        numbers = [problem.m, problem.n, problem.k, grid[0], grid[1], blocks]
+        numbers += [launch.threads_per_block, launch.shared_bytes]
+        along_k = int("B" in problem.column_major)
         lines.append(
-            f'  check<{scalar}>({{"{tile} {problem.size}", {problem.m}, {problem.n}, {problem.k}, '
-            f"{grid[0]}, {grid[1]}, {blocks}, {launch.threads_per_block}, {launch.shared_bytes}, "
-            f"{{{boxes}}}, [](const {scalar}* A, const {scalar}* B, {scalar}* C, int M, int N, "
-            f"int K, const CUtensorMap* maps) {{ {instance}(A, B, C, M, N, K{maps}); }}}});"
+            f'  check<{scalar}, {result}>({{"{tile} {problem.size}", '
+            f"{', '.join(map(str, numbers))}, "
+            f"{{{boxes}}}, {along_k}, [](const {scalar}* A, const {scalar}* B, {scalar}* C, "
+            f"int M, int N, int K, const CUtensorMap* maps) "
+            f"{{ {instance}(A, B, C, M, N, K{maps}); }}}});"
         )
     main = "int main() {\n" + "\n".join(lines) + "\n}\n"
     return f'#include "emulator.h"\n#include <algorithm>\n#include <array>\n{text}\n{MAIN}\n{main}'

@@ -44,6 +44,7 @@ CANNOT_RUN = {
     "wgmma_split_tail": "TMA",
     "wgmma_bytes": "TMA",
     "wgmma_mixed_bytes": "TMA",
+    "wgmma_bytes_cluster": "TMA",
     "wgmma_split": "TMA",
     "wgmma_tf32": "TMA",
     "wgmma_tf32_wide": "TMA",

@@ -45,6 +45,9 @@ struct double2 {
 struct uint4 {
   unsigned x, y, z, w;
 } __attribute__((aligned(16)));
+struct uint2 {
+  unsigned x, y;
+} __attribute__((aligned(8)));
 struct int4 {
   int x, y, z, w;
 } __attribute__((aligned(16)));
@@ -91,10 +94,15 @@ struct AsyncCopy {
 struct Block {
   unsigned char* shared;
   int index, live;
-  Barrier named[16];
+  Barrier named[16], warpgroups[8];
   std::map<unsigned, Mbarrier> mbarriers;
   std::map<int, size_t> statics;
   size_t statics_end = SHARED_BYTES - STATIC_BYTES;
+};
+
+struct Product {
+  std::function<void()> execute;
+  int group;
 };
 
 struct Fiber {
@@ -106,6 +114,8 @@ struct Fiber {
   bool finished = false;
   std::vector<AsyncCopy> copies;
   int groups = 0;
+  std::vector<Product> products;  // of a warpgroup, which run until they are waited for
+  int product_groups = 0;
   double offered[16];
 };
 
@@ -298,13 +308,57 @@ inline void multiply_float64(const Operand* o) {
   meet_warp();
 }
 
+// A byte of an operand along k, with the swizzle of 128 bytes: `descriptor` has the first address.
+inline int operand_byte(const unsigned char* shared, uint64_t descriptor, int row, int k) {
+  const unsigned plain = (descriptor & 0x3FFF) * 16 + row * 128 + k;
+  return static_cast<signed char>(shared[plain ^ (plain >> 7 & 7) << 4]);
+}
+
+// Starts to multiply 64 rows by `columns` columns, 32 values of k of 8 bits.
+inline void start_bytes(std::string_view text, const Operand* o) {
+  const int columns = std::atoi(text.data() + text.find("m64n") + 4);
+  const std::vector<Operand> sums(o, o + columns / 2);
+  const uint64_t a = o[columns / 2].as<uint64_t>(), b = o[columns / 2 + 1].as<uint64_t>();
+  const bool add = o[columns / 2 + 2].as<int>();
+  Fiber* const self = current;
+  const auto execute = [=] {
+    const int t = self->thread % 128;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8;
+      const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      int sum = add ? sums[i].as<int>() : 0;
+      for (int k = 0; k < 32; ++k) {
+        sum += operand_byte(self->block->shared, a, row, k) *
+               operand_byte(self->block->shared, b, column, k);
+      }
+      sums[i].set(sum);
+    }
+  };
+  current->products.push_back({execute, current->product_groups});
+}
+
+inline void await_products(int pending) {
+  Barrier& warpgroup = current->block->warpgroups[current->thread / 128];
+  meet(warpgroup, 128);
+  std::vector<Product> later;
+  for (const Product& product : current->products) {
+    if (product.group < current->product_groups - pending) {
+      product.execute();
+    } else {
+      later.push_back(product);
+    }
+  }
+  current->products = later;
+  meet(warpgroup, 128);
+}
+
 inline void ptx(std::string_view text, std::initializer_list<Operand> operands) {
   const Operand* const o = operands.begin();
   const auto is = [&](std::string_view begin) { return text.substr(0, begin.size()) == begin; };
   const auto has = [&](std::string_view part) { return text.find(part) != text.npos; };
   Block& block = *current->block;
   if (text.empty() || is("fence.") || is("griddepcontrol.") || is("setmaxnreg.") ||
-      is("prefetch")) {
+      is("prefetch") || is("wgmma.fence")) {
   } else if (is("mov.u32 %0, %%cluster_ctarank")) {
     o[0].set<unsigned>(current->rank);
   } else if (is("ld.shared.") || is("ld.shared::cluster.")) {
@@ -315,6 +369,12 @@ inline void ptx(std::string_view text, std::initializer_list<Operand> operands) 
     o[0].set<unsigned>(o[1].number() | (o[2].number() + 1) << RANK_SHIFT);
   } else if (is("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64")) {
     multiply_float64(o);
+  } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k32.s32.s8.s8")) {
+    start_bytes(text, o);
+  } else if (is("wgmma.commit_group")) {
+    ++current->product_groups;
+  } else if (is("wgmma.wait_group")) {
+    await_products(o[0].number());
   } else if (is("bar.sync %0, 128;")) {
     meet(block.named[o[0].number()], 128);
   } else if (is("bar.sync ") && has(", %0;")) {
@@ -392,6 +452,7 @@ inline void ptx(std::string_view text, std::initializer_list<Operand> operands) 
 inline void run_fiber() {
   entry();
   if (!current->copies.empty()) fail("a copy that is still pending when its thread ends");
+  if (!current->products.empty()) fail("a product that nobody has waited for");
   current->finished = true;
   progress = true;
   --current->block->live;
