@@ -121,8 +121,8 @@ FAULTS = {
     ),
     "a stage freed before it was multiplied": (
         "wgmma_bytes_cluster 64x64x128/s3/k2/cluster=1x1 64x64x2048",
-        "await_multiplications<1>();\n    if (step > 0) free_stage<BLOCKS>(ring.freed[before], first",
-        "if (step > 0) free_stage<BLOCKS>(ring.freed[before], first",
+        "await_multiplications<1>();\n    if (step > 0) free_stage<BLOCKS>(ring.freed[before], ",
+        "if (step > 0) free_stage<BLOCKS>(ring.freed[before], ",
     ),
     "a step of K left out": (
         "splitk_cluster 32x32x32/4x4/s2/k2 32x32x128",
