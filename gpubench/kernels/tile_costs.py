@@ -1,7 +1,7 @@
 """Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
 
-The constants were fitted in 16 bits. `wgmma_bytes_cluster` takes the same ones: in 8 bits a step
-has the same bytes, and takes the same time on tensor cores.
+The constants were fitted in 16 bits. `wgmma_bytes_cluster` and `wgmma_tf32_cluster` take the same
+ones: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor cores.
 
 A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor
 cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, what the
@@ -35,6 +35,12 @@ RESULT_BUFFERS = 3 * 4096
 RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
 """Clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, a block each
 (cudaOccupancyMaxActiveClusters)."""
+
+STEPS = {"wgmma_bytes_cluster": BYTES_STEP, "wgmma_tf32_cluster": 32}
+"""Values of k of a step, of kernels beside those of 16 bits. They take K in one part or more."""
+
+TF32_COLUMNS = (64, 128)
+"""Columns of a tile of `wgmma_tf32_cluster`."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Of the L2 cache."""
@@ -286,7 +292,7 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
 
     Of extents that need equally many tiles, only the smallest.
     """
-    step = BYTES_STEP if kernel == "wgmma_bytes_cluster" else STEP
+    step = STEPS.get(kernel, STEP)
     steps = -(-problem.k // step)
     for down, across in ((1, 1), (1, 2), (2, 1)):
         all_rows, all_columns = _fewest(problem.m, down), _fewest(problem.n, across)
@@ -301,6 +307,8 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
             choice = Choice(rows=rows, columns=columns, down=down, across=across, step=step)
             if rows * columns // (128 * choice.consumers) > MAX_SUMS[choice.consumers]:
                 continue
+            if kernel == "wgmma_tf32_cluster" and columns not in TF32_COLUMNS:
+                continue
             if kernel == "wgmma_fitted":
                 yield choice
             elif kernel == "wgmma_split_tail":
@@ -309,7 +317,7 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
                         rows=rows, columns=columns, down=down, across=across, in_rounds=True
                     )
             else:
-                if kernel == "wgmma_bytes_cluster":
+                if kernel in STEPS:
                     yield choice
                 for parts in splits:
                     yield replace(choice, splits=parts)
@@ -343,5 +351,5 @@ def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
     return of_problem
 
 
-KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail", "wgmma_bytes_cluster")
+KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail", *STEPS)
 """The kernels that the model knows."""

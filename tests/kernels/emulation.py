@@ -145,6 +145,10 @@ def emulated(text: str) -> str:
         text = text[end + 1 :]
     text = done + text
     text = OPERANDS_OF_MACRO.sub(r"\1emulated::out)", text)
+    text = text.replace('OPERANDS_8("+f", i)', "OPERANDS_8(emulated::out, i)")
+    text = text.replace('OPERANDS_32("+f", i)', "OPERANDS_32(emulated::out, i)")
+    text = text.replace('SUMS_OF_##HALF("+f")', "SUMS_OF_##HALF(emulated::out)")
+    text = re.sub(r'"\+f"\((sum\[\d+\])\)', r"emulated::out(\1)", text)
     text = DYNAMIC.sub(r"auto* const \2 = emulated::dynamic_shared<\1>();", text)
     names: dict[str, int] = {}
 

@@ -48,6 +48,7 @@ CANNOT_RUN = {
     "wgmma_split": "TMA",
     "wgmma_tf32": "TMA",
     "wgmma_tf32_wide": "TMA",
+    "wgmma_tf32_cluster": "TMA",
     "dmma": "TMA",
     "dmma_split_cluster": "TMA",
     "splitk_cluster": "clusters",

@@ -19,14 +19,15 @@ from gpubench.kernels.tile_costs import PICKS
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import of_op
 
+NAMES = ("dmma_split_cluster", "splitk_cluster", "wgmma_bytes_cluster", "wgmma_tf32_cluster")
+
 VARIANTS = {
     name: variant
     for name, variant in of_op("gemm").items()
-    if name in {"dmma_split_cluster", "splitk_cluster", "wgmma_bytes_cluster"}
-    and isinstance(variant, CudaVariant)
+    if name in NAMES and isinstance(variant, CudaVariant)
 }
 
-PRODUCTS = {"DMMA", "FFMA", "IGMMA"}
+PRODUCTS = {"DMMA", "FFMA", "HGMMA", "IGMMA"}
 
 CASES = {
     "dmma": (
@@ -57,6 +58,14 @@ CASES = {
         ("192x96x128/s3/k2/cluster=1x1", "100x97x528"),
         ("64x64x128/s3/k8/cluster=1x1", "1x1x16"),
         ("80x64x128/s3/k2/cluster=1x2", "81x68x256"),
+    ),
+    "wgmma_tf32": (("128x64x32/s8/cluster=1x2/group=8/pdl=0", "130x132x72"),),
+    "wgmma_tf32_cluster": (
+        ("64x128x32/s8/k1/cluster=1x1", "70x132x100"),
+        ("128x64x32/s4/k4/cluster=1x1", "129x68x300"),
+        ("80x64x32/s3/k3/cluster=1x2", "81x132x100"),
+        ("112x128x32/s3/k2/cluster=2x1", "230x132x200"),
+        ("64x64x32/s2/k8/cluster=1x1", "1x4x4"),
     ),
 }
 """Configurations and sizes: ragged, less than a tile, and with parts of K that have no values."""
@@ -170,8 +179,8 @@ def test_the_default_tiles_compile_without_a_spill() -> None:
             if variant.name == "dmma_split_cluster":
                 assert "DMMA.16x8x16" in listing, where
                 assert listing.count("USETMAXREG") == 2, where
-            if variant.name == "wgmma_bytes_cluster":  # more waits would be the compiler's
-                assert listing.count("WARPGROUP.DEPBAR") == 2, where
+            waits = {"wgmma_bytes_cluster": 2, "wgmma_tf32_cluster": 3}  # more: the compiler's
+            assert listing.count("WARPGROUP.DEPBAR") == waits.get(variant.name, 0), where
 
 
 def listing_without_spills(key: tuple[CudaVariant, Config]) -> str:

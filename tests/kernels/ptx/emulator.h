@@ -8,6 +8,7 @@
 
 #include <ucontext.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -51,6 +52,10 @@ struct uint2 {
 struct int4 {
   int x, y, z, w;
 } __attribute__((aligned(16)));
+struct float2 {
+  float x, y;
+} __attribute__((aligned(8)));
+inline float2 make_float2(float x, float y) { return {x, y}; }
 inline double2 make_double2(double x, double y) { return {x, y}; }
 inline int4 __ldcs(const int4* from) { return *from; }
 template <typename A, typename B>
@@ -337,6 +342,38 @@ inline void start_bytes(std::string_view text, const Operand* o) {
   current->products.push_back({execute, current->product_groups});
 }
 
+// The same for 8 values of k of TF32, whose 64 rows come from the registers of each warp.
+inline void start_tf32(std::string_view text, const Operand* o) {
+  const int columns = std::atoi(text.data() + text.find("m64n") + 4);
+  const std::vector<Operand> sums(o, o + columns / 2);
+  for (int i = 0; i < 4; ++i) current->offered[i] = o[columns / 2 + i].as<float>();
+  const uint64_t descriptor = o[columns / 2 + 4].as<uint64_t>();
+  const bool add = o[columns / 2 + 5].as<int>();
+  meet_warp();
+  std::array<std::array<float, 8>, 2> rows;  // g and g + 8 of the warp's
+  for (int half = 0; half < 2; ++half) {
+    for (int k = 0; k < 8; ++k) {
+      rows[half][k] = lane(current->thread % 32 / 4 * 4 + k % 4).offered[k / 4 * 2 + half];
+    }
+  }
+  meet_warp();
+  Fiber* const self = current;
+  const auto execute = [=] {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const int column = i / 4 * 8 + self->thread % 4 * 2 + i % 2;
+      float sum = add ? sums[i].as<float>() : 0;
+      for (int k = 0; k < 8; ++k) {
+        const unsigned plain = (descriptor & 0x3FFF) * 16 + column * 128 + k * 4;
+        float value;
+        std::memcpy(&value, self->block->shared + (plain ^ (plain >> 7 & 7) << 4), sizeof value);
+        sum += rows[i / 2 % 2][k] * value;
+      }
+      sums[i].set(sum);
+    }
+  };
+  current->products.push_back({execute, current->product_groups});
+}
+
 inline void await_products(int pending) {
   Barrier& warpgroup = current->block->warpgroups[current->thread / 128];
   meet(warpgroup, 128);
@@ -371,6 +408,8 @@ inline void ptx(std::string_view text, std::initializer_list<Operand> operands) 
     multiply_float64(o);
   } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k32.s32.s8.s8")) {
     start_bytes(text, o);
+  } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k8.f32.tf32.tf32")) {
+    start_tf32(text, o);
   } else if (is("wgmma.commit_group")) {
     ++current->product_groups;
   } else if (is("wgmma.wait_group")) {
