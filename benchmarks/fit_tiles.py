@@ -4,7 +4,8 @@
     python benchmarks/fit_tiles.py fit_float64.csv --judge judged_float64.csv
 
 The model is that of `gpubench/kernels/tile_costs.py` for files in 16 bits, and that of
-`gpubench/kernels/small_tile_costs.py` for files in float64 or float32.
+`gpubench/kernels/small_tile_costs.py` for files in float64 or float32. Files in 8 bits or TF32 are
+judged with the constants of 16 bits.
 
 The files are those of `benchmarks/shapes.py --every`. A configuration counts the more the closer it
 is to the fastest of its shape. Prints the constants, and for each file how far the picks of the
@@ -58,7 +59,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 """Of constants; others lie between 0 and 6."""
 
-_TILE = re.compile(r"(\d+)x(\d+)x64(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
+_TILE = re.compile(r"(\d+)x(\d+)x(\d+)(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +100,9 @@ def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.Cho
         return by_tile.get(result.tile)
     if not (match := _TILE.match(result.tile)):
         return None
-    rows, columns, splits, down, across = (int(text or 1) for text in match.groups())
+    rows, columns, step, splits, down, across = (int(text or 1) for text in match.groups())
     return Choice(
+        step=step,
         rows=rows,
         columns=columns,
         down=down,

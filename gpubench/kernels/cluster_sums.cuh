@@ -88,8 +88,8 @@ __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, S
       if (at >= end) break;
 #pragma unroll
       for (int other = 0; other < PARTS; ++other) {
-        sums[j][other] = load_remote_vector<Number>(from[other] + at / ACROSS * PITCH_BYTES +
-                                                    at % ACROSS * 16);
+        sums[j][other] =
+            load_remote_vector<Number>(from[other] + at / ACROSS * PITCH_BYTES + at % ACROSS * 16);
       }
     }
 #pragma unroll

@@ -47,8 +47,8 @@ __device__ __forceinline__ void store_shared(unsigned at, double2 pair) {
 
 // Adds 16 columns of B times 8 rows of A. A lane has the columns 2g and 2g + 1 of row t in sum[0]
 // and sum[2], and of row t + 4 in sum[1] and sum[3].
-__device__ __forceinline__ void
-multiply(double (&sum)[4], const double2 (&b)[4], const double2 (&a)[2]) {
+__device__ __forceinline__ void multiply(double (&sum)[4], const double2 (&b)[4],
+                                         const double2 (&a)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "
       "{%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
@@ -72,16 +72,16 @@ struct DmmaOperands {
   __device__ __forceinline__ void load_a(int stage, int k16, int i) {
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
-      a[i][u] = load_pair(dmma_a_address(a_at + stage * STAGE, u) +
-                          (k16 * A_ROWS + i * 8) * ROW_BYTES);
+      a[i][u] =
+          load_pair(dmma_a_address(a_at + stage * STAGE, u) + (k16 * A_ROWS + i * 8) * ROW_BYTES);
     }
   }
   __device__ __forceinline__ void load_b(int set, int stage, int pass) {
     const int part = pass % COLUMNS, k16 = pass / COLUMNS;
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
-      b[set][u] = load_pair(dmma_b_address(b_at + stage * STAGE, u) +
-                            (part * BK + k16 * 16) * ROW_BYTES);
+      b[set][u] =
+          load_pair(dmma_b_address(b_at + stage * STAGE, u) + (part * BK + k16 * 16) * ROW_BYTES);
     }
   }
   // Loads what a step in `stage` begins with.
@@ -92,8 +92,8 @@ struct DmmaOperands {
   }
   // Multiplies a step, and loads what the next one begins with; `await_next` waits for its stage.
   template <typename Wait>
-  __device__ __forceinline__ void multiply_step(double (&sum)[COLUMNS][ROWS][4], int stage,
-                                                int next, Wait await_next) {
+  __device__ __forceinline__ void
+  multiply_step(double (&sum)[COLUMNS][ROWS][4], int stage, int next, Wait await_next) {
 #pragma unroll
     for (int pass = 0; pass < PASSES; ++pass) {
       const bool last_pass = pass + 1 == PASSES;
@@ -130,8 +130,8 @@ for_each_pair(const double (&sum)[COLUMNS][ROWS][4], int row, int col, Store sto
 }
 
 // Stores a pair of results, if it is inside C. N is even.
-__device__ __forceinline__ void
-store_pair(double* C, int row, int col, int M, int N, double2 pair) {
+__device__ __forceinline__ void store_pair(double* C, int row, int col, int M, int N,
+                                           double2 pair) {
   if (row < M && col < N) {
     *reinterpret_cast<double2*>(C + static_cast<size_t>(row) * N + col) = pair;
   }

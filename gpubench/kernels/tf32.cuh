@@ -66,9 +66,10 @@ struct Tf32Columns {
                  "r"(static_cast<int>(add)))
 
 // For N columns of the instruction: N / 2 sums, and the numbers of the operands after them.
-#define WGMMA_TF32_OF(WIDTH, HALF, B0, B1, B2, B3, A, ADD) \
-  if constexpr (N == WIDTH)                                \
-  WGMMA_TF32(#WIDTH, NAMES_##HALF, "%" #B0 ",%" #B1 ",%" #B2 ",%" #B3, "%" #A, "%" #ADD, SUMS_OF_##HALF("+f"))
+#define WGMMA_TF32_OF(WIDTH, HALF, B0, B1, B2, B3, A, ADD)                               \
+  if constexpr (N == WIDTH)                                                              \
+  WGMMA_TF32(#WIDTH, NAMES_##HALF, "%" #B0 ",%" #B1 ",%" #B2 ",%" #B3, "%" #A, "%" #ADD, \
+             SUMS_OF_##HALF("+f"))
 
 // Starts to multiply 64 columns of B, in registers, by N rows of A, for 8 values of k. For each j,
 // thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the next

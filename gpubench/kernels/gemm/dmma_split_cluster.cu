@@ -27,7 +27,7 @@ struct DmmaWarps {
   static constexpr int DOWN = COUNT == 8 && (BN % 64 || (BM % 32 == 0 && BM >= BN)) ? 4 : 2;
   static constexpr int WM = BM / DOWN, WN = BN / (COUNT / DOWN);  // of a warp
   static constexpr int THREADS = 32 * COUNT + 128;                // one more warpgroup fetches
-  static constexpr int PER_MULTIPROCESSOR = 8 / COUNT;            // blocks
+  static constexpr int RESIDENT = 8 / COUNT;                      // blocks
   // Of 65,536 registers, for as many blocks.
   static constexpr int PRODUCER_REGISTERS = 24;
   static constexpr int CONSUMER_REGISTERS = COUNT == 4 ? 232 : 240;
@@ -35,7 +35,7 @@ struct DmmaWarps {
 };
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
-__global__ void __launch_bounds__((DmmaWarps<BM, BN>::THREADS), (DmmaWarps<BM, BN>::PER_MULTIPROCESSOR))
+__global__ void __launch_bounds__((DmmaWarps<BM, BN>::THREADS), (DmmaWarps<BM, BN>::RESIDENT))
 dmma_split_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
                    const __grid_constant__ CUtensorMap a_map,
                    const __grid_constant__ CUtensorMap b_map) {

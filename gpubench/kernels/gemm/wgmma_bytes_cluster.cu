@@ -48,16 +48,15 @@ leave_sums(const Number (&sum)[PIECES][SUMS], unsigned memory, int warpgroup) {
 
 // Stores four sums of a row of C, rounded for float8.
 template <typename Scalar>
-__device__ __forceinline__ void store_four(const Vector<Sum<Scalar>>& sums, void* C, int row,
-                                           int col, int M, int N) {
+__device__ __forceinline__ void
+store_four(const Vector<Sum<Scalar>>& sums, void* C, int row, int col, int M, int N) {
   if (row >= M) return;
   if constexpr (RESULT_BYTES<Scalar> == 4) {
     store_vector(sums, static_cast<int*>(C) + static_cast<size_t>(row) * N, col, N, N % 4 == 0);
   } else {
     const uint2 words = {pack<__nv_bfloat16>(sums.lanes[0], sums.lanes[1]),
                          pack<__nv_bfloat16>(sums.lanes[2], sums.lanes[3])};
-    unsigned short* const to =
-        static_cast<unsigned short*>(C) + static_cast<size_t>(row) * N + col;
+    unsigned short* const to = static_cast<unsigned short*>(C) + static_cast<size_t>(row) * N + col;
     if (N % 4 == 0) {
       if (col < N) *reinterpret_cast<uint2*>(to) = words;
     } else {
