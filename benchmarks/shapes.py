@@ -184,6 +184,7 @@ class Bench:
         self.backend: Any = open_backend("cuda", Timer.EVENTS)
         self.backend.warm_up()
         self.dtype = dtype
+        self.compared = np.float64 if dtype == "float64" else np.float32
         self.variants = of_op("gemm")
         rng = np.random.default_rng(0)
         self._drawn = rng.uniform(-1, 1, 2**22).astype(np.float32)
@@ -222,7 +223,7 @@ class Bench:
         contenders = [one for one in libraries if one]
         expected = contenders[0].kernel
         self.backend.run(expected)
-        self._reference = expected.output.astype(np.float64)
+        self._reference = expected.output.astype(self.compared).copy()
         for one in contenders:
             self.sample(one, QUICK_SAMPLES)
         library_us = min(one.median_us for one in contenders)
@@ -299,7 +300,7 @@ class Bench:
             return None
         difference = 0.0
         if kind != "library":
-            apart = kernel.output.astype(np.float64) - self._reference
+            apart = kernel.output.astype(self.compared) - self._reference
             norm = self.backend.xp.linalg.norm
             difference = float(norm(apart) / norm(self._reference))
             if not difference <= tolerance(problem):

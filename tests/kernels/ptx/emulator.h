@@ -101,8 +101,8 @@ struct Block {
   int index, live;
   Barrier named[16], warpgroups[8];
   std::map<unsigned, Mbarrier> mbarriers;
-  std::map<int, size_t> statics;
-  size_t statics_end = SHARED_BYTES - STATIC_BYTES;
+  std::map<int, size_t> static_arrays;
+  size_t static_end = SHARED_BYTES - STATIC_BYTES;
 };
 
 struct Product {
@@ -585,9 +585,9 @@ T* dynamic_shared() {
 template <typename T>
 T& static_shared(int id) {
   Block& block = *current->block;
-  auto [at, fresh] = block.statics.try_emplace(id, block.statics_end);
-  if (fresh) block.statics_end += (sizeof(T) + 127) / 128 * 128;
-  if (block.statics_end > SHARED_BYTES) fail("too much static shared memory");
+  auto [at, fresh] = block.static_arrays.try_emplace(id, block.static_end);
+  if (fresh) block.static_end += (sizeof(T) + 127) / 128 * 128;
+  if (block.static_end > SHARED_BYTES) fail("too much static shared memory");
   return *reinterpret_cast<T*>(block.shared + at->second);
 }
 inline Index block_index() {
