@@ -131,9 +131,13 @@ def ranked_tiles(name: str, problem: Problem, multiprocessors: int) -> Iterator[
 
 
 def tolerance(problem: Problem) -> float:
-    """Return the largest relative difference from the library: other orders of the same sum."""
+    """Return the largest relative difference from the library, whose sum has another order.
+
+    In float8, sums of one sign could differ more than these: operands have random signs.
+    """
     precision = problem.precision
-    return 10 * precision.result_roundoff + 32 * math.sqrt(problem.k) * precision.sum_roundoff
+    of_sum = min(32 * math.sqrt(problem.k) * precision.sum_roundoff, 0.01)
+    return 10 * precision.result_roundoff + of_sum
 
 
 @dataclass(frozen=True, kw_only=True)
