@@ -43,8 +43,8 @@ DOIT_CONFIG = {
 }
 RESULTS, SCRATCH = ROOT / "results", ROOT / "build" / "measured"
 MEASURED = RESULTS / "measured.csv"
-LIMIT_S = 1800
-"""Time limit of one command. On two cores `cpu:kills` takes longest."""
+LIMIT_S = 7200
+"""Time limit of one command. `cpu:ab` takes longest, an hour."""
 
 WRITES_FILES = {0, 1, 3}
 """Exit codes after which the files are complete. 1 and 3 say that a bound is missed."""
@@ -185,6 +185,20 @@ SANITIZED = (
 )
 """Tools of compute-sanitizer, and the first dtype of the kernels that run under them."""
 
+SHAPES = {
+    "fit_1": "--seed 1 --count 50 --every",
+    "fit_2": "--seed 2 --count 90 --every",
+    "fit_3": "--seed 3 --count 24 --dtype float16 --every",
+    "fit_7": "--seed 7 --count 60 --every",
+    "fit_8": "--seed 8 --count 30 --dtype float16 --every",
+    "models": "--model-shapes",
+    "squares": "--shapes 512x512x8192,1024x1024x1024,2048x2048x2048,4096x4096x4096,8192x8192x8192,"
+    "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",
+    "judged_9": "--seed 9 --count 60 --every",
+    "judged_10": "--seed 10 --count 30 --dtype float16",
+}
+"""Files of products of many shapes. Constants are fitted to the first five."""
+
 PASSES = tuple(f"h200/agreement/{number}.jsonl.gz" for number in (1, 2, 3))
 SWEEPS_OF_TILES = tuple(f"h200/{name}" for name in static_columns.FILES)
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
@@ -228,6 +242,15 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for seed, path in enumerate(ROUNDS, 1):
         plain = path.removesuffix(".gz")
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
+    for name, selected in SHAPES.items():
+        path = f"h200/shapes/{name}.csv"
+        yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
+    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 3 -o h200/operands.csv > h200/operands.txt")
+    yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,triton_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520,2048 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles auto --rounds 2 -o h200/layouts.csv > h200/layouts.txt")
+    yield step("gpu:pairs", "python SCRIPTS/pairs.py -o h200/pairs.json")
+    yield step("gpu:foreign", "python SCRIPTS/foreign.py ${SGEMM_CUDA:?a checkout of the repository} h200/foreign", "h200/foreign.csv", "h200/foreign.md")
+    yield step("gpu:cheats", "python SCRIPTS/cheats.py > h200/cheats.txt")
+    yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > h200/verify_cost.txt")
     yield step("gpu:kernel_tuner", "python SCRIPTS/tune_race.py wall > h200/kernel_tuner_race.txt")
     for name, size, dtype in SPACES:
         path = f"h200/tune/{name}_{size}"
@@ -245,6 +268,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv > cpu/main.txt")
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 1,2,3,4,5,6,7,8,9,10,11,12,13,14 --kills 15 -o cpu/kills.json")
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
+    yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:diff_pairs", "python SCRIPTS/diff_pairs.py -o cpu/diff_pairs.json")
     yield step("cpu:tune_simulated", "python SCRIPTS/tune_simulated.py > cpu/tune_simulated.md")
     for name in ("diff_power", "fleet_power"):

@@ -120,7 +120,7 @@ def agreement() -> Picture:
             )
         log_axis(axes, "x")
         axes.set_xlabel("time of the kernel by Nsight Compute, µs")
-        y_title(axes, "times as long as Nsight Compute says")
+        y_title(axes, "time divided by Nsight Compute's time")
         axes.axhline(1, color=ink(), linewidth=1)
         legend(axes, lines)
         return 3.2

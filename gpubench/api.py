@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gpubench.commands.diff.options import Options, diff_options
+from gpubench.commands.diff.options import Options
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import Outcome, open_pool, run
 from gpubench.errors import UsageError
@@ -18,6 +18,7 @@ from gpubench.options import read_sweep, sweep_options
 from gpubench.plan.selection import selection
 from gpubench.plan.tuned import keep_winners
 from gpubench.results import row as table
+from gpubench.results.build_row import BuildKey
 from gpubench.results.result_file import ResultFile
 
 if TYPE_CHECKING:
@@ -152,30 +153,64 @@ def _selected(frame: pd.DataFrame, only: str | None, exclude: str | None) -> lis
     return list(filter(selection(rows, only, exclude), rows))
 
 
-@partial(diff_options, names=("threshold", "only", "exclude", "ignore_device"))
-def diff(
-    base: str | Path | Sequence[str | Path], new: str | Path | Sequence[str | Path], **options: Any
-) -> pd.DataFrame:
-    """Compare result files like `gpubench diff`: a frame with a row per point.
+Sweeps = str | Path | pd.DataFrame | Sequence[str | Path | pd.DataFrame]
+"""A side of a comparison: a result file, a frame, or several sweeps of one build."""
 
-    A side is a file or several files, which are pooled. The options are those of the command. The
-    columns are the point's key, `verdict`, `ratio` with its 99 % interval `ratio_low` and
-    `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Raises UsageError for files that
-    cannot be compared.
+
+def diff(
+    base: Sweeps,
+    new: Sweeps,
+    *,
+    threshold: str = Options.threshold,
+    allow: str | None = None,
+    only: str | None = None,
+    exclude: str | None = None,
+    ignore_device: bool = False,
+) -> pd.DataFrame:
+    """Compare results like `gpubench diff`: a frame with a row per point.
+
+    A side is a file, a frame of `sweep` or `read_csv`, or a list of several, which are pooled. The
+    options are those of the command. The columns are the point's key, `verdict`, `ratio` with its
+    99 % interval `ratio_low` and `ratio_high`, `base_median_us`, `new_median_us` and `reason`. Two
+    build files (`gpubench explain --variants`) give a row per launch: its key, `verdict`, `changes`
+    such as `spill_bytes 0 → 128`, and `reason`. Raises UsageError for results that cannot be
+    compared.
 
     >>> slower = gpubench.diff("base.csv", "new.csv").query("verdict == 'slower'")
+    >>> findings = gpubench.diff(frame, gpubench.sweep(sizes=[256], tiles=[8, 16]))
     """
-    from gpubench.commands.diff.run import compared
+    from gpubench.commands.diff.run import compared, compared_sides
+    from gpubench.commands.diff.sides import make_side
+    from gpubench.commands.diff.static_report import build_files, compared_builds
 
-    base, new = (
-        [Path(side)] if isinstance(side, str | Path) else list(map(Path, side))
-        for side in (base, new)
+    options = Options(
+        threshold=threshold, allow=allow, only=only, exclude=exclude, ignore_device=ignore_device
     )
+    sides = [
+        [side] if isinstance(side, str | Path | pd.DataFrame) else list(side)
+        for side in (base, new)
+    ]
+    files = [[Path(sweep) for sweep in side if isinstance(sweep, str | Path)] for side in sides]
+    if list(map(len, files)) != list(map(len, sides)):
+        base_side, new_side = (
+            make_side(dict(_named_rows(sweep, f"{name} {n}") for n, sweep in enumerate(side, 1)))
+            for name, side in zip(("base", "new"), sides, strict=True)
+        )
+        report = compared_sides(base_side, new_side, options)
+    elif build_files(files[0], files[1]):
+        builds = compared_builds(files[0], files[1], options).comparison.findings
+        lines = [
+            (*key, str(finding.verdict), "; ".join(map(str, finding.changes)), finding.reason)
+            for key, finding in builds.items()
+        ]
+        return pd.DataFrame(lines, columns=[*BuildKey._fields, "verdict", "changes", "reason"])
+    else:
+        report = compared(files[0], files[1], options)
     columns = (
         *("verdict", "ratio", "ratio_low", "ratio_high"),
         *("base_median_us", "new_median_us", "reason"),
     )
-    findings = compared(base, new, Options(**options)).comparison.findings
+    findings = report.comparison.findings
     return pd.DataFrame(
         [
             key._asdict() | {name: getattr(finding, name) for name in columns}
@@ -183,6 +218,13 @@ def diff(
         ],
         columns=[*table.KEY, *columns],
     ).astype({"verdict": str})
+
+
+def _named_rows(sweep: str | Path | pd.DataFrame, name: str) -> tuple[Path, list[table.Row]]:
+    """Return the rows of a frame under this name, or of a file under its own."""
+    if isinstance(sweep, pd.DataFrame):
+        return Path(name), table.rows(sweep)
+    return Path(sweep), table.read(Path(sweep))
 
 
 def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str, Any]]:
@@ -203,30 +245,37 @@ def deviceinfo(device: str = "auto", *, measure: bool = False) -> list[dict[str,
 def explain(
     variant: str,
     *,
-    tile: str | int | None = None,
-    size: str | int = 1024,
-    dtype: str | None = None,
+    tiles: str | int | Sequence[str | int] | None = None,
+    sizes: str | int | tuple[int, ...] = 1024,
+    dtypes: str | None = None,
     arch: str | None = None,
     kernels: str | Path | None = None,
+    **former: Any,
 ) -> list[dict[str, Any]]:
     """Return what `gpubench explain --json` prints for each tile and launch of a CUDA kernel.
 
-    Needs NVRTC and no GPU. Raises UsageError for an unknown variant, tile or architecture.
+    `tiles` is a tile, or a list as on the command line. `sizes` is a size: a number, or a tuple
+    (M, N, K). `dtypes` is an element type. Needs NVRTC and no GPU. Raises UsageError for an unknown
+    variant, tile or architecture.
 
-    >>> [why] = gpubench.explain("shared_tile", tile=16, arch="sm_90")
+    >>> [why] = gpubench.explain("shared_tile", tiles=16, arch="sm_90")
     >>> why["registers"], why["occupancy"]
     """
     from gpubench.commands.explain.run import explained
     from gpubench.commands.explain.view import as_json
 
-    options = {
+    options: dict[str, Any] = {
         "op": None,
         "device": None,
         "kernels": Path(kernels) if kernels else None,
-        "sizes": str(size),
-        "tiles": None if tile is None else str(tile),
-        "dtypes": dtype,
+        "sizes": sizes,
+        "tiles": tiles,
+        "dtypes": dtypes,
     }
+    for name, value in former.items():  # `tile`, `size` and `dtype` remain for one release
+        if f"{name}s" not in options:
+            raise TypeError(f"explain() got an unexpected keyword argument '{name}'")
+        options[f"{name}s"] = value
     answer = explained(variant, options, arch=arch)
     if failed := answer.not_explained:
         raise UsageError(f"{variant} {failed[0].tile}: {failed[0].reason}")

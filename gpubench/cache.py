@@ -51,8 +51,10 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
     except OSError as error:
         return {**os.environ}, f"{notice}; nor can a temporary directory: {error.strerror}"
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    others = {name: str(directory / name) for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR")}
-    return others | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
+    compiler_caches = {
+        name: str(directory / name) for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR")
+    }
+    return compiler_caches | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
 
 
 def _why_unusable(directory: Path) -> str | None:

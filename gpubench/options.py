@@ -119,10 +119,10 @@ class Option:
 _KINDS = {int: "a whole number", float: "a number"}
 
 
-def _one_of(*known: str) -> Callable[[str, str], str]:
+def _one_of(*choices: str) -> Callable[[str, str], str]:
     def read(flag: str, text: str) -> str:
-        if text not in known:
-            raise UsageError(f"{flag}: {unknown('value', text, known)}")
+        if text not in choices:
+            raise UsageError(f"{flag}: {unknown('value', text, choices)}")
         return text
 
     return read
@@ -141,15 +141,15 @@ def _names(flag: str, text: str) -> tuple[str, ...]:
 
 
 def _list_of(
-    known: Iterable[str], aliases: Mapping[str, str] | None = None
+    choices: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> Callable[[str, str], tuple[str, ...]]:
     """Return the reader of a list of choices. Repeats are dropped."""
 
     def read(flag: str, text: str) -> tuple[str, ...]:
         if names := parse_names(text):
             full_names = ((aliases or {}).get(name.lower(), name) for name in names)
-            return tuple(dict.fromkeys(_one_of(*known)(flag, name) for name in full_names))
-        raise UsageError(f"{flag}: the list is empty; known: {', '.join(known)}")
+            return tuple(dict.fromkeys(_one_of(*choices)(flag, name) for name in full_names))
+        raise UsageError(f"{flag}: the list is empty; known: {', '.join(choices)}")
 
     return read
 
@@ -179,9 +179,9 @@ def _within(low: float, high: float) -> Callable[[str, float], float]:
 
 
 def _device(flag: str, text: str) -> str:
-    known = sorted(backends().values(), key=lambda entry: entry.name)
-    numbered = [entry.name for entry in known if entry.numbers]
-    words = [AUTO, *(entry.name for entry in known)]
+    entries = sorted(backends().values(), key=lambda entry: entry.name)
+    numbered = [entry.name for entry in entries if entry.numbers]
+    words = [AUTO, *(entry.name for entry in entries)]
     number = rf"({'|'.join(numbered)}):\d{{1,3}}"
     if text not in words and not re.fullmatch(number, text, re.ASCII):
         right = f"{', '.join(words)} or {' or '.join(f'{name}:1' for name in numbered)}"
@@ -205,8 +205,8 @@ def _csv_file(flag: str, path: Path) -> Path:
     return path
 
 
-def _choices(*known: str) -> str:
-    return f"[{'|'.join(known)}]"
+def _choices(*choices: str) -> str:
+    return f"[{'|'.join(choices)}]"
 
 
 _DURATION = "SECONDS"

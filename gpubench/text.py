@@ -46,16 +46,16 @@ def shown(text: str) -> str:
     return text.encode("unicode_escape").decode()[:SHOWN]
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all that are known."""
-    known = [shown(word) for word in known]  # a file may have given them, too
+    names = [shown(word) for word in names]  # a file may have given them, too
     name = shown(name)
 
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(a=other, b=name).ratio()
 
-    nearest = max(known, key=likeness, default="")  # of equals the first
+    nearest = max(names, key=likeness, default="")  # of equals the first
     near = likeness(nearest) >= ALIKE
-    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(known[:MAX_KNOWN])}"
-    more = "" if near or len(known) <= MAX_KNOWN else f" and {len(known) - MAX_KNOWN} more"
+    hint = f"did you mean '{nearest}'?" if near else f"known: {', '.join(names[:MAX_KNOWN])}"
+    more = "" if near or len(names) <= MAX_KNOWN else f" and {len(names) - MAX_KNOWN} more"
     return f"unknown {kind} '{name}'; {hint}{more}"

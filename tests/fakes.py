@@ -125,7 +125,7 @@ class FakeKernel:
     @property
     def is_probe(self) -> bool:
         own = any(self.operands is loaded for loaded in self.backend.loaded)
-        return not own or _are_of_a_probe(self.operands.given)
+        return not own or _are_of_a_probe(self.operands.host_inputs)
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
         return self.backend.sustain(self, heat_s, timed_s)
@@ -239,7 +239,7 @@ class FakeBackend:
         self.loaded.append(
             FakeOperands(
                 problem=problem,
-                given=tuple(inputs),
+                host_inputs=tuple(inputs),
                 sets=tuple(sets),
                 policy=SetPolicy(count=count, flush=False),
                 rotation=Rotation(count),

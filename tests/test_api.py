@@ -131,12 +131,29 @@ def test_dir_shows_every_call_and_each_has_an_example() -> None:
 def test_diff_gives_a_row_a_point(tmp_path: Path) -> None:
     for name, factor in (("base", 1.0), ("new", 1.2)):
         write(rows(own=factor), tmp_path / f"{name}.csv")
-    found = gpubench.diff(tmp_path / "base.csv", tmp_path / "new.csv")
-    assert len(found) == 9
-    assert set(found.query("verdict == 'slower'")["variant"]) == {"own"}
-    assert found.query("variant == 'own'")["ratio"].tolist() == pytest.approx([1.2] * 3, rel=1e-3)
+    findings = gpubench.diff(tmp_path / "base.csv", tmp_path / "new.csv")
+    assert len(findings) == 9
+    assert set(findings.query("verdict == 'slower'")["variant"]) == {"own"}
+    ratios = findings.query("variant == 'own'")["ratio"]
+    assert ratios.tolist() == pytest.approx([1.2] * 3, rel=1e-3)
     with pytest.raises(UsageError, match="cannot read"):
         gpubench.diff("nowhere.csv", tmp_path / "new.csv")
+
+
+def test_diff_takes_frames_and_files_alike(tmp_path: Path) -> None:
+    for name, factor in (("base", 1.0), ("new", 1.2)):
+        write(rows(own=factor), tmp_path / f"{name}.csv")
+    base, new = tmp_path / "base.csv", tmp_path / "new.csv"
+    of_files = gpubench.diff(base, new)
+    frame = gpubench.read_csv(new)
+    pd.testing.assert_frame_equal(gpubench.diff(gpubench.read_csv(base), frame), of_files)
+    pd.testing.assert_frame_equal(gpubench.diff(base, [frame]), of_files)
+    pooled = gpubench.diff([base], [frame, frame])
+    assert set(pooled.query("verdict == 'slower'")["variant"]) == {"own"}
+    with pytest.raises(UsageError, match="base 1 and new 1 have no point in common"):
+        gpubench.diff(frame[frame.variant == "own"], frame[frame.variant != "own"])
+    with pytest.raises(UsageError, match="base 1: holds no points"):
+        gpubench.diff(frame[:0], frame)
 
 
 def test_show_prints_the_tables_of_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,16 +167,19 @@ def test_show_prints_the_tables_of_a_frame(capsys: pytest.CaptureFixture[str]) -
 def test_deviceinfo_and_explain_give_what_json_has() -> None:
     (cpu,) = gpubench.deviceinfo("cpu")
     assert cpu["facts"]["memory_bytes"] > 2**20
-    (why,) = gpubench.explain("shared_tile", tile=16, arch="sm_90")
+    (why,) = gpubench.explain("shared_tile", tiles=16, sizes=(64, 32, 16), arch="sm_90")
     assert why["registers"] > 0
     with pytest.raises(UsageError, match="takes edges 1 to 32"):
-        gpubench.explain("shared_tile", tile=33, arch="sm_90")
+        gpubench.explain("shared_tile", tile=33, arch="sm_90")  # the former spelling
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tyle'"):
+        gpubench.explain("shared_tile", tyle=16)
 
 
 def test_help_shows_the_defaults_of_a_sweep_and_of_tune() -> None:
+    for name in set(gpubench.__all__) - {"__version__"}:
+        assert "OptionInfo" not in pydoc.render_doc(getattr(gpubench, name))
     for function in (gpubench.sweep, gpubench.tune):
         text = pydoc.render_doc(function)
-        assert "OptionInfo" not in text
         for default in ("precision='0.5%'", "rounds=5", "dtypes='float32'", "op='gemm'"):
             assert default in text
 

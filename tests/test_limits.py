@@ -21,7 +21,8 @@ from samples import curve, sample
 
 from gpubench.errors import UsageError
 from gpubench.results import row as table
-from gpubench.results.row import MAX_ROWS, MAX_VALUE, MIN_VALUE, NAMES, Row, read, write
+from gpubench.results.columns import MAX_ROWS, MAX_VALUE, MIN_VALUE
+from gpubench.results.row import NAMES, Row, read, write
 from gpubench.view.pictures.style import MAX_LINES, MAX_PANELS
 
 

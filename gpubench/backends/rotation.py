@@ -111,7 +111,7 @@ class OperandSets:
     """A problem's arrays on a device."""
 
     problem: Problem
-    given: tuple[Any, ...]
+    host_inputs: tuple[Any, ...]
     """The inputs in host memory, where no kernel can overwrite them."""
 
     sets: tuple[tuple[Any, ...], ...]

@@ -57,7 +57,7 @@ class Loaded:
         key = point.problem, point.operands
         if key not in self._references:
             xp = self._backend.xp
-            inputs = (widened(array) for array in self.operands(point).given)
+            inputs = (widened(array) for array in self.operands(point).host_inputs)
             self._references[key] = make_reference(xp, point.problem.op, *map(xp.asarray, inputs))
         return self._references[key]
 
@@ -66,7 +66,7 @@ class Loaded:
         operands = self.operands(point)
         for index, (*arrays, _) in enumerate(operands.sets):
             factors = operand_factors(point.problem, index)
-            for array, original, factor in zip(arrays, operands.given, factors, strict=True):
+            for array, original, factor in zip(arrays, operands.host_inputs, factors, strict=True):
                 content = array.get() if hasattr(array, "get") else array  # CuPy has get
                 if not np.array_equal(content, (original * factor).view(content.dtype)):
                     return True

@@ -168,21 +168,23 @@ def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
     does for the roundings of one row): √(Σᵢ (Aᵢⱼ·sᵢ)²) is added to the scale of cⱼ's own.
     """
     first = _product(xp, a, v)
-    leading, *others = first.parts
+    leading, *corrections = first.parts
     if a.dtype == np.int32:
         return _product(xp, a.T, leading)
     last = _product(xp, a.T, leading.astype(a.dtype))
     a_64 = a.astype(np.float64)
     # The leading part in the operands' precision, and the following parts in float64.
-    rest = leading - leading.astype(a.dtype) + sum(others)
+    correction = leading - leading.astype(a.dtype) + sum(corrections)
     scale = first.row_norms * first.column_norms + np.sqrt(first.terms) * xp.abs(leading)
     # Division by the largest element prevents that a square overflows.
     tiny = np.finfo(np.float64).tiny
-    a_most, most = (max(float(xp.abs(values).max()), tiny) for values in (a_64, scale))
+    a_max, scale_max = (max(float(xp.abs(values).max()), tiny) for values in (a_64, scale))
     return replace(
         last,
-        parts=(*last.parts, a_64.T @ rest),
-        inherited=a_most * most * xp.sqrt(xp.square(a_64 / a_most).T @ xp.square(scale / most)),
+        parts=(*last.parts, a_64.T @ correction),
+        inherited=a_max
+        * scale_max
+        * xp.sqrt(xp.square(a_64 / a_max).T @ xp.square(scale / scale_max)),
     )
 
 
@@ -236,10 +238,10 @@ def _product_in_parts(xp: Any, a: Any, b: Any) -> tuple[Any, ...]:
 def _slices(xp: Any, values: Any, bits: int) -> list[Any]:
     """Return three arrays that sum to `values`, each with `bits` significant bits in one scale."""
     _, exponent = np.frexp(float(xp.abs(values).max()))
-    slices, rest = [], values
+    slices, remainder = [], values
     for index in range(1, 4):
         unit = np.ldexp(1.0, int(exponent) - index * bits)
-        slices.append(xp.rint(rest / unit) * unit)
-        rest = rest - slices[-1]
-    slices[-1] = slices[-1] + rest  # the rest is below 2^(−3·bits), and joins the last slice
+        slices.append(xp.rint(remainder / unit) * unit)
+        remainder = remainder - slices[-1]
+    slices[-1] = slices[-1] + remainder  # below 2^(−3·bits)
     return slices

@@ -153,7 +153,7 @@ class LocalPool:
         executor.begin(sweep.timing, sweep.seed, job.verified)
         unfinished = [point for point in job.points if not measurements.is_finished(point)]
         added = [p for p in measurements.points_at(self.place) if p not in job.planned]
-        known = measurements.known_at(self.place)
+        measured = measurements.known_at(self.place)
         self.endings = {}
         with closing(strategy.schedule([*job.points, *added], sweep, job.device)) as schedule:
             watcher.planned(job, self, schedule.visits, job.forecast(unfinished))
@@ -162,7 +162,7 @@ class LocalPool:
             executor.warm_up()
             self._measure_ceilings(job)
             try:
-                while visit := schedule.next(known):
+                while visit := schedule.next(measured):
                     if visit.outcome:
                         yield self.place.put_into(visit.outcome)
                         continue

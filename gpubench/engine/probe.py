@@ -198,8 +198,10 @@ def _period(point: Point) -> int:
 
 def _near(extent: int, period: int, least: int) -> int:
     """Return the smallest extent with the same remainder that is at least `least`, or `extent`."""
-    rest = extent % period
-    return min(extent, rest + period * max(rest == 0, math.ceil((least - rest) / period)))
+    remainder = extent % period
+    return min(
+        extent, remainder + period * max(remainder == 0, math.ceil((least - remainder) / period))
+    )
 
 
 @lru_cache(16)

@@ -183,7 +183,7 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
 def _disturbance(place: Place, device: Device, places: Mapping[Place, object]) -> str:
     """Return a note for workers that share one CPU; GPUs do not disturb each other."""
     on_host = Counter(other.host for other in places if other.host)
-    others = on_host[place.host] - 1
-    if device.compute_capability is None and others > 0:
-        return f"other workers on its CPU, which disturb it: {others}"
+    neighbours = on_host[place.host] - 1
+    if device.compute_capability is None and neighbours > 0:
+        return f"other workers on its CPU, which disturb it: {neighbours}"
     return ""

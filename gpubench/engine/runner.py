@@ -257,9 +257,11 @@ class Runner:
                 earlier,
                 reads_output=point.variant.reads_output,
             )
+            if earlier is None or earlier.series is None:
+                with self._phase("compiling"):  # a function may compile when it is first called
+                    self._watch(point)
             with self._phase("verifying"):
                 if earlier is None or earlier.series is None:
-                    self._watch(point)
                     if reason := self._too_slow(point, operands):
                         return replace(result, status=Status.SKIPPED, reason=reason)
                     self._probe(point)

@@ -253,10 +253,10 @@ class ClusterPool:
                     yield from receive(line)
                 if result.error:
                     failed.add(result.address)
-                    others = [address for address in present(client) if address not in failed]
-                    if not others:
+                    remaining = [address for address in present(client) if address not in failed]
+                    if not remaining:
                         raise result.error
-                    submit(share, others)
+                    submit(share, remaining)
                 self._remember(result, job)
         finally:
             cancel(client, running)

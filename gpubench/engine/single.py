@@ -54,15 +54,15 @@ def read_options(
     `size` is the default size. `every` takes all legal tiles. Raises UsageError.
     """
     defaults = {"sizes": size, "dtypes": kernel.dtypes[0]}
-    given = {name: value or defaults.get(name) for name, value in options.items()}
-    sweep = read_sweep(given | {"op": kernel.op, "variants": kernel.name})
+    texts = {name: value or defaults.get(name) for name, value in options.items()}
+    sweep = read_sweep(texts | {"op": kernel.op, "variants": kernel.name})
     for name in ("sizes", "dtypes", "layouts"):
         values = getattr(sweep, name)
         if len(values) > 1:
             raise UsageError(f"--{name}: one at a time, not {len(values)}")
     if sweep.dtypes[0] not in kernel.dtypes:
-        known = ", ".join(kernel.dtypes)
-        raise UsageError(f"--dtypes: {kernel.name} has no {sweep.dtypes[0]}, only {known}")
+        dtypes = ", ".join(kernel.dtypes)
+        raise UsageError(f"--dtypes: {kernel.name} has no {sweep.dtypes[0]}, only {dtypes}")
     return replace(sweep, tiles=_tiles(kernel, sweep.tiles, every=every))
 
 

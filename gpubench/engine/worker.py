@@ -328,9 +328,11 @@ class Worker:
                 outputs = self._request("probe_outputs", point, limit_s=limit_s).value
                 problem = probe_problem(point, self._device.compute_capability)
                 require_exact_outputs(outputs, problem, seed)
-                if point.timer == Timer.HOST:
+                if point.timer == Timer.HOST and self._child:
                     require_time(
-                        result, lambda count: self._request("repeat", point, count, limit_s=limit_s)
+                        result,
+                        lambda count: self._request("repeat", point, count, limit_s=limit_s),
+                        self._child[0].pid,
                     )
         except WrongError as wrong:
             return replace(result, status=Status.WRONG, reason=str(wrong), series=None)

@@ -56,7 +56,7 @@ def _value(node: ast.expr, names: Mapping[str, object]) -> int:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number
         case ast.Name(id=name):
-            numbers = {known: value for known, value in names.items() if isinstance(value, int)}
+            numbers = {key: value for key, value in names.items() if isinstance(value, int)}
             if name not in numbers:
                 raise ValueError(f"'{name}' is not a number here; use {', '.join(numbers)}")
             return numbers[name]

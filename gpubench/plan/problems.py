@@ -11,7 +11,7 @@ from typing import Any
 from gpubench.errors import UsageError
 from gpubench.model import DTYPE_ALIASES, DTYPES, LARGEST, OPERATIONS
 from gpubench.plan.ranges import parse_sizes
-from gpubench.results.row import opened
+from gpubench.results.columns import opened
 from gpubench.text import clean, shown, unknown
 
 SUFFIX = ".csv"
@@ -68,7 +68,7 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
     """
     extents = ("m", "n", "k") if OPERATIONS[op].has_k else ("m", "n")
     required = ("name", *extents)
-    known = (*required, "weight", "dtype")
+    columns = (*required, "weight", "dtype")
     try:
         with opened(path) as file:
             lines = [line for line in file if line.strip() and not line.startswith(COMMENT)]
@@ -80,8 +80,8 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
         raise UsageError(f"{flag}: {error}") from error
     names = [name.lower() for name in table[0]] if table else []
     for name in names:
-        if name not in known:
-            raise UsageError(f"{flag}: {path}: {unknown('column', name, known)}")
+        if name not in columns:
+            raise UsageError(f"{flag}: {path}: {unknown('column', name, columns)}")
     for name in required:
         if name not in names:
             raise UsageError(

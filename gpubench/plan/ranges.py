@@ -81,7 +81,10 @@ def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 
     except ValueError:
         number = math.nan
     if not (isinstance(value, str) and value.endswith("%")) and not math.isnan(number):
-        raise UsageError(f"{flag}: '{shown(str(value))}' needs a percent sign, as in 0.5%")
+        spellings = f"{100 * number:g}%"
+        if 0 < number < 0.01:  # noqa: PLR2004 # below 1, it may be meant as a fraction
+            spellings += f" or {1e4 * number:g}%"
+        raise UsageError(f"{flag}: '{shown(str(value))}' needs a percent sign: write {spellings}")
     if not low <= number <= high:
         raise UsageError(f"{flag}: '{shown(str(value))}' is not {right}")
     return number

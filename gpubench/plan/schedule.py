@@ -321,8 +321,8 @@ class Estimate:
 
 def minutes(seconds: float) -> str:
     """Return minutes and seconds, rounded up: `1:05`."""
-    whole, rest = divmod(math.ceil(seconds), 60)
-    return f"{whole}:{rest:02}"
+    whole, seconds_left = divmod(math.ceil(seconds), 60)
+    return f"{whole}:{seconds_left:02}"
 
 
 def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estimate:

@@ -105,8 +105,8 @@ def _matches(flag: str, text: str | None, rows: Sequence[Row | BuildRow]) -> dic
         return matches
     values = {kind: set(map(value, rows)) for kind, (value, _) in _KINDS.items()}
     for term in parse_names(text):
-        name, _, rest = term.partition("=")
-        kinds, pattern = ([name], rest) if name in _KINDS else (list(_KINDS), term)
+        name, _, value = term.partition("=")
+        kinds, pattern = ([name], value) if name in _KINDS else (list(_KINDS), term)
         for kind in kinds:
             if values_of_term := _KINDS[kind][1](pattern, values[kind]):
                 matches.setdefault(kind, set()).update(values_of_term)

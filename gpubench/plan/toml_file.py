@@ -162,7 +162,7 @@ def _names(kind: inspect.Type, steps: list[str]) -> list[str]:
             return tag + [field.encode_name for field in kind.fields]
         values = kind.values if isinstance(kind, inspect.LiteralType) else ()
         return list(map(str, kind.cls if isinstance(kind, inspect.EnumType) else values))
-    step, *rest = steps
+    step, *inner_steps = steps
     inner: inspect.Type | None = None
     if isinstance(kind, inspect.DictType):
         inner = kind.key_type if step == _KEY else kind.value_type
@@ -172,4 +172,4 @@ def _names(kind: inspect.Type, steps: list[str]) -> list[str]:
         if step == kind.tag_field:
             return [str(kind.tag)]
         inner = {field.encode_name: field.type for field in kind.fields}.get(step)
-    return _names(inner, rest) if inner else []
+    return _names(inner, inner_steps) if inner else []

@@ -206,7 +206,7 @@ def with_tuned_tiles(
 
     with_axes = [variant for variant in tiled if variant.tiles and variant.tiles.axes]
 
-    def wanted(point: Point) -> bool:
+    def is_chosen(point: Point) -> bool:
         of_dtype = [w for w in winners[point.variant.name] if w.dtype == point.problem.dtype]
         if point.tile is None or point.variant not in tuned or not of_dtype:
             defaults = point.variant.tiles.defaults if point.variant.tiles else (None,)
@@ -217,7 +217,7 @@ def with_tuned_tiles(
         )
         return str(point.tile) == nearest.tile
 
-    return replace(sweep, tiles=tuple(tiles)), wanted, tuple(_notes(with_axes, winners))
+    return replace(sweep, tiles=tuple(tiles)), is_chosen, tuple(_notes(with_axes, winners))
 
 
 def _notes(variants: Iterable[Variant], winners: dict[str, list[Winner]]) -> Iterable[str]:

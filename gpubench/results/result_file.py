@@ -16,8 +16,9 @@ import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.model import Measurement, Point, PointKey, Status
+from gpubench.results.columns import MIN_VALUE, in_range
 from gpubench.results.output import Output, lock, make_directory, open_regular
-from gpubench.results.row import MIN_VALUE, Row, encode, in_range, read
+from gpubench.results.row import Row, encode, read
 from gpubench.results.store import slug
 from gpubench.text import shown
 

@@ -100,7 +100,9 @@ def _statement(times: Mapping[str, Times], best: Times) -> str:
 
 
 def _totals_us(times: Mapping[str, Times]) -> dict[str, float]:
-    return {variant: sum(map(_weighted_us, of.values())) for variant, of in times.items()}
+    return {
+        variant: sum(map(_weighted_us, times_us.values())) for variant, times_us in times.items()
+    }
 
 
 def _best_by_problem(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:

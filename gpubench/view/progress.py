@@ -39,16 +39,19 @@ class LiveProgress(Watcher):
 
     def __init__(self) -> None:
         self._console = console(stderr=True)
-        fixed, rest = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        count_column, status_column = (
+            Column(no_wrap=True),
+            Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        )
         self._progress = Progress(
             BarColumn(bar_width=16),
-            MofNCompleteColumn(table_column=fixed),
+            MofNCompleteColumn(table_column=count_column),
             TextColumn(
                 "{task.fields[left]}",
                 markup=False,
                 table_column=Column(no_wrap=True, min_width=len("12:34 elapsed, 12:34 left")),
             ),
-            TextColumn("{task.description}", markup=False, table_column=rest),
+            TextColumn("{task.description}", markup=False, table_column=status_column),
             console=self._console,
             expand=True,  # the last column is cut if the line is too long
         )

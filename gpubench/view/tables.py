@@ -25,7 +25,8 @@ from rich.segment import Segment
 from rich.text import Text
 
 from gpubench.model import OPERATIONS, Status
-from gpubench.results.row import STABLE, Row, encode_csv
+from gpubench.results.columns import encode_csv
+from gpubench.results.row import STABLE, Row
 from gpubench.text import clean_lines
 from gpubench.view.numbers import counted, number, rate, time_text
 

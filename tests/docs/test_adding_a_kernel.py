@@ -102,8 +102,10 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
             assert "my_" in "".join(one.out for one in done), block.text
     for name in ("my_tile.cu", "my_tile.py", "my_sgemm.py"):
         assert (tmp_path / "own/gemm" / name).is_file()
-    rows = {row.variant: row.status for row in read(tmp_path / "my_function.csv")}
-    assert rows == {"my_function": "ok", "cpu_blas": "ok"}
+    rows = {(row.variant, row.tile): row.status for row in read(tmp_path / "my_blocks.csv")}
+    tiles = [("my_blocks", edge) for edge in ("8", "32", "128")]
+    assert rows == dict.fromkeys([*tiles, ("cpu_blas", "")], "ok")
+    assert (tmp_path / "my_blocks.svg").is_file()
     assert (tmp_path / "my_export/shared_tile.cu").is_file()
 
 

@@ -73,8 +73,24 @@ def test_every_task_has_files_of_its_own_and_scripts_that_exist() -> None:
         assert task["targets"], task["name"]
         for name in task["file_dep"]:
             assert (REPOSITORY / name).is_file() or name in targets, name
-    for name in targets:
-        assert (REPOSITORY / name).is_file(), name
+
+
+def test_a_task_that_was_measured_has_its_files() -> None:
+    with (REPOSITORY / "results" / "measured.csv").open(newline="") as file:
+        measured = {row["task"] for row in csv.DictReader(file)}
+    tasks = {
+        f"{group}:{task['name']}": task
+        for group, tasks in (
+            ("gpu", dodo.task_gpu()),
+            ("gpus", dodo.task_gpus()),
+            ("cpu", dodo.task_cpu()),
+        )
+        for task in tasks
+    }
+    assert measured <= tasks.keys()
+    for name in measured:
+        for target in tasks[name]["targets"]:
+            assert (REPOSITORY / target).is_file(), target
 
 
 def test_the_parts_of_the_tensor_suites_are_all_of_them() -> None:

@@ -22,7 +22,7 @@ def operands(op: str = "gemm") -> OperandSets:
     inputs = tuple(rng.random(shape, np.float32) for shape in problem.input_shapes)
     return OperandSets(
         problem=problem,
-        given=inputs,
+        host_inputs=inputs,
         sets=((*inputs, np.zeros(problem.output_shape, np.float32)),),
         policy=SetPolicy(count=1, flush=False),
         rotation=Rotation(1),

@@ -1,4 +1,4 @@
-"""Spaces of block tiles: what is legal, what is meant, and why not."""
+"""Spaces of block tiles: legal tiles, abbreviated tiles, and reasons of refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPACE = blocks(
 )
 
 
-def test_legal_are_all_combinations_that_go_together() -> None:
+def test_every_combination_that_is_not_refused_is_legal() -> None:
     legal = list(SPACE)
     assert len(legal) == len(set(legal)) == SPACE.count() == 2 * 2 * 2 * 3
     assert not any(map(SPACE.why_not, legal))
@@ -52,7 +52,7 @@ def test_a_refusal_names_the_number_and_what_would_be_right() -> None:
         assert SPACE.why_not(SPACE.read(tile)) == reason
 
 
-def test_a_block_alone_means_its_default_or_first_tile() -> None:
+def test_a_block_without_a_thread_tile_means_its_default_or_first_tile() -> None:
     for asked, meant in (
         ("128x128x8", "128x128x8/8x8/s3"),  # the default of that block
         ("64x128x8", "64x128x8/4x4/s2"),  # the first legal one
@@ -74,6 +74,6 @@ def test_a_block_has_at_most_1024_threads_and_whole_elements() -> None:
     assert "does not divide" in str(at_most_1024_threads(Config.parse("64x64x8/24x1")))
 
 
-def test_warps_of_4_by_8_threads_tile_the_block() -> None:
+def test_warps_of_4_by_8_threads_cover_the_block() -> None:
     assert whole_warps(Config.parse("64x64x8/16x8")) is None
     assert "covers 64x128" in str(whole_warps(Config.parse("64x64x8/16x16")))

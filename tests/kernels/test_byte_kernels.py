@@ -65,7 +65,7 @@ def test_the_loops_multiply_bytes_without_spilling_and_wait_for_no_memory() -> N
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_so_they_do_at_every_default_tile() -> None:
+def test_the_loops_do_so_at_every_default_tile() -> None:
     check(defaults())
 
 
@@ -137,7 +137,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[list[int]]:
     return lines_printed(PROGRAM, tmp_path_factory.mktemp("int_maps"))
 
 
-def test_ints_lie_where_the_tma_looks_for_them(places: list[list[int]]) -> None:
+def test_ints_lie_at_the_addresses_that_the_tma_reads(places: list[list[int]]) -> None:
     assert sorted(offset for *_, offset in places) == list(range(0, 64 * 128, 8))
     for t, block, half, offset in places:
         row, column = t // 32 * 16 + t % 32 // 4 + 8 * half, 8 * block + 2 * (t % 4)
@@ -172,7 +172,7 @@ def test_boxes_fill_a_stage_and_those_of_b_lie_along_k() -> None:
             assert launch.blocks <= 132
 
 
-def test_int8_at_4096_comes_out_even_on_an_h200() -> None:
+def test_int8_at_4096_fills_the_rounds_of_an_h200() -> None:
     (tile, *_) = kernel("wgmma_bytes").tiles.defaults
     launch = kernel("wgmma_bytes").launch(tile, problem(4096, 4096, 4096))
     assert (launch.blocks, launch.int_arguments) == (128, (16,))  # 16 tiles of 192 and 8 of 128

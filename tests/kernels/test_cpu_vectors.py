@@ -63,7 +63,7 @@ def test_a_result_is_right_whatever_the_dimensions() -> None:
 
 
 @pytest.mark.slow
-def test_a_result_is_right_where_a_side_is_long_and_in_every_dtype() -> None:
+def test_a_result_is_right_for_a_long_side_in_every_dtype() -> None:
     for variant in ON_CPU:
         check(variant, "float32", LONG)
         for dtype in variant.dtypes:

@@ -45,7 +45,9 @@ def test_a_kernel_from_the_pages_is_right_and_clean(
 
 
 @pytest.mark.slow
-def test_a_barrier_left_out_of_the_page_would_be_seen(written: Path, tmp_path: Path) -> None:
+def test_check_finds_a_barrier_that_is_missing_from_the_kernel_of_the_page(
+    written: Path, tmp_path: Path
+) -> None:
     variant = load(written / "transposed_tile.py", "gemm")
     assert isinstance(variant, CudaVariant)
     text = variant.source.read_text(encoding="utf-8").replace("__syncthreads();", "", 1)

@@ -89,7 +89,7 @@ def shapes(count: int) -> list[Problem]:
     return [problem(*(8 * draw.randint(1, 1024) for _ in range(3))) for _ in range(count)]
 
 
-def test_a_warp_puts_each_half_row_of_its_unit_once(printed: list[list[int]]) -> None:
+def test_a_warp_stores_each_half_row_of_its_unit_once(printed: list[list[int]]) -> None:
     for line in printed[:2]:
         places = list(zip(line[::2], line[1::2], strict=True))
         assert sorted(places) == list(product(range(16), range(2)))
@@ -102,7 +102,9 @@ def test_matrices_of_a_unit_go_where_their_registers_belong(printed: list[list[i
     assert transposed == [(0, 0), (0, 1), (8, 0), (8, 1)]  # columns g, g + 8; then 8 rows further
 
 
-def test_transposed_results_lie_where_the_tma_looks_for_them(printed: list[list[int]]) -> None:
+def test_transposed_results_lie_at_the_addresses_that_the_tma_reads(
+    printed: list[list[int]],
+) -> None:
     offsets = printed[2]
     assert sorted(offsets) == list(range(0, 256 * 128, 16))
     for unit in range(16):
@@ -126,7 +128,7 @@ def test_sums_for_other_blocks_fill_memory_without_a_gap(printed: list[list[int]
     assert all(after - before == 16 for before, after in pairwise(printed[3][:128]))
 
 
-def test_parts_have_all_steps_and_units_once_and_never_none(printed: list[list[int]]) -> None:
+def test_each_step_and_unit_is_in_one_part_and_no_part_is_empty(printed: list[list[int]]) -> None:
     assert len(printed) > 4
     for parts, steps, *numbers in printed[4:]:
         firsts, counts, units = (numbers[place::3] for place in range(3))
@@ -256,6 +258,6 @@ def test_auto_tiles_without_a_device_are_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_deep_k_of_two_steps_has_a_configuration_too(dtype: str) -> None:
+def test_a_long_k_of_two_steps_has_a_configuration(dtype: str) -> None:
     for name, variant in VARIANTS.items():
         assert variant.tiles_for(problem(8, 8, 8, dtype), 132), name

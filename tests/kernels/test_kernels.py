@@ -136,7 +136,7 @@ def without_comments(text: str) -> str:
     return re.sub(r"//.*", "", text)
 
 
-def test_what_prevents_a_kernel_is_looked_for_in_its_code() -> None:
+def test_the_construct_that_prevents_a_kernel_is_in_its_code() -> None:
     for construct, line in {
         "inline PTX": 'asm volatile("cp.async.wait_all;");',
         "tensor cores": "nvcuda::wmma::mma_sync(c, a, b, c);",
@@ -147,7 +147,7 @@ def test_what_prevents_a_kernel_is_looked_for_in_its_code() -> None:
         assert not CONSTRUCTS[construct].search(without_comments(f"// {line}")), construct
 
 
-def test_nothing_is_listed_that_is_no_kernel() -> None:
+def test_the_list_has_only_kernels() -> None:
     assert set(CANNOT_RUN) <= {name for _, name in ON_GPU}
 
 
@@ -176,13 +176,13 @@ def test_sizes_are_odd_in_every_way() -> None:
     }
 
 
-def test_sizes_go_by_what_a_block_covers_and_not_by_the_number_on_the_tile() -> None:
+def test_sizes_depend_on_the_area_of_a_block_and_not_on_the_name_of_the_tile() -> None:
     register_tile = ON_GPU["gemm", "register_tile"]
     found = {problem.m for problem in problems(register_tile, Config.parse("4"), "float32")}
     assert found == {1, 33, 48, 31}
 
 
-def test_what_a_block_covers_is_found_from_the_grid() -> None:
+def test_the_area_of_a_block_follows_from_the_grid() -> None:
     def of_rows(m: int) -> Problem:
         return Problem(op="gemm", m=m, n=1, k=1, dtype="float32")
 
@@ -199,7 +199,7 @@ def refusing(why: Callable[[Problem], bool]) -> CudaVariant:
     return replace(ON_GPU["gemm", "naive"], refuse=refuse)
 
 
-def test_a_size_that_is_refused_is_rounded_to_one_that_is_not() -> None:
+def test_a_refused_size_is_rounded_to_an_accepted_size() -> None:
     wanted = Problem(op="gemm", m=17, n=9, k=5, dtype="float32")
     aligned = refusing(lambda p: (p.m | p.n | p.k) % 4 != 0)
     assert nearest(aligned, Config.parse("1"), wanted) == replace(wanted, m=20, n=12, k=8)
@@ -208,7 +208,7 @@ def test_a_size_that_is_refused_is_rounded_to_one_that_is_not() -> None:
     assert nearest(refusing(lambda _p: True), Config.parse("1"), wanted) is None
 
 
-def test_a_kernel_that_refuses_everything_is_not_passed_over() -> None:
+def test_a_kernel_that_refuses_nearly_all_sizes_is_an_error() -> None:
     with pytest.raises(UsageError, match="refuses nearly all sizes"):
         all_cases(refusing(lambda p: p.m * p.n > 1))
 

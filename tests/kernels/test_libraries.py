@@ -1,4 +1,4 @@
-"""What the libraries' routines take."""
+"""The operands that the libraries' routines accept."""
 
 from __future__ import annotations
 

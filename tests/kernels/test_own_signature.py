@@ -107,7 +107,7 @@ def test_the_kernel_gets_its_arguments_in_its_own_order() -> None:
     ]
 
 
-def test_ours_get_arrays_extents_and_int_arguments_as_before() -> None:
+def test_our_kernels_get_arrays_then_extents_then_int_arguments() -> None:
     variant = of_op("gemv_t")["gemv_t_vectorized"]
     assert isinstance(variant, CudaVariant)
     problem = Problem(op="gemv_t", m=300, n=70, dtype="float64")
@@ -128,7 +128,9 @@ def test_macros_and_include_folders_reach_the_compiler(tmp_path: Path) -> None:
     compiled(variant)
 
 
-def test_what_an_include_folder_holds_decides_the_hash_and_the_cubin(tmp_path: Path) -> None:
+def test_the_files_of_an_include_folder_are_part_of_the_hash_and_of_the_cubin(
+    tmp_path: Path,
+) -> None:
     variant = mine(tmp_path)
     compiled(variant)
     before = source_hash(variant)
@@ -154,7 +156,7 @@ def test_a_signature_that_the_source_does_not_have_is_refused_by_the_compiler(
         (RIGHT, 'column_major=("D",)', "column_major is a tuple of A, B, C, not D"),
     ],
 )
-def test_a_description_that_leaves_something_open_says_what(
+def test_an_incomplete_description_is_refused_with_what_is_missing(
     tmp_path: Path, signature: str, further: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):

@@ -1,4 +1,4 @@
-"""What a program would use instead: torch, torch.compile and Triton, by stand-ins of the packages.
+"""torch, torch.compile and Triton as rivals; stand-ins replace the packages.
 
 The stand-ins record what is asked of them, and NumPy computes.
 """
@@ -85,7 +85,7 @@ def rival(name: str) -> CallVariant:
 
 
 class Tensor(np.ndarray):
-    """An array that says, as a tensor does, that it is not on a GPU."""
+    """An array with a tensor's attribute that it is not on a GPU."""
 
     is_cuda = False
 
@@ -109,7 +109,7 @@ def test_each_rival_computes_into_the_tensor_that_it_is_given(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["torch_matmul", "torch_compile"])
-def test_tf32_is_used_only_where_it_is_asked_for(name: str, packages: ModuleType) -> None:
+def test_rivals_use_tf32_only_for_the_dtype_tf32(name: str, packages: ModuleType) -> None:
     computed(name, "float32")
     computed(name, "tf32")
     assert [text for text in told if isinstance(text, str)] == ["highest", "high"]
@@ -126,7 +126,7 @@ def test_compiled_functions_are_tuned_for_each_size_and_never_left_uncompiled(
     assert packages._dynamo.config.recompile_limit == 1000
 
 
-def test_triton_is_asked_for_ieee_or_tf32_and_says_what_it_chose() -> None:
+def test_triton_gets_ieee_or_tf32_and_reports_the_chosen_configuration() -> None:
     for dtype, precision in (("float32", "ieee"), ("tf32", "tf32"), ("float16", "ieee")):
         call, right = computed("triton_matmul", dtype)
         assert right
@@ -143,7 +143,7 @@ def test_the_hash_of_triton_matmul_covers_its_kernel() -> None:
     }
 
 
-def test_rivals_stand_beside_cublas_where_they_are_asked_for() -> None:
+def test_compare_cublas_measures_rivals_only_with_the_option() -> None:
     for dtype, expected in (("bfloat16", set(RIVALS)), ("float64", {"torch_matmul"})):
         sweep = Sweep(dtypes=(dtype,))
         assert set(RIVALS) & set(with_libraries(sweep, "cuda", ())) == set()

@@ -44,14 +44,14 @@ def case(tile: str, dtype: str = "float32") -> Case:
     return Case(variant=variant(), tile=variant().tiles.read(tile), problem=problem, gpu=THREE)
 
 
-def test_the_cases_are_ones_where_blocks_share_tiles() -> None:
+def test_blocks_share_tiles_in_every_case() -> None:
     for tile in SHARED:
         shared = case(tile)
         (streamed,) = shared.launch.main.int_arguments
         assert streamed <= tiles_of_c(shared.tile, shared.problem)
         steps = -(-shared.problem.k // shared.tile["BK"])
         blocks = shared.launch.main.blocks
-        # A range that begins amid a tile shares it with the range before.
+        # A range that begins within a tile shares that tile with the range before it.
         assert any(streamed * steps * number // blocks % steps for number in range(blocks)), tile
 
 
@@ -91,11 +91,11 @@ FAULTS = {
         Sanitizer.ADDRESS, "mbarrier used before its initialization",
     ),
 }  # fmt: skip
-"""Code, what stands there instead, and which sanitizer must find what."""
+"""Correct code, the faulty code that replaces it, the sanitizer, and its report."""
 
 
 @pytest.mark.slow
-def test_a_fault_in_what_orders_copies_and_blocks_is_caught(tmp_path: Path) -> None:
+def test_sanitizers_find_a_fault_in_the_ordering_of_copies_and_blocks(tmp_path: Path) -> None:
     shared = [case("64x64x64/8x8/s2")]
     found: dict[str, Future[list[np.ndarray]]] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -110,13 +110,13 @@ def test_a_fault_in_what_orders_copies_and_blocks_is_caught(tmp_path: Path) -> N
         with pytest.raises(KernelFaultError) as caught:
             found[name].result()
         assert finding in caught.value.finding, name
-    # Operands that are used before they arrived show in the result.
+    # If operands are used before they arrive, the result is wrong.
     (output,) = unwaited.result()
     assert np.isnan(output).any()
 
 
 def faulty(planted: str, instead: str) -> str:
-    """The source with a fault in it; the scheduler's header is put into it for that."""
+    """Return the source with a fault. The scheduler's header is inlined, as it may have it."""
     source = variant().source
     header = source.parent.parent / "stream_k.cuh"
     text = source.read_text(encoding="utf-8").replace(

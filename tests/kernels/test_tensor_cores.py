@@ -25,7 +25,7 @@ ON_TENSOR_CORES = {
     if isinstance(variant, CudaVariant) and set(variant.dtypes) == set(DTYPES)
 }
 FITTED = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail")
-"""Kernels with tiles by 16 rows or columns, whose own tests are in test_fitted_tiles.py."""
+"""Kernels whose tiles have a multiple of 16 rows or columns: test_fitted_tiles.py tests them."""
 
 WGMMA = [name for name in ON_TENSOR_CORES if name.startswith("wgmma") and name not in FITTED]
 
@@ -76,7 +76,7 @@ def built(wanted: list[Key]) -> dict[Key, Compiled]:
         return dict(zip(wanted, pool.map(build, wanted), strict=True))
 
 
-def test_the_steps_are_here() -> None:
+def test_every_step_of_the_ladder_exists() -> None:
     steps = ["mma_sync", "wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster"]
     steps += ["wgmma_deferred", "wgmma_mixed", *FITTED]
     assert set(ON_TENSOR_CORES) == set(steps)
@@ -84,7 +84,7 @@ def test_the_steps_are_here() -> None:
 
 
 @pytest.mark.slow
-def test_instances_fit_the_gpu_and_none_spills(compiled: dict[Key, Compiled]) -> None:
+def test_every_instance_fits_the_gpu_without_spilling(compiled: dict[Key, Compiled]) -> None:
     check_that_they_fit(compiled)
 
 
@@ -128,7 +128,7 @@ def check_loops(compiled: dict[Key, Compiled]) -> None:
 
 
 def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
-    """The instructions of all loops that multiply, and what stands nowhere in the kernel."""
+    """Return the instructions of all loops that multiply. Check what the whole kernel must lack."""
     where = f"{name} {tile} {dtype}"
     loops = [loop for loop in between_labels(listing) if {"HGMMA", "HMMA"} & set(opcodes(loop))]
     assert loops, where
@@ -154,7 +154,7 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
         assert listing.count("USETMAXREG") == 2, where  # else the compiler has ignored it
         assert ("MULTICAST" in listing) == (tile.get("cluster", "1x1") != "1x1"), where
     # Four instructions for 64 values of k in each piece; more waits than these are the compiler's,
-    # where it could not tell which sums are under way.
+    # where it cannot tell which sums are being computed.
     pieces = max(1, tile["BM"] // 128)
     waits = listing.count("WARPGROUP.DEPBAR")
     if name in {"wgmma_persistent", "wgmma_cluster"}:
@@ -167,7 +167,7 @@ def check_code(name: str, tile: Config, dtype: str, listing: str) -> None:
 
 
 def check_fitted(name: str, tile: Config, listing: str, shapes: Counter[str]) -> None:
-    """One form of multiplication, and no more waits than the kernel has."""
+    """Check that a loop has one form of multiplication, and no more waits than the source."""
     transposed = tile["BN"] % 64 == 0
     assert set(shapes) == {str(tile["BM"] if transposed else tile["BN"])}, (name, tile)
     assert ("MULTICAST" in listing) == (tile["cluster"] != "1x1"), (name, tile)
@@ -249,12 +249,12 @@ def banks(offset: int) -> tuple[int, ...]:
     return tuple((offset // 4 + word) % 32 for word in range(4))
 
 
-def test_results_go_to_every_place_of_their_box_once(printed: list[list[int]]) -> None:
+def test_each_place_of_a_box_gets_one_result(printed: list[list[int]]) -> None:
     offsets = printed[0]
     assert sorted(offsets) == list(range(0, 64 * 128, 16))
 
 
-def test_results_lie_where_the_tma_looks_for_them(printed: list[list[int]]) -> None:
+def test_results_lie_at_the_addresses_that_the_tma_reads(printed: list[list[int]]) -> None:
     offsets = iter(printed[0])
     for t in range(128):
         for i in range(4):
@@ -283,7 +283,7 @@ def test_the_swizzle_moves_chunks_within_a_row_and_eight_rows_to_different_banks
             assert len({chunks[first + row][chunk] for row in range(8)}) == 8
 
 
-def test_the_order_of_tiles_has_each_once_and_steps_to_a_neighbour(
+def test_the_order_visits_each_tile_once_and_moves_to_a_neighbour(
     printed: list[list[int]],
 ) -> None:
     assert len(printed) > 2
@@ -309,7 +309,7 @@ def test_a_grid_is_the_smallest_that_needs_no_more_rounds() -> None:
     assert even_grid(256, 66) == 64
 
 
-def test_two_widths_of_tiles_come_out_even_on_an_h200() -> None:
+def test_two_widths_of_tiles_fill_the_rounds_of_an_h200() -> None:
     on_66 = partial(split, wide_columns=384, narrow_columns=256, at_most=66)
     assert on_66(down=16, columns=4096) == (8, 64)  # two wide tiles and a narrow one for each
     assert on_66(down=32, columns=8192) == (20, 64)  # ten and one

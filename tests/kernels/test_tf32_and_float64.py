@@ -29,7 +29,7 @@ def problem(variant: CudaVariant, m: int, n: int, k: int) -> Problem:
     return Problem(op="gemm", m=m, n=n, k=k, dtype=variant.dtypes[0])
 
 
-def test_the_steps_are_here() -> None:
+def test_every_step_of_the_ladder_exists() -> None:
     assert {name: variant.after for name, variant in STEPS.items()} == {
         "dmma": "mma_sync",
         "wgmma_tf32": "wgmma_cluster",
@@ -73,7 +73,7 @@ def check_code(variant: CudaVariant, tile: Config, listing: str) -> None:
     assert "MEMBAR" not in listing, where  # released in the cluster, arrivals would become this
     assert not any("CCTL" in loop for loop in loops), where
     assert ("MULTICAST" in listing) == (tile["cluster"] != "1x1"), where
-    # Where warps give registers to others; ignored by the compiler there would be none.
+    # Warps give registers to other warps. A compiler that ignores this emits no instruction.
     assert listing.count("USETMAXREG") == (0 if variant.name == "wgmma_tf32_wide" else 2), where
     bm, bn, bk = tile.numbers("BM", "BN", "BK")
     if variant.name == "dmma":
@@ -142,19 +142,19 @@ def in_shared_memory(part: np.ndarray) -> np.ndarray:
 
 
 def check_banks(addresses: np.ndarray, *, words: int) -> None:
-    """Each load: as many lanes as 128 bytes serve at once meet in no bank."""
+    """Check that the lanes that one access of 128 bytes serves use different banks."""
     at_once = 32 // words
     for first in range(0, len(addresses), at_once):
         for load in addresses[first : first + at_once].T:
             assert len({(at // 4 + word) % 32 for at in load for word in range(words)}) == 32
 
 
-def test_tf32_loads_meet_in_no_bank(printed: list[np.ndarray]) -> None:
+def test_tf32_loads_have_no_bank_conflict(printed: list[np.ndarray]) -> None:
     _, addresses, *_ = printed
     check_banks(addresses, words=2)
 
 
-def test_float64_loads_meet_in_no_bank(printed: list[np.ndarray]) -> None:
+def test_float64_loads_have_no_bank_conflict(printed: list[np.ndarray]) -> None:
     *_, of_a, of_b = printed
     check_banks(of_a, words=4)
     check_banks(of_b, words=4)

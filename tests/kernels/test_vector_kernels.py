@@ -110,7 +110,7 @@ def test_the_source_declares_what_the_launch_passes() -> None:
             assert re.sub(r"\s+", " ", declared[1]) == expected, name
 
 
-def test_no_label_lies_every_legal_tile_changes_launch_or_instance() -> None:
+def test_every_legal_tile_changes_the_launch_or_the_instance() -> None:
     for name, variant in OF_VECTORS.items():
         assert variant.tiles
         legal = list(variant.tiles)
@@ -127,7 +127,7 @@ def test_no_label_lies_every_legal_tile_changes_launch_or_instance() -> None:
 
 
 @given(st.sampled_from(["gemv_thread", "gemv_warp", "gemv_vectorized"]), extents, extents)
-def test_rows_are_covered_by_blocks_none_of_them_idle(name: str, m: int, n: int) -> None:
+def test_blocks_cover_all_rows_and_none_is_idle(name: str, m: int, n: int) -> None:
     one = OF_VECTORS[name]
     for tile in tiles_of(one):
         threads, rows = tile["threads"], tile.get("rows_per_warp")
@@ -199,7 +199,7 @@ def test_the_published_grid_is_the_largest_divisor_that_the_gpu_holds() -> None:
     assert staged_blocks(16_384, 128, H200) == 2048
 
 
-def test_a_prime_number_of_rows_is_still_shared_out() -> None:
+def test_a_prime_number_of_rows_is_shared_among_blocks() -> None:
     assert staged_blocks(12_347, 128, TITAN_RTX) == -(-12_347 // -(-12_347 // 576))
 
 

@@ -72,7 +72,7 @@ CAUGHT = {
     ),
     "write_past_end": Caught(Sanitizer.ADDRESS, OVERRUN, ("C[static_cast",)),
 }
-"""Stopped by a sanitizer or by the runtime."""
+"""Faults that a sanitizer or the runtime stops."""
 
 SEEN_IN_THE_RESULT = {
     "copy_not_waited": "NaN",
@@ -81,7 +81,7 @@ SEEN_IN_THE_RESULT = {
     "unwritten_element": "NaN",
     "unwritten_shared": "NaN",
 }
-"""Clean to every sanitizer: the result tells."""
+"""Faults that no sanitizer reports; the result is wrong."""
 
 SEEN_BY_THE_PROBE = {"cut_operands"}
 """Right for the whole numbers of `operands`, and to any tolerance of long sums."""
@@ -190,8 +190,8 @@ def test_the_same_kernel_without_its_fault_passes(runs: Runs) -> None:
 
 
 @pytest.mark.slow
-def test_a_race_is_found_in_each_of_many_runs(tmp_path: Path) -> None:
-    """A fiber is switched at barriers only: no luck is involved."""
+def test_every_one_of_many_runs_finds_the_race(tmp_path: Path) -> None:
+    """Fibers switch only at barriers, so the result does not depend on chance."""
     with pytest.raises(KernelFaultError) as raised:
         run_on_cpu(cases_of("missing_barrier"), Sanitizer.THREAD, tmp_path / "built")
     reports = {(raised.value.finding.partition(" (")[0], *raised.value.lines[:2])}
@@ -230,13 +230,13 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_kernel_that_spreads_addresses_too_far_is_run_again_without(tmp_path: Path) -> None:
+def test_a_kernel_that_address_randomization_breaks_runs_again_without_it(tmp_path: Path) -> None:
     mended = "read it < /proc/self/personality; [ $it = 00040000 ]"
     program = script(tmp_path / "program", f"{mended} || {{ echo '{RANDOMISED}' >&2; exit 66; }}")
     on_cpu.execute([str(program)], Sanitizer.THREAD)
 
 
-def test_where_that_cannot_be_had_the_line_says_what_to_do(
+def test_the_message_says_what_to_do_if_randomization_cannot_be_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = script(tmp_path / "program", f"echo '{RANDOMISED}' >&2; exit 66")

@@ -87,7 +87,7 @@ def test_a_tile_without_a_space_has_the_usual_names() -> None:
     assert dict(Config.parse("16x32/group=0")) == {"BM": 16, "BN": 32, "group": 0}
 
 
-def test_what_is_not_a_tile_is_refused() -> None:
+def test_a_text_that_is_not_a_tile_is_refused() -> None:
     texts = (
         *(
             "",

@@ -1,4 +1,4 @@
-"""The nouns: sizes, work, tiles."""
+"""Problems, their work, launches and operations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_operations_on_vectors_have_blas_shapes_and_work() -> None:
     assert (gemv.terms, gemv_t.terms) == (5, 3)
 
 
-def test_a_launch_is_fitted_to_a_gpu_where_the_variant_says_how() -> None:
+def test_a_launch_is_fitted_to_a_gpu_by_the_function_of_its_variant() -> None:
     gpu = Gpu(multiprocessors=3, threads_per_multiprocessor=64)
     problem = Problem(op="gemv", m=1000, n=5, dtype="float32")
     plain = CudaVariant(

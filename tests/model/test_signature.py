@@ -71,7 +71,7 @@ def test_leading_dimensions_follow_the_layout() -> None:
         ("int M=rows", "write M=1"),
     ],
 )
-def test_what_nobody_can_say_is_asked_for(text: str, reason: str) -> None:
+def test_a_parameter_without_a_known_meaning_is_marked(text: str, reason: str) -> None:
     (one,) = parameters(text)
     assert reason in (why_unknown(one, "gemm") or "")
 
@@ -97,6 +97,6 @@ def test_numbers_are_packed_as_their_types() -> None:
         assert packed(one, number(one, PROBLEM), scalar) == expected, text
 
 
-def test_what_is_no_parameter_is_refused() -> None:
+def test_a_text_that_is_not_a_parameter_is_refused() -> None:
     with pytest.raises(ValueError, match="'int' is not a parameter"):
         parameters("int, float* A")

@@ -95,7 +95,7 @@ def test_lower_case_identifiers_are_names(name: str) -> None:
     assert is_name(name)
 
 
-def test_nothing_else_is_a_name() -> None:
+def test_other_texts_are_not_names() -> None:
     for name in [
         *("", "Mine", "2nd", "_mine", "my-kernel", "my kernel", "a,b", "a<b>", "é", "x" * 61),
         *("a\n", "naive<float, 4>; //", "=1+1", "../a"),
@@ -104,13 +104,13 @@ def test_nothing_else_is_a_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["Mine.py", "my-kernel.py", "=1+1.py", "a<b>.py"])
-def test_a_file_whose_name_is_no_name_is_refused_unread(tmp_path: Path, name: str) -> None:
+def test_a_file_without_a_valid_name_is_refused_unread(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("raise RuntimeError")
     assert "cannot name a kernel" in refusal(path)
 
 
-def test_every_name_of_ours_is_one() -> None:
+def test_every_variant_of_gpubench_has_a_valid_name() -> None:
     names = [path.stem for path in KERNELS.glob("*/*.py") if path.stem[0] != "_"]
     assert names
     assert all(map(is_name, names))
@@ -172,7 +172,7 @@ def test_a_broken_description_is_one_line_with_file_and_problem(
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"VARIANT = 1\0"])
-def test_a_file_that_is_no_python_is_refused(path: Path, text: bytes) -> None:
+def test_a_file_that_is_not_python_is_refused(path: Path, text: bytes) -> None:
     path.write_bytes(text)
     assert "Error: " in refusal(path)
 
@@ -263,7 +263,7 @@ def test_a_python_function_needs_no_baseline(tmp_path: Path) -> None:
     assert of_op("gemm", tmp_path, ["mine"])["mine"].baseline == ""
 
 
-def test_ctrl_c_while_a_description_runs_is_no_fault_of_it(path: Path) -> None:
+def test_ctrl_c_while_a_description_runs_is_not_an_error_of_the_description(path: Path) -> None:
     def interrupted() -> None:
         with described_by(path):
             raise KeyboardInterrupt

@@ -138,7 +138,7 @@ def test_further_parameters_follow_by_name_and_commas_only_separate_tiles() -> N
     )
 
 
-def test_sizes_that_are_no_list_are_refused_in_one_line() -> None:
+def test_invalid_sizes_are_refused_in_one_line() -> None:
     for text in NOT_UNDERSTOOD + SIZES_NOT_UNDERSTOOD:
         message = refusal(parse_sizes, text)
         assert message.startswith("--sizes: ")
@@ -146,7 +146,7 @@ def test_sizes_that_are_no_list_are_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("text", NOT_UNDERSTOOD + TILES_NOT_UNDERSTOOD)
-def test_tiles_that_are_no_list_are_refused_in_one_line(text: str) -> None:
+def test_invalid_tiles_are_refused_in_one_line(text: str) -> None:
     # A tile, unlike a size, may have two numbers.
     if text == "1x2":
         assert parse_tiles(text) == ("1x2",)
@@ -234,7 +234,7 @@ def test_names_lose_blanks_and_repeats_and_keep_their_order() -> None:
     assert parse_names(" b, a ,,b,c ") == ("b", "a", "c")
 
 
-def test_repeats_count_too_so_that_a_list_is_read_in_no_time() -> None:
+def test_repeats_count_towards_the_limit_of_a_list() -> None:
     with pytest.raises(UsageError, match="more than 10000 items"):
         parse_tiles(",".join(["1..9999"] * 5000))
     assert parse_tiles("8,8,8") == ("8",)
@@ -242,8 +242,8 @@ def test_repeats_count_too_so_that_a_list_is_read_in_no_time() -> None:
 
 def test_a_percentage_needs_its_sign() -> None:
     assert parse_fraction("0.5%", "--precision") == 0.005
-    for bare in ("0.5", "50", 0.5, 1):
-        with pytest.raises(UsageError, match=r"--precision: '.*' needs a percent sign, as in 0.5%"):
+    for bare, right in (("0.5", "0.5% or 50%"), ("50", "50%"), (0.02, "0.02% or 2%"), (1, "1%")):
+        with pytest.raises(UsageError, match=f"needs a percent sign: write {right}$"):
             parse_fraction(bare, "--precision")
     for wrong in ("%", "x%", "nan%", "200%", "-1%", "", True):
         with pytest.raises(UsageError, match="is not a percentage from 0% to 100%"):

@@ -1,4 +1,4 @@
-"""Variants are found by their files, here and in any folder laid out alike."""
+"""Variants are found by their files, in gpubench and in a user's folder of the same form."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_baseline_is_a_variant_of_the_same_backend() -> None:
             assert baseline.baseline == baseline.name
 
 
-def test_a_variant_is_held_against_a_blas_with_as_many_threads() -> None:
+def test_a_baseline_has_the_same_number_of_threads_as_its_variant() -> None:
     for variant in ALL:
         if isinstance(variant, CallVariant) and variant.baseline:
             assert variant.threads == baseline_of(variant).threads
@@ -105,19 +105,19 @@ def test_names_choose_variants_in_their_order() -> None:
     assert [variant.name for variant in chosen] == ["cpu_tile_parallel", "cpu_blas"]
 
 
-def test_an_unknown_name_gives_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(
         UsageError, match="unknown variant 'shard_tile'; did you mean 'shared_tile'"
     ):
         choose("gemm", "cuda", ("shard_tile",))
 
 
-def test_of_names_equally_near_the_first_is_given() -> None:
+def test_the_first_of_equally_near_names_is_suggested() -> None:
     assert unknown("fruit", "gem", ("gemm", "gemv")).endswith("did you mean 'gemm'?")
     assert unknown("fruit", "gem", ("gemv", "gemm")).endswith("did you mean 'gemv'?")
 
 
-def test_a_name_like_no_other_gives_all() -> None:
+def test_an_unknown_name_without_a_near_one_lists_all_names() -> None:
     assert unknown("fruit", "zzz", ("apple", "pear")) == "unknown fruit 'zzz'; known: apple, pear"
 
 
@@ -170,7 +170,7 @@ def refusal(folder: Path, backend: str = "cuda", names: tuple[str, ...] = ()) ->
     return message
 
 
-def test_a_name_of_ours_is_taken(folder: Path) -> None:
+def test_a_user_cannot_reuse_a_name_of_gpubench(folder: Path) -> None:
     (folder / "naive.py").write_text(ON_CPU)
     message = refusal(folder)
     assert f"{folder}/naive.py: gpubench has a variant 'naive' already; rename yours" in message
@@ -200,11 +200,11 @@ def test_variants_for_another_device_alone_are_refused_rather_than_left_out(fold
     assert "mine run on cuda, and this sweep on cpu; choose it with --device cuda" in message
 
 
-def test_an_unknown_name_may_be_near_to_a_users(folder: Path) -> None:
+def test_a_users_kernel_may_be_the_suggestion(folder: Path) -> None:
     assert "did you mean 'calls'?" in refusal(folder, "cpu", ("callz",))
 
 
-def test_an_unknown_baseline_gives_the_nearest(folder: Path) -> None:
+def test_an_unknown_baseline_suggests_the_nearest(folder: Path) -> None:
     (folder / "calls.py").unlink(missing_ok=True)
     (folder / "gemm" / "calls.py").write_text(ON_CPU.replace("cpu_blas", "cpu_blaz"))
     assert "calls.py: VARIANT: baseline: unknown variant 'cpu_blaz'; did you" in refusal(

@@ -1,4 +1,4 @@
-"""How long the rest takes, and what a visit may take of a budget."""
+"""The time that is left, and the part of a budget that a visit may use."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_group_is_expected_to_cost_what_its_own_points_do() -> None:
     assert forecast.visits_left == 3
 
 
-def test_visits_of_an_earlier_run_are_done_and_say_nothing_of_the_cost() -> None:
+def test_visits_of_an_earlier_run_are_done_and_do_not_predict_costs() -> None:
     forecast = Forecast(alike("ab"), rounds=2)
     forecast.visited("a", None, again=True)
     assert forecast.left_s == 0
@@ -94,12 +94,12 @@ def test_without_a_budget_there_is_no_share() -> None:
     assert shares(None, [0.0] * 9) == [None, None]
 
 
-def test_a_budget_is_wall_time_from_the_start_and_what_is_saved_the_others_get() -> None:
+def test_unused_time_of_a_budget_goes_to_the_remaining_points() -> None:
     # Compiling takes 2 of 10 seconds, the first visit 1: then 7 are left.
     assert shares(10.0, [0.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0]) == [4.0, 7.0]
 
 
-def test_an_overdrawn_budget_leaves_nothing_and_never_less() -> None:
+def test_an_exceeded_budget_leaves_zero_seconds() -> None:
     assert shares(1.0, [0.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0]) == [0.0, 0.0]
 
 
@@ -142,7 +142,9 @@ def test_nothing_is_left_after_the_last_visit(costs: list[float], rounds: int) -
 
 
 @given(costs, st.integers(2, 5))
-def test_after_one_round_steady_costs_are_foreseen_exactly(costs: list[float], rounds: int) -> None:
+def test_after_one_round_constant_costs_are_predicted_exactly(
+    costs: list[float], rounds: int
+) -> None:
     forecast = Forecast(alike(range(len(costs))), rounds)
     for one, seconds in enumerate(costs):
         forecast.visited(one, seconds, again=True)
@@ -173,7 +175,7 @@ def test_an_estimate_has_starts_compiling_and_samples_at_a_typical_rate() -> Non
     )
 
 
-def test_a_budget_that_cannot_be_met_is_said_first() -> None:
+def test_a_budget_that_is_too_small_is_reported_first() -> None:
     points = [point(size=(n, n, n)) for n in range(1, 101)]
     assert "cannot be met" not in str(estimate(points, CPU, Timing(budget_s=900.0)))
     tight = estimate(points, CPU, Timing(budget_s=1.0))

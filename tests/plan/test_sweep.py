@@ -60,7 +60,7 @@ def test_a_variant_without_tiles_is_one_point() -> None:
     assert [tile for name, tile, _, _ in points if name == "cpu_blas"] == [""]
 
 
-def test_tiles_that_no_variant_takes_are_said() -> None:
+def test_tiles_that_no_variant_takes_are_reported() -> None:
     with pytest.raises(
         UsageError, match=r"no variant of this sweep has a tile to choose \(cpu_blas"
     ):
@@ -108,7 +108,7 @@ def test_a_missing_dtype_is_skipped_with_its_reason_if_the_variant_was_named() -
     assert "has no int32" in points["cpu_blas", "", "64", "int32"]
 
 
-def test_a_missing_dtype_is_no_news_if_the_variant_was_not_named() -> None:
+def test_a_missing_dtype_is_not_reported_if_the_variant_was_not_named() -> None:
     points = planned("cpu", sizes=square(64), dtypes=("float32", "int32"))
     assert ("cpu_blas", "", "64", "float32") in points
     assert ("cpu_blas", "", "64", "int32") not in points

@@ -79,7 +79,7 @@ def test_a_table_is_read(tmp_path: Path) -> None:
     assert read_toml(tmp_path / "a.toml") == {"a": [1, {"b": {"c": 2.5}}]}
 
 
-def test_what_cannot_be_worked_with_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_invalid_too_large_or_too_deep_is_refused(tmp_path: Path) -> None:
     for text, why in (
         ("a =", "is not TOML"),
         ("a = " + "9" * 5000, "is not TOML"),
@@ -100,7 +100,7 @@ def test_what_cannot_be_worked_with_is_refused(tmp_path: Path) -> None:
         assert len(str(refused.value)) < 500
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"a\.toml is not TOML"):
         read_toml(tmp_path / "a.toml")

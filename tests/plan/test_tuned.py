@@ -129,7 +129,7 @@ def test_comments_and_the_order_of_a_file_stay() -> None:
     ]
 
 
-def test_of_winners_that_many_write_at_once_none_is_lost() -> None:
+def test_no_winner_is_lost_when_several_processes_write() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(8) as pool:

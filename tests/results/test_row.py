@@ -21,8 +21,10 @@ from gpubench.model import (
     Status,
 )
 from gpubench.results import row as table
-from gpubench.results.row import KEY, MAX_VALUE, MIN_VALUE, NAMES, REQUIRED, Row, read, write
+from gpubench.results.columns import MAX_VALUE, MIN_VALUE
+from gpubench.results.row import COLUMNS, KEY, NAMES, REQUIRED, Row, read, write
 
+RANGES = {each.name: each.metadata["range"] for each in COLUMNS}
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 
 # A row is a printable line; the rest of what text may hold is tested below. What spreadsheets
@@ -33,7 +35,7 @@ times = st.floats(MIN_VALUE, MAX_VALUE).map(str)
 
 def column(name: str) -> st.SearchStrategy[Any]:
     hint = HINTS[name]
-    low, high = table._RANGES[name]
+    low, high = RANGES[name]
     if name == "round_medians_us":
         return st.none() | st.lists(times, min_size=1).map(";".join)
     if name == "tile":  # numbers have a range of their own

@@ -233,7 +233,7 @@ class CpuBackend:
             sets.append(arrays)
         return OperandSets(
             problem=problem,
-            given=tuple(inputs),
+            host_inputs=tuple(inputs),
             sets=tuple(sets),
             rotation=Rotation(policy.count),
             policy=policy,

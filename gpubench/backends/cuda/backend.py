@@ -42,7 +42,7 @@ class CudaOperands(OperandSets):
     """The outputs of all sets, one after the other."""
 
     host_output: np.ndarray
-    """An array for the output in pageable host memory, like those of the inputs in `given`."""
+    """An array for the output in pageable host memory, like those of `host_inputs`."""
 
     stream: CudaStream
 
@@ -131,7 +131,7 @@ class CudaBackend:
                 self.timers.allocate_flush_buffer()
         return CudaOperands(
             problem=problem,
-            given=tuple(inputs),
+            host_inputs=tuple(inputs),
             sets=tuple(zip(*stacks, outputs, strict=True)),
             outputs=outputs,
             host_output=np.empty(problem.output_shape, problem.precision.result),
@@ -158,7 +158,7 @@ class CudaBackend:
                 routine.bind((*first_rows(arrays, problem), *workspace)) for arrays in operands.sets
             ]
         rotation: Iterator[Callable[[], None]] = map(launches.__getitem__, operands.rotation)
-        hosts = first_rows((*operands.given, operands.host_output), problem)
+        hosts = first_rows((*operands.host_inputs, operands.host_output), problem)
         if point.scope == Scope.END_TO_END:
             empty = cupy.zeros if point.variant.reads_output else cupy.empty
             rotation = _on_first_set(_end_to_end(routine, hosts, empty), operands.rotation)

@@ -65,8 +65,7 @@ def compile_together(
     The instances share one cubin. Nothing is kept in the user's cache. Raises CompileError with the
     compiler's first error if one of them does not compile.
     """
-    text = source.read_text(encoding="utf-8")
-    return _compile(text, source, expressions, architecture, (*OPTIONS, *options))
+    return _compile(read_source(source), source, expressions, architecture, (*OPTIONS, *options))
 
 
 def version() -> str:

@@ -73,25 +73,25 @@ def _pointer(index: int, addresses: Addresses) -> ctypes.c_void_p:
     return ctypes.c_void_p(addresses[index])
 
 
-def _tensor_map(wanted: TensorMap, dtype: str, addresses: Addresses) -> Any:
-    return encode_tensor_map(wanted, addresses[wanted.array], dtype)
+def _tensor_map(description: TensorMap, dtype: str, addresses: Addresses) -> Any:
+    return encode_tensor_map(description, addresses[description.array], dtype)
 
 
 def _same(argument: Any, _addresses: Addresses) -> Any:
     return argument
 
 
-def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:
+def encode_tensor_map(description: TensorMap, address: int, dtype: str) -> Any:
     """Return the CUtensorMap of a matrix in the array at `address`, as a ctypes argument by value.
 
     Raises LaunchError if the driver refuses it.
     """
     status, tensor_map = driver.cuTensorMapEncodeTiled(
-        *tensor_map_arguments(wanted, address, dtype)
+        *tensor_map_arguments(description, address, dtype)
     )
     if status:
-        raise LaunchError(f"cuTensorMapEncodeTiled refused {wanted}: {status.name}")
-    rows, columns = wanted.shape
+        raise LaunchError(f"cuTensorMapEncodeTiled refused {description}: {status.name}")
+    rows, columns = description.shape
     encoded = without_faulty_bit(
         ctypes.string_at(int(tensor_map.getPtr()), TENSOR_MAP_BYTES),
         rows * columns * PRECISIONS[dtype].item_bytes,
@@ -100,23 +100,23 @@ def encode_tensor_map(wanted: TensorMap, address: int, dtype: str) -> Any:
     return ctypes.create_string_buffer(encoded, TENSOR_MAP_BYTES)
 
 
-def tensor_map_arguments(wanted: TensorMap, address: int, dtype: str) -> tuple[Any, ...]:
+def tensor_map_arguments(description: TensorMap, address: int, dtype: str) -> tuple[Any, ...]:
     """Return the arguments of cuTensorMapEncodeTiled, without interleaving, with zeros outside."""
-    rows, columns = wanted.shape
-    box_rows, box_columns = wanted.box
+    rows, columns = description.shape
+    box_rows, box_columns = description.box
     u32, u64 = driver.cuuint32_t, driver.cuuint64_t
     return (
         driver.CUtensorMapDataType(PRECISIONS[dtype].tensor_map_code),
         2,
-        address + wanted.offset_bytes,
+        address + description.offset_bytes,
         # The innermost extent comes first: columns, then rows.
         (u64(columns), u64(rows)),
         (u64(columns * PRECISIONS[dtype].item_bytes),),
         (u32(box_columns), u32(box_rows)),
         (u32(1), u32(1)),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        SWIZZLES[wanted.swizzle_bytes],
-        PROMOTIONS[wanted.l2_promotion_bytes],
+        SWIZZLES[description.swizzle_bytes],
+        PROMOTIONS[description.l2_promotion_bytes],
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
 

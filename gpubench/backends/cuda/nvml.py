@@ -116,11 +116,11 @@ class Nvml:
         except self._nvml.NVMLError:
             return ""
         ours = {os.getpid(), os.getppid()}  # the parent may have opened the GPU, too
-        others = [process.pid for process in running if process.pid not in ours]
-        if len(others) == len(running):  # in a container PIDs differ, so one of them is ours
-            return f"{len(others) - 1} other processes" if len(others) > 1 else ""
-        more = f" and {len(others) - MAX_NAMED} more" if len(others) > MAX_NAMED else ""
-        return ", ".join(f"{_name(pid)} ({pid})" for pid in others[:MAX_NAMED]) + more
+        strangers = [process.pid for process in running if process.pid not in ours]
+        if len(strangers) == len(running):  # in a container PIDs differ, so one of them is ours
+            return f"{len(strangers) - 1} other processes" if len(strangers) > 1 else ""
+        more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
+        return ", ".join(f"{_name(pid)} ({pid})" for pid in strangers[:MAX_NAMED]) + more
 
     def _read(self, sensor: Callable[..., Any], *which: int) -> float | None:
         try:

@@ -166,11 +166,11 @@ class BlockedBatchTimer:
                 )
         return times
 
-    def _group_size(self, launches: int, sample_us: float, wanted: int) -> int:
+    def _group_size(self, launches: int, sample_us: float, samples: int) -> int:
         """Return the number of samples to enqueue before waiting; 1 until a duration is known."""
         if not sample_us:
             return 1
-        return max(1, min(wanted, MAX_IN_FLIGHT // launches, int(GROUP_US / sample_us)))
+        return max(1, min(samples, MAX_IN_FLIGHT // launches, int(GROUP_US / sample_us)))
 
     def _enqueue(
         self,

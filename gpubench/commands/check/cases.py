@@ -92,10 +92,10 @@ def all_cases(variant: CudaVariant, tiles: Sequence[Config] = ()) -> list[Case]:
     By default, the tiles are `tiles_to_run`. What depends on the dtype, such as vector widths and
     alignment, hardly depends on the tile.
     """
-    first, *others = variant.dtypes
+    first, *further_dtypes = variant.dtypes
     tiles = tiles or tiles_to_run(variant)
     selected = cases(variant, tiles, first)
-    for dtype in others:
+    for dtype in further_dtypes:
         selected += cases(variant, [tiles[len(tiles) // 2]], dtype)
     return selected
 

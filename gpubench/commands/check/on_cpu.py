@@ -234,8 +234,8 @@ def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:
     if code != 0:
         # The report starts with the name of the last case, without the cases that succeeded.
         running = [line for line in lines if line.startswith("running ")]
-        rest = (line for line in lines if line not in running)
-        raise KernelFaultError("\n".join([*running[-1:], *rest]), len(running))
+        details = (line for line in lines if line not in running)
+        raise KernelFaultError("\n".join([*running[-1:], *details]), len(running))
 
 
 def _run(command: Sequence[str], sanitizer: Sanitizer) -> tuple[int, list[str]]:

@@ -35,13 +35,13 @@ def with_libraries(
     return tuple(dict.fromkeys((*asked, *(variant.name for variant in fitting))))
 
 
-def steps(known: Sequence[Variant]) -> dict[str, str]:
+def steps(variants: Sequence[Variant]) -> dict[str, str]:
     """Return every step of the ladders among the variants, in order, with its predecessor.
 
     A variant is a step if it follows another variant, or if another variant follows it. The
     followers of a step come directly after it.
     """
-    after = {row.name: row.after for row in known}
+    after = {row.name: row.after for row in variants}
     followers: dict[str, list[str]] = {}
     for name, before in after.items():
         if before:

@@ -20,7 +20,9 @@ from gpubench.view.tables import Column, Table, best_of, rows_table
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Return the fastest kernel and the fastest library of each sustained problem."""
-    libraries = {one.name for one in variants() if one.name == one.baseline or one.tunes}
+    libraries = {
+        variant.name for variant in variants() if variant.name == variant.baseline or variant.tunes
+    }
     pairs: list[tuple[Row, Row]] = []
     problems: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:

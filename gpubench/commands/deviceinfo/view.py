@@ -36,8 +36,8 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
         print(json.dumps(device_json(devices, missing), indent=2))
         return
     screen = console()
-    for found in devices:
-        screen.print(as_tables(found))
+    for described in devices:
+        screen.print(as_tables(described))
     for name, reason in missing.items():
         screen.print(f"\n{name.upper()}: {reason}", markup=False)
 
@@ -47,7 +47,7 @@ def found_devices(
 ) -> tuple[list[Device], Mapping[str, DeviceUnavailableError]]:
     """The devices that `--device` names, and why others are missing."""
     devices, missing = find_devices(read_sweep({"device": device}).device)
-    return [with_ceilings(found) if measure else found for found in devices], missing
+    return [with_ceilings(described) if measure else described for described in devices], missing
 
 
 def with_ceilings(device: Device) -> Device:

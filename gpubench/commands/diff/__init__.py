@@ -79,10 +79,10 @@ def diff(
     """Has it changed? Compare results; the exit code is for CI."""
     from gpubench.commands.diff.run import run_diff, saved_base
 
-    rest = iter(files or [])
-    base = base or list(islice(rest, 0 if against else 1))
-    new = new or list(islice(rest, 1))
-    if extra := next(rest, None):
+    positional = iter(files or [])
+    base = base or list(islice(positional, 0 if against else 1))
+    new = new or list(islice(positional, 1))
+    if extra := next(positional, None):
         raise typer.BadParameter(
             f"'{extra}' is one file too many; several per side: --base a.csv b.csv --new c.csv"
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from gpubench.commands.diff.options import Options
-from gpubench.commands.diff.run import run_diff
+from gpubench.commands.diff.run import read_limits, run_diff
 from gpubench.errors import UsageError
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.results import store
@@ -82,7 +82,7 @@ def build(name: str, path: Path) -> Build:
 def compare_builds(
     base: Path,
     new: Path,
-    given: Mapping[str, object],
+    options: Mapping[str, object],
     settings: Options,
     *,
     config: Path | None,
@@ -95,9 +95,10 @@ def compare_builds(
     Raises UsageError for sides, options and files that cannot be used, before anything is measured.
     """
     sides = build("base", base), build("new", new)
+    read_limits(settings)
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
-    texts = option_texts(given, config)
+    texts = option_texts(options, config)
     budget_s = read_sweep(texts).timing.budget_s
     texts = {name: text for name, text in texts.items() if name not in OWN}
     if "kernels" in texts and any(side.kernels for side in sides):
@@ -110,6 +111,12 @@ def compare_builds(
     make_directory(directory, "--results")
     if any(directory.iterdir()):
         raise UsageError(f"--results: {directory} is not empty")
+    if all(side.kernels for side in sides) and "variants" not in texts:
+        console(stderr=True).print(
+            "gpubench's own kernels, the same on both sides, are measured too; "
+            "--variants NAME,cpu_blas measures yours and the BLAS",
+            soft_wrap=True,
+        )
     base_files, new_files = measure_in_turns(sides, texts, directory, pairs, budget_s)
     code = run_diff(base_files, new_files, settings)
     for path in new_files if save else ():
@@ -142,12 +149,18 @@ def measure_in_turns(
             for place in (0, 1) if pair % 2 == 0 else (1, 0):
                 side = sides[place]
                 status.update(
-                    f"pair {pair + 1}{'' if budget_s else f' of {pairs}'}: measuring the "
-                    f"{side.name} side; {passed_s:.0f} s so far"
+                    f"{_place(pair, pairs, budget_s)}: measuring the {side.name} side; "
+                    f"{passed_s:.0f} s so far"
                 )
                 path = directory / f"{side.name}-{pair + 1:02}.csv"
                 side.sweep(options, path)
                 files[place].append(path)
             if not screen.is_terminal:
-                screen.print(f"pair {pair + 1} measured; {monotonic() - began_s:.0f} s")
+                passed_s = monotonic() - began_s
+                screen.print(f"{_place(pair, pairs, budget_s)} measured; {passed_s:.0f} s so far")
     return files
+
+
+def _place(pair: int, pairs: int, budget_s: float | None) -> str:
+    """`pair 2 of 10`; with a budget, which sets the number of pairs, `pair 2`."""
+    return f"pair {pair + 1}{'' if budget_s else f' of {pairs}'}"

@@ -542,8 +542,8 @@ def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
 def _explained(time: Floats, clock: Floats, shares: tuple[Floats, Floats]) -> Floats:
     """Return the part of the clock's shift that, added to the time's, leaves the least."""
     low, high = shares
-    wanted = np.divide(-time, clock, out=np.zeros_like(time), where=clock != 0)
-    return np.clip(wanted, low, high) * clock
+    cancelling = np.divide(-time, clock, out=np.zeros_like(time), where=clock != 0)
+    return np.clip(cancelling, low, high) * clock
 
 
 def _clock_shares(pairs: _Pairs) -> tuple[Floats, Floats]:

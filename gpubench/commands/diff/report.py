@@ -31,10 +31,9 @@ from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
 from gpubench.commands.diff.texts import (
     COMMAND_LIMIT,
-    NOTE_LIMIT,
     code_text,
     junit_text,
-    markdown_section,
+    markdown_page,
     markdown_text,
     shortened,
     xml_text,
@@ -128,11 +127,13 @@ class Report:
                 f"{_change(finding.judged_ratio).lstrip('+')} ({self.label(worst)})"
             )
         order = ("same", "faster", "ambiguous", "clock", "missing", "new")
-        rest = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
+        counted_verdicts = ", ".join(
+            f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name]
+        )
         kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
         if self._not_judged:
-            return f"not judged: {self._not_judged}; {points} {rest}"
-        return f"{kind}: {points} {rest}"
+            return f"not judged: {self._not_judged}; {points} {counted_verdicts}"
+        return f"{kind}: {points} {counted_verdicts}"
 
     @property
     def _not_judged(self) -> str:
@@ -247,22 +248,20 @@ def _advice(comparison: Comparison, rows: Mapping[Key, Row], rerun_command: str)
     open_points = comparison.of(Verdict.AMBIGUOUS)
     if not open_points:
         return []
-    on_cpu = any(rows[key].timer == Timer.HOST for key in open_points)
+    # On a CPU these are sweeps.
     rounds = min(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
-    # On a CPU, more processes help more than more rounds do.
-    more_rounds = {} if on_cpu else {"rounds": str(max(DECIDING_ROUNDS // 2, 2 * rounds))}
-    both_builds = f"both builds {SWEEPS} times each" if on_cpu else "both builds"
+    more_rounds = str(max(DECIDING_ROUNDS // 2, 2 * rounds))
     lines = []
     for op in dict.fromkeys(key.op for key in open_points):  # a sweep has one operation
         chosen = [rows[key] for key in open_points if key.op == op]
         blas = [row for row in rows.values() if row.op == op and is_blas(row)]
         variants = _listed(row.variant for row in (*chosen, *blas))
-        options = covering_options(chosen) | more_rounds | {"variants": variants}
-        words = ["gpubench", "sweep"]
+        options = covering_options(chosen) | {"variants": variants, "pairs": more_rounds}
+        words = ["gpubench", "ab", "BASE", "NEW"]
         for name, text in options.items():
             words += [f"--{name}", text]
         command = shlex.join(words)  # names come from files
-        lines.append(f"to settle it, measure {both_builds}, in turns, with: {command}")
+        lines.append(f"to settle it, measure both builds in turns: {command}")
     if rerun_command:
         lines.append(f"or, where the kernels are the same as here: {rerun_command}")
     return lines
@@ -383,27 +382,26 @@ def _in_short(finding: Finding) -> str:
 
 def _markdown(report: Report) -> str:
     """Return a pull-request comment: the regressions, and the rest in sections to unfold."""
-    parts = [
-        f"### gpubench diff: {markdown_text(report.headline)}",
-        f"`{code_text(report.base)}` → `{code_text(report.new)}`, {markdown_text(report.machine)}",
-        *(f"> **Note:** {markdown_text(note, NOTE_LIMIT)}" for note in report.notes),
-    ]
-    for verdict in Verdict:
-        findings = report.comparison.of(verdict)
-        if not findings or verdict == Verdict.SAME:
-            continue
-        section = markdown_section(_table(report, findings, "point"))
-        if verdict not in {Verdict.BROKEN, Verdict.SLOWER}:
-            summary = f"<summary>{len(findings)} {verdict}</summary>"
-            section = f"<details>{summary}\n\n{section}\n\n</details>"
-        parts.append(section)
-    same = report.comparison.counts[Verdict.SAME]
-    parts.append(f"{counted(same, 'point')} the same within {report.limits}.")
+    sides = f"`{code_text(report.base)}` → `{code_text(report.new)}`"
+    same = counted(report.comparison.counts[Verdict.SAME], "point")
+    advice = []
     for line in report.advice:
         words, _, command = line.partition(": ")
         command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
-        parts.append(f"{markdown_text(words)}:\n\n```sh\n{command}\n```")
-    return "\n\n".join(parts) + "\n"
+        advice.append(f"{markdown_text(words)}:\n\n```sh\n{command}\n```")
+    tables = {
+        str(verdict): _table(report, findings, "point")
+        for verdict in Verdict
+        if verdict != Verdict.SAME and (findings := report.comparison.of(verdict))
+    }
+    return markdown_page(
+        report.headline,
+        f"{sides}, {markdown_text(report.machine)}",
+        report.notes,
+        tables,
+        {Verdict.BROKEN, Verdict.SLOWER},
+        [f"{same} the same within {report.limits}.", *advice],
+    )
 
 
 # ---- JSON

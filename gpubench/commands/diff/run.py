@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from gpubench.commands.diff import static_report
 from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
 from gpubench.commands.diff.options import Format, Options
 from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
-from gpubench.commands.diff.sides import read_side, require_same_machine
+from gpubench.commands.diff.sides import Side, read_side, require_same_machine
 from gpubench.commands.diff.static_report import build_files, compared_builds
 from gpubench.errors import UsageError
 from gpubench.plan.ranges import parse_fraction
@@ -23,6 +24,9 @@ from gpubench.results.output import Output
 from gpubench.results.row import read
 from gpubench.text import clean_lines
 from gpubench.view.tables import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Files = Sequence[Path]
 
@@ -34,43 +38,56 @@ def run_diff(base: Files, new: Files, options: Options) -> int:
         raise UsageError(f"--output: {path} is one of the files compared")
     output = Output(path, overwrite=options.force) if path else None
     if build_files(base, new):
-        return _run_builds(base, new, options, output)
-    if options.allow is not None:
-        raise UsageError("--allow: is for build files; times have --threshold")
+        builds = compared_builds(base, new, options)
+        _show(builds, static_report.FORMATS, static_report.print_text, options, output)
+        return builds.exit_code
     report = compared(base, new, options)
+    _show(report, FORMATS, print_text, options, output)
+    return report.exit_code
+
+
+R = TypeVar("R")
+
+
+def _show(
+    report: R,
+    formats: Mapping[Format, Callable[[R], str]],
+    print_text: Callable[[R, Console], None],
+    options: Options,
+    output: Output | None,
+) -> None:
+    """Write the report in its format to the file, or to stdout without a file."""
     if output:
-        output.write(clean_lines(FORMATS[options.format](report)).encode())
+        output.write(clean_lines(formats[options.format](report)).encode())
     if output or options.format == Format.TEXT:
         print_text(report, console())
     else:
-        print(clean_lines(FORMATS[options.format](report)), end="")
-    return report.exit_code
-
-
-def _run_builds(base: Files, new: Files, options: Options, output: Output | None) -> int:
-    """Compare two files of `explain --variants`, print, and return the exit code."""
-    report = compared_builds(base, new, options)
-    text = clean_lines(static_report.FORMATS[options.format](report))
-    if output:
-        output.write(text.encode())
-    if output or options.format == Format.TEXT:
-        static_report.print_text(report, console())
-    else:
-        print(text, end="")
-    return report.exit_code
+        print(clean_lines(formats[options.format](report)), end="")
 
 
 def compared(base: Files, new: Files, options: Options) -> Report:
     """Judge the two sides. Raises UsageError for options and sides that do not fit together."""
     if not base or not new:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
-    limits = Limits(
+    limits = read_limits(options)
+    if any(path.suffix == ".toml" for path in base):
+        report = _against_expected(base, new, options, limits)
+    else:
+        # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
+        advised = not options.rerun and len(base) == len(new) == 1
+        command = f"{_command(base, new, options)} --rerun" if advised else ""
+        report = compared_sides(read_side(base), read_side(new), options, rerun_command=command)
+    return replace(report, full=options.full)
+
+
+def read_limits(options: Options) -> Limits:
+    """Return the limits that the options set. Raises UsageError."""
+    if options.allow is not None:
+        raise UsageError("--allow: is for build files; times have --threshold")
+    return Limits(
         threshold=parse_fraction(options.threshold, "--threshold", low=1e-6),
         between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
     )
-    expects = any(path.suffix == ".toml" for path in base)
-    report = (_against_expected if expects else _against_base)(base, new, options, limits)
-    return replace(report, full=options.full)
 
 
 def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Path]:
@@ -85,15 +102,22 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
     return list(files)
 
 
-def _against_base(base_files: Files, new_files: Files, options: Options, limits: Limits) -> Report:
-    new, base = read_side(new_files), read_side(base_files)
+def compared_sides(base: Side, new: Side, options: Options, *, rerun_command: str = "") -> Report:
+    """Judge two sides that were measured. Raises UsageError if they cannot be compared.
+
+    `rerun_command` is the command that measures ambiguous points again.
+    """
+    limits = read_limits(options)
     keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)
     if not options.ignore_device:
         require_same_machine(base, new)
     common = base.points.keys() & new.points.keys()
     if not any(side.pooled[key].sweeps_us for key in common for side in (base, new)):
-        raise _nothing_in_common(base_files, new_files, options)
+        left = " after --only and --exclude" if options.only or options.exclude else ""
+        raise UsageError(
+            f"{base.name} and {new.name} have no point in common that has a time{left}"
+        )
     comparison = compare(base.pooled, new.pooled, limits)
     notes: list[str] = []
     if options.rerun:
@@ -101,9 +125,8 @@ def _against_base(base_files: Files, new_files: Files, options: Options, limits:
 
         base, new, notes = rerun(comparison, base, new)
         comparison = compare(base.pooled, new.pooled, limits)
-    command = "" if options.rerun else f"{_command(base_files, new_files, options)} --rerun"
     return make_report(
-        comparison, base, new, strict=options.strict, rerun_command=command, notes=notes
+        comparison, base, new, strict=options.strict, rerun_command=rerun_command, notes=notes
     )
 
 
@@ -119,18 +142,9 @@ def _against_expected(base: Files, new_files: Files, options: Options, limits: L
     return expected_report(expected, new, limits, strict=options.strict)
 
 
-def _nothing_in_common(base: Files, new: Files, options: Options) -> UsageError:
-    names = [", ".join(map(str, paths)) for paths in (base, new)]
-    left = " after --only and --exclude" if options.only or options.exclude else ""
-    return UsageError(f"{' and '.join(names)} have no point in common that has a time{left}")
-
-
 def _command(base: Files, new: Files, options: Options) -> str:
-    """Return the command line without the options of its output."""
-    sides = list(map(str, base)), list(map(str, new))
-    pooled = max(map(len, sides)) > 1
-    words = ["gpubench", "diff", *(["--base", *sides[0], "--new"] if pooled else sides[0])]
-    words += sides[1]
+    """Return the command line for a file a side, without the options of its output."""
+    words = ["gpubench", "diff", *map(str, (*base, *new))]
     if options.threshold != Options.threshold:
         words += ["--threshold", str(options.threshold)]
     words += ["--only", options.only] if options.only else []

@@ -89,15 +89,22 @@ def read_side(paths: Sequence[Path]) -> Side:
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
             raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
-        rows = read(path, COLUMNS)
+        files[path] = read(path, COLUMNS)
+    return make_side(files)
+
+
+def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
+    """Return the side that these rows are. Raises UsageError for a row that cannot be used."""
+    files: dict[Path, list[Row]] = {}
+    for path, rows in rows_by_file.items():
         # Configurations eliminated by a race have fewer rounds than on the other side.
         files[path] = [row for row in rows if row.status != Status.ELIMINATED]
         if not files[path]:
             raise UsageError(f"{path}: holds no points")
         for row in files[path]:
             _check(row, path)
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return Side(files=files, name=f"{paths[0]}{more}")
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return Side(files=files, name=f"{next(iter(files))}{more}")
 
 
 def _check(row: Row, path: Path) -> None:

@@ -76,7 +76,6 @@ OF_LOOP = frozenset(column.name for column in COLUMNS if column.metadata["group"
 """Columns that only a disassembler fills."""
 
 LOOP_LOST = "no loop multiplies and adds any more"
-CANNOT_LAUNCH = "a launch would fail: a block exceeds a multiprocessor or its launch bounds"
 ABSENT = "not in the file"
 
 
@@ -185,7 +184,7 @@ def _judge(
         return _one_sided(before, after)
     changes = changed_columns(before, after, limits)
     if before.resident_blocks and after.resident_blocks == 0:
-        return Finding(verdict=Verdict.BROKEN, reason=CANNOT_LAUNCH, changes=changes)
+        return Finding(verdict=Verdict.BROKEN, reason=_why_no_launch(after), changes=changes)
     if before.loop_instructions and after.disassembler and not after.loop_instructions:
         return Finding(verdict=Verdict.WORSE, reason=LOOP_LOST, changes=changes)
     effects = {change.effect for change in changes}
@@ -194,6 +193,13 @@ def _judge(
         verdict=next((effect for effect in order if effect in effects), Verdict.SAME),
         changes=changes,
     )
+
+
+def _why_no_launch(row: BuildRow) -> str:
+    threads, limit = row.threads_per_block, row.max_threads_per_block
+    if threads and limit is not None and threads > limit:
+        return f"a launch would fail: {threads} threads in a block, launch bounds of {limit}"
+    return "a launch would fail: a block exceeds the resources of a multiprocessor"
 
 
 def _one_sided(before: BuildRow | None, after: BuildRow | None) -> Finding | None:

@@ -24,17 +24,18 @@ from gpubench.commands.diff.static import (
     read_limits,
 )
 from gpubench.commands.diff.texts import (
-    NOTE_LIMIT,
     code_text,
     junit_text,
-    markdown_section,
+    markdown_page,
     markdown_text,
     shortened,
     xml_text,
 )
 from gpubench.errors import UsageError
+from gpubench.model import Status
 from gpubench.plan.selection import selection
 from gpubench.results.build_row import BuildKey, BuildRow, is_build_file, read
+from gpubench.results.columns import opened
 from gpubench.view.numbers import counted
 from gpubench.view.tables import Table, console, table
 
@@ -116,6 +117,8 @@ def build_files(base: Sequence[Path], new: Sequence[Path]) -> bool:
     if len(set(kinds.values())) > 1:
         build = next(path for path, is_build in kinds.items() if is_build)
         other = next(path for path, is_build in kinds.items() if not is_build)
+        with opened(other):  # a file that cannot be read has its own message
+            pass
         raise UsageError(
             f"{build} is a build file, which has no times, and {other} is another kind of file"
         )
@@ -128,6 +131,8 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
         raise UsageError("one build file per side is compared: gpubench diff BASE.csv NEW.csv")
     if options.rerun:
         raise UsageError("--rerun: build files have no times to measure again")
+    if options.threshold != Options.threshold:
+        raise UsageError("--threshold: is for times; build files have --allow")
     limits = read_limits(options.allow)
     before, after = read(base[0]), read(new[0])
     keep = selection([*before, *after], options.only, options.exclude)
@@ -150,11 +155,13 @@ def _values(rows: Sequence[BuildRow], column: str) -> str:
 
 
 def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[str]:
+    for side, rows in (("base", before), ("new", after)):
+        unlisted = sum(row.status == Status.OK and not row.disassembler for row in rows)
+        if unlisted:
+            named = f"{counted(unlisted, 'row')} of the {side} side"
+            yield f"nvdisasm did not list {named}, so inner loops are not compared there"
     disassemblers = [_values(rows, "disassembler") for rows in (before, after)]
-    if not all(disassemblers):
-        side = "base" if not disassemblers[0] else "new"
-        yield f"the {side} side was made without nvdisasm, so inner loops are not compared"
-    elif disassemblers[0] != disassemblers[1]:
+    if all(disassemblers) and disassemblers[0] != disassemblers[1]:
         yield "another nvdisasm, {} → {}".format(*disassemblers)
     versions = [_values(rows, "gpubench") for rows in (before, after)]
     if versions[0] != versions[1]:
@@ -166,10 +173,10 @@ def _table(report: StaticReport, findings: Mapping[BuildKey, Finding], heading: 
     grid = table(heading, "because", "also changed", left=None)
     for key, finding in findings.items():
         deciding = [str(at) for at in finding.changes if at.effect == finding.verdict]
-        others = [str(at) for at in finding.changes if at.effect != finding.verdict]
+        also = [str(at) for at in finding.changes if at.effect != finding.verdict]
         if finding.verdict == Verdict.CHANGED or finding.reason:
-            deciding, others = [finding.reason] if finding.reason else [], deciding + others
-        grid.add_row(report.comparison.rows[key].label, "; ".join(deciding), report.first(others))
+            deciding, also = [finding.reason] if finding.reason else [], deciding + also
+        grid.add_row(report.comparison.rows[key].label, "; ".join(deciding), report.first(also))
     return grid
 
 
@@ -227,23 +234,20 @@ def _plain_text(report: StaticReport) -> str:
 
 def _markdown(report: StaticReport) -> str:
     """Return a pull-request comment: what is broken or worse, and the rest to unfold."""
-    parts = [
-        f"### gpubench diff: {markdown_text(report.headline)}",
-        f"`{code_text(report.base)}` → `{code_text(report.new)}`",
-        *(f"> **Note:** {markdown_text(note, NOTE_LIMIT)}" for note in report.notes),
-    ]
-    for verdict in Verdict:
-        findings = report.comparison.of(verdict)
-        if not findings or verdict == Verdict.SAME:
-            continue
-        section = markdown_section(_table(report, findings, str(verdict)))
-        if verdict not in {Verdict.BROKEN, Verdict.WORSE}:
-            summary = f"<summary>{len(findings)} {verdict}</summary>"
-            section = f"<details>{summary}\n\n{section}\n\n</details>"
-        parts.append(section)
     same = counted(report.comparison.counts[Verdict.SAME], "row")
-    parts.append(f"{same} the same. Allowed: {markdown_text(report.words)}.")
-    return "\n\n".join(parts) + "\n"
+    tables = {
+        str(verdict): _table(report, findings, str(verdict))
+        for verdict in Verdict
+        if verdict != Verdict.SAME and (findings := report.comparison.of(verdict))
+    }
+    return markdown_page(
+        report.headline,
+        f"`{code_text(report.base)}` → `{code_text(report.new)}`",
+        report.notes,
+        tables,
+        {Verdict.BROKEN, Verdict.WORSE},
+        [f"{same} the same. Allowed: {markdown_text(report.words)}."],
+    )
 
 
 def _json(report: StaticReport) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from xml.etree import ElementTree as ET
 
@@ -46,6 +46,25 @@ def markdown_section(grid: Table) -> str:
     shown = [line for line, length in zip(lines, lengths, strict=True) if length <= SECTION_LIMIT]
     left_out = [f"\nand {len(lines) - len(shown)} more."] if len(shown) < len(lines) else []
     return "\n".join([head, rule, *shown, *left_out])
+
+
+def markdown_page(
+    headline: str,
+    sides: str,
+    notes: Iterable[str],
+    tables: Mapping[str, Table],
+    unfolded: Collection[str],
+    end: Iterable[str],
+) -> str:
+    """Return a pull-request comment with a table for each verdict, most of them folded."""
+    parts = [f"### gpubench diff: {markdown_text(headline)}", sides]
+    parts += [f"> **Note:** {markdown_text(note, NOTE_LIMIT)}" for note in notes]
+    for verdict, grid in tables.items():
+        summary = f"<summary>{len(grid.lines)} {verdict}</summary>"
+        section = markdown_section(grid)
+        folded = f"<details>{summary}\n\n{section}\n\n</details>"
+        parts.append(section if verdict in unfolded else folded)
+    return "\n\n".join([*parts, *end]) + "\n"
 
 
 def _cut(text: str, limit: int = TEXT_LIMIT) -> str:

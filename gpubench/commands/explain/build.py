@@ -6,6 +6,7 @@ files from several machines compare.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -68,6 +69,9 @@ PLAIN_EVERY_S = 5.0
 """Time between lines of progress that are not for a terminal."""
 
 
+_TEMPLATE = re.compile(r"([\w:]+)(?:<[^()]*>)?\)?$")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Instance:
     """A tile of a kernel in one element type, for one architecture."""
@@ -127,14 +131,22 @@ def run_build(
         claimed.write(encode(rows))
     else:
         print(encode(rows).decode(), end="")
+    unlisted = {
+        row.architecture for row in rows if row.status == Status.OK and not row.disassembler
+    }
+    if unlisted and (version := disassembler_version()):
+        names = ", ".join(sorted(unlisted))
+        _note(f"nvdisasm {version} did not list code for {names}: nothing about its inner loops")
     failed = [row for row in rows if row.status == Status.ERROR]
     for row in failed[:MAX_LISTED]:
         _note(f"error: {row.label}: {row.reason}")
     if len(failed) > MAX_LISTED:
         _note(f"and {len(failed) - MAX_LISTED} more")
     compiled = sum(row.status == Status.OK for row in rows)
-    skipped = sum(row.status == Status.SKIPPED for row in rows)
-    counts = f"{counted(compiled, 'row')}, {skipped} skipped, {counted(len(failed), 'error')}"
+    skipped = [row for row in rows if row.status == Status.SKIPPED]
+    if skipped and not compiled:
+        _note(f"skipped: {skipped[0].label}: {skipped[0].reason}")
+    counts = f"{counted(compiled, 'row')}, {len(skipped)} skipped, {counted(len(failed), 'error')}"
     _note(f"{counts}{f': {output}' if output else ''}")
     return 1 if failed else 0
 
@@ -170,9 +182,8 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
             continue
         fitting = [variant for variant in available if fnmatchcase(variant.name, pattern)]
         if not fitting:
-            raise UsageError(
-                f"--variants: {unknown('variant', pattern, (one.name for one in available))}"
-            )
+            cuda_names = {variant.name for variant in available if isinstance(variant, CudaVariant)}
+            raise UsageError(f"--variants: {unknown('variant', pattern, sorted(cuda_names))}")
         if not any(isinstance(variant, CudaVariant | BrokenVariant) for variant in fitting):
             raise UsageError(
                 f"--variants: '{pattern}' is a function, and only a CUDA source is compiled"
@@ -214,11 +225,11 @@ def _architectures(text: str | None, compiler: Compiler) -> tuple[str, ...]:
 
 
 def _dtypes(text: str | None) -> tuple[str, ...]:
-    """Return the element types of `--dtype`; empty for those of each kernel."""
+    """Return the element types of `--dtypes`; empty for those of each kernel."""
     names = tuple(DTYPE_ALIASES.get(name.lower(), name) for name in parse_names(text or ""))
     for name in names:
         if name not in DTYPES:
-            raise UsageError(f"--dtype: {unknown('dtype', name, DTYPES)}")
+            raise UsageError(f"--dtypes: {unknown('dtype', name, DTYPES)}")
     return names
 
 
@@ -237,9 +248,9 @@ def plan_instances(
     """
     instances = []
     for variant in variants:
-        sizes = parse_sizes(size, variant.op, "--size")
+        sizes = parse_sizes(size, variant.op, "--sizes")
         if len(sizes) > 1:
-            raise UsageError(f"--size: one at a time, not {len(sizes)}")
+            raise UsageError(f"--sizes: one at a time, not {len(sizes)}")
         ((m, n, k),) = sizes
         with described_by(variant.path):
             tiles = tuple(variant.tiles) if every else variant.tiles.defaults
@@ -253,7 +264,7 @@ def plan_instances(
                 for tile in tiles
             ]
     if not instances:
-        raise UsageError(f"--dtype: no kernel has {' or '.join(dtypes)}")
+        raise UsageError(f"--dtypes: no kernel has {' or '.join(dtypes)}")
     return instances
 
 
@@ -313,7 +324,7 @@ def _program_key(instance: Instance) -> tuple[object, ...]:
 def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) -> list[BuildRow]:
     """Return a row for each launch, or a single row if the instance is skipped or fails."""
     variant, problem = instance.variant, instance.problem
-    here = f"{variant.path.parent}/"
+    here = str(variant.path.parent)
     facts = {
         **{name: getattr(problem, name) for name in ("op", "dtype", "m", "n", "k")},
         "variant": variant.name,
@@ -321,7 +332,7 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
         "architecture": instance.architecture,
         "compiler": compiler,
         "disassembler": disassembler_version() or None,
-        "options": " ".join(instance.options).replace(here, "") or None,
+        "options": " ".join(instance.options).replace(f"{here}/", "").replace(here, ".") or None,
         "source_hash": hash_of_source,
         "gpubench": gpubench.__version__,
     }
@@ -330,16 +341,23 @@ def _rows(instance: Instance, codes: Codes, compiler: str, hash_of_source: str) 
     if instance.reason or error:
         status = Status.SKIPPED if instance.reason else Status.ERROR
         return [BuildRow(**facts, launch=1, status=status, reason=instance.reason or error)]
+    launches = zip(instance.launches, instance.expressions, of_launches, strict=True)
     return [
         BuildRow(
-            **facts,
+            **(facts if code.is_disassembled else facts | {"disassembler": None}),
             launch=number,
             status=Status.OK,
-            kernel=launch.kernel or variant.name,
+            kernel=_template(expression) or variant.name,
             **_figures(instance.device, launch, code),
         )
-        for number, (launch, code) in enumerate(zip(instance.launches, of_launches, strict=True), 1)
+        for number, (launch, expression, code) in enumerate(launches, 1)
     ]
+
+
+def _template(expression: str) -> str:
+    """Return the name of a template instance, which may be cast to a type: `naive` or nothing."""
+    match = _TEMPLATE.search(expression)
+    return match[1] if match else ""
 
 
 def _figures(device: Device, launch: Launch, code: Code) -> dict[str, Any]:

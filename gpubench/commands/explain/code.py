@@ -1,8 +1,9 @@
 """Compiles many instances for `gpubench explain --variants`, on all CPUs, and keeps the figures.
 
-The instances of one source are compiled as one program and disassembled together: each program
-takes a quarter of a second of the disassembler, whatever it holds. The figures are kept in the
-user's cache, in a file for each source, architecture and version of the tools.
+Processes compile the instances of one source as one program. This process disassembles the code
+of many programs together, because each run of the disassembler takes a third of a second, however
+little it lists. The figures are kept in the user's cache, in a file for each source, architecture
+and version of the tools.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import multiprocessing
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -26,12 +29,11 @@ from gpubench.backends import Compiled, compiler_of
 from gpubench.cache import keep, user_cache
 from gpubench.commands.explain import loop as loop_module
 from gpubench.commands.explain import sass
-from gpubench.commands.explain.cubin import max_threads
+from gpubench.commands.explain.cubin import machine_code, max_threads
 from gpubench.commands.explain.loop import LoopFigures, is_float64, loop_figures
 from gpubench.commands.explain.sass import (
     busiest_loop,
-    disassemble,
-    functions,
+    disassemble_together,
     loop_instructions,
     nvdisasm,
 )
@@ -42,6 +44,9 @@ from gpubench.results.output import open_regular
 
 MAX_TOGETHER = 24
 """Maximum number of instances in a program, so that all CPUs have work until the end."""
+
+READ_TOGETHER = 2**20
+"""Bytes of machine code of an architecture that are disassembled together."""
 
 VERSION_S = 20
 """Time limit for the disassembler to print its version."""
@@ -65,6 +70,20 @@ class Program:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Binary:
+    """An instance as it was compiled, or why it does not compile."""
+
+    error: str = ""
+    resources: Resources | None = None
+    max_threads: int | None = None
+    machine_code: bytes = b""
+
+
+Binaries = dict[str, Binary]
+"""Compiled instances by expression."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Code:
     """What the compiler made of an instance, or why it does not compile."""
 
@@ -73,8 +92,11 @@ class Code:
     max_threads: int | None = None
     """Largest block that `__launch_bounds__` allows. None: no limit."""
 
+    is_disassembled: bool = False
+    """False without a disassembler that lists the architecture's code."""
+
     loop: LoopFigures | None = None
-    """None without a loop that multiplies and adds, and without a disassembler."""
+    """None without a loop that multiplies and adds, and if it is not disassembled."""
 
 
 Codes = dict[tuple[str, str], Code]
@@ -111,13 +133,33 @@ def compile_programs(
         part: program for program in programs for part in _missing_parts(program, codes[program])
     }
     largest_first = sorted(parts, key=lambda part: -len(part.instances))
-    for part, compiled in _compile_all(largest_first):
-        program = parts[part]
-        codes[program] |= compiled
-        keep(_kept_file(program), msgspec.msgpack.encode(list(codes[program].items())))
-        done += len(compiled)
-        on_compiled(done)
+    unread: defaultdict[str, dict[Program, Binaries]] = defaultdict(dict)  # by architecture
+
+    def read(compiled: Mapping[Program, Binaries]) -> None:
+        for part, figures in read_code(compiled).items():
+            program = parts[part]
+            codes[program] |= figures
+            keep(_kept_file(program), msgspec.msgpack.encode(list(codes[program].items())))
+
+    try:
+        with closing(_compile_all(largest_first)) as compiled:
+            for part, binaries in compiled:
+                waiting = unread[part.architecture]
+                waiting[part] = binaries
+                done += len(part.instances)
+                on_compiled(done)
+                if sum(map(_size, waiting.values())) >= READ_TOGETHER:
+                    read(waiting)
+                    del unread[part.architecture]
+    finally:  # also after Ctrl-C, so that nothing is compiled twice
+        for waiting in unread.values():
+            read(waiting)
     return codes
+
+
+def _size(binaries: Binaries) -> int:
+    """Return the number of bytes of machine code."""
+    return sum(len(binary.machine_code) for binary in binaries.values())
 
 
 def _missing_parts(program: Program, kept: Codes) -> list[Program]:
@@ -129,8 +171,8 @@ def _missing_parts(program: Program, kept: Codes) -> list[Program]:
     ]
 
 
-def _compile_all(programs: Sequence[Program]) -> Iterator[tuple[Program, Codes]]:
-    """Yield the code of each program when it is compiled."""
+def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Binaries]]:
+    """Yield the binaries of each program when it is compiled."""
     processes = min(cpu_threads(), len(programs))
     if processes <= 1:
         yield from ((program, compile_program(program)) for program in programs)
@@ -150,46 +192,68 @@ def _compile_all(programs: Sequence[Program]) -> Iterator[tuple[Program, Codes]]
                 "a process that compiles was lost, perhaps for want of memory; what was compiled "
                 "is kept, so the same command goes on from there"
             ) from None
+        except BaseException:
+            # Ctrl-C does not wait for what is compiled now, which may take a quarter of a minute.
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def compile_program(program: Program) -> Codes:
+def compile_program(program: Program) -> Binaries:
     """Compile the instances of a program together, or one by one if one of them fails."""
     compiler = compiler_of(program.backend)
     expressions = tuple(dict.fromkeys(expression for expression, _ in program.instances))
     source, architecture, options = program.source, program.architecture, program.options
-    compiled: dict[str, Compiled | str] = {}
     try:
         together = compiler.compile_together(source, expressions, architecture, options)
-        compiled |= zip(expressions, together, strict=True)
+        return dict(zip(expressions, map(_binary, together), strict=True))
     except CompileError:
-        for expression in expressions:
-            try:
-                compiled[expression] = compiler.compile_instance(
-                    source, expression, architecture, options
-                )
-            except CompileError as error:
-                compiled[expression] = str(error)
-    listings = {
-        cubin: functions(disassemble(cubin) or "")
-        for cubin in {code.cubin for code in compiled.values() if isinstance(code, Compiled)}
-    }
+        pass
+    binaries: Binaries = {}
+    for expression in expressions:
+        try:
+            alone = compiler.compile_instance(source, expression, architecture, options)
+            binaries[expression] = _binary(alone)
+        except CompileError as error:
+            binaries[expression] = Binary(error=str(error))
+    return binaries
+
+
+def _binary(compiled: Compiled) -> Binary:
+    return Binary(
+        resources=compiled.resources,
+        max_threads=max_threads(compiled.cubin, compiled.symbol),
+        machine_code=machine_code(compiled.cubin, compiled.symbol),
+    )
+
+
+def read_code(compiled: Mapping[Program, Binaries]) -> dict[Program, Codes]:
+    """Disassemble programs for one architecture, and return the code of their instances."""
+    binaries = [binary for of_program in compiled.values() for binary in of_program.values()]
+    contents = list(dict.fromkeys(filter(None, (binary.machine_code for binary in binaries))))
+    architecture = next(iter(compiled)).architecture
+    listed = disassemble_together(contents, architecture) if contents else None
+    listings = dict(zip(contents, listed, strict=True)) if listed else {}
     return {
-        (expression, dtype): _code(compiled[expression], listings, dtype)
-        for expression, dtype in program.instances
+        program: {
+            (expression, dtype): _code(of_program[expression], listings, dtype)
+            for expression, dtype in program.instances
+        }
+        for program, of_program in compiled.items()
     }
 
 
-def _code(compiled: Compiled | str, listings: dict[bytes, dict[str, str]], dtype: str) -> Code:
-    if isinstance(compiled, str):
-        return Code(error=compiled)
-    listing = listings[compiled.cubin].get(compiled.symbol, "")
+def _code(binary: Binary, listings: Mapping[bytes, str], dtype: str) -> Code:
+    listing = listings.get(binary.machine_code, "")
     # A kernel that computes in float64 by mistake may have no multiply-add in its own type.
     loop = loop_instructions(listing, dtype) or busiest_loop(listing, is_float64)
     return Code(
-        resources=compiled.resources,
-        max_threads=max_threads(compiled.cubin, compiled.symbol),
+        error=binary.error,
+        resources=binary.resources,
+        max_threads=binary.max_threads,
+        is_disassembled=bool(listing),
         loop=loop_figures(loop, dtype) if loop else None,
     )
 
@@ -212,10 +276,14 @@ def _reader_hash() -> str:
 
 
 def _read_kept(program: Program) -> Codes:
-    """Return the figures that were kept earlier, or none without an intact file."""
+    """Return the figures that were kept earlier, or none without an intact file.
+
+    Figures without those of the loop count only if nothing disassembles.
+    """
     try:
         with open_regular(_kept_file(program)) as file:
             items = msgspec.msgpack.decode(file.read(), type=list[tuple[tuple[str, str], Code]])
     except (OSError, msgspec.MsgspecError):
         return {}
-    return dict(items)
+    complete = not disassembler_version()
+    return {key: code for key, code in items if complete or code.error or code.is_disassembled}

@@ -35,6 +35,14 @@ def max_threads(cubin: bytes, symbol: str) -> int | None:
     return None
 
 
+def machine_code(cubin: bytes, symbol: str) -> bytes:
+    """Return the instructions of a kernel, or nothing for another form of cubin."""
+    try:
+        return _section(cubin, f".text.{symbol}")
+    except (struct.error, IndexError):
+        return b""
+
+
 def _section(cubin: bytes, name: str) -> bytes:
     """Return the content of a section, or nothing without it."""
     table, entry_size, count, names_at = _HEADER.unpack_from(cubin)

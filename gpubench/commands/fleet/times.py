@@ -9,7 +9,7 @@ import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.results import store
-from gpubench.results.row import encode_csv
+from gpubench.results.columns import encode_csv
 
 NAME = "fleet"
 """The name under which the store keeps the times of earlier runs."""

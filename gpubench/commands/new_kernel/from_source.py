@@ -84,19 +84,19 @@ def kernels(text: str) -> Iterator[Kernel]:
     """Yield the kernels that a CUDA C++ source defines, in order. Linear in the text's length."""
     code = _code(text)
     before, *parts = re.split(r"\b__global__\b", code)
-    for rest in parts:
-        (template, threads), before = _heading(before[-LONGEST:]), rest
+    for part in parts:
+        (template, threads), before = _heading(before[-LONGEST:]), part
         at = 0
-        while attribute := _ATTRIBUTE.match(rest, at):
+        while attribute := _ATTRIBUTE.match(part, at):
             at = attribute.end()
             if attribute[2]:
-                inside, at = _enclosed(rest, at)
+                inside, at = _enclosed(part, at)
                 threads = split(inside)[0] if "launch" in attribute[2] else threads
-        if name := _FUNCTION.match(rest, at):
-            signature, at = _enclosed(rest, name.end())
-            opening = rest.find("{", at)
-            if opening >= 0 and ";" not in rest[at:opening]:  # else it is only declared
-                body = rest[opening : position_after(rest, opening, "{}")]
+        if name := _FUNCTION.match(part, at):
+            signature, at = _enclosed(part, name.end())
+            opening = part.find("{", at)
+            if opening >= 0 and ";" not in part[at:opening]:  # else it is only declared
+                body = part[opening : position_after(part, opening, "{}")]
                 yield Kernel(
                     name=name[1],
                     signature=signature,
@@ -164,14 +164,18 @@ def described(text: str, name: str, op: str, file: str) -> tuple[str, list[str]]
         signature = parameters(kernel.signature)
     except ValueError as error:
         raise UsageError(f"--from: {file}: {error}") from error
-    types = [one.name for one in kernel.template if one.type_name in {"typename", "class"}]
-    arguments = [_argument(one, op, types) for one in signature]
-    asked = [one.name for one in arguments if why_unknown(one, op)]
+    types = [
+        parameter.name
+        for parameter in kernel.template
+        if parameter.type_name in {"typename", "class"}
+    ]
+    arguments = [_argument(parameter, op, types) for parameter in signature]
+    asked = [parameter.name for parameter in arguments if why_unknown(parameter, op)]
     macros = dict(_MACRO.findall(_code(text)))
     values = {
-        _axis_name(one.name): one.value
-        for one in kernel.template
-        if one.name not in types and one.type_name != "bool"
+        _axis_name(parameter.name): parameter.value
+        for parameter in kernel.template
+        if parameter.name not in types and parameter.type_name != "bool"
     }
     values |= {_axis_name(macro): number for macro, number in macros.items()}
     tile, space = _space(values)
@@ -183,15 +187,17 @@ def described(text: str, name: str, op: str, file: str) -> tuple[str, list[str]]
         f"    file={json.dumps(file, ensure_ascii=False)},",
         f'    kernel="{_instance(kernel, types, tile)}",',
     ]
-    if others := [other for other in defined if other != kernel.name]:
-        lines.append(f"    # The source also has these kernels: {', '.join(map(shown, others))}.")
+    if other_kernels := [other for other in defined if other != kernel.name]:
+        lines.append(
+            f"    # The source also has these kernels: {', '.join(map(shown, other_kernels))}."
+        )
     if asked:
         lines.append(
             f"    # Not known: {', '.join(asked)}. Write =1 for a constant, or =A, =M, =lda, =M*N "
             "for what it is."
         )
     lines += ["    signature=(", *_signature(arguments), "    ),", *_dtypes(arguments, op)]
-    if any(one.name == "beta" for one in arguments):
+    if any(parameter.name == "beta" for parameter in arguments):
         lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
     if macros:
         options = "".join(f'"-D{macro}={{{_axis_name(macro)}}}", ' for macro in macros)
@@ -212,8 +218,11 @@ def _argument(parameter: Parameter, op: str, types: list[str]) -> Parameter:
 
 def _instance(kernel: Kernel, types: list[str], tile: Config) -> str:
     """Return the kernel's name with its template arguments: `sgemm<{BM}, {BN}>`."""
-    names = ("scalar" if one.name in types else _axis_name(one.name) for one in kernel.template)
-    fixed = {_axis_name(one.name): _constant(one) for one in kernel.template}
+    names = (
+        "scalar" if parameter.name in types else _axis_name(parameter.name)
+        for parameter in kernel.template
+    )
+    fixed = {_axis_name(parameter.name): _constant(parameter) for parameter in kernel.template}
     arguments = [f"{{{name}}}" if name in {"scalar", *tile} else fixed[name] for name in names]
     return f"{kernel.name}<{', '.join(arguments)}>" if arguments else kernel.name
 
@@ -239,8 +248,9 @@ def _number(name: str, value: str) -> int:
 def _signature(arguments: list[Parameter]) -> Iterator[str]:
     """Yield lines of text with four parameters each."""
     texts = [
-        f"{one.cpp} {one.name}" + (f"={one.value}" if one.value != one.name else "")
-        for one in arguments
+        f"{parameter.cpp} {parameter.name}"
+        + (f"={parameter.value}" if parameter.value != parameter.name else "")
+        for parameter in arguments
     ]
     for start in range(0, len(texts), 4):
         end = ", " if start + 4 < len(texts) else ""
@@ -252,7 +262,9 @@ def _dtypes(arguments: list[Parameter], op: str) -> Iterator[str]:
     """Yield the dtype of the output's type. A template over the type takes the default dtypes."""
     output = len(OPERATIONS[op].arrays) - 1
     kinds = [
-        one.type_name for one in arguments if one.is_pointer and array_index(one, op) == output
+        parameter.type_name
+        for parameter in arguments
+        if parameter.is_pointer and array_index(parameter, op) == output
     ]
     kind = next(iter(kinds), "")
     kind = {"half": "__half", "nv_bfloat16": "__nv_bfloat16"}.get(kind, kind)
@@ -347,9 +359,9 @@ def _covered(kernel: Kernel, op: str) -> dict[str, str]:
     `row = blockIdx.y * 32 + …; if (row >= M)` says that y covers M.
     """
     extents = {
-        one.name: one.value.upper()
-        for one in parameters(kernel.signature)
-        if one.value.upper() in {"M", "N"}
+        parameter.name: parameter.value.upper()
+        for parameter in parameters(kernel.signature)
+        if parameter.value.upper() in {"M", "N"}
     }
     indices = {
         name: set(_BLOCK_INDEX.findall(value)) for name, value in _ASSIGNED.findall(kernel.body)

@@ -44,18 +44,23 @@ def run(
     ],
     op: Annotated[
         str,
-        typer.Option(help="Operation: atax, gemv or gemv_t.", autocompletion=completion.operations),
+        typer.Option(
+            metavar="[atax|gemv|gemv_t]", help="Operation.", autocompletion=completion.operations
+        ),
     ] = "atax",
     variants: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             help="Kernel, such as atax_fused; see 'gpubench variants'. Default: the device's BLAS.",
             autocompletion=completion.variants,
         ),
     ] = None,
     tiles: Annotated[
         str | None,
-        typer.Option(help="Tile, such as 128x14. Default: the kernel's first that fits."),
+        typer.Option(
+            metavar="TILE", help="Tile, such as 128x14. Default: the kernel's first that fits."
+        ),
     ] = None,
     device: option.DeviceName = None,
     force: option.Force = False,

@@ -48,11 +48,17 @@ def reproduce(
     samples: Annotated[Path | None, option.OPTIONS["samples"].typer] = None,
     rounds: Annotated[
         str | None,
-        typer.Option(help="Rounds of every sweep, such as 10. Default: set by each experiment."),
+        typer.Option(
+            metavar="INTEGER",
+            help="Rounds of every sweep, such as 10. Default: set by each experiment.",
+        ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Time for each experiment, such as 60, 90s or 2m, for all its points."),
+        typer.Option(
+            metavar="SECONDS",
+            help="Time for each experiment, such as 60, 90s or 2m, for all its points.",
+        ),
     ] = None,
     resume: Annotated[
         Path | None,

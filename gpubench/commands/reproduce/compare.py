@@ -149,12 +149,12 @@ def _entries(experiment: Experiment, series: Series, cell: Cell, points: _Points
     return entries
 
 
-def _pick(wanted: Selection | None, points: _Points) -> Row | None:
+def _pick(selection: Selection | None, points: _Points) -> Row | None:
     """Return the row that a selection means: the fastest if any tile will do."""
-    if wanted is None:
+    if selection is None:
         return None
-    chosen = [row for point, row in points if matches(wanted, point)]
-    if BEST in wanted.items():
+    chosen = [row for point, row in points if matches(selection, point)]
+    if BEST in selection.items():
         chosen.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
     return chosen[0] if chosen else None
 

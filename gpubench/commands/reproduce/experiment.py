@@ -125,8 +125,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def selection(self, cell: Cell, column: Column) -> Selection:
         """Return what identifies the measured point of a cell and column."""
         usual = {"cache": "cold", "state": "burst", "scope": "kernel"}
-        wanted = {**usual, **self.where, **cell.where, **column.where}
-        return {key: str(value) for key, value in wanted.items()}
+        values = {**usual, **self.where, **cell.where, **column.where}
+        return {key: str(value) for key, value in values.items()}
 
     def baseline(self, cell: Cell, column: Column) -> Selection | None:
         """Return what identifies the baseline of a speedup, or None for other figures."""
@@ -208,9 +208,9 @@ def identity(key: PointKey) -> Selection:
     return {name: str(value) for name, value in (*key._asdict().items(), ("size", size))}
 
 
-def matches(wanted: Selection, point: Selection) -> bool:
+def matches(selection: Selection, point: Selection) -> bool:
     """Return whether a selection includes a point."""
-    return all(item == BEST or point.get(item[0]) == item[1] for item in wanted.items())
+    return all(item == BEST or point.get(item[0]) == item[1] for item in selection.items())
 
 
 def shipped() -> dict[str, Path]:
@@ -286,12 +286,14 @@ def _why_refused(
 def _why_unclear(series: Series, points: Sequence[Selection]) -> str | None:
     """Return which figure does not belong to exactly one point of the sweeps."""
     for cell, column in product(series.cells, series.columns):
-        for wanted in filter(None, (series.selection(cell, column), series.baseline(cell, column))):
-            chosen = {tuple(point.items()) for point in points if matches(wanted, point)}
-            if len(chosen) == 1 or (chosen and BEST in wanted.items()):
+        for selection in filter(
+            None, (series.selection(cell, column), series.baseline(cell, column))
+        ):
+            chosen = {tuple(point.items()) for point in points if matches(selection, point)}
+            if len(chosen) == 1 or (chosen and BEST in selection.items()):
                 continue
-            where = ", ".join(f"{key} {value!r}" for key, value in wanted.items())
-            if unknown_keys := wanted.keys() - set(SELECTABLE):
+            where = ", ".join(f"{key} {value!r}" for key, value in selection.items())
+            if unknown_keys := selection.keys() - set(SELECTABLE):
                 return f"at {cell.label}: {unknown('key', min(unknown_keys), SELECTABLE)}"
             count = f"{len(chosen)} points have" if chosen else "no sweep measures"
             return f"at {cell.label}: {count} {where}"

@@ -29,9 +29,10 @@ from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
 from gpubench.model import Status
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.sweep import Sweep, plan
+from gpubench.results.columns import encode_csv
 from gpubench.results.output import Output, make_directory
 from gpubench.results.result_file import ResultFile, default_path, partial_of
-from gpubench.results.row import Row, encode, encode_csv, read
+from gpubench.results.row import Row, encode, read
 from gpubench.text import clean_lines
 from gpubench.view.progress import progress
 from gpubench.view.tables import console, table

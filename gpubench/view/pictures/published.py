@@ -13,7 +13,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 from gpubench.errors import UsageError
-from gpubench.results.row import MAX_HEADER, in_range, opened, unguarded
+from gpubench.results.columns import MAX_HEADER, in_range, opened, unguarded
 from gpubench.text import clean
 from gpubench.view.pictures import Theme, style
 from gpubench.view.pictures.series import grouped

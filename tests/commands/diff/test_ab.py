@@ -101,6 +101,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) 
         ((old, new, "--save", "a/b"), "--save: 'a/b' is not a name"),
         ((old, new, "--output", "full/a.csv"), "--force overwrites it"),
         ((old, new, "--sizes", "x"), "--sizes: 'x'"),
+        ((old, new, "--threshold", "5"), "needs a percent sign: write 5%"),
     ]:
         code, _, err = call(*arguments)
         assert (code, err.count("\n")) == (2, 1)

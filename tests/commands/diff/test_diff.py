@@ -75,7 +75,7 @@ def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named
     assert code == 3
     assert "ambiguous (1): loud at 64 +3.0 % (" in out
     flat = " ".join(out.split())
-    assert "gpubench sweep --sizes 64 --variants loud,cublas --device cpu --rounds 20" in flat
+    assert "gpubench ab BASE NEW --sizes 64 --variants loud,cublas --device cpu --pairs 20" in flat
     assert f"gpubench diff {base} {new} --strict --rerun" in flat
 
 
@@ -611,7 +611,7 @@ def test_an_advised_command_runs_nothing_that_a_file_names(
     new = file("new.csv", [*rows(), row(name, 64, 1.03, rough[::-1])])
     for form in ("text", "markdown"):
         lines = run(base, new, "--format", form)[1].splitlines()
-        commands = [line[line.index("gpubench ") :] for line in lines if "gpubench sweep " in line]
+        commands = [line[line.index("gpubench ") :] for line in lines if "gpubench ab " in line]
         assert commands
         for command in commands:
             subprocess.run(["/bin/sh", "-c", "gpubench() { :; }; " + command], check=False)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pandas as pd
 import pytest
 from diffs import Run, row
 
+import gpubench
 from gpubench.commands.diff.static import Verdict, compare_builds, read_limits
 from gpubench.errors import UsageError
 from gpubench.model import Status
@@ -92,6 +94,14 @@ def test_a_change_has_a_verdict(change: dict[str, Any], expected: Verdict) -> No
     assert verdict(built(), built(**change)) == expected
 
 
+def test_a_block_beyond_the_launch_bounds_is_broken_with_both_numbers() -> None:
+    failing = built(resident_blocks=0, occupancy=0.0, max_threads_per_block=128)
+    (finding,) = compare_builds([built()], [failing], read_limits("")).findings.values()
+    assert finding.verdict == Verdict.BROKEN
+    assert "256 threads" in finding.reason
+    assert "128" in finding.reason
+
+
 def test_what_was_worse_is_better_the_other_way_round() -> None:
     assert verdict(built(spill_bytes=4), built()) == Verdict.BETTER
 
@@ -151,6 +161,14 @@ def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
     )  # fmt: skip
     assert verdict(built(), unknown) == Verdict.SAME
     assert verdict(unknown, built()) == Verdict.SAME
+
+
+def test_rows_that_were_not_disassembled_are_counted_in_a_note(builds: Builds, run: Run) -> None:
+    unlisted = built("32", disassembler=None, loop_instructions=None)
+    code, out, _ = run(*builds([built(), built("32")], [built(), unlisted]))
+    assert code == 0
+    assert "1 row of the new side" in out
+    assert "base side" not in out
 
 
 # ---- the command
@@ -215,7 +233,7 @@ def test_the_other_formats_have_the_same_findings(builds: Builds, run: Run) -> N
     assert run(*sides, "--format", "junit", "--strict")[1].count("<failure") == 2
 
 
-@pytest.mark.parametrize("option", ["--rerun", "--allow=x=1"])
+@pytest.mark.parametrize("option", ["--rerun", "--allow=x=1", "--threshold=5%"])
 def test_options_that_do_not_fit_are_refused(builds: Builds, run: Run, option: str) -> None:
     code, _, err = run(*builds([built()], [built()]), option)
     assert code == 2
@@ -228,6 +246,15 @@ def test_a_build_file_is_not_compared_with_times(builds: Builds, run: Run, tmp_p
     code, _, err = run(base, str(tmp_path / "times.csv"))
     assert code == 2
     assert "build file" in err
+
+
+def test_a_file_that_is_not_there_is_named_as_such(
+    builds: Builds, run: Run, tmp_path: Path
+) -> None:
+    base, _ = builds([built()], [built()])
+    code, _, err = run(base, str(tmp_path / "nowhere.csv"))
+    assert code == 2
+    assert "cannot read" in err
 
 
 def test_limits_of_build_files_are_refused_for_times(run: Run, tmp_path: Path) -> None:
@@ -244,6 +271,15 @@ def test_files_without_a_common_row_are_refused(builds: Builds, run: Run) -> Non
     assert "in common" in err
 
 
+def test_the_python_function_gives_a_row_for_each_launch(builds: Builds) -> None:
+    sides = builds([built(), built("32")], [built(spill_bytes=8), built("32")])
+    findings = gpubench.diff(*sides)
+    assert findings["verdict"].tolist() == ["worse", "same"]
+    assert findings["tile"].tolist() == ["16", "32"]
+    assert findings["changes"][0] == "spill_bytes 0 → 8"
+    assert set(gpubench.diff(*sides, allow="spill_bytes=8")["verdict"]) == {"changed", "same"}
+
+
 # ---- the file
 
 
@@ -251,6 +287,15 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     rows = [built(reason="=1+1", limited_by="registers;warps"), built("32", occupancy=None)]
     path = tmp_path / "build.csv"
     path.write_bytes(encode(rows))
+    assert read(path) == rows
+
+
+def test_a_file_that_pandas_wrote_again_has_the_same_rows(tmp_path: Path) -> None:
+    rows = [built(), built("", spill_bytes=None)]
+    path = tmp_path / "build.csv"
+    path.write_bytes(encode(rows))
+    pd.read_csv(path).to_csv(path, index=False)
+    assert "16.0" in path.read_text()
     assert read(path) == rows
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,22 @@ from planted import copy_kernels, plant
 
 from gpubench.backends import compiler_of
 from gpubench.commands.explain import code as code_module
-from gpubench.commands.explain.code import compile_program
+from gpubench.commands.explain.code import (
+    Binaries,
+    Binary,
+    Program,
+    compile_program,
+    compile_programs,
+)
+from gpubench.commands.explain.cubin import machine_code
 from gpubench.commands.explain.loop import loop_figures
-from gpubench.commands.explain.sass import Instruction
+from gpubench.commands.explain.sass import (
+    Instruction,
+    disassemble,
+    disassemble_together,
+    loop_instructions,
+)
+from gpubench.plan.registry import KERNELS
 from gpubench.results.build_row import BuildRow, read
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
@@ -64,7 +80,8 @@ def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
 
 
 def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
-    _, rows = build(tmp_path, "b.csv", "--variants", "wgmma_tf32", "--arch", "sm_80")
+    done, rows = build(tmp_path, "b.csv", "--variants", "wgmma_tf32", "--arch", "sm_80")
+    assert "9.0" in done.err
     assert {row.status for row in rows} == {"skipped"}
     assert "9.0" in (rows[0].reason or "")
 
@@ -91,7 +108,7 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
     source = kernels / "gemm" / "my_blocktile_2d.cu"
     tiles = ("64, 64, 8, 4, 4", "64, 64, 16, 4, 4")
     names = [f"my_blocktile_2d<float, {tile}>" for tile in tiles]
-    together = code_module.Program(
+    together = Program(
         backend="cuda",
         source=source,
         source_hash="",
@@ -99,14 +116,107 @@ def test_instances_compiled_together_are_as_if_compiled_alone(tmp_path: Path) ->
         options=(),
         instances=tuple((name, "float32") for name in names),
     )
-    codes = compile_program(together)
+    binaries = compile_program(together)
     for name in names:
         alone = compiler.compile_instance(source, name, "sm_90").resources
-        assert codes[name, "float32"].resources == alone
-        (of_one,) = compile_program(
-            code_module.replace(together, instances=((name, "float32"),))
-        ).values()
-        assert of_one == codes[name, "float32"]
+        assert binaries[name].resources == alone
+        only = replace(together, instances=((name, "float32"),))
+        assert compile_program(only) == {name: binaries[name]}
+
+
+def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -> None:
+    kernels = copy_kernels(tmp_path / "kernels", "blocktile_2d", "shared_tile")
+    compiler = compiler_of("cuda")
+    names = {
+        "my_blocktile_2d<float, 64, 64, 8, 4, 4>": "my_blocktile_2d",
+        "my_shared_tile<float, 16>": "my_shared_tile",
+    }
+    built = [
+        compiler.compile_instance(kernels / "gemm" / f"{stem}.cu", name, "sm_90")
+        for name, stem in names.items()
+    ]
+    contents = [machine_code(each.cubin, each.symbol) for each in built]
+    listings = disassemble_together(contents, "sm_90")
+    assert listings
+    for listing, each in zip(listings, built, strict=True):
+        loop = loop_instructions(disassemble(each.cubin) or "", "float32")
+        assert [each.opcode for each in loop_instructions(listing, "float32")] == [
+            each.opcode for each in loop
+        ]
+        assert loop
+
+
+def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
+    compiled: list[str] = []
+
+    def fail(program: Program) -> Binaries:
+        compiled.append(program.architecture)
+        return {expression: Binary(error="no") for expression, _ in program.instances}
+
+    def interrupt(done: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(code_module, "compile_program", fail)
+    program = Program(
+        backend="cuda", source=tmp_path, source_hash="", architecture="sm_80", options=(),
+        instances=(("k<float>", "float32"),),
+    )  # fmt: skip
+    programs = [program, replace(program, architecture="sm_90")]
+    with pytest.raises(KeyboardInterrupt):
+        compile_programs(programs, interrupt)
+    compile_programs(programs, lambda _done: None)
+    assert compiled == ["sm_80", "sm_90"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_processes_that_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(code_module, "cpu_threads", lambda: 2)
+
+    def program(name: str, architecture: str, *expressions: str) -> Program:
+        return Program(
+            backend="cuda", source=KERNELS / "gemm" / f"{name}.cu", source_hash="", options=(),
+            architecture=architecture, instances=tuple((text, "float32") for text in expressions),
+        )  # fmt: skip
+
+    def interrupt(done: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    large = [f"register_tile<{scalar}, 32>" for scalar in ("float", "double", "int")]
+    with pytest.raises(KeyboardInterrupt):
+        compile_programs(
+            [
+                program("register_tile", "sm_90", *large),
+                program("naive", "sm_80", "naive<float, 16>"),
+            ],
+            interrupt,
+        )
+    children = multiprocessing.active_children()
+    for child in children:
+        child.join()
+    assert {child.exitcode for child in children} <= {-signal.SIGTERM}
+
+
+def test_figures_without_a_listing_are_not_those_of_a_later_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = ("--variants", "gemv_thread", "--arch", "sm_80", "--dtype", "float32")
+    with monkeypatch.context() as patch:
+        patch.setattr(code_module, "disassemble_together", lambda *_arguments: None)
+        done, (row, *_) = build(tmp_path, "a.csv", *options)
+        assert "sm_80" in done.err
+        assert (row.loop_instructions, row.disassembler) == (None, None)
+    (row, *_) = build(tmp_path, "b.csv", *options)[1]
+    assert row.loop_instructions
 
 
 def test_a_kernel_that_does_not_compile_is_an_error_row_and_the_others_are_not(
@@ -125,8 +235,21 @@ def test_a_kernel_with_its_own_signature_has_rows(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "mine")
     done, rows = build(tmp_path, "b.csv", *own(tmp_path / "mine", "--arch", "sm_90"))
     assert done.code == 0
+    assert {row.tile.rpartition("=")[2] for row in rows} == {row.kernel for row in rows}
     assert len({row.tile for row in rows}) == 3
     assert all(row.loop_multiply_add for row in rows)
+
+
+def test_a_folder_at_another_place_with_bytes_that_are_not_utf8_has_the_same_rows(
+    tmp_path: Path,
+) -> None:
+    for side in ("base", "new"):
+        kernels = shutil.copytree(EXAMPLE, tmp_path / side)
+        plant(kernels, "sgemm.py", ('idea="', 'compile_options=("-I.",), idea="'))
+        source = kernels / "sgemm.cu"
+        source.write_bytes(b"// caf\xe9\n" + source.read_bytes())
+        assert build(tmp_path, f"{side}.csv", *own(kernels, "--arch", "sm_90"))[0].code == 0
+    assert (tmp_path / "base.csv").read_bytes() == (tmp_path / "new.csv").read_bytes()
 
 
 def test_without_an_output_the_rows_go_to_stdout(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.results.row import Row, read, write
 
-VOID = {"meta", "link", "input", "br", "img"}
+VOID = {"meta", "link", "input", "br", "img", "wbr"}
 
 ATTACK = "</svg></td><script>steal()</script><img src=x onerror=steal()>\" onload='steal()"
 

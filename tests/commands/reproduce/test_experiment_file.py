@@ -192,7 +192,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         read_experiment(tmp_path)
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="is not TOML"):

@@ -1,0 +1,298 @@
+"""The form of the CSV files: how columns are declared, written and read.
+
+`Columns` serves the rows of sweeps (`row.py`) and of build files (`build_row.py`).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, field, fields
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
+
+from gpubench.errors import UsageError
+from gpubench.model import LARGEST
+from gpubench.text import clean
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_ROWS, MAX_BYTES = 200_000, 2**27
+"""Limits of a file that `diff`, `plot` and `report` read within a gigabyte of memory."""
+
+MAX_HEADER = 2**16
+"""Maximum number of characters of the first line."""
+
+MIN_VALUE, MAX_VALUE = 1e-30, 1e30
+"""Smallest and largest magnitude of a measured number but 0. Products of a few stay finite."""
+
+_FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
+"""The beginning of a text that a spreadsheet would compute, or that an apostrophe guards."""
+
+_MISSING = {"", "nan", "NaN", "NAN"}
+"""pandas may write a missing number as NaN."""
+
+_SHARED = 1000
+"""Number of distinct texts or whole numbers of a column that all rows share."""
+
+
+def column(group: str, meaning: str, *, low: float = 0.0, high: float = MAX_VALUE) -> Any:
+    """Declare a column with its group, its meaning, and its lowest and highest number.
+
+    Only columns of the group `key` are mandatory.
+    """
+    metadata = {"group": group, "meaning": meaning, "range": (low, high)}
+    return field(default=MISSING if group == "key" else None, metadata=metadata)
+
+
+R = TypeVar("R")
+
+
+class Columns(Generic[R]):
+    """The columns of a file: the fields of a class of rows, a dataclass with slots."""
+
+    def __init__(self, row: type[R], required: Collection[str], kind: str) -> None:
+        """`required` are the columns that every file must have; `kind` names the file."""
+        self.fields: tuple[Field[Any], ...] = fields(row)  # type: ignore[arg-type]
+        self.names = tuple(each.name for each in self.fields)
+        self.key = tuple(each.name for each in self.fields if each.metadata["group"] == "key")
+        self.kinds: dict[str, type] = {each.name: _kind(each) for each in self.fields}
+        self._row, self._required, self._kind = row, tuple(required), kind
+        self._ranges = {each.name: each.metadata["range"] for each in self.fields}
+        self._slots = {name: getattr(row, name).__set__ for name in self.names}
+        self._parsers = {
+            name: _parser(name, self.kinds[name], self._ranges[name], is_key=name in self.key)
+            for name in self.names
+        }
+
+    def encode(self, rows: Iterable[R]) -> bytes:
+        """Return the rows as the bytes of a CSV."""
+        return encode_csv(self.names, ([getattr(row, name) for name in self.names] for row in rows))
+
+    def read(self, path: Path, columns: Collection[str] | None = None) -> list[R]:
+        """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
+
+        Columns may stand in any order. Columns that are not required may be missing, as in files of
+        other versions; unknown columns are ignored. Fields may be separated by commas, semicolons
+        or tabs, but the decimal sign is a point. `*.gz` is decompressed. `columns` are those that
+        the caller needs beside the key: a large file is read faster without the others.
+
+        Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field, with
+        its line and column.
+        """
+        with opened(path) as file:
+            lines = _lines(file)
+            names: list[str] = next(lines, [])
+            self._require(names, f"{path}: not {self._kind}")
+            chosen = {*self.key, *(self.names if columns is None else columns)}
+            parsers = [
+                (at, name, self._parsers[name])
+                for at, name in enumerate(names)
+                if name in chosen and name in self._parsers
+            ]
+            rows = []
+            for line in lines:
+                if len(line) != len(names):
+                    if not line:  # an empty line
+                        continue
+                    raise _wrong_length(f"{path}, line {lines.line_num}", line, names)
+                try:
+                    rows.append(self._make({name: parse(line[at]) for at, name, parse in parsers}))
+                except ValueError:
+                    texts = {name: line[at] for at, name, _ in parsers}
+                    raise self._misfit(f"{path}, line {lines.line_num}", texts) from None
+            return rows
+
+    def are_in(self, path: Path) -> bool:
+        """Return whether a file has the required columns. False if it is no regular file."""
+        if not path.is_file():
+            return False
+        with opened(path) as file:
+            return set(self._required) <= set(next(_lines(file), []))
+
+    def rows_of(self, table: pd.DataFrame) -> list[R]:
+        """Return the rows of a frame with the columns of the file, in any order.
+
+        Other columns are ignored. Raises UsageError if a required column is missing, and for an
+        invalid value.
+        """
+        self._require(table.columns, "not a gpubench frame")
+        names = [name for name in self.names if name in table.columns]
+        rows = []
+        for number, line in enumerate(table[names].itertuples(index=False, name=None), 1):
+            texts = dict(zip(names, map(self._text, names, line), strict=True))
+            try:
+                values = {name: self._parsers[name](text) for name, text in texts.items()}
+            except ValueError:
+                raise self._misfit(f"the frame's row {number}", texts) from None
+            rows.append(self._make(values))
+        return rows
+
+    def _require(self, names: Collection[str], message: str) -> None:
+        for name in self._required:
+            if name not in names:
+                raise UsageError(f"{message}: column '{name}' is missing")
+
+    def _make(self, values: Mapping[str, Any]) -> R:
+        """Make a row of values from the parsers, 15 times as fast as calling its class.
+
+        The parsers have cleaned the text already.
+        """
+        row = object.__new__(self._row)
+        for name, put in self._slots.items():
+            put(row, values.get(name))
+        return row
+
+    def _misfit(self, place: str, texts: Mapping[str, str]) -> UsageError:
+        """Return an error that names the column with an invalid text."""
+        for name, text in texts.items():
+            try:
+                self._parsers[name](text)
+            except ValueError:
+                break
+        low, high = _TILES if name == "tile" else self._ranges[name]
+        what = {"round_medians_us": "a list of numbers joined by ;, each", "tile": "a tile"}.get(
+            name, "a number" if self.kinds[name] is float else "a whole number"
+        )
+        return UsageError(
+            f"{place}: '{text[:60]}' in column '{name}' is not {what} from {low:g} to {high:g}"
+        )
+
+    def _text(self, name: str, value: Any) -> str:
+        """Return a frame's value as the text of the CSV.
+
+        A column of pandas with a missing value holds NaN, and floats instead of integers.
+        """
+        if value is None or value != value:  # noqa: PLR0124 - NaN alone differs from itself
+            return ""
+        return str(_field(value) if self.kinds[name] is str else value)
+
+
+def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
+    """Return a CSV whose text is safe in terminals and spreadsheets."""
+    text = io.StringIO(newline="")
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(names)
+    out.writerows(map(_field, line) for line in lines)
+    return text.getvalue().encode()
+
+
+def _field(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguarded(text: str) -> str:
+    """Return the text that `_field` guarded."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """Open a CSV as text; `*.gz` is decompressed.
+
+    Raises UsageError for a file of more than `MAX_BYTES` or `MAX_ROWS` before any line is read, and
+    if the block finds that the text is not a CSV.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES or content.count(b"\n") > MAX_ROWS + 1:
+            raise UsageError(
+                f"{path}: more than {MAX_ROWS:,} rows, or {MAX_BYTES // 2**20} MiB; "
+                "split it, such as by size"
+            )
+        yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _lines(file: IO[str]) -> Any:
+    """Return a reader of a file's lines, which has `line_num`."""
+    header = file.readline(MAX_HEADER)
+    delimiter = max(",;\t", key=header.count)  # no column's name holds one
+    return csv.reader(chain([header], file), delimiter=delimiter)
+
+
+def _wrong_length(place: str, line: Sequence[str], names: Sequence[str]) -> UsageError:
+    if len(line) > len(names):
+        return UsageError(f"{place}: more fields than columns")
+    return UsageError(f"{place}: the line ends before column '{names[len(line)]}'")
+
+
+def in_range(number: float, low: float = 0.0, high: float = MAX_VALUE) -> float:
+    """Return the number. Raises ValueError for NaN, and outside the range."""
+    if low <= number <= high and (not number or abs(number) >= MIN_VALUE):
+        return number
+    raise ValueError(f"{number} is not a number from {low:g} to {high:g}")
+
+
+def _kind(each: Field[Any]) -> type:
+    return {"str": str, "int": int, "float": float}[str(each.type).partition(" ")[0]]
+
+
+def _parser(
+    name: str, kind: type, limits: tuple[float, float], *, is_key: bool
+) -> Callable[[str], Any]:
+    """Return the function that reads a field of a column. An empty field is None.
+
+    The function raises ValueError for an invalid field.
+    """
+    if kind is str:
+        of_text = {"tile": _tile, "round_medians_us": _rounds}.get(name, unguarded)
+        missing = _MISSING if name == "tile" or not is_key else {""}
+
+        def cleaned(text: str) -> str | None:
+            return (clean(of_text(text)) if text not in missing else "") or ("" if is_key else None)
+
+        return lru_cache(_SHARED)(cleaned)
+    low, high = limits
+    convert = _whole if kind is int else float
+
+    def number(text: str) -> float | None:
+        if not is_key and text in _MISSING:
+            return None
+        return in_range(convert(text), low, high)
+
+    return lru_cache(_SHARED)(number) if kind is int else number
+
+
+_TILES = (1, LARGEST)
+"""Smallest and largest edge of a tile that is a single number."""
+
+
+def _tile(text: str) -> str:
+    """Read `16` or `16.0`: pandas makes edges floats if some fields are empty."""
+    if re.fullmatch(r"\d+(\.\d*(e[+-]\d+)?)?", text):
+        return str(in_range(_whole(text), *_TILES))
+    return unguarded(text)
+
+
+def _whole(text: str) -> int:
+    """Read `1024`, or `1024.0` and `1.024e+03` as pandas and spreadsheets write it."""
+    try:
+        return int(text)
+    except ValueError:
+        number = in_range(float(text), -MAX_VALUE)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
+def _rounds(text: str) -> str:
+    """Check numbers joined by `;`, and return them unchanged."""
+    for number in text.split(";"):
+        in_range(float(number), MIN_VALUE)
+    return text

@@ -1,0 +1,47 @@
+"""Verdicts of the worker on functions that a child runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from fakes import measurement
+
+from gpubench.engine import outside
+from gpubench.engine.outside import require_time
+from gpubench.engine.verify import WrongError
+
+REPORTED_US = 4.0
+
+
+class Child:
+    """A child whose requests take 20 ms besides the launches; now and then, other work runs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, launch_us: float, other: float) -> None:
+        self.now_s, self.launch_us = 0.0, launch_us
+        self.other_s = self._other(other)
+        monkeypatch.setattr(outside, "perf_counter", lambda: self.now_s)
+
+    @staticmethod
+    def _other(seconds: float) -> Iterator[float]:
+        while True:
+            yield from (seconds,) * 11
+            yield 0.0
+
+    def repeat(self, launches: int) -> None:
+        self.now_s += 0.02 + launches * self.launch_us / 1e6 + next(self.other_s)
+
+
+def test_a_loaded_machine_does_not_make_a_true_time_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = Child(monkeypatch, REPORTED_US, other=0.1)
+    require_time(measurement(REPORTED_US), child.repeat, os.getpid())
+
+
+@pytest.mark.parametrize("other", [0.0, 0.1])
+def test_a_time_too_short_is_wrong_however_loaded_the_machine(
+    monkeypatch: pytest.MonkeyPatch, other: float
+) -> None:
+    child = Child(monkeypatch, 10 * REPORTED_US, other)
+    with pytest.raises(WrongError, match=r"^4 µs a launch, but at least \d"):
+        require_time(measurement(REPORTED_US), child.repeat, os.getpid())
