@@ -1,11 +1,13 @@
 """Try mutated inputs on everything that reads user input. Each input is made from its own number.
 
-    python benchmarks/fuzz.py 100000 [--first 0] [--readers csv,config] [-o fuzz.json]
+    python benchmarks/fuzz.py 100000 [--first 0] [--readers csv,config] [--processes 1]
+        [-o fuzz.json]
 
 `tests/fuzz/contract.py` says what must be true, `tests/fuzz/readers.py` has the readers, and
 `tests/fuzz/mutations.py` makes the inputs. The tests try a thousand. Most inputs here are whole
-commands. All cores are used. Each finding is printed, and its input is kept in `fuzz-findings/`.
-Exits 1 if there is a finding, or if a process used more than a gigabyte.
+commands. All cores are used, or `--processes`. Each finding is printed, and its input is kept in
+`fuzz-findings/`. A call of more than 60 s is a finding (`contract.MAX_S`). `slowest_s` is the wall
+time of the slowest input. Exits 1 if there is a finding, or if a process used more than a gigabyte.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from random import Random
 from shared import save
 
 WEIGHTS = {
-    **dict.fromkeys(("shown", "descriptor"), 10),
-    **dict.fromkeys(("config", "experiment", "expect", "operands", "archive", "diff"), 4),
+    **dict.fromkeys(("shown", "descriptor", "saved"), 4),
+    **dict.fromkeys(("config", "experiment", "expect", "operands", "archive", "diff", "csv"), 4),
+    **dict.fromkeys(("where", "winners", "source", "problems", "partial", "race"), 8),
+    **dict.fromkeys(("build", "fleet"), 5),
     **dict.fromkeys(("sizes", "tiles"), 2),
-    "command": 40,
-    "csv": 8,
-    "partial": 5,
+    "command": 20,
 }
 """Relative number of inputs for each reader."""
 
@@ -48,6 +50,7 @@ def main() -> int:
     parser.add_argument("inputs", type=int)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--readers", default=",".join(WEIGHTS))
+    parser.add_argument("--processes", type=int, help="default: the number of cores")
     parser.add_argument("-o", "--output", type=Path, default=Path("fuzz.json"))
     asked = parser.parse_args()
     names, end = asked.readers.split(","), asked.first + asked.inputs
@@ -56,19 +59,25 @@ def main() -> int:
     chunks = [(range(start, min(start + CHUNK, end)), names) for start in starts]
     tried: Counter[str] = Counter()
     findings = memory = 0
-    with multiprocessing.get_context("fork").Pool() as pool:
-        for counts, failed, used in pool.imap_unordered(attempt, chunks):
+    slowest_s = 0.0
+    with multiprocessing.get_context("fork").Pool(asked.processes) as pool:
+        for counts, failed, used, took_s in pool.imap_unordered(attempt, chunks):
             tried += counts
             findings, memory = findings + failed, max(memory, used)
+            slowest_s = max(slowest_s, took_s)
     run = {"first": asked.first, "inputs": tried.total()}
     run |= {"seconds": round(time.monotonic() - started), "findings": findings}
+    run["slowest_s"] = round(slowest_s, 1)
     save(asked.output, [run | {"memory_mib": memory // 2**20, "readers": tried}])
     print(f"{tried.total():,} inputs, {findings} findings")
     return int(findings > 0 or memory > MAX_BYTES)
 
 
-def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
-    """Return the inputs per reader, the number of findings, and the peak memory in bytes."""
+def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int, float]:
+    """Return the inputs per reader, the number of findings, and the highest figures.
+
+    These are the memory of the process in bytes, and the wall time of an input in seconds.
+    """
     sys.path[:0] = [str(TESTS), str(TESTS / "fuzz")]
     import contract
     import readers
@@ -78,12 +87,14 @@ def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
     numbers, names = chunk
     tried: Counter[str] = Counter()
     findings = 0
+    slowest_s = 0.0
     seeds = {name: readers.READERS[name].seeds() for name in names}
     for number in numbers:
         chance = Random(number)  # noqa: S311 # no secret
         (name,) = chance.choices(names, [WEIGHTS[name] for name in names])
         data = mutated(chance.choice(seeds[name]), chance, readers.READERS[name].own)
         tried[name] += 1
+        started = time.monotonic()
         try:
             with contract.empty_folder() as folder:
                 readers.READERS[name].read(data, folder)
@@ -94,7 +105,9 @@ def attempt(chunk: tuple[range, list[str]]) -> tuple[Counter[str], int, int]:
             text = traceback.format_exc()
             (FINDINGS / f"{name}-{number}.log").write_text(text, errors="replace")
             print(f"{name} {number}: {ascii(text.splitlines()[-1])[:300]}", flush=True)
-    return tried, findings, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        slowest_s = max(slowest_s, time.monotonic() - started)
+    memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return tried, findings, memory, slowest_s
 
 
 if __name__ == "__main__":

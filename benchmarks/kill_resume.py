@@ -1,21 +1,24 @@
-"""Kill sweeps at random moments (`kill -9`), resume them, and check their files.
+"""Kill sweeps and races at random moments (`kill -9`), resume them, and check their files.
 
     python benchmarks/kill_resume.py [--kills 15] [--seeds 1,2] [--device cuda] [-o kills.json]
 
-Each kill hits the sweep, the child that measures, or both, at a moment drawn uniformly from the
-time that an uninterrupted sweep takes. A sweep that ended is resumed; one resumed sweep in three is
-killed again, and so on. For each sweep this checks that
+Each kill hits the command, the child that measures, or both, at a moment drawn uniformly from the
+time that an uninterrupted command takes. A command that ended is resumed; one resumed command in
+three is killed again, and so on. Every third seed runs `tune` instead of `sweep --samples`. For
+each command this checks that
 
-- a killed sweep takes its child along, with all processes that the child started;
-- a sweep whose child was killed continues, or ends with one line;
-- the final file has every point of the uninterrupted sweep, in the same order, none twice;
-- each round that was on disk at a kill is in the final row, unchanged, and the row has no more
-  rounds than requested: nothing is lost, and nothing is measured twice;
-- the columns, and which of their fields are empty, equal those of the uninterrupted file, except
-  for the reason, which may say that a child was killed;
-- the directory holds that file and nothing else.
+- a killed command takes its child along, with all processes that the child started;
+- a command whose child was killed continues, or ends with one line;
+- each round that was on disk at a kill is in the final row, unchanged: nothing is lost, and nothing
+  is measured twice;
+- the directory holds the files that were asked for and nothing else;
+- of a sweep, the final file has every point of the uninterrupted sweep, in the same order, none
+  twice, with the requested rounds; the columns, and which of their fields are empty, equal those of
+  the uninterrupted file, except for the reason, which may say that a child was killed; and the
+  file of samples begins with the lines that were on disk, and has a line for each point and round;
+- of a race, the file of winners has a winner, and what it had before, with its comment.
 
-Exits 1 at the first sweep that fails a check. Needs psutil (extra `fleet`).
+Exits 1 at the first command that fails a check. Needs psutil (extra `fleet`).
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from typing import Any
 import psutil
 from shared import GPUBENCH, save
 
+from gpubench.plan.tuned import read_winners
 from gpubench.results.row import NAMES, read
 
 ROUNDS = 3
@@ -47,14 +51,42 @@ KILLED_AGAIN = 1 / 3
 VARIANTS = {"cpu": "cpu_tile,cpu_blas", "cuda": "shared_tile,naive"}
 SWEEP = (
     *("--sizes", "8..32:8", "--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot"),
-    *("--budget", "4", "--output", "a.csv"),
+    *("--budget", "4", "--output", "a.csv", "--samples", "a.samples"),
 )
+RACED = {"cpu": "cpu_tile", "cuda": "shared_tile"}
+RACE = (
+    *("--sizes", "48", "--where", "edge in (4, 16, 32)", "--rounds", "2", "--cache", "hot"),
+    *("--within", "20%", "--output", "a.csv"),
+)
+WINNERS = "winners.toml"
+RACE_EVERY = 3
+"""The seeds that are multiples of this number run `tune`."""
+
+OLDER = """# measured by hand
+[[winner]]
+device = "another"
+op = "gemm"
+variant = "cpu_tile"
+dtype = "float32"
+m = 8
+n = 8
+k = 8
+tile = "8"
+simplest = "8"
+group = 1
+configurations = 2
+within = 0.01
+median_us = 1.0
+source_hash = "0123456789ab"
+gpubench = "0.1.0"
+tuned_utc = "2026-01-01T00:00:00+00:00"
+"""
 ENDS_WITHIN_S = 10.0
 LOST = "gpubench: the measuring process crashed: Killed (signal 9)"
 
 
 def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = (*GPUBENCH, "sweep", *arguments)
+    command = (*GPUBENCH, *arguments)
     out, err = subprocess.DEVNULL, subprocess.PIPE
     return subprocess.Popen(command, cwd=directory, text=True, stdout=out, stderr=err)
 
@@ -99,8 +131,9 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
     """Return the round medians of each point in the lines, written as in the CSV."""
     medians: dict[tuple[str, ...], list[str]] = {}
     for line in map(json.loads, lines.splitlines()[1:]):
-        median_us = statistics.median(line["measurement"]["series"]["times_us"])
-        medians.setdefault(tuple(map(str, line["key"])), []).append(repr(median_us))
+        if series := line["measurement"]["series"]:  # a race also says what it lets go
+            median_us = statistics.median(series["times_us"])
+            medians.setdefault(tuple(map(str, line["key"])), []).append(repr(median_us))
     return medians
 
 
@@ -117,40 +150,66 @@ def require(condition: bool, message: str) -> None:
         sys.exit(f"FAILED: {message}")
 
 
-def check(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
-    names = sorted(path.name for path in directory.iterdir())
-    require(names == ["a.csv"], f"{where}: the directory holds {names}")
-    final = read(directory / "a.csv")
-    same = [row.key for row in final] == [row.key for row in read(whole)]
-    require(same, f"{where}: the points are not those of the uninterrupted sweep")
-    require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
-    rounds = {tuple(map(str, row.key)): (row.round_medians_us or "").split(";") for row in final}
+def check_rounds(directory: Path, kept: list[bytes], where: str) -> None:
+    """Require that all rounds that were on disk at a kill are in the final file, unchanged."""
+    rounds = {
+        tuple(map(str, row.key)): (row.round_medians_us or "").split(";")
+        for row in read(directory / "a.csv")
+    }
     for lines in kept:
         for key, medians in medians_of(lines).items():
             require(rounds[key][: len(medians)] == medians, f"{where}: {key} was measured again")
-    require(form(directory / "a.csv") == form(whole), f"{where}: columns or empty fields")
+
+
+def check_sweep(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
+    names = sorted(path.name for path in directory.iterdir())
+    require(names == ["a.csv", "a.samples"], f"{where}: the directory holds {names}")
+    final = read(directory / "a.csv")
+    same = [row.key for row in final] == [row.key for row in read(whole / "a.csv")]
+    require(same, f"{where}: the points are not those of the uninterrupted sweep")
+    require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
+    check_rounds(directory, kept, where)
+    require(form(directory / "a.csv") == form(whole / "a.csv"), f"{where}: columns or empty fields")
+    samples = (directory / "a.samples").read_bytes()
+    begun = [lines for lines in kept if lines]
+    require(all(map(samples.startswith, begun)), f"{where}: samples were lost")
+    require(samples.count(b"\n") == 1 + ROUNDS * len(final), f"{where}: lines of samples")
+
+
+def check_race(directory: Path, whole: Path, kept: list[bytes], where: str) -> None:
+    names = sorted(path.name for path in directory.iterdir())
+    there = ["a.confirmed.csv", "a.csv", WINNERS]
+    require(names == there, f"{where}: the directory holds {names}")
+    keys, expected = ({row.key for row in read(at / "a.csv")} for at in (directory, whole))
+    require(keys == expected, f"{where}: the configurations are not those of the whole race")
+    check_rounds(directory, kept, where)
+    text = (directory / WINNERS).read_text(encoding="utf-8")
+    require("# measured by hand" in text, f"{where}: a comment of the winners was lost")
+    older, *new = (winner.device for winner in read_winners(directory / WINNERS))
+    require(older == "another" and len(new) == 1, f"{where}: winners of {older}, {new}")
 
 
 def run(kills: int, seed: int, device: str) -> dict[str, Any]:
-    """Kill and resume sweeps until `kills` kills hit; return what happened how often."""
+    """Kill and resume commands until `kills` kills hit; return what happened how often."""
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
-    sweep = ("--device", device, "--variants", VARIANTS[device], *SWEEP)
+    races = seed % RACE_EVERY == 0
+    more = ("--winners", WINNERS) if races else ()
+    command: tuple[str, ...] = ("sweep", "--device", device, "--variants", VARIANTS[device], *SWEEP)
+    if races:
+        command = ("tune", RACED[device], "--device", device, *RACE, *more)
     counts: Counter[str] = Counter()
     on_disk: list[int] = []
     with tempfile.TemporaryDirectory() as temporary:
-        uninterrupted = Path(temporary, "uninterrupted")
-        uninterrupted.mkdir()
+        whole = directory_of(Path(temporary, "uninterrupted"), races)
         for _ in range(2):  # the first one compiles
             start_s = time.monotonic()
-            finish(start(uninterrupted, *sweep, "--force"))
+            finish(start(whole, *command, "--force"))
             duration_s = time.monotonic() - start_s
-        whole = uninterrupted / "a.csv"
         killed = sweeps = 0
         while killed < kills:
-            directory = Path(temporary, f"sweep-{sweeps}")
-            directory.mkdir()
+            directory = directory_of(Path(temporary, f"sweep-{sweeps}"), races)
             kept: list[bytes] = []
-            process = start(directory, *sweep)
+            process = start(directory, *command)
             while not kept or chance.random() < KILLED_AGAIN:
                 moment = chance.uniform(0, duration_s)
                 what = kill(process, moment, chance.choice(("sweep", "child", "both")))
@@ -162,27 +221,39 @@ def run(kills: int, seed: int, device: str) -> dict[str, Any]:
                 on_disk.append(max(0, kept[-1].count(b"\n") - 1))
                 counts["of these, of a resumed sweep"] += len(kept) > 1
                 if (directory / "a.csv.partial").exists():
-                    process = start(directory, "--resume", "a.csv")
+                    counts["of these, while the winner was confirmed"] += bool(
+                        list(directory.glob("a.confirmed.csv*"))
+                    )
+                    process = start(directory, command[0], "--resume", "a.csv", *more)
                 elif (directory / "a.csv").exists():
                     counts["of these, after the file was complete"] += 1
                     break
                 else:
                     counts["of these, before the file was started"] += 1
-                    process = start(directory, *sweep)
+                    process = start(directory, *command)
             else:
                 finish(process)
+            check = check_race if races else check_sweep
             check(directory, whole, kept, f"sweep {sweeps}, {what} at {moment:.3f} s")
             sweeps += 1
     print(f"seed {seed}: {killed} kills in {sweeps} sweeps, every file complete", flush=True)
     return {
-        "command": f"gpubench sweep {' '.join(sweep)}",
+        "command": f"gpubench {' '.join(command)}",
         "seed": seed,
         "uninterrupted_s": round(duration_s, 1),
         "kills": killed,
         "sweeps": sweeps,
-        "counts": dict(sorted(counts.items())),
+        "counts": dict(sorted((+counts).items())),
         "measurements_on_disk": sorted(on_disk),
     }
+
+
+def directory_of(path: Path, races: bool) -> Path:
+    """Make the directory of a command; that of a race has a file of winners."""
+    path.mkdir()
+    if races:
+        (path / WINNERS).write_text(OLDER, encoding="utf-8")
+    return path
 
 
 def main() -> None:

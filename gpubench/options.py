@@ -34,7 +34,7 @@ from gpubench.model import (
 )
 from gpubench.plan.problems import read_sizes
 from gpubench.plan.ranges import parse_fraction, parse_names, parse_tiles
-from gpubench.plan.sweep import AUTO_TILES, Sweep, tuned_file
+from gpubench.plan.sweep import AUTO_TILES, Sweep, require_inputs_kept, tuned_file
 from gpubench.plan.toml_file import confined, lies_below, read_toml
 from gpubench.text import shown, unknown
 
@@ -109,6 +109,7 @@ class Option:
             if self.kind is Path:
                 if not text:
                     raise UsageError(f"{flag}: the path is empty")
+                text.encode()  # it is written into files, which are UTF-8
                 return self.read(flag, Path(text))
             value = msgspec.convert(text, self.kind, strict=False)
         except (msgspec.ValidationError, UnicodeEncodeError):  # bytes that are not UTF-8
@@ -116,7 +117,7 @@ class Option:
         return self.read(flag, value)
 
 
-_KINDS = {int: "a whole number", float: "a number"}
+_KINDS = {int: "a whole number", float: "a number", Path: "a path in UTF-8"}
 
 
 def _one_of(*choices: str) -> Callable[[str, str], str]:
@@ -404,6 +405,7 @@ def read_sweep(
         field = option.field or name
         value = option.convert(text)
         (timing if field in _TIMING_FIELDS else sweep_fields)[field] = value
+    require_inputs_kept(texts, config)
     op = sweep_fields.get("op", defaults.op)
     if "sizes" in sweep_fields:  # text until the operation was known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)

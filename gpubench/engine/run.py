@@ -18,6 +18,7 @@ from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.pool import Pool, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.shared import ClusterPool
+from gpubench.errors import UsageError
 from gpubench.model import Device, Measurement, PointKey, Status
 from gpubench.plan.sweep import Sweep
 from gpubench.results import store
@@ -128,10 +129,17 @@ def measure(
 
 
 def save_rows(outcome: Outcome, name: str | None) -> Outcome:
-    """Keep the rows of a complete outcome in the store; the outcome names the file."""
+    """Keep the rows of a complete outcome in the store; the outcome names the file.
+
+    Raises UsageError, which names the file that has the rows, if the store cannot be written.
+    """
     if name is None or outcome.interrupted or not outcome.timed:
         return outcome
-    return replace(outcome, saved=store.save(outcome.rows, name))
+    try:
+        return replace(outcome, saved=store.save(outcome.rows, name))
+    except UsageError as error:
+        there = f"; the rows are in {outcome.path}" if outcome.path else ""
+        raise UsageError(f"{error}{there}") from error
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -48,7 +49,16 @@ def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
 
 @lru_cache(maxsize=1000)
 def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+    return parse(text)
+
+
+def parse(text: str) -> ast.expr:
+    """Parse an expression of Python, without Python's own warnings, such as for `1if`.
+
+    Raise SyntaxError, ValueError, RecursionError or MemoryError.
+    """
+    with warnings.catch_warnings(action="ignore"):
+        return ast.parse(text, mode="eval").body
 
 
 def _value(node: ast.expr, names: Mapping[str, object]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -97,6 +98,18 @@ def tuned_file(tiles: Sequence[str]) -> Path | None:
     if text == "tuned":
         return TUNED
     return Path(text) if text.endswith(".toml") else None
+
+
+def require_inputs_kept(texts: Mapping[str, str], config: Path | None) -> None:
+    """Raise UsageError if a file that is written is one that is read, which --force replaces."""
+    tuned = tuned_file((texts.get("tiles", ""),))
+    inputs = {"--sizes": texts.get("sizes"), "--tiles": tuned, "--config": config}
+    for name in {"output", "samples"} & texts.keys():
+        for flag, file in inputs.items():
+            if file and os.path.realpath(texts[name]) == os.path.realpath(file):
+                raise UsageError(f"--{name}: {shown(texts[name])} is the file of {flag}")
+        if "kernels" in texts and Path(texts[name]).suffix in {".py", ".cu", ".cuh"}:
+            raise UsageError(f"--{name}: {shown(texts[name])} is named like a file of --kernels")
 
 
 def plan(

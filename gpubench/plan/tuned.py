@@ -147,9 +147,10 @@ def _merged(path: Path, new: Mapping[tuple[object, ...], Winner]) -> str:
     import tomlkit
     from tomlkit.items import AoT
 
-    text = path.read_text(encoding="utf-8") if path.exists() else HEADING
     old = read_winners(path) if path.exists() else []
-    document = tomlkit.parse(text)
+    text = path.read_text(encoding="utf-8") if path.exists() else HEADING
+    # Without the end of its last line, tomlkit would add to that line.
+    document = tomlkit.parse(text if text.endswith("\n") else f"{text}\n")
     tables = document.get("winner")
     if not isinstance(tables, AoT):  # none yet, or `winner = []`
         document.pop("winner", None)

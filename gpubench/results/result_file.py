@@ -58,7 +58,7 @@ def decode_line(text: bytes, point_of: PointOf) -> Measurement:
         values = {
             name: msgspec.convert(value, _TYPES[name]) for name, value in line.measurement.items()
         }
-    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     if (point := point_of(line.key)) is None:
         raise ValueError(
@@ -109,6 +109,9 @@ class ResultFile:
 
         self.continued_by = path
         """The path that `--resume` takes."""
+
+        self.keeps_partial = False
+        """Whether the partial file of a complete sweep stays until `remove_partial`."""
 
         self._samples_path = samples
         self._overwrite = overwrite
@@ -202,7 +205,7 @@ class ResultFile:
                 file.seek(0)
                 self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
             there = _is_at(self.partial, file)
-            if complete and there:
+            if complete and there and not self.keeps_partial:
                 self.partial.unlink()
         except UsageError as error:
             raise self._lost(str(error)) from error
@@ -214,6 +217,11 @@ class ResultFile:
                 f"{self.partial} was removed while the sweep ran, so nothing continues it; "
                 f"what was measured is in {self.path}"
             )
+
+    def remove_partial(self) -> None:
+        """Remove the measurements of a complete sweep, which `keeps_partial` kept."""
+        with suppress(OSError):  # whoever made the directory read-only keeps it
+            self.partial.unlink(missing_ok=True)
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 MAX_SWEEPS = 20
 """Maximum number of saved sweeps that are pooled as one side of `diff`."""
 
-_BUILD = ("source_hash", "tree_hash", "driver", "cuda")
+_BUILD = ("device", "source_hash", "tree_hash", "driver", "cuda")
 """Columns that are equal in all results of one build on one machine."""
 
 
@@ -88,18 +88,21 @@ def require(name: str, device: str | None, flag: str) -> list[Path]:
     )
 
 
-def newest_build(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+def newest_build(
+    paths: Sequence[Path], check: Callable[[Path], object]
+) -> tuple[list[Path], list[str]]:
     """Return the newest files of one build, oldest first, and why others were passed over.
 
     The files are one side of `diff`: the newest file, and the files before it of the same build,
-    at most `MAX_SWEEPS`. A file that cannot be read is passed over. Raises UsageError if no file
-    can be read.
+    at most `MAX_SWEEPS`. A file is passed over if `check` raises UsageError for it. Raises
+    UsageError if this happens to all files.
     """
     newest: list[Path] = []
     unreadable: list[str] = []
     build: set[tuple[object, ...]] = set()
     for path in reversed(paths):
         try:
+            check(path)
             rows = read(path, _BUILD)
         except UsageError as error:
             unreadable.append(str(error))

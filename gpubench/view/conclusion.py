@@ -12,15 +12,20 @@ from gpubench.errors import INTERRUPTED
 from gpubench.view.tables import console
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gpubench.engine.run import Outcome
 
 
-def conclude(outcome: Outcome) -> int:
-    """Print the last lines of an outcome that has a file, and return the exit code."""
+def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
+    """Print the last lines of an outcome that has a file, and return the exit code.
+
+    `continued_by` is the path that `--resume` takes, if it is not that of the outcome.
+    """
     err = console(stderr=True)
     err.print(where_time_went(outcome), soft_wrap=True)
     if outcome.interrupted:
-        path = shlex.quote(str(outcome.path))
+        path = shlex.quote(str(continued_by or outcome.path))
         err.print(
             f"interrupted: what was measured is kept; --resume {path} continues",
             markup=False,

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt  # noqa: F401 # loaded, not used
 import pandas as pd  # noqa: F401 # loaded, not used
 import scipy.stats  # noqa: F401 # loaded, not used
 import typer
-from contract import BrokenContractError, call_within_contract, checked_message, contents
+from contract import REFUSALS, BrokenContractError, call_within_contract, checked_message, contents
 from stub import nothing_measured
 
 from gpubench.cli import app, main
@@ -180,7 +180,7 @@ def seeds() -> list[bytes]:
 def read(data: bytes, folder: Path) -> None:
     """Run a command line in a folder of files, and check its effect on them."""
     argv = [word.decode("utf-8", errors="surrogateescape") for word in data.split(SEPARATOR)]
-    if any(os.path.normpath(word).startswith(f"..{os.sep}") for word in argv):
+    if any(f"{os.path.normpath(word)}{os.sep}".startswith(f"..{os.sep}") for word in argv):
         return  # whoever names another folder has it written there
     if not (folder / "a.csv").exists():
         prepared(folder)
@@ -208,7 +208,7 @@ def _named(name: str, argv: Sequence[str]) -> bool:
         return True
     if argv[0] in {"new-kernel", "export"}:
         # An empty --dir is the current folder, as an empty path is everywhere.
-        folders = {"new-kernel": "kernels/", "export": "exported/"}
+        folders = {"new-kernel": "own/", "export": "exported/"}
         return name.startswith((folders[argv[0]], *(word.strip("/") for word in argv[1:])))
     if argv[0] == "plot" and name.endswith(".svg"):
         return True
@@ -251,5 +251,5 @@ def run(argv: Sequence[str], folder: Path) -> int:
         last = message.splitlines()[-1:]
         if not last or not last[0].startswith("gpubench: "):
             raise BrokenContractError(f"exit code 2, and stderr: {message[:300]!r}")
-        checked_message(last[0])
+        REFUSALS.append(checked_message(last[0]))
     return code

@@ -11,6 +11,8 @@ import signal
 import sys
 import tempfile
 import tracemalloc
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,9 @@ MAX_BYTES = 200 * 2**20
 
 MAX_S = 60
 """Time limit of a call. The first call imports modules; later calls take milliseconds."""
+
+REFUSALS: deque[str] = deque(maxlen=20)
+"""The last messages with which inputs were refused."""
 
 LIMITED = True
 """False under libFuzzer, because it uses the alarm signal."""
@@ -122,10 +127,11 @@ def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:
     if TRACED:
         tracemalloc.start(1)
     try:
-        with watched(folder), _limited():
+        with watched(folder), _limited(), warnings.catch_warnings():
+            warnings.simplefilter("error", SyntaxWarning)  # Python's, about a text of the user's
             result = call()
     except GpubenchError as error:
-        checked_message(str(error))
+        REFUSALS.append(checked_message(str(error)))
     finally:
         _, taken = tracemalloc.get_traced_memory()  # 0 if not traced
         tracemalloc.stop()

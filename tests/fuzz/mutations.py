@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 import warnings
 import zipfile
@@ -232,6 +233,132 @@ LITERALS = (
     *(b"float('nan')", b"frozenset()", b"type", b"edges(1, 10 ** 9, because='x')", b"exit"),
 )
 """Values for a field of a description."""
+
+
+TOKENS = (
+    *(b"and", b"or", b"not", b"in", b"(", b")", b",", b"==", b"<", b">=", b"%", b"//", b"/", b"-"),
+    *(b"**", b"*", b"+", b"<<", b"~", b"if", b"else", b"lambda:", b"[", b"]", b"{", b"}", b":="),
+    *(b"BM", b"stages", b"cluster", b"missing", b"__import__('os')", b"BM.real", b"BM()", b"BM[0]"),
+    *(b"min()", b"max(BM, 2)", b"abs(-BM)", b"min(*BM)", b"min(key=1)", b"'2x1'", b'"', b"f'{BM}'"),
+    *(b"0", b"1", b"1e308", b"1e999", b"nan", b"9" * 5000, b"0x" + b"f" * 400, b"1j", b"b'x'"),
+    *(b"None", b"True", b"...", b"\n", b"#", b"\\", b"yield", b"await x", b"\0", b"\xff"),
+)
+"""Words of an expression, of which some are refused."""
+
+
+def expression(data: bytes, chance: Random) -> bytes:
+    """Replace, add or remove words of an expression, or enclose or repeat it many times."""
+    parts = data.split(b" ")
+    at = chance.randrange(len(parts))
+    what = chance.randrange(6)
+    if what == 0:
+        parts[at] = chance.choice(TOKENS)
+    elif what == 1:
+        parts.insert(at, chance.choice(TOKENS))
+    elif what == 2:
+        del parts[at]
+    elif what == 3:
+        times = chance.choice((2, 40, 60, 200, 3000))
+        opening, closing = chance.choice(((b"(", b")"), (b"not ", b""), (b"-", b""), (b"[", b"]")))
+        parts[at] = opening * times + parts[at] + closing * times
+    elif what == 4:
+        parts = [chance.choice((b"+", b" and ", b"<", b"*", b",")).join([data[:9]] * 60)]
+    else:
+        parts = [chance.choice(TOKENS) for _ in range(chance.randint(1, 9))]
+    return b" ".join(parts)
+
+
+SOURCE = (
+    *(b"<", b">", b"(", b")", b"{", b"}", b"[", b"]", b"/*", b"*/", b"//", b'"', b"'", b'R"x('),
+    *(b"template <", b"__global__", b"__global__ void", b"__launch_bounds__(", b"typename T"),
+    *(b"const", b"float*", b"int M", b",", b";", b"=", b"...", b"&&", b"::", b"#define", b"\\\n"),
+    *(
+        b"blockIdx.y",
+        b"threadIdx . x",
+        b"M / BM",
+        b"<<<1, 2>>>",
+        b'#include "a.cuh"',
+        b"if (row < M",
+    ),
+    *("ядро".encode(), "🚀".encode(), b"\xff\xfe", b"\0", b"\r", b"n" * 5000, b"9" * 5000),
+)
+"""Parts of a CUDA source."""
+
+
+def source(data: bytes, chance: Random) -> bytes:
+    """Insert parts of a source, repeat one very often, or exchange two words."""
+    words = data.split(b" ")
+    at = chance.randrange(len(words))
+    what = chance.randrange(5)
+    if what == 0:
+        words[at] = chance.choice(SOURCE)
+    elif what == 1:
+        words.insert(at, chance.choice(SOURCE))
+    elif what == 2:
+        words.insert(at, chance.choice(SOURCE) * chance.choice((2, 50, 5000)))
+    elif what == 3:
+        other = chance.randrange(len(words))
+        words[at], words[other] = words[other], words[at]
+    else:
+        return data * chance.choice((2, 20, 200))
+    return b" ".join(words)
+
+
+LEAVES = (
+    *("null", "true", "0", "-1", "1", "1e308", "1e-320", "-0.0", "1e999", "9" * 30, "9" * 5000),
+    *('""', '"x"', '"ok"', '"skipped"', '"eliminated"', '"\\u0000"', '"\\ud800"', '"\\u001b[2J"'),
+    *('"../x"', '"1;2"', '"16"', '"edge=5"', '"2026-01-01T00:00:00.001+00:00"', '"1979"', '"nan"'),
+    *("[]", "{}", "[[]]", "[null]", "[0]", "[1e308,1e308]", '{"a":1}', "NaN", "Infinity"),
+    *("[" * 3000, '{"a":' * 2000, '"' + "x" * 100_000 + '"', "[" + "1," * 20_000 + "1]"),
+)
+"""Values of JSON, as text: not all are valid."""
+
+_PLACE = "\ue000"
+"""Stands for a value that is replaced after the line was encoded."""
+
+
+def json_lines(data: bytes, chance: Random) -> bytes:
+    """Replace, remove or add a value of a line of JSON; repeat, remove or exchange lines."""
+    lines = data.split(b"\n")
+    at = chance.randrange(len(lines))
+    what = chance.randrange(6)
+    if what == 0:
+        lines.insert(chance.randrange(len(lines) + 1), lines[at])
+    elif what == 1:
+        del lines[at]
+    elif what == 2:
+        other = chance.randrange(len(lines))
+        lines[at], lines[other] = lines[other], lines[at]
+    else:
+        try:
+            value = json.loads(lines[at])
+        except ValueError:  # a line that is cut, or was mutated before
+            return b"\n".join(lines)
+        _replace_leaf(value, chance)
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        text = text.replace(f'"{_PLACE}"', chance.choice(LEAVES))
+        lines[at] = text.encode(errors="surrogatepass")
+    return b"\n".join(lines)
+
+
+def _replace_leaf(value: object, chance: Random) -> None:
+    """Put `_PLACE` somewhere into lists and tables, or remove or rename what is there."""
+    while isinstance(value, dict | list) and value:
+        key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        inner = value[key]
+        if isinstance(inner, dict | list) and inner and chance.random() < 0.8:
+            value = inner
+            continue
+        what = chance.random()
+        if what < 0.15:
+            del value[key]
+        elif what < 0.25 and isinstance(value, dict):
+            value[chance.choice(("x", "key", "status", "series", "times_us"))] = _PLACE
+        elif what < 0.35 and isinstance(value, list):
+            value.insert(key, inner)
+        else:
+            value[key] = _PLACE
+        return
 
 
 def header(data: bytes, chance: Random) -> bytes:

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import functools
 import io
+import os
+import tomllib
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest.mock import patch
 
 import command_lines
+import msgspec
 import mutations
 import numpy as np
-from contract import BrokenContractError, call_within_contract, contents
-from fakes import measured, point
+from contract import BrokenContractError, call_within_contract, checked_message, contents
+from fakes import CPU, measured, point
 from stub import nothing_measured
 
 from gpubench.commands.diff.expect import read_expected
 from gpubench.commands.diff.options import Format
 from gpubench.commands.diff.sides import read_side
+from gpubench.commands.fleet import times as fleet_times
+from gpubench.commands.fleet.units import Report
+from gpubench.commands.fleet.verdicts import assess
 from gpubench.commands.operand_files.files import read_operands, write_operands
 from gpubench.commands.reproduce.experiment import read_experiment
 from gpubench.commands.tune.where import Condition
+from gpubench.engine.cluster import Member
 from gpubench.model import LARGEST, OPERATIONS, Config
 from gpubench.options import read_sweep
+from gpubench.plan.problems import MAX_PROBLEMS, read_problems
 from gpubench.plan.ranges import MAX_ITEMS, parse_sizes, parse_tiles
-from gpubench.plan.tuned import read_winners
+from gpubench.plan.toml_file import decode
+from gpubench.plan.tuned import Winner, keep_winners, read_winners
+from gpubench.results import build_row, store
 from gpubench.results import row as table
 from gpubench.results.output import Output
 from gpubench.results.result_file import read_context
@@ -109,9 +120,23 @@ def expect(data: bytes, folder: Path) -> None:
 
 
 def winners(data: bytes, folder: Path) -> None:
-    """Read the TOML file of `--tiles tuned`."""
+    """Read the TOML file of `--tiles tuned`, sweep its tiles, and add a winner to it."""
     path = _in_file("a.toml", data, folder)
-    call_within_contract(lambda: read_winners(path), folder)
+    before = call_within_contract(lambda: read_winners(path), folder)
+    if zlib.crc32(data) % 4 == 0:
+        with nothing_measured():
+            sweep = ("sweep", "--device", "cpu", "--sizes", "8", "--variants", "cpu_tile")
+            command_lines.run([*sweep, "--rounds", "1", "--tiles", "a.toml", "-o", "a.csv"], folder)
+    assert path.read_bytes() == data
+    (new,) = decode(tomllib.loads(WINNER.decode().replace("512", "640")), _Winners, "").winner
+    call_within_contract(lambda: keep_winners(path, [new]), folder)
+    if path.read_bytes() == data:
+        return
+    after = read_winners(path)
+    if before is None or not {winner.key for winner in (*before, new)} <= {w.key for w in after}:
+        raise BrokenContractError("winners were lost")
+    if b"# a comment" in data and b"# a comment" not in path.read_bytes():
+        raise BrokenContractError("a comment was lost")
 
 
 def where(data: bytes, folder: Path) -> None:
@@ -120,8 +145,12 @@ def where(data: bytes, folder: Path) -> None:
     call_within_contract(lambda: Condition(as_argument(data), tile, "fake")(tile), folder)
 
 
-WINNER = b"""[[winner]]
-device = "NVIDIA H200"
+class _Winners(msgspec.Struct):
+    winner: list[Winner]
+
+
+WINNER = b"""[[winner]]  # a comment
+device = "Fake CPU"
 op = "gemm"
 variant = "cpu_tile"
 dtype = "float32"
@@ -129,6 +158,7 @@ m = 512
 n = 512
 k = 512
 tile = "16"
+layout = "row-major"
 simplest = "8"
 group = 3
 configurations = 256
@@ -138,7 +168,12 @@ source_hash = "0123456789ab"
 gpubench = "0.1.0"
 tuned_utc = "2026-01-01T00:00:00+00:00"
 """
-CONDITIONS = (b"stages >= 3 and BM*2 > 16", b'cluster in ("2x1", "1x1") or not -BM % 7 == 1')
+WINNER_OF_OLD = WINNER.replace(b'layout = "row-major"\n', b"")
+CONDITIONS = (
+    b"stages >= 3 and BM*2 > 16",
+    b'cluster in ("2x1", "1x1") or not -BM % 7 == 1',
+    b"min(BM, 4 * stages) <= abs(stages - 9) < max(BM, 2) // 1",
+)
 
 
 def _configs(*, experiments: bool) -> list[bytes]:
@@ -169,7 +204,7 @@ launch_limit = 1
 EXPECT = b"""[expect]
 device = "NVIDIA H200"
 lower = "3%"
-upper = 0.5
+upper = "0.5%"
 
 [[expect.point]]
 variant = "shared_tile"
@@ -198,10 +233,7 @@ def _rows() -> tuple[table.Row, ...]:
 
 
 def _csv() -> list[bytes]:
-    text = io.StringIO()
-    lines = [table.NAMES, *([getattr(row, name) for name in table.NAMES] for row in _rows())]
-    text.write("\n".join(",".join(map(str, line)) for line in lines) + "\n")
-    return [text.getvalue().encode()]
+    return [table.encode(_rows())]
 
 
 def csv(data: bytes, folder: Path) -> None:
@@ -213,6 +245,104 @@ def csv(data: bytes, folder: Path) -> None:
         copy = folder / "b.csv"
         table.write(rows, copy)
         assert [str(row) for row in table.read(copy)] == [str(row) for row in rows]  # NaN, too
+
+
+def problems(data: bytes, folder: Path) -> None:
+    """Read the list of `--sizes FILE.csv`, and plan it."""
+    path = _in_file("a.csv", data, folder)
+    op = "gemm" if b"k" in data else "gemv"
+    found = call_within_contract(lambda: read_problems(path, op), folder) or ()
+    assert len(found) <= MAX_PROBLEMS
+    assert all(1 <= number <= LARGEST for problem in found for number in problem.size)
+    with nothing_measured():
+        command_lines.run(["sweep", "--sizes", "a.csv", "--device", "cpu", "--dry-run"], folder)
+    require_unchanged(folder, {"a.csv": data})
+
+
+PROBLEMS = (
+    b"# a model\nname,m,n,k,weight,dtype\nqkv,16,24,8,12,float32\nout,16,8,8,,fp64\n",
+    b"name;m;n;k\nfirst;8;8;8\nsecond;16;8;24\n",
+)
+
+
+def build(data: bytes, folder: Path) -> None:
+    """Read a build file, and compare it with the valid one."""
+    base = _in_file("base.csv", _builds()[0], folder)
+    path = _in_file("a.csv", data, folder)
+    if call_within_contract(lambda: build_row.is_build_file(path), folder):
+        call_within_contract(lambda: build_row.read(path), folder)
+    name = tuple(Format)[len(data) % len(Format)]
+    sides = ["base.csv", "a.csv"] if len(data) % 3 else ["a.csv", "base.csv"]
+    command_lines.run(["diff", *sides, "--format", name], folder)
+    require_unchanged(folder, {"base.csv": base.read_bytes(), "a.csv": data})
+
+
+@functools.cache
+def _builds() -> tuple[bytes, ...]:
+    lines = (REPOSITORY / "results/build.csv").read_bytes().splitlines(True)
+    return (b"".join(lines[:5]),)
+
+
+# ---- the store
+
+
+def _in_store(name: str, data: bytes, folder: Path) -> None:
+    path = folder / "store" / store.slug(CPU.name) / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+
+
+def saved(data: bytes, folder: Path) -> None:
+    """Compare with a saved result, and show its history beside a valid one."""
+    _in_store("v1/20260101T000000.000000Z.csv", data, folder)
+    new = _in_file("store/fake-cpu/v1/20260102T000000.000000Z.csv", _csv()[0], folder).read_bytes()
+    _in_file("a.csv", new, folder)
+    before = contents(folder)
+    with patch.dict(os.environ, {store.VARIABLE: str(folder / "store")}):
+        for line in (["diff", "--against", "v1", "a.csv"], ["history", "v1"], ["history"]):
+            code = command_lines.run(line, folder)
+            if code == 2 and line[0] == "diff":
+                raise BrokenContractError("an older saved result hides the newest one")
+    require_unchanged(folder, before)
+
+
+def fleet(data: bytes, folder: Path) -> None:
+    """Judge a fleet beside what the store has of an earlier run."""
+    _in_store("fleet/20260101T000000.000000Z.jsonl", data, folder)
+    with patch.dict(os.environ, {store.VARIABLE: str(folder / "store")}):
+
+        def judged() -> None:
+            reports = [
+                Report(Member(slot, "h", CPU, ""), _unit_times(slot), {}, {}) for slot in "abc"
+            ]
+            earlier, unreadable = fleet_times.earlier(CPU.name, 10)
+            for message in unreadable:
+                checked_message(message)
+            assess(reports, earlier)
+
+        call_within_contract(judged, folder)
+
+
+def _unit_times(slot: str) -> list[fleet_times.UnitTime]:
+    return [
+        fleet_times.UnitTime(
+            host="h",
+            slot=slot,
+            device_uuid=None,
+            device=CPU.name,
+            unit=unit,
+            phase=phase,
+            status="ok",
+            time_us=100.0 + number,
+        )
+        for unit in ("copy", "float32 product")
+        for phase in ("alone", "together")
+        for number in range(3)
+    ]
+
+
+def _fleets() -> tuple[bytes, ...]:
+    return (msgspec.json.Encoder().encode_lines([*_unit_times("a"), *_unit_times("b")]),)
 
 
 def diff(data: bytes, folder: Path) -> None:
@@ -316,36 +446,64 @@ OWN = ("--device", "cpu", "--sizes", "8,24", "--rounds", "1", "-o", "a.csv")
 # ---- an interrupted sweep
 
 
-STARTED = ("sweep", "--device", "cpu", "--sizes", "8..24:8", "--variants", "cpu_blas")
+SWEEP = ("sweep", "--device", "cpu", "--sizes", "8..24:8", "--variants", "cpu_blas")
+RACE = ("tune", "cpu_tile", "--device", "cpu", "--sizes", "64", "--where", "edge <= 9")
+
+
+def _killed(*argv: str) -> bytes:
+    """Return the file that a killed command leaves, measured by the stand-in for the worker."""
+    from contract import empty_folder
+
+    with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
+        with redirect_stderr(io.StringIO()):
+            command_lines.run([*argv, "-o", "a.csv"], folder)
+        return (folder / "a.csv.partial").read_bytes()
 
 
 @functools.cache
 def _partial() -> tuple[bytes, ...]:
-    """Return the file that a killed sweep leaves, measured by the stand-in for the worker."""
-    from contract import empty_folder
-
-    with empty_folder() as folder, nothing_measured(), redirect_stdout(io.StringIO()):
-        options = [*STARTED, "--rounds", "30", "-o", "a.csv"]  # more than it measures
-        with redirect_stderr(io.StringIO()):
-            command_lines.run(options, folder)
-        text = (folder / "a.csv.partial").read_bytes()
+    text = _killed(*SWEEP, "--rounds", "30", "--samples", "a.samples")  # more than it measures
     lines = text.split(b"\n")
     return b"\n".join([*lines[:12], b""]), b"\n".join([*lines[:7], lines[7][:40]])
 
 
+@functools.cache
+def _race() -> tuple[bytes, ...]:
+    lines = _killed(*RACE).split(b"\n")
+    return b"\n".join([*lines[:20], b""]), b"\n".join([*lines[:-2], lines[-2][:40]])
+
+
 def partial(data: bytes, folder: Path) -> None:
+    """Continue a sweep."""
     path = folder / "a.csv"
     _in_file("a.csv.partial", data, folder)
     call_within_contract(lambda: read_context(path), folder)
     require_unchanged(folder, {"a.csv.partial": data})
-    with nothing_measured():
-        command_lines.run(["sweep", "--resume", "a.csv"], folder)
-    left = contents(folder)
-    if not left.keys() <= {"a.csv", "a.csv.partial"}:
+    left = _resumed(["sweep", "--resume", "a.csv"], data, folder)
+    if not left.keys() <= {"a.csv", "a.csv.partial", "a.samples"}:
         raise BrokenContractError(f"files: {sorted(left)}")
+
+
+def race(data: bytes, folder: Path) -> None:
+    """Continue a race."""
+    _in_file("a.csv.partial", data, folder)
+    left = _resumed(["tune", "--resume", "a.csv", "--winners", "w.toml"], data, folder)
+    confirmed = ("a.confirmed.csv", "a.confirmed.csv.partial")
+    if not left.keys() <= {"a.csv", "a.csv.partial", "w.toml", *confirmed}:
+        raise BrokenContractError(f"files: {sorted(left)}")
+
+
+def _resumed(argv: Sequence[str], data: bytes, folder: Path) -> dict[str, bytes]:
+    """Continue the sweep or race of a partial file, and return the files that it leaves."""
+    with nothing_measured():
+        command_lines.run(argv, folder)
+    left = contents(folder)
     whole_lines = data[: data.rfind(b"\n") + 1]
     if "a.csv" not in left and not left["a.csv.partial"].startswith(whole_lines):
         raise BrokenContractError("measured rows were lost")
+    if "a.samples" in left and not left["a.samples"].startswith(whole_lines):
+        raise BrokenContractError("samples were lost")
+    return left
 
 
 # ---- operand files
@@ -385,7 +543,14 @@ def _read_operands(name: str) -> Callable[[bytes, Path], None]:
 READERS = {
     "sizes": Reader(
         read=sizes,
-        seeds=lambda: (b"1024,2048", b"1..32", b"64..512:64", b"1..64:x2", b"320x640x320,7x9"),
+        seeds=lambda: (
+            b"1024,2048",
+            b"1..32",
+            b"64..512:64",
+            b"1..64:x2",
+            b"320x640x320,1024",
+            b"7x9,320x640",
+        ),
         own=(mutations.number,),
     ),
     "tiles": Reader(
@@ -406,8 +571,8 @@ READERS = {
         seeds=lambda: (EXPECT, (REPOSITORY / "results/h200/expect.toml").read_bytes()),
         own=(mutations.toml,),
     ),
-    "winners": Reader(read=winners, seeds=lambda: (WINNER,), own=(mutations.toml,)),
-    "where": Reader(read=where, seeds=lambda: CONDITIONS),
+    "winners": Reader(read=winners, seeds=lambda: (WINNER, WINNER_OF_OLD), own=(mutations.toml,)),
+    "where": Reader(read=where, seeds=lambda: CONDITIONS, own=(mutations.expression,)),
     "csv": Reader(read=csv, seeds=_csv, own=(mutations.table,)),
     "shown": Reader(
         read=shown,
@@ -417,9 +582,16 @@ READERS = {
     "descriptor": Reader(
         read=descriptor, seeds=lambda: (DESCRIPTOR,), own=(mutations.description,)
     ),
-    "source": Reader(read=source, seeds=lambda: (SOURCE,), own=(mutations.description,)),
+    "source": Reader(
+        read=source, seeds=lambda: (SOURCE,), own=(mutations.description, mutations.source)
+    ),
+    "problems": Reader(read=problems, seeds=lambda: PROBLEMS, own=(mutations.table,)),
     "diff": Reader(read=diff, seeds=_csv, own=(mutations.table,)),
-    "partial": Reader(read=partial, seeds=_partial, own=(mutations.table,)),
+    "build": Reader(read=build, seeds=_builds, own=(mutations.table,)),
+    "saved": Reader(read=saved, seeds=_csv, own=(mutations.table,)),
+    "fleet": Reader(read=fleet, seeds=_fleets, own=(mutations.json_lines,)),
+    "partial": Reader(read=partial, seeds=_partial, own=(mutations.table, mutations.json_lines)),
+    "race": Reader(read=race, seeds=_race, own=(mutations.table, mutations.json_lines)),
     "operands": Reader(
         read=_read_operands("a.bin"), seeds=_operands("a.bin"), own=(mutations.header,)
     ),

@@ -138,6 +138,22 @@ def test_no_winner_is_lost_when_several_processes_write() -> None:
     assert [path.name for path in TUNED.parent.iterdir()] == [TUNED.name]
 
 
+def test_a_winner_is_added_to_a_file_whose_last_line_has_no_end() -> None:
+    keep_winners(TUNED, [winner(layout="")])
+    TUNED.write_text(TUNED.read_text().rstrip().replace('layout = ""\n', ""))
+    keep_winners(TUNED, [winner("32", 640)])  # it adds the layout to the first
+    keep_winners(TUNED, [winner("48")])
+    assert [kept.tile for kept in read_winners(TUNED)] == ["48", "32"]
+
+
+def test_a_file_that_is_not_text_is_refused_and_left_alone() -> None:
+    TUNED.parent.mkdir()
+    TUNED.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is not TOML"):
+        keep_winners(TUNED, [winner()])
+    assert TUNED.read_bytes() == b"\xff\xfe"
+
+
 def test_winners_of_older_files_have_the_layout_of_their_precision() -> None:
     keep_winners(TUNED, [winner(dtype="float32"), winner(dtype="int8")])
     text = TUNED.read_text(encoding="utf-8")

@@ -74,11 +74,23 @@ def test_a_sweep_is_saved_under_its_name_and_compared_with_it(call: Call) -> Non
     assert (code, out.splitlines()[0]) == (0, "no confirmed regression: of 1 point 1 same")
 
 
+def test_a_store_that_cannot_be_written_costs_no_row(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").write_text("in the way")
+    monkeypatch.setenv(store.VARIABLE, "file/store")
+    flags = ("--device", "cpu", "--variants", "cpu_blas", "--sizes", "32", "--rounds", "1")
+    code, _, err = call("sweep", *flags, "--save", "main", "-o", "first.csv")
+    assert code == 2
+    assert err.splitlines()[-1].endswith("; the rows are in first.csv")
+    assert len(read(Path("first.csv"))) == 1
+
+
 def test_against_a_name_is_against_the_newest_build_on_this_device(call: Call) -> None:
     store.save(built("old", own=3.0), "main")
     newest = [store.save(built("new"), "main"), store.save(built("new"), "main")]
     store.save([replace(row, device="Other GPU") for row in built("other", own=9.0)], "main")
-    assert store.newest_build(store.saved("main", "NVIDIA H200")) == (newest, [])
+    assert store.newest_build(store.saved("main", "NVIDIA H200"), read) == (newest, [])
     write(built("mine", own=1.2), Path("mine.csv"))
     code, out, _ = call("diff", "--against", "main", "mine.csv")
     assert code == 1
@@ -98,9 +110,27 @@ def test_a_saved_file_that_cannot_be_read_does_not_block_the_others(call: Call) 
     assert call("diff", "--against", "main", "mine.csv")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [("status", "odd"), ("round_medians_us", "x"), ("median_us", "")]
+)
+def test_a_saved_file_with_a_bad_field_does_not_block_the_others(
+    call: Call, column: str, value: str
+) -> None:
+    older = store.save(built("new"), "main")
+    store.save(built("new"), "main")
+    header, first, *lines = older.read_text().splitlines()
+    fields = first.split(",")
+    fields[header.split(",").index(column)] = value
+    older.write_text("\n".join([header, ",".join(fields), *lines, ""]))
+    write(built("mine"), Path("mine.csv"))
+    code, _, err = call("diff", "--against", "main", "mine.csv")
+    assert code == 0
+    assert f"passes over {older}" in err
+
+
 def test_of_many_saved_sweeps_only_the_newest_are_pooled() -> None:
     kept = [store.save(built("new"), "main") for _ in range(store.MAX_SWEEPS + 5)]
-    assert store.newest_build(kept) == (kept[5:], [])
+    assert store.newest_build(kept, read) == (kept[5:], [])
 
 
 def test_what_is_not_saved_is_said_in_one_line_with_what_is(call: Call) -> None:

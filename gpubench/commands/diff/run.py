@@ -96,7 +96,9 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
         raise UsageError("--against: the base side is given already")
     rows = read(new[0], ("device",)) if new else []
     device = rows[0].device if rows and not options.ignore_device else None
-    files, unreadable = store.newest_build(store.require(name, device, "--against"))
+    files, unreadable = store.newest_build(
+        store.require(name, device, "--against"), lambda path: read_side([path])
+    )
     for message in unreadable:
         console(stderr=True).print(f"--against passes over {message}", markup=False, soft_wrap=True)
     return list(files)

@@ -75,8 +75,13 @@ def run_fleet(
                 measure_all(client, workers, device, rounds, keep)
             except KeyboardInterrupt:
                 return None, path
-    devices = dict.fromkeys(time.device for report in reports for time in report.times)
-    before = [time for device in devices for time in times_of.earlier(device, HISTORY)]
+    names = dict.fromkeys(time.device for report in reports for time in report.times)
+    before: list[times_of.UnitTime] = []
+    for name in names:
+        earlier, unreadable = times_of.earlier(name, HISTORY)
+        before += earlier
+        for message in unreadable:
+            err.print(f"passes over {message}", markup=False, soft_wrap=True)
     fleet = assess(reports, before, limits)
     times_of.keep(time for report in reports for time in report.times)
     return fleet, path

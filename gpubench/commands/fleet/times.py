@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from gpubench.errors import UsageError
 from gpubench.results import store
-from gpubench.results.columns import encode_csv
+from gpubench.results.columns import MAX_VALUE, MIN_VALUE, encode_csv
 
 NAME = "fleet"
 """The name under which the store keeps the times of earlier runs."""
@@ -36,7 +37,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str
     reason: str | None = None
-    time_us: float | None = None
+    time_us: Annotated[float, msgspec.Meta(ge=MIN_VALUE, le=MAX_VALUE)] | None = None
     """Median time of a launch; None if the unit failed."""
 
     sm_mhz: float | None = None
@@ -77,21 +78,25 @@ def keep(times: Iterable[UnitTime]) -> None:
         store.keep(device, NAME, SUFFIX, msgspec.json.Encoder().encode_lines(of_device))
 
 
-def earlier(device: str, runs: int) -> list[UnitTime]:
+def earlier(device: str, runs: int) -> tuple[list[UnitTime], list[str]]:
     """Return the times of the newest runs that the store has of a device's name.
 
-    Raises UsageError for a file that is damaged.
+    A damaged file is passed over: the texts say which, and what is wrong with it.
     """
     times: list[UnitTime] = []
+    unreadable: list[str] = []
     for path in store.saved(NAME, device, SUFFIX)[-runs:]:
-        times += _read(path)
-    return times
+        try:
+            times += _read(path)
+        except UsageError as error:
+            unreadable.append(str(error))
+    return times, unreadable
 
 
 def _read(path: Path) -> list[UnitTime]:
     try:
         return msgspec.json.Decoder(UnitTime).decode_lines(path.read_bytes())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not a run of gpubench fleet: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error

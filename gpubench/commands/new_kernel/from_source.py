@@ -5,7 +5,6 @@ The description holds what the source says. Comments in it name what the source 
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
+from gpubench.model.expression import parse
 from gpubench.model.signature import (
     Parameter,
     array_index,
@@ -382,7 +382,7 @@ def _expression(text: str, tile: Config) -> str:
         return ""
     text = _NAME.sub(lambda name: _axis_name(name[0]), text).replace("/", "//")
     try:
-        ast.parse(text, mode="eval")
+        parse(text)
     except (SyntaxError, ValueError):
         return ""
     return " ".join(text.split())

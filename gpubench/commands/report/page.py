@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -113,6 +114,8 @@ def run_report(
     force: bool = False,
 ) -> None:
     """Write the page and print its name. Raises UsageError."""
+    if os.path.realpath(output) in map(os.path.realpath, files):
+        raise UsageError(f"--output: {output} is one of the files to show")
     claimed = Output(output, overwrite=force)
     text = page(read_selected(files, only, exclude), bandwidth_gbytes_per_s)
     claimed.write(text.encode())

@@ -84,7 +84,6 @@ def tune(
     from gpubench.commands.tune.view import summary
     from gpubench.engine.run import open_pool, save_rows
     from gpubench.plan.sweep import TUNED
-    from gpubench.plan.tuned import keep_winners
     from gpubench.results.result_file import default_path
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
@@ -111,13 +110,20 @@ def tune(
     with progress() as watcher, open_pool(sweep, on) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
         check_files(kept_in, output)  # before anything is measured
-        tuned = tune(settings, pool, watcher, output=output, resume=resume is not None, force=force)
+        tuned = tune(
+            settings,
+            pool,
+            watcher,
+            output=output,
+            winners=kept_in,
+            resume=resume is not None,
+            force=force,
+        )
     console().print(summary(tuned, settings.racing.within))
     code = conclude(tuned.race)
     if tuned.confirmed:
-        code = max(code, conclude(save_rows(tuned.confirmed, save)))
+        code = max(code, conclude(save_rows(tuned.confirmed, save), tuned.race.path))
     if tuned.winners:
-        keep_winners(kept_in, tuned.winners)
         name = "tuned" if kept_in == TUNED else kept_in
         console().print(f"{kept_in}: --tiles {name} takes these tiles from it", soft_wrap=True)
     raise typer.Exit(code or UNDECIDED * tuned.undecided)

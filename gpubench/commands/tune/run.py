@@ -23,7 +23,7 @@ from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
-from gpubench.plan.tuned import Winner, read_winners
+from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results.result_file import ResultFile, partial_of
 from gpubench.results.row import Row
 from gpubench.stats.race import MIN_VISITS
@@ -95,7 +95,9 @@ def check_files(winners: Path, output: Path) -> None:
     for name, path in names.items():
         if os.path.realpath(winners) == os.path.realpath(path):
             raise UsageError(f"--winners: {winners} is the file of {name}; name another one")
-    if winners.exists():
+    if os.path.lexists(winners):
+        if winners.is_symlink() or not winners.is_file():
+            raise UsageError(f"--winners: {winners} is not a regular file; name another one")
         read_winners(winners)
 
 
@@ -123,29 +125,65 @@ def tune(
     watcher: Watcher | None = None,
     *,
     output: Path | None,
+    winners: Path | None = None,
     resume: bool = False,
     force: bool = False,
 ) -> Tuned:
     """Race, and confirm in fresh processes; into `output` and `confirmed_path(output)`.
 
-    Raises UsageError for what cannot be tuned, before anything is measured.
+    Keep the winners in the file `winners`. The measurements of both sweeps stay until then, so that
+    `resume` continues whatever was interrupted. Raises UsageError for what cannot be tuned, before
+    anything is measured, and if the winners cannot be kept.
     """
     job = race_job(settings, pool.device)
-    file = ResultFile(output, resume=resume, overwrite=force) if output else None
-    again = ResultFile(confirmed_path(output), overwrite=force) if output else None
-    if again and again.path.exists() and not force:
-        raise UsageError(f"--output: {again.path} exists; --force overwrites it")
-    race = run(job, pool, watcher, file)
-    if race.interrupted or not race.timed:
-        return Tuned(race=race, confirmed=None, winners=[])
-    pool.renew()
+    files: list[ResultFile | None] = [None, None]
+    if output:
+        again = confirmed_path(output)
+        goes_on = resume and partial_of(again).exists()
+        if again.exists() and not (force or goes_on):
+            raise UsageError(f"--output: {again} exists; --force overwrites it")
+        files = [
+            ResultFile(output, resume=resume, overwrite=force),
+            ResultFile(again, resume=goes_on, overwrite=force),
+        ]
+    kept = [file for file in files if file]
+    for file in kept:
+        file.keeps_partial, file.continued_by = True, output or file.path
+    race = run(job, pool, watcher, files[0])
+    tuned = Tuned(race=race, confirmed=None, winners=[])
+    if race.interrupted:
+        return tuned
+    if race.timed:
+        pool.renew()
+        tuned = _confirmed(settings, job, race, pool, watcher, files[1])
+        if tuned.confirmed and tuned.confirmed.interrupted:
+            return replace(tuned, winners=[])
+    if winners and tuned.winners:
+        try:
+            keep_winners(winners, tuned.winners)
+        except UsageError as error:
+            raise UsageError(f"{error}; then --resume {output} keeps the winners") from error
+    for file in kept:
+        file.remove_partial()
+    return tuned
+
+
+def _confirmed(
+    settings: Settings,
+    job: Job,
+    race: Outcome,
+    pool: Pool,
+    watcher: Watcher | None,
+    file: ResultFile | None,
+) -> Tuned:
+    """Confirm the best of each race, and choose the winners."""
     spaces = {variant: settings.racing.space(variant) for variant in job.hashes}
     chosen = [pick for group in groups(race.rows) for pick in picks(group, spaces)]
     ended = races(race.rows)
     early = filter(is_undecided, ended)
     found = [] if settings.cover is None else covers(ended, early, settings.cover)
     chosen = list({row.key: row for row in (*chosen, *cover_rows(found))}.values())
-    confirmed = run(_confirmation(job, settings.sweep, chosen), pool, watcher, again)
+    confirmed = run(_confirmation(job, settings.sweep, chosen), pool, watcher, file)
     winners = [
         winner
         for raced in ended

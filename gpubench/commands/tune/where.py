@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gpubench.errors import UsageError
+from gpubench.model.expression import parse
 from gpubench.text import shown, unknown
 
 MAX_CHARACTERS = 500
@@ -57,7 +58,7 @@ class Condition:
         try:
             if len(text) > MAX_CHARACTERS:
                 raise ValueError  # noqa: TRY301 # as for any other text
-            self._body = ast.parse(text.strip(), mode="eval").body
+            self._body = parse(text.strip())
             if _is_deeper(self._body, MAX_DEPTH):
                 raise ValueError  # noqa: TRY301
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

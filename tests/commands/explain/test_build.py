@@ -351,18 +351,6 @@ def test_the_same_source_compiled_twice_is_the_same(tmp_path: Path, base: Path) 
     assert call(tmp_path, "diff", str(base), "new.csv", "--strict").code == 0
 
 
-@pytest.mark.slow
-def test_kernels_compiled_twice_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of all kernels and five architectures this takes minutes: see the workflow in docs/ci.md."""
-    for name in ("a.csv", "b.csv"):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{name}"))
-        options = ("--variants", "naive,shared_tile,wgmma", "--arch", "sm_80,sm_90")
-        assert build(tmp_path, name, *options)[0].code == 0
-    assert call(tmp_path, "diff", "a.csv", "b.csv", "--strict").code == 0
-
-
 # ---- figures of a loop
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ from gpubench.engine.cluster import Member
 from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.runner import Runner
-from gpubench.errors import DeviceBusyError, LaunchError, UsageError
+from gpubench.errors import DeviceBusyError, LaunchError
 from gpubench.model import Device, Health
 from gpubench.results import store
 
@@ -191,14 +192,34 @@ def test_the_times_of_a_run_are_kept_and_read_again(
     kept = [time for one in fleet() for time in one.times]
     times.keep(kept)
     times.keep(kept)
-    assert times.earlier(GPU.name, runs=1) == kept
-    assert times.earlier(GPU.name, runs=9) == [*kept, *kept]
-    assert times.earlier("Another GPU", runs=9) == []
+    assert times.earlier(GPU.name, runs=1) == (kept, [])
+    assert times.earlier(GPU.name, runs=9) == ([*kept, *kept], [])
+    assert times.earlier("Another GPU", runs=9) == ([], [])
     assert store.names() == []  # a run of a fleet is no sweep, so 'diff --against' has no such name
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-40],
+        lambda text: text.replace(b'"phase":', b'"phase":' + b"[" * 3000, 1),
+        lambda text: re.sub(rb'"time_us":[\d.]+', b'"time_us":-1.0', text),
+        lambda _text: b"\xff\0",
+    ],
+    ids=["cut", "nested", "negative", "not text"],
+)
+def test_a_damaged_earlier_run_is_passed_over_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
+) -> None:
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
+    kept = [time for one in fleet() for time in one.times]
+    times.keep(kept)
+    times.keep(kept)
     (first, _second) = store.saved(times.NAME, GPU.name, times.SUFFIX)
-    first.write_bytes(first.read_bytes()[:-40])
-    with pytest.raises(UsageError, match=r"\.jsonl: not a run of gpubench fleet"):
-        times.earlier(GPU.name, runs=9)
+    first.write_bytes(damage(first.read_bytes()))
+    earlier, (message,) = times.earlier(GPU.name, runs=9)
+    assert earlier == kept
+    assert f"{first}: not a run of gpubench fleet" in message
 
 
 @pytest.fixture(scope="module")

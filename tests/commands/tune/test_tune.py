@@ -113,6 +113,7 @@ def tuned(
     watcher: Watcher | None = None,
     output: Path | None = None,
     *,
+    winners: Path | None = None,
     resume: bool = False,
     executor: Executor | None = None,
     **options: Any,
@@ -122,6 +123,7 @@ def tuned(
         LocalPool(executor or Runner(backend or Timed(by_edge))),
         watcher or Watcher(),
         output=output,
+        winners=winners,
         resume=resume,
     )
 
@@ -212,6 +214,56 @@ def test_a_tuning_that_was_interrupted_is_continued_where_it_was(tmp_path: Path)
     assert len(found.race.rows) == len(whole.race.rows)
     with pytest.raises(UsageError, match="exists; --force"):
         tuned(output=output, resume=True)
+
+
+class Counting(Watcher):
+    """Counts the visits of a race and of its confirmation. Ctrl-C may come at one of the latter."""
+
+    def __init__(self, ends_at: int = 0) -> None:
+        self.raced = self.confirmed = 0
+        self.ends_at = ends_at
+
+    def measuring(self, visit: Visit) -> None:
+        if "/" not in visit.name:
+            self.raced += 1
+            return
+        self.confirmed += 1
+        if self.confirmed == self.ends_at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("choose")
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_confirmation_that_was_interrupted_is_continued_and_its_winner_kept(
+    tmp_path: Path, at: int
+) -> None:
+    output, winners = tmp_path / "a.csv", tmp_path / "w.toml"
+    interrupted = tuned(watcher=Counting(at), output=output, winners=winners)
+    assert interrupted.confirmed
+    assert interrupted.confirmed.interrupted
+    assert not interrupted.winners
+    assert not winners.exists()
+    rest = Counting()
+    tuned(watcher=rest, output=output, winners=winners, resume=True)
+    rows = read(confirmed_path(output))
+    assert (rest.raced, rest.confirmed) == (0, 2 * len(rows) - (at - 1))
+    (winner,) = read_winners(winners)
+    assert winner.tile in {"4", "8", "12"}
+    names = {"a.csv", "a.confirmed.csv", "w.toml"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+@pytest.mark.usefixtures("choose")
+def test_winners_that_could_not_be_written_are_kept_by_a_resumed_race(tmp_path: Path) -> None:
+    output, winners = tmp_path / "a.csv", tmp_path / "w.toml"
+    winners.mkdir()
+    with pytest.raises(UsageError, match=r"then --resume .*a\.csv keeps the winners"):
+        tuned(output=output, winners=winners)
+    winners.rmdir()
+    rest = Counting()
+    tuned(watcher=rest, output=output, winners=winners, resume=True)
+    assert (rest.raced, rest.confirmed) == (0, 0)
+    assert len(read_winners(winners)) == 1
 
 
 @pytest.mark.usefixtures("choose")

@@ -49,6 +49,7 @@ def test_nothing_else_of_python_is_understood() -> None:
         '"a" * BM == "a"',
         "max(BM, key=abs) > 1",
         "BM is 128",
+        "1if BM else 2",  # Python warns of it
         "BM in cluster",
         "f'{BM}' == '128'",
         "BM if BN else stages",
