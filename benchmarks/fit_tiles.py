@@ -1,6 +1,11 @@
-"""Fits the constants of `gpubench/kernels/tile_costs.py` on measured sweeps, and shows their error.
+"""Fits the constants of the models of tiles on measured sweeps, and shows their error.
 
     python benchmarks/fit_tiles.py results/h200/shapes/fit_*.csv --judge judged.csv
+    python benchmarks/fit_tiles.py fit_float64.csv --judge judged_float64.csv
+
+The model is that of `gpubench/kernels/tile_costs.py` for files in 16 bits, and that of
+`gpubench/kernels/small_tile_costs.py` for files in float64 or float32. Files in 8 bits or TF32 are
+judged with the constants of 16 bits.
 
 The files are those of `benchmarks/shapes.py --every`. A configuration counts the more the closer it
 is to the fastest of its shape. Prints the constants, and for each file how far the picks of the
@@ -14,15 +19,19 @@ import argparse
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
-from shapes import read
+from shapes import KERNELS, SMALL_TILES, Result, read
 
-from gpubench.kernels.tile_costs import COSTS, KERNELS, Choice, Costs, predicted_us
+from gpubench.kernels import small_tile_costs, tile_costs
+from gpubench.kernels.tile_costs import Choice
 from gpubench.model import Problem
+
+Costs = tile_costs.Costs | small_tile_costs.Costs
 
 MULTIPROCESSORS = 132
 
@@ -43,10 +52,14 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "pair": (0.0, 0.3),
     "latency": (0.02, 0.6),
     "norm": (1.5, 12.0),
+    "l2_bytes": (10.0, 64.0),
+    "share": (0.5, 1.0),
+    "waiting": (0.0, 1.5),
+    "step": (0.0, 300.0),
 }
 """Of constants; others lie between 0 and 6."""
 
-_TILE = re.compile(r"(\d+)x(\d+)x64(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
+_TILE = re.compile(r"(\d+)x(\d+)x(\d+)(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +67,7 @@ class Timed:
     """A configuration at a shape."""
 
     kernel: str
-    choice: Choice
+    choice: Choice | small_tile_costs.Choice
     problem: Problem
     median_us: float
     best_us: float
@@ -64,29 +77,53 @@ class Timed:
 
 
 def timed(path: Path) -> Iterator[Timed]:
-    """Yield the configurations of a file that the model knows."""
+    """Yield the configurations of a file that a model knows."""
     for (dtype, m, n, k), results in read(path).items():
         problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
         own = [result for result in results if result.kind != "library"]
         for result in own:
-            match = _TILE.match(result.tile)
-            if result.variant in KERNELS and match:
-                rows, columns, splits, down, across = (int(text or 1) for text in match.groups())
+            if result.variant in KERNELS and (choice := choice_of(result, problem)):
                 yield Timed(
                     kernel=result.variant,
-                    choice=Choice(
-                        rows=rows,
-                        columns=columns,
-                        down=down,
-                        across=across,
-                        splits=splits,
-                        in_rounds=result.variant == "wgmma_split_tail",
-                    ),
+                    choice=choice,
                     problem=problem,
                     median_us=result.median_us,
                     best_us=min(result.median_us for result in own),
                     library_us=min(r.median_us for r in results if r.kind == "library"),
                 )
+
+
+def choice_of(result: Result, problem: Problem) -> Choice | small_tile_costs.Choice | None:
+    """Return what the model of a result's kernel takes, or None for a configuration without."""
+    if choices := SMALL_TILES.get(result.variant):
+        by_tile = {str(choice.tile): choice for choice in choices(problem)}
+        return by_tile.get(result.tile)
+    if not (match := _TILE.match(result.tile)):
+        return None
+    rows, columns, step, splits, down, across = (int(text or 1) for text in match.groups())
+    return Choice(
+        step=step,
+        rows=rows,
+        columns=columns,
+        down=down,
+        across=across,
+        splits=splits,
+        in_rounds=result.variant == "wgmma_split_tail",
+    )
+
+
+def predicted_us(row: Timed, costs: Any) -> float:
+    """Return the time that the model of the row's kernel predicts, with `costs` of that model."""
+    if isinstance(row.choice, Choice):
+        return tile_costs.predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
+    return small_tile_costs.predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
+
+
+def present_costs(row: Timed) -> Costs:
+    """Return the constants that the package has for a row."""
+    if isinstance(row.choice, Choice):
+        return tile_costs.COSTS[9, 0]
+    return small_tile_costs.costs_of(row.problem)
 
 
 def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
@@ -96,23 +133,21 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
     weights = np.array([math.exp(-DECAY * (row.median_us / row.best_us - 1)) for row in rows])
 
     def errors(values: np.ndarray) -> np.ndarray:
-        costs = Costs(**dict(zip(names, values, strict=True)))
-        logs = [
-            math.log(predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs) / row.median_us)
-            for row in rows
-        ]
+        costs = replace(start, **dict(zip(names, values, strict=True)))
+        logs = [math.log(predicted_us(row, costs) / row.median_us) for row in rows]
         return weights * np.array(logs)
 
     first = np.clip([asdict(start)[name] for name in names], np.add(low, 1e-6), high)
     best = least_squares(errors, first, bounds=(low, high), loss="soft_l1", f_scale=ROBUST)
-    return Costs(**{name: float(f"{x:.3g}") for name, x in zip(names, best.x, strict=True)})
+    rounded = {name: float(f"{x:.4g}") for name, x in zip(names, best.x, strict=True)}
+    return replace(start, **rounded)
 
 
 def judged(rows: Sequence[Timed], costs: Costs, *, verbose: int = 0) -> Iterator[str]:
     """Yield a line for each way to pick: the error, and the ratio to the library."""
     shapes: dict[Problem, list[tuple[float, Timed]]] = {}
     for row in rows:
-        time = predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
+        time = predicted_us(row, costs)
         shapes.setdefault(row.problem, []).append((time, row))
     errors: dict[str, list[float]] = {}
     ratios: dict[str, list[float]] = {}
@@ -155,8 +190,10 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="judge the constants as they are")
     parser.add_argument("--verbose", type=int, default=0)
     arguments = parser.parse_args()
-    costs = COSTS[9, 0]
     rows = [row for path in arguments.files for row in timed(path)]
+    if not rows:
+        parser.error("the files have no configuration of these kernels")
+    costs = present_costs(rows[0])
     if not arguments.keep:
         costs = fitted(rows, costs)
         for name, value in asdict(costs).items():

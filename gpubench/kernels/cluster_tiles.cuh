@@ -134,10 +134,10 @@ __device__ __forceinline__ void multicast_box(Mbarrier& filled, void* to, const 
 // bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for each WIDTH
 // columns. If B lies along k like A, it comes by 64 columns, or by 32 if 64 do not divide a block's
 // part.
-template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false>
-__device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stage,
-                                           const Rank<CM, CN>& rank, const BlockTile& tile, int k,
-                                           const CUtensorMap* a_map, const CUtensorMap* b_map) {
+template <int BM, int BN, int CM, int CN, int BK, int WIDTH, bool B_ALONG_K = false, int PARTS>
+__device__ __forceinline__ void
+fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
+           const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map) {
   constexpr int A_PARTS = BK / WIDTH;
   constexpr int A_ROWS = BM / CN;                                       // that this block sends
   constexpr int B_WIDTH = !B_ALONG_K ? WIDTH : BN / 64 % CM ? 32 : 64;  // columns
@@ -158,7 +158,7 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
     } else {
       const int row = rank.col * A_ROWS;
       multicast_box(filled, a + row * ROW_BYTES, a_map, tile.row + row, k + i * WIDTH,
-                    ROW << rank.row * CN);
+                    ROW << (rank.first + rank.row * CN));
     }
   }
 #pragma unroll
@@ -172,7 +172,7 @@ __device__ __forceinline__ void fetch_step(Mbarrier& filled, unsigned char* stag
     if constexpr (CM == 1) {
       filled.copy_box(to, b_map, map_row, map_col);
     } else {
-      multicast_box(filled, to, b_map, map_row, map_col, COLUMN << rank.col);
+      multicast_box(filled, to, b_map, map_row, map_col, COLUMN << (rank.first + rank.col));
     }
   }
 }

@@ -14,6 +14,7 @@
 
 #pragma once
 
+#include "cluster_sums.cuh"
 #include "cluster_tiles.cuh"
 
 // How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where
@@ -35,26 +36,10 @@ struct FittedTile {
   static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
 };
 
-// Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
-// the TMA brings zeros.
-struct StepsOfPart {
-  int first;
-  int count;
-
-  __host__ __device__ constexpr StepsOfPart(int steps, int part, int parts)
-      : first(begin(steps, part, parts)),
-        count(begin(steps, part + 1, parts) - begin(steps, part, parts)) {}
-
- private:
-  __host__ __device__ static constexpr int begin(int steps, int part, int parts) {
-    return (steps > parts ? steps : parts) * part / parts;
-  }
-};
-
 // Requests a step: BM rows of A, which the CN blocks of a row share, and BN columns of B, of which
-// the CM blocks of a column fetch some values of k each. `rest_map` is that of B's last columns,
-// where they are no multiple of 64.
-template <int BM, int BN, int CM, int CN, int PARTS>
+// the CM blocks of a column fetch some values of k each; or some columns each, if B lies along k.
+// `rest_map` is that of B's last columns, where they are no multiple of 64.
+template <int BM, int BN, bool B_ALONG_K = false, int CM, int CN, int PARTS>
 __device__ __forceinline__ void
 fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& rank,
              const BlockTile& tile, int k, const CUtensorMap* a_map, const CUtensorMap* b_map,
@@ -74,7 +59,16 @@ fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& 
   for (int i = 0; i < (BN + 63) / 64; ++i) {
     const CUtensorMap* const map = i < BN / 64 ? b_map : rest_map;
     unsigned char* const to = stage + (BM + i * STEP) * ROW_BYTES;
-    if constexpr (CM == 1) {
+    if constexpr (B_ALONG_K) {
+      const int first = CM == 1 ? 0 : rank.row * ((i < BN / 64 ? 64 : BN % 64) / CM);
+      const int col = tile.col + i * 64 + first;
+      if constexpr (CM == 1) {
+        filled.copy_box(to, map, col, k);
+      } else {
+        multicast_box(filled, to + first * ROW_BYTES, map, col, k,
+                      COLUMN << (rank.first + rank.col));
+      }
+    } else if constexpr (CM == 1) {
       filled.copy_box(to, map, k, tile.col + i * 64);
     } else {
       const int first = rank.row * (STEP / CM);
@@ -84,8 +78,9 @@ fetch_fitted(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& 
   }
 }
 
-// The producer's work, by one thread: its steps of the only tile.
-template <int BM, int BN, int CM, int CN, int PARTS, int STAGES>
+// The producer's work, by one thread: its steps of the only tile, of BK values of k.
+template <int BM, int BN, int BK = STEP, bool B_ALONG_K = false, int CM, int CN, int PARTS,
+          int STAGES>
 __device__ __forceinline__ void
 produce_steps(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PARTS>& rank,
               const BlockTile& tile, const StepsOfPart& steps, const CUtensorMap* a_map,
@@ -94,9 +89,9 @@ produce_steps(Ring<STAGES>& ring, unsigned char* stages, const Rank<CM, CN, PART
 #pragma unroll 1
   for (int step = 0; step < steps.count; ++step, slot.advance()) {
     ring.freed[slot.stage].wait(slot.parity ^ 1);
-    fetch_fitted<BM, BN>(ring.filled[slot.stage],
-                         stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES, rank, tile,
-                         (steps.first + step) * STEP, a_map, b_map, rest_map);
+    fetch_fitted<BM, BN, B_ALONG_K>(ring.filled[slot.stage],
+                                    stages + slot.stage * FittedTile<BM, BN>::STAGE_BYTES, rank,
+                                    tile, (steps.first + step) * BK, a_map, b_map, rest_map);
   }
   if constexpr (CM * CN > 1) await_all_freed(ring, slot);
 }
@@ -111,7 +106,14 @@ start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage, int warpgroup, bo
     const int piece = warpgroup * PIECES + p;
 #pragma unroll
     for (int k = 0; k < ROW_BYTES / 32; ++k) {
-      if constexpr (FittedTile<BM, BN>::TRANSPOSED) {
+      if constexpr (IS_8_BITS<Scalar>) {  // both lie along k, so either may have the 64 rows
+        constexpr bool TRANSPOSED = FittedTile<BM, BN>::TRANSPOSED;
+        const unsigned rows = stage + ((TRANSPOSED ? BM : 0) + piece * 64) * ROW_BYTES;
+        const unsigned columns = stage + (TRANSPOSED ? 0 : BM) * ROW_BYTES;
+        multiply_async<Scalar, TRANSPOSED ? BM : BN>(sum[p], a_descriptor(rows) + k * A_NEXT,
+                                                     a_descriptor(columns) + k * A_NEXT,
+                                                     add || k > 0);
+      } else if constexpr (FittedTile<BM, BN>::TRANSPOSED) {
         multiply_async<Scalar, BM, true>(
             sum[p], b_descriptor(stage + (BM + piece * STEP) * ROW_BYTES) + k * B_NEXT,
             a_descriptor(stage) + k * A_NEXT, add || k > 0);

@@ -29,23 +29,6 @@ __host__ __device__ constexpr int half_unit_offset(int unit, int half, int t) {
   return unit * UNIT_BYTES + half * (UNIT_BYTES / 2) + t * 16;
 }
 
-// 16 bytes of another block's shared memory.
-__device__ __forceinline__ float4 load_remote(unsigned address) {
-  float4 value;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "r"(address)
-               : "memory");
-  return value;
-}
-
-// This address in the shared memory of block `rank` of the cluster.
-__device__ __forceinline__ unsigned remote_address(unsigned address, int rank) {
-  unsigned remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-  return remote;
-}
-
 // Where a thread's sums meet those of its peers, and where they go.
 template <typename Scalar>
 struct Meeting {

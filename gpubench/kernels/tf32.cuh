@@ -65,13 +65,30 @@ struct Tf32Columns {
                : "r"(b[0][0]), "r"(b[0][1]), "r"(b[1][0]), "r"(b[1][1]), "l"(a),                 \
                  "r"(static_cast<int>(add)))
 
+// For N columns of the instruction: N / 2 sums, and the numbers of the operands after them.
+#define WGMMA_TF32_OF(WIDTH, HALF, B0, B1, B2, B3, A, ADD)                               \
+  if constexpr (N == WIDTH)                                                              \
+  WGMMA_TF32(#WIDTH, NAMES_##HALF, "%" #B0 ",%" #B1 ",%" #B2 ",%" #B3, "%" #A, "%" #ADD, \
+             SUMS_OF_##HALF("+f"))
+
 // Starts to multiply 64 columns of B, in registers, by N rows of A, for 8 values of k. For each j,
 // thread t gets its two columns of row 8j + 2(t % 4) in sum[4j] and sum[4j + 2], and of the next
 // row in sum[4j + 1] and sum[4j + 3].
 template <int N>
 __device__ __forceinline__ void
 multiply_async(float (&sum)[N / 2], const unsigned (*b)[2], unsigned long long a, bool add) {
-  static_assert(N == 128 || N == 232 || N == 256, "add a line for further numbers of rows");
+  static_assert(N == 232 || (N % 16 == 0 && N >= 64 && N <= 256), "add a line for further rows");
+  WGMMA_TF32_OF(64, 32, 32, 33, 34, 35, 36, 37);
+  WGMMA_TF32_OF(80, 40, 40, 41, 42, 43, 44, 45);
+  WGMMA_TF32_OF(96, 48, 48, 49, 50, 51, 52, 53);
+  WGMMA_TF32_OF(112, 56, 56, 57, 58, 59, 60, 61);
+  WGMMA_TF32_OF(144, 72, 72, 73, 74, 75, 76, 77);
+  WGMMA_TF32_OF(160, 80, 80, 81, 82, 83, 84, 85);
+  WGMMA_TF32_OF(176, 88, 88, 89, 90, 91, 92, 93);
+  WGMMA_TF32_OF(192, 96, 96, 97, 98, 99, 100, 101);
+  WGMMA_TF32_OF(208, 104, 104, 105, 106, 107, 108, 109);
+  WGMMA_TF32_OF(224, 112, 112, 113, 114, 115, 116, 117);
+  WGMMA_TF32_OF(240, 120, 120, 121, 122, 123, 124, 125);
   if constexpr (N == 128) {
     WGMMA_TF32("128", NAMES_64, "%64,%65,%66,%67", "%68", "%69", SUMS_32(0), SUMS_32(32));
   }

@@ -1,5 +1,8 @@
 """Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
 
+The constants were fitted in 16 bits. `wgmma_bytes_cluster` and `wgmma_tf32_cluster` take the same
+ones: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor cores.
+
 A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor
 cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, what the
 block itself fetches, and a latency. The model takes their p-norm, their maximum with a soft
@@ -11,12 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
 from gpubench.kernels.fitted_tile import BY_64, EXTENTS, MAX_CLUSTER, MAX_SUMS
-from gpubench.kernels.tensor_cores import MAX_DYNAMIC_BYTES, ROW_BYTES, STEP
+from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYTES, STEP
 from gpubench.model import Problem
 
 PICKS = 2
@@ -32,6 +35,12 @@ RESULT_BUFFERS = 3 * 4096
 RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
 """Clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, a block each
 (cudaOccupancyMaxActiveClusters)."""
+
+STEPS = {"wgmma_bytes_cluster": BYTES_STEP, "wgmma_tf32_cluster": 32}
+"""Values of k of a step, of kernels beside those of 16 bits. They take K in one part or more."""
+
+TF32_COLUMNS = (64, 128)
+"""Columns of a tile of `wgmma_tf32_cluster`."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Of the L2 cache."""
@@ -161,6 +170,9 @@ class Choice:
     across: int = 1
     """Blocks of a cluster that share rows."""
 
+    step: int = STEP
+    """Values of k of a step, in rows of 128 bytes."""
+
     splits: int = 1
     in_rounds: bool = False
     """Whether blocks stay for several tiles: `wgmma_split_tail`."""
@@ -185,9 +197,10 @@ class Choice:
 
     def __str__(self) -> str:
         parts = f"/k{self.splits}" if self.splits > 1 else ""
+        further = "/group=8/pdl=1" if self.step == STEP else ""
         return (
-            f"{self.rows}x{self.columns}x{STEP}/s{self.stages}{parts}"
-            f"/cluster={self.down}x{self.across}/group=8/pdl=1"
+            f"{self.rows}x{self.columns}x{self.step}/s{self.stages}{parts}"
+            f"/cluster={self.down}x{self.across}{further}"
         )
 
 
@@ -216,7 +229,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     if shares_last:
         busy = at_once if whole else 2 * rest
         rounds_us += step_us(busy, alone=True) / 2
-    steps = max(-(-problem.k // STEP // parts), 1)
+    steps = max(-(-problem.k // choice.step // parts), 1)
     ends = (whole + shares_last / 2) * area * 1e-4
     if choice.in_rounds:
         other_us = costs.launch_of_rounds + ends * costs.end_of_rounds
@@ -240,7 +253,8 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs, *, alone: bool
     of_b = (choice.columns + costs.narrow * lacking) / (1 if alone else choice.down)
     item = problem.precision.item_bytes
     row_of_a = _row_cost(problem.k * item, costs.a_line, costs.a_sector)
-    row_of_b = _row_cost(problem.n * item, costs.b_line, costs.b_sector)
+    pitch_of_b = problem.k if "B" in problem.column_major else problem.n
+    row_of_b = _row_cost(pitch_of_b * item, costs.b_line, costs.b_sector)
     return of_a * costs.row_of_a * row_of_a + of_b * row_of_b
 
 
@@ -278,7 +292,8 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
 
     Of extents that need equally many tiles, only the smallest.
     """
-    steps = -(-problem.k // STEP)
+    step = STEPS.get(kernel, STEP)
+    steps = -(-problem.k // step)
     for down, across in ((1, 1), (1, 2), (2, 1)):
         all_rows, all_columns = _fewest(problem.m, down), _fewest(problem.n, across)
         most = MAX_SPLITS if down * across == 1 else MAX_SPLITS_OF_PAIRS
@@ -289,8 +304,10 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
                 or (rows % BY_64 == 0 and columns in all_columns)
             ):
                 continue
-            choice = Choice(rows=rows, columns=columns, down=down, across=across)
+            choice = Choice(rows=rows, columns=columns, down=down, across=across, step=step)
             if rows * columns // (128 * choice.consumers) > MAX_SUMS[choice.consumers]:
+                continue
+            if kernel == "wgmma_tf32_cluster" and columns not in TF32_COLUMNS:
                 continue
             if kernel == "wgmma_fitted":
                 yield choice
@@ -300,8 +317,10 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
                         rows=rows, columns=columns, down=down, across=across, in_rounds=True
                     )
             else:
+                if kernel in STEPS:
+                    yield choice
                 for parts in splits:
-                    yield Choice(rows=rows, columns=columns, down=down, across=across, splits=parts)
+                    yield replace(choice, splits=parts)
 
 
 def _fewest(extent: int, together: int) -> set[int]:
@@ -332,5 +351,5 @@ def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
     return of_problem
 
 
-KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail")
+KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail", *STEPS)
 """The kernels that the model knows."""

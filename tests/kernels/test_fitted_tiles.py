@@ -29,7 +29,7 @@ from gpubench.plan.sweep import plan
 VARIANTS = {
     name: variant
     for name, variant in of_op("gemm").items()
-    if name in KERNELS and isinstance(variant, CudaVariant)
+    if name in KERNELS and isinstance(variant, CudaVariant) and variant.dtypes == DTYPES
 }
 
 PROGRAM = """

@@ -44,20 +44,24 @@ CANNOT_RUN = {
     "wgmma_split_tail": "TMA",
     "wgmma_bytes": "TMA",
     "wgmma_mixed_bytes": "TMA",
+    "wgmma_bytes_cluster": "TMA",
     "wgmma_split": "TMA",
     "wgmma_tf32": "TMA",
     "wgmma_tf32_wide": "TMA",
+    "wgmma_tf32_cluster": "TMA",
     "dmma": "TMA",
+    "dmma_split_cluster": "TMA",
+    "splitk_cluster": "clusters",
 }
 """Kernels that g++ cannot compile, each with the construct that it cannot; a key of CONSTRUCTS.
 compute-sanitizer watches them on a GPU instead, and test_tensor_cores.py, test_fitted_tiles.py,
-test_byte_kernels.py and test_tf32_and_float64.py their code."""
+test_byte_kernels.py, test_tf32_and_float64.py and test_parts_in_cluster.py their code."""
 
 CONSTRUCTS = {
     "inline PTX": re.compile(r"\basm\b"),
     "tensor cores": re.compile(r"\bnvcuda::wmma\b|\bwgmma\b|\bmma_sync\b"),
     "TMA": re.compile(r"\bcp_async_bulk\b|\bCUtensorMap\b|__grid_constant__"),
-    "clusters": re.compile(r"__cluster_dims__|\bthis_cluster\b"),
+    "clusters": re.compile(r"__cluster_dims__|\bthis_cluster\b|\bcluster_sums\.cuh"),
 }
 
 ON_GPU = {

@@ -19,7 +19,9 @@ from gpubench.plan.registry import KERNELS, variants
 STEPS = {
     variant.name: variant
     for variant in variants()
-    if isinstance(variant, CudaVariant) and variant.dtypes in {("tf32",), ("float64",)}
+    if isinstance(variant, CudaVariant)
+    and variant.dtypes in {("tf32",), ("float64",)}
+    and variant.name not in {"dmma_split_cluster", "wgmma_tf32_cluster"}  # test_parts_in_cluster.py
 }
 
 

@@ -21,54 +21,7 @@
 // power limit is met, and then the cost of an operation besides its multiplication decides.
 
 #include "../cluster_tiles.cuh"
-
-constexpr int DMMA_WIDTH = 16;  // elements in a row of 128 bytes
-
-// Below, g = lane / 4 and t = lane % 4, as in PTX's description of the instruction.
-
-// The row of A, out of eight, in the instruction's column `column`.
-__host__ __device__ constexpr int dmma_row(int column) { return column % 2 * 4 + column / 2; }
-
-// The offset in bytes, swizzled, of a lane's elements of A in its row, out of eight, at k = 2t and
-// 2t + 1. `dmma_a_address` goes from there to k = 8i + 2t.
-__host__ __device__ constexpr int dmma_a_offset(int lane) {
-  const int row = dmma_row(lane / 4);
-  return row * ROW_BYTES + swizzle(row, lane % 4) * 16;
-}
-__host__ __device__ constexpr unsigned dmma_a_address(unsigned first, int i) {
-  return first ^ i * 64;
-}
-
-// The offset of a lane's elements of B in its columns 2g and 2g + 1, out of 16, at k = 2t.
-// `dmma_b_address` goes from there to k = 2t + i % 2 + i / 2 * 8.
-__host__ __device__ constexpr int dmma_b_offset(int lane) {
-  const int k = lane % 4 * 2;
-  return k * ROW_BYTES + swizzle(k, lane / 4) * 16;
-}
-__host__ __device__ constexpr unsigned dmma_b_address(unsigned first, int i) {
-  return (first ^ i % 2 * 16) + (i % 2 + i / 2 * 8) * ROW_BYTES;
-}
-
-__device__ __forceinline__ double2 load_pair(unsigned at) {
-  double2 pair;
-  asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
-               : "=d"(pair.x), "=d"(pair.y)
-               : "r"(at)
-               : "memory");
-  return pair;
-}
-
-// Adds 16 columns of B times 8 rows of A. A lane has the columns 2g and 2g + 1 of row t in sum[0]
-// and sum[2], and of row t + 4 in sum[1] and sum[3].
-__device__ __forceinline__ void
-multiply(double (&sum)[4], const double2 (&b)[4], const double2 (&a)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, "
-      "{%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%0, %1, %2, %3};"
-      : "+d"(sum[0]), "+d"(sum[1]), "+d"(sum[2]), "+d"(sum[3])
-      : "d"(b[0].x), "d"(b[0].y), "d"(b[1].x), "d"(b[1].y), "d"(b[2].x), "d"(b[2].y), "d"(b[3].x),
-        "d"(b[3].y), "d"(a[0].x), "d"(a[0].y), "d"(a[1].x), "d"(a[1].y));
-}
+#include "../dmma_warp.cuh"
 
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP, int PDL>
 __global__ void __launch_bounds__(384, 1)

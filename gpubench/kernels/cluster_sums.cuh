@@ -1,0 +1,112 @@
+// cluster_sums: the blocks of a cluster share a tile of C, each with a part of K, and their sums
+// meet in distributed shared memory. `wgmma_split_cluster` introduces the parts of K, and
+// `dmma_split_cluster` introduces `add_parts`.
+//
+// Each block leaves its whole tile of sums in its own shared memory. After a barrier of the
+// cluster, each block adds up an equal share of the tile's vectors of 16 bytes: it reads them from
+// the shared memory of all parts, in the order of the parts, so the result is the same in every
+// run. A second barrier keeps every block alive until the others have read its sums.
+
+#pragma once
+
+#include "vector.cuh"
+
+// Steps of K for one of PARTS blocks that share a tile. Each has at least one; where K is shorter,
+// the TMA brings zeros.
+struct StepsOfPart {
+  int first;
+  int count;
+
+  __host__ __device__ constexpr StepsOfPart(int steps, int part, int parts)
+      : first(begin(steps, part, parts)),
+        count(begin(steps, part + 1, parts) - begin(steps, part, parts)) {}
+
+ private:
+  __host__ __device__ static constexpr int begin(int steps, int part, int parts) {
+    return (steps > parts ? steps : parts) * part / parts;
+  }
+};
+
+// This address in the shared memory of block `rank` of the cluster.
+__device__ __forceinline__ unsigned remote_address(unsigned address, int rank) {
+  unsigned remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+
+// 16 bytes of another block's shared memory.
+__device__ __forceinline__ float4 load_remote(unsigned address) {
+  float4 value;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+template <typename Number>
+__device__ __forceinline__ Vector<Number> load_remote_vector(unsigned address) {
+  const union {
+    float4 bits;
+    Vector<Number> vector;
+  } both = {load_remote(address)};
+  return both.vector;
+}
+
+// Adds up a tile whose sums each of the PARTS blocks has left in its shared memory: BM rows of BN
+// numbers, PITCH_BYTES apart, from `memory` on. `part` is this block's; its peers are every
+// BLOCKS-th of the cluster, from `peer` on. THREADS threads call it, thread 0 first; `store` gets
+// a vector's row, column and sum. Threads that do not call it have left, or will: the cluster's
+// barriers do not wait for them. A block that shares its tile with none stores its sums alone.
+template <int PARTS, int BLOCKS, int BM, int BN, int PITCH_BYTES, int THREADS, typename Number,
+          typename Store>
+__device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, Store store) {
+  constexpr int WIDTH = Vector<Number>::SIZE;
+  constexpr int ACROSS = BN / WIDTH;
+  constexpr int VECTORS = BM * ACROSS;
+  static_assert(BN % WIDTH == 0 && PITCH_BYTES % 16 == 0, "rows of whole vectors");
+  unsigned from[PARTS];
+  if constexpr (PARTS == 1) {
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+    from[0] = memory;
+  } else {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#pragma unroll
+    for (int other = 0; other < PARTS; ++other) {
+      from[other] = remote_address(memory, peer + other * BLOCKS);
+    }
+  }
+  constexpr int AT_ONCE = PARTS < 8 ? 8 / PARTS : 1;  // vectors: eight loads hide their latency
+  const int end = VECTORS * (part + 1) / PARTS;
+#pragma unroll 1
+  for (int i = VECTORS * part / PARTS + static_cast<int>(threadIdx.x); i < end;
+       i += AT_ONCE * THREADS) {
+    Vector<Number> sums[AT_ONCE][PARTS];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; ++j) {
+      const int at = i + j * THREADS;
+      if (at >= end) break;
+#pragma unroll
+      for (int other = 0; other < PARTS; ++other) {
+        sums[j][other] =
+            load_remote_vector<Number>(from[other] + at / ACROSS * PITCH_BYTES + at % ACROSS * 16);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; ++j) {
+      const int at = i + j * THREADS;
+      if (at >= end) break;
+#pragma unroll
+      for (int other = 1; other < PARTS; ++other) {
+#pragma unroll
+        for (int e = 0; e < WIDTH; ++e) sums[j][0].lanes[e] += sums[j][other].lanes[e];
+      }
+      store(at / ACROSS, at % ACROSS * WIDTH, sums[j][0]);
+    }
+  }
+  if constexpr (PARTS > 1) {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  }
+}

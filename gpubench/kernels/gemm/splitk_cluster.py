@@ -1,0 +1,136 @@
+"""Small tiles in one launch, and K in parts by the blocks of a cluster."""
+
+from collections.abc import Iterator
+from functools import cache
+
+from gpubench.kernels.block_tiles import (
+    MAX_SHARED_BYTES,
+    blocks,
+    padded_stages_bytes,
+    rows_and_columns,
+    threads_of,
+    tiles_of_c,
+    warps_that_fit,
+)
+from gpubench.kernels.fitted_tile import MAX_CLUSTER
+from gpubench.kernels.small_tile_costs import Choice, picks
+from gpubench.model import Config, CudaVariant, Launch, Problem
+
+BYTES = 4
+"""Bytes of an element: float32 and int32."""
+
+REGISTERS = 65_536
+"""Registers of a multiprocessor."""
+
+RESERVED_BYTES = 1024
+"""Shared memory that each block takes besides its own (CUDA C++ Programming Guide)."""
+
+LOAD_CLOCKS = 2
+"""Clocks of a warp's load of 16 bytes a thread, of which 4 or 8 are different: an assumption."""
+
+CHUNK = 8
+"""Values of k between two requests for copies, as in `interleaved_product.cuh`."""
+
+
+def shared_bytes(tile: Config) -> int:
+    """Return the shared memory of the stages, and later of sums, or of scratch for results."""
+    bm, bn, tn = tile.numbers("BM", "BN", "TN")
+    scratch = threads_of(tile) // 32 * (16 * 8 * tn + 4)
+    after = bm * bn if tile["splits"] > 1 else scratch
+    return max(padded_stages_bytes(tile), BYTES * after)
+
+
+def together(tile: Config) -> str | None:
+    """Require whole warps, room for the stages, and the same copies for each thread and chunk."""
+    if reason := warps_that_fit(shared_bytes)(tile):
+        return reason
+    bm, bn, bk = tile.numbers("BM", "BN", "BK")
+    threads, chunks = threads_of(tile), bk // CHUNK
+    if bm % (threads // 8 * chunks) or threads % (bn // 4) or bk % (threads * 4 // bn * chunks):
+        return f"{tile}: {threads} threads do not share its copies equally"
+    return None
+
+
+def launch(tile: Config, problem: Problem) -> Launch:
+    """Launch SPLITS blocks per tile of C, a cluster of them."""
+    splits = tile["splits"]
+    return Launch(
+        kernel="splitk_cluster_unaligned" if problem.n % 4 else "",
+        grid=(splits * tiles_of_c(tile, problem),),
+        block=(threads_of(tile),),
+        shared_bytes=shared_bytes(tile),
+        cluster=(splits, 1, 1),
+        pdl=True,
+    )
+
+
+TILES = blocks(
+    rows=(32, 48, 64, 96, 128),
+    columns=(32, 64, 128),
+    depths=(16, 32),
+    threads=("4x4", "8x4", "4x8", "8x8", "12x8", "16x8"),
+    stages=(2, 3, 4),
+    splits=range(1, MAX_CLUSTER + 1),
+    default=(
+        "32x64x32/4x8/s3/k4",
+        "64x64x32/8x8/s3/k4",
+        "96x64x16/12x8/s4/k2",
+        "128x64x32/8x8/s3/k1",
+    ),
+    together=together,
+)
+
+
+def resident(tile: Config) -> int:
+    """Return the number of blocks of a multiprocessor, with registers as counted in machine code.
+
+    A thread has its sums, two sets of operands, and about 35 other registers.
+    """
+    tm, tn = tile.numbers("TM", "TN")
+    registers = tm * tn + 2 * (tm + tn) + 35
+    by_registers = REGISTERS // (registers * threads_of(tile))
+    return int(min(by_registers, MAX_SHARED_BYTES // (shared_bytes(tile) + RESERVED_BYTES)))
+
+
+@cache
+def configurations() -> tuple[Choice, ...]:
+    """Return the configurations that the model compares: three or four stages by depth."""
+    every = []
+    for tile in TILES:
+        bm, bn, bk, tm, tn, stages = tile.numbers("BM", "BN", "BK", "TM", "TN", "stages")
+        if stages != (3 if bk > 2 * CHUNK else 4):
+            continue
+        # Of a thread for each k: loads of 16 bytes, copies with their addresses, and the loop.
+        loads = (tm + tn) / 4
+        other = loads + 2 * (bm + bn / 4) / threads_of(tile) + 1
+        every.append(
+            Choice(
+                tile=tile,
+                warps=threads_of(tile) // 32,
+                resident=resident(tile),
+                issued=1 + other / (tm * tn),
+                shared_clocks=threads_of(tile) / 32 * loads * LOAD_CLOCKS * bk,
+            )
+        )
+    return tuple(every)
+
+
+def choices(problem: Problem) -> Iterator[Choice]:
+    """Yield configurations whose parts of K have at least two steps each."""
+    return (
+        choice
+        for choice in configurations()
+        if choice.tile["splits"] <= max(problem.k // (2 * choice.tile["BK"]), 1)
+    )
+
+
+VARIANT = CudaVariant(
+    idea="small tiles in one launch, and K in parts by the blocks of a cluster",
+    after="splitk",
+    dtypes=("float32", "int32"),
+    capability=(9, 0),
+    tiles=TILES,
+    launch=launch,
+    auto_tiles=picks(choices),
+    reuse=rows_and_columns,
+)

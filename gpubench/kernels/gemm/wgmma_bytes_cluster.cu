@@ -1,0 +1,113 @@
+// wgmma_bytes_cluster: 8 bits for any shape: tiles whose rows or columns come by 16, and K in parts by
+// the blocks of a cluster.
+//
+// Compared with `wgmma_bytes`: 512×512×8192 are 12 tiles of 128×192, whatever the order. Here a tile
+// has 64 to 256 rows and columns, one of them by 16, as in `wgmma_fitted`, and the blocks of a
+// cluster share a tile, as in `wgmma_split_cluster`. With 8 bits both operands lie along k, so either
+// may be the instruction's operand of 64 rows: nothing is turned, but the sums of the transposed
+// problem.
+//
+// Results leave through shared memory as sums of 32 bits, whether K is divided or not: a thread reads
+// four neighbours, adds up the parts (`cluster_sums.cuh`), rounds them for float8, and stores them.
+// Rows of sums are padded so that what a warp writes at once goes to different banks. Any N will do:
+// no tensor map describes C, and B is N×K.
+//
+// What limits it: a block computes one tile, and nothing overlaps its end. Sums of 32 bits for results
+// of 16 take twice the shared memory that `stmatrix` would need.
+
+#include "../split_sums.cuh"
+
+// The rows of sums in shared memory. Eight lanes of a warp that have one row each, and four that have
+// a pair of columns each, write to different banks; transposed, eight have a column and four a pair
+// of rows.
+template <int BN, bool TRANSPOSED>
+constexpr int SUMS_PITCH = TRANSPOSED ? BN * 4 + 16 : BN * 4 + (BN % 32 ? 96 : 32);
+
+// Leaves a warpgroup's sums in shared memory, where row 0 is at `memory`.
+template <int BM, int BN, typename Number, int PIECES, int SUMS>
+__device__ __forceinline__ void
+leave_sums(const Number (&sum)[PIECES][SUMS], unsigned memory, int warpgroup) {
+  constexpr bool TRANSPOSED = FittedTile<BM, BN>::TRANSPOSED;
+  constexpr int PITCH = SUMS_PITCH<BN, TRANSPOSED>;
+  const int lane = threadIdx.x % 32;
+  const int along = threadIdx.x % 128 / 32 * 16 + lane / 4;  // of the piece's 64
+  const int across = lane % 4 * 2;
+#pragma unroll
+  for (int p = 0; p < PIECES; ++p) {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      const int of_64 = (warpgroup * PIECES + p) * 64 + along + i / 2 % 2 * 8;
+      const int of_other = across + i / 4 * 8 + i % 2;
+      const int row = TRANSPOSED ? of_other : of_64, col = TRANSPOSED ? of_64 : of_other;
+      asm volatile("st.shared.b32 [%0], %1;" ::"r"(memory + row * PITCH + col * 4),
+                   "r"(__builtin_bit_cast(unsigned, sum[p][i]))
+                   : "memory");
+    }
+  }
+}
+
+// Stores four sums of a row of C, rounded for float8.
+template <typename Scalar>
+__device__ __forceinline__ void
+store_four(const Vector<Sum<Scalar>>& sums, void* C, int row, int col, int M, int N) {
+  if (row >= M) return;
+  if constexpr (RESULT_BYTES<Scalar> == 4) {
+    store_vector(sums, static_cast<int*>(C) + static_cast<size_t>(row) * N, col, N, N % 4 == 0);
+  } else {
+    const uint2 words = {pack<__nv_bfloat16>(sums.lanes[0], sums.lanes[1]),
+                         pack<__nv_bfloat16>(sums.lanes[2], sums.lanes[3])};
+    unsigned short* const to = static_cast<unsigned short*>(C) + static_cast<size_t>(row) * N + col;
+    if (N % 4 == 0) {
+      if (col < N) *reinterpret_cast<uint2*>(to) = words;
+    } else {
+      if (col < N) to[0] = words.x & 0xFFFF;
+      if (col + 1 < N) to[1] = words.x >> 16;
+      if (col + 2 < N) to[2] = words.y & 0xFFFF;
+      if (col + 3 < N) to[3] = words.y >> 16;
+    }
+  }
+}
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
+__global__ void __launch_bounds__((FittedTile<BM, BN>::THREADS), 1)
+wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                    const __grid_constant__ CUtensorMap a_map,
+                    const __grid_constant__ CUtensorMap b_map,
+                    const __grid_constant__ CUtensorMap rest_map) {
+  using T = FittedTile<BM, BN>;
+  using Number = Sum<Scalar>;
+  constexpr int GROUP = 8;
+  constexpr int BLOCKS = CM * CN;  // that share what they fetch
+  constexpr int PITCH = SUMS_PITCH<BN, T::TRANSPOSED>;
+  extern __shared__ __align__(1024) unsigned char stages[];  // later: sums
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
+  const Rank<CM, CN, SPLITS>& rank = tiles.rank;
+  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
+  const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
+  init_cluster(ring, T::CONSUMERS * BLOCKS);
+  start_next_launch();
+
+  if (warpgroup == T::CONSUMERS) {
+    if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    wait_for_previous_launch();
+    produce_steps<BM, BN, BK, true>(ring, stages, rank, tile, steps, &a_map, &b_map, &rest_map);
+  } else {
+    if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
+    const unsigned base = shared_address(stages);
+    Number sum[T::PIECES][T::SUMS];
+    multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
+#pragma unroll
+    for (int p = 0; p < T::PIECES; ++p) fence_sums(sum[p]);
+    synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
+    leave_sums<BM, BN>(sum, base, warpgroup);
+    add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * T::CONSUMERS, Number>(
+        base, rank.part, rank.row * CN + rank.col,
+        [&](int row, int col, const Vector<Number>& sums) {
+          store_four<Scalar>(sums, C, tile.row + row, tile.col + col, M, N);
+        });
+  }
+}

@@ -1,0 +1,84 @@
+"""8 bits with fitted tiles, and K in parts by the blocks of a cluster."""
+
+from gpubench.kernels.fitted_tile import (
+    BY_64,
+    EXTENTS,
+    MAX_CLUSTER,
+    SUM_BYTES,
+    is_transposed,
+    stages_bytes,
+    threads,
+    why_not,
+)
+from gpubench.kernels.tensor_cores import (
+    ALIGNED_BYTES,
+    BYTES_STEP,
+    ROW_BYTES,
+    A,
+    B,
+    cluster,
+    clusters,
+    row_major_map,
+    tiles,
+    variant,
+)
+from gpubench.kernels.tile_costs import picks
+from gpubench.model import Config, Launch, Problem
+
+
+def shared_bytes(tile: Config) -> int:
+    """Return the shared memory of the stages, and later of sums with the source's padding."""
+    columns = tile["BN"]
+    padding = 16 if is_transposed(tile) else 96 if columns % 32 else 32
+    return int(max(stages_bytes(tile), tile["BM"] * (columns * SUM_BYTES + padding)))
+
+
+def refuse(_tile: Config, problem: Problem) -> str | None:
+    """Refuse rows of A and B that are not multiples of 16 bytes, which the TMA does not take."""
+    if problem.k % ALIGNED_BYTES:
+        return f"the TMA takes K divisible by {ALIGNED_BYTES}, not {problem.k}"
+    return None
+
+
+def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
+    """Return a launch of one block per tile and part of K."""
+    m, n, k = problem.m, problem.n, problem.k
+    rows, columns = cluster(tile)
+    blocks = rows * columns * tile["splits"]
+    return Launch(
+        grid=(blocks * clusters(tile, problem),),
+        block=(threads(tile),),
+        shared_bytes=shared_bytes(tile),
+        tensor_maps=(
+            row_major_map(A, (m, k), (tile["BM"] // columns, ROW_BYTES)),
+            row_major_map(B, (n, k), (BY_64 // rows, ROW_BYTES)),
+            row_major_map(B, (n, k), ((tile["BN"] % BY_64 or BY_64) // rows, ROW_BYTES)),
+        ),
+        cluster=(blocks, 1, 1),
+        pdl=True,
+    )
+
+
+VARIANT = variant(
+    idea="8 bits for any shape: fitted tiles, and K in parts by the blocks of a cluster",
+    after="wgmma_bytes",
+    dtypes=("int8", "float8_e4m3"),
+    tiles=tiles(
+        rows=EXTENTS,
+        columns=EXTENTS,
+        step=BYTES_STEP,
+        stages=(3, 4, 5, 6, 7, 8),
+        splits=range(1, MAX_CLUSTER + 1),
+        cluster=("1x1", "1x2", "2x1"),
+        default=(
+            "64x128x128/s8/k1/cluster=1x1",
+            "128x128x128/s7/k2/cluster=1x1",
+            "192x192x128/s4/k4/cluster=1x1",
+        ),
+        shared_bytes=shared_bytes,
+        constraint=why_not,
+    ),
+    launches=launches,
+    refuse=refuse,
+    auto_tiles=picks("wgmma_bytes_cluster"),
+)

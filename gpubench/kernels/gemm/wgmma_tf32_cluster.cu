@@ -1,0 +1,105 @@
+// wgmma_tf32_cluster: TF32 for any shape: rows of a tile by 16, and K in parts by the blocks of a
+// cluster.
+//
+// Compared with `wgmma_tf32`: a tile has 64 or 128 columns and 64 to 256 rows. The rows of a tile are
+// the columns of an instruction, so any multiple of 16 will do, as in `wgmma_fitted`. The blocks of a
+// cluster share a tile, each with a part of K, as in `wgmma_split_cluster`. A block computes one tile.
+//
+// Sums leave through shared memory, in pairs of columns, and are added up and stored in vectors of 16
+// bytes (`cluster_sums.cuh`). A block with all of K stores its sums from registers.
+//
+// What limits it: the loads of B into registers, which are a larger part of the work of small tiles.
+
+#include "../cluster_sums.cuh"
+#include "../tf32.cuh"
+
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN>
+__global__ void __launch_bounds__(Roles<BN>::THREADS, 1)
+wgmma_tf32_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
+                   const __grid_constant__ CUtensorMap a_map,
+                   const __grid_constant__ CUtensorMap b_map) {
+  using R = Roles<BN>;
+  static_assert(R::PIECES == 1, "64 columns a consumer");
+  constexpr int GROUP = 8;
+  constexpr int BLOCKS = CM * CN;  // that share what they fetch
+  constexpr int STAGE = (BM + BN) * ROW_BYTES;
+  constexpr int PITCH = BN * 4 + 16;
+  extern __shared__ __align__(1024) unsigned char stages[];  // later: sums for the other parts
+  __shared__ Ring<STAGES> ring;
+
+  const int warpgroup = warpgroup_index();
+  const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
+  const Rank<CM, CN, SPLITS>& rank = tiles.rank;
+  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
+  const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
+  init_cluster(ring, R::CONSUMERS * BLOCKS);
+  start_next_launch();
+
+  if (warpgroup == R::CONSUMERS) {
+    lower_registers<R::PRODUCER_REGISTERS>();
+    if (threadIdx.x % 128 != 0) return;
+    wait_for_previous_launch();
+    Slot<STAGES> slot;
+#pragma unroll 1
+    for (int step = 0; step < steps.count; ++step, slot.advance()) {
+      ring.freed[slot.stage].wait(slot.parity ^ 1);
+      fetch_step<BM, BN, CM, CN, BK, TF32_WIDTH>(ring.filled[slot.stage],
+                                                 stages + slot.stage * STAGE, rank, tile,
+                                                 (steps.first + step) * BK, &a_map, &b_map);
+    }
+    if constexpr (BLOCKS > 1) await_all_freed(ring, slot);
+  } else {
+    raise_registers<R::CONSUMER_REGISTERS>();
+    const unsigned a = shared_address(stages);
+    const unsigned b =
+        a + BM * ROW_BYTES + warpgroup * 64 * ROW_BYTES + tf32_offset(threadIdx.x % 128);
+    Slot<STAGES> slot;
+    int before = 0;
+    float sum[BM / 2];
+    Tf32Columns<BK / 4> even, odd;  // of the even and the odd steps
+    ring.filled[0].wait(0);
+    even.load(b);
+    // As in `wgmma_tf32`: a stage is freed one step late.
+    const auto multiply_step = [&](int step, const auto& columns, auto& next) {
+      wgmma_fence();
+      multiply_columns<BM>(sum, columns, a + slot.stage * STAGE, step > 0);
+      commit_multiplications();
+      await_multiplications<1>();
+      if (step > 0) free_stage<BLOCKS>(ring.freed[before], rank.first);
+      before = slot.stage;
+      slot.advance();
+      // After the last step, the values loaded here are not used.
+      if (step + 1 < steps.count) ring.filled[slot.stage].wait(slot.parity);
+      next.load(b + slot.stage * STAGE);
+    };
+#pragma unroll 1
+    for (int step = 0; step < steps.count; step += 2) {
+      multiply_step(step, even, odd);
+      if (step + 1 < steps.count) multiply_step(step + 1, odd, even);
+    }
+    await_multiplications<0>();
+    free_stage<BLOCKS>(ring.freed[before], rank.first);
+    if constexpr (SPLITS == 1) {
+      store_columns<BM>(sum, C, tile.row, tile.col + warpgroup * 64, M, N);
+    } else {
+      fence_sums(sum);
+      asm volatile("bar.sync 1, %0;" ::"n"(128 * R::CONSUMERS) : "memory");  // all stages are read
+      const int col = warpgroup * 64 + tf32_column(threadIdx.x % 128);
+#pragma unroll
+      for (int i = 0; i < BM / 4; ++i) {
+        const int row = i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(a + row * PITCH + col * 4),
+                     "f"(sum[i / 2 * 4 + i % 2]), "f"(sum[i / 2 * 4 + 2 + i % 2])
+                     : "memory");
+      }
+      add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * R::CONSUMERS, Scalar>(
+          a, rank.part, rank.row * CN + rank.col,
+          [&](int row, int col, const Vector<Scalar>& sums) {
+            if (tile.row + row < M) {
+              store_vector(sums, C + static_cast<size_t>(tile.row + row) * N, tile.col + col, N,
+                           true);
+            }
+          });
+    }
+  }
+}

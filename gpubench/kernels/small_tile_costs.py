@@ -1,0 +1,170 @@
+"""Which small tile suits a shape in float64 and float32: a cost model whose constants are counted.
+
+It serves `dmma_split_cluster` and `splitk_cluster`. A multiprocessor makes 128 multiply-adds a
+clock in both precisions. The model counts the blocks of the busiest multiprocessor. A step takes
+as long as its multiply-adds, its accesses to shared memory, or what the L2 cache delivers: a
+p-norm, as in `tile_costs.py`. The model adds the costs of a launch, of a step's barrier, of a
+tile's end, and of sums that meet.
+
+The constants are estimates: instructions of the loops, counted in the machine code; times of `dmma`
+at 1024 and 2048 (docs/ladder.md); and what 16-bit sums that meet in a cluster cost, from
+`tile_costs.py`. They were not fitted to times of these two kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from gpubench.kernels.tensor_cores import cluster
+from gpubench.kernels.tile_costs import COSTS as COSTS_16_BITS
+from gpubench.kernels.tile_costs import PICKS, RESIDENT
+from gpubench.model import Config, Problem
+
+RATE = 128
+"""Multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores."""
+
+
+CLOCK_MHZ = 1940.0
+"""Clock in short bursts at which clock counts become times."""
+
+NORM = 6
+"""Exponent of the norm of a step's bounds, near that of the 16-bit model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Constants of the model for one precision and architecture."""
+
+    launch: float
+    """From one launch to the next, without any steps, in microseconds."""
+
+    share: float
+    """Share of the clocks in which a loop without other instructions multiplies."""
+
+    waiting: float
+    """Warps of a scheduler that would have to wait: with w warps the rate is w / (w + waiting)."""
+
+    step: float
+    """Clocks of a step's barrier."""
+
+    launch_of_pairs: float
+    """Microseconds that blocks that share what they fetch add to a launch."""
+
+    l2_bytes: float
+    """Bytes a clock that the L2 cache delivers to each multiprocessor if all of them fetch."""
+
+    end: float
+    """Microseconds for each 10,000 bytes of a tile that is stored."""
+
+    meet: float
+    """Microseconds for each 10,000 bytes of a tile whose sums meet."""
+
+    meet_part: float
+    """Microseconds for each part of K."""
+
+
+_16_BITS = COSTS_16_BITS[9, 0]
+
+COSTS = {
+    "float64": Costs(
+        launch=2.5, share=0.955, waiting=0.08, step=40, launch_of_pairs=_16_BITS.launch_of_pairs,
+        l2_bytes=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
+    ),
+    "float32": Costs(
+        launch=2.0, share=0.91, waiting=0.25, step=40, launch_of_pairs=_16_BITS.launch_of_pairs,
+        l2_bytes=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
+    ),
+}  # fmt: skip
+"""By precision, for compute capability 9.0. int32 takes those of float32."""
+
+
+def costs_of(problem: Problem) -> Costs:
+    """Return the constants for the precision of a problem."""
+    return COSTS["float64" if problem.dtype == "float64" else "float32"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A configuration, as far as the model tells configurations apart."""
+
+    tile: Config
+    warps: int
+    """Of a block, which multiply."""
+
+    resident: int
+    """Blocks of a multiprocessor."""
+
+    issued: float
+    """Instructions that the loop issues for each multiply-add or multiplication: at least 1."""
+
+    shared_clocks: float
+    """Clocks that a step's accesses to shared memory take, without conflicts."""
+
+
+Choices = Callable[[Problem], Iterator[Choice]]
+
+
+def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: Costs) -> float:
+    """Return the time of a product in short bursts with operands in the cache, in microseconds."""
+    tile = choice.tile
+    rows, columns, depth, parts = tile.numbers("BM", "BN", "BK", "splits")
+    down, across = cluster(tile)
+    clusters = -(-problem.m // (rows * down)) * -(-problem.n // (columns * across))
+    size = down * across * parts
+    at_once = max(RESIDENT[size - 1] * multiprocessors // RESIDENT[0], 1)
+    blocks = -(-clusters // at_once)  # of the busiest multiprocessor
+    full, rest = divmod(blocks, choice.resident)
+    steps = max(-(-problem.k // depth // parts), 1)
+    item = problem.precision.item_bytes
+    fetched = depth * item * (rows / across + columns / down)
+
+    def step_us(together: int) -> float:
+        """Return the time of a step of each of `together` blocks of a multiprocessor."""
+        warps = together * choice.warps / 4  # of a scheduler
+        rate = RATE * costs.share / choice.issued * min(warps, 1) * warps / (warps + costs.waiting)
+        busy = min(clusters * size / multiprocessors, 1)
+        bounds = (
+            rows * columns * depth / rate,
+            choice.shared_clocks,
+            fetched * busy / costs.l2_bytes,
+        )
+        clocks = float(sum(bound**NORM for bound in bounds) ** (1 / NORM)) + costs.step
+        return together * clocks / CLOCK_MHZ
+
+    steps_us = full * step_us(choice.resident) + (step_us(rest) if rest else 0)
+    kilobytes = rows * columns * item * 1e-4
+    end_us = (full + (rest > 0)) * kilobytes * costs.end
+    if parts > 1:
+        end_us += (full + (rest > 0)) * (kilobytes * costs.meet + parts * costs.meet_part)
+    pair_us = costs.launch_of_pairs * (down * across > 1)
+    return float(costs.launch + pair_us + steps * steps_us + end_us)
+
+
+@cache
+def ranked(choices: Choices, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
+    """Return configurations for a problem, the fastest by the model first."""
+    costs = costs_of(problem)
+    times = {
+        choice: predicted_us(choice, problem, multiprocessors, costs) for choice in choices(problem)
+    }
+    return tuple(choice.tile for choice in sorted(times, key=times.__getitem__))
+
+
+def picks(choices: Choices) -> Callable[[Problem, int], tuple[str, ...]]:
+    """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`.
+
+    The picks have different sizes of a tile's part of K: what divides a problem equally often takes
+    nearly the same time, and the constants are not fitted.
+    """
+
+    def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+        different: dict[float, Config] = {}
+        for tile in ranked(choices, problem, multiprocessors):
+            different.setdefault(tile["BM"] * tile["BN"] / tile["splits"], tile)
+            if len(different) == PICKS:
+                break
+        return tuple(map(str, different.values()))
+
+    return auto_tiles

@@ -1,0 +1,218 @@
+"""Runs kernels with clusters on the CPU, with their PTX emulated by `ptx/emulator.h`.
+
+Each case computes C of small whole numbers, whose sums are exact in any order, and compares every
+element; and of random numbers in several schedules, whose results must be the same bits.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gpubench.commands.check.on_cpu import gxx
+from gpubench.model import Config, CudaVariant, Gpu, Problem
+
+H200 = Gpu(multiprocessors=132, threads_per_multiprocessor=2048)
+
+INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
+STATIC = re.compile(r"__shared__ ([\w<>:, ]+?) (\w+)((?:\[[^\]]+\])*);")
+
+OPERANDS_OF_MACRO = re.compile(r'(WGMMA_BY_WIDTH\("[^;]*, )"\+[fr]"\)')
+"""The constraint of sums that `tensor_cores.cuh` passes to the macros of its products."""
+
+MAIN = r"""
+template <typename Item, typename Number>
+struct Case {
+  const char* label;
+  int m, n, k, grid, grid_y, cluster, threads, shared_bytes;
+  std::vector<std::array<long, 3>> boxes;  // array, rows and columns
+  bool b_along_k;
+  void (*kernel)(const Item*, const Item*, Item*, int, int, int, const CUtensorMap*);
+};
+
+template <typename Item, typename Number>
+std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<Item>& a,
+                             const std::vector<Item>& b, unsigned seed) {
+  constexpr int GUARD = 1024;
+  std::vector<Number> c(GUARD + one.m * one.n + GUARD);
+  std::memset(c.data(), 0xFF, c.size() * sizeof(Number));
+  const std::vector<Number> before = c;
+  CUtensorMap maps[4];
+  for (size_t i = 0; i < one.boxes.size(); ++i) {
+    const bool of_a = one.boxes[i][0] == 0;
+    const int b_rows = one.b_along_k ? one.n : one.k, b_columns = one.b_along_k ? one.k : one.n;
+    const emulated::Map map{reinterpret_cast<const unsigned char*>((of_a ? a : b).data()),
+                            of_a ? one.m : b_rows, of_a ? one.k : b_columns, one.boxes[i][1],
+                            one.boxes[i][2], sizeof(Item)};
+    std::memcpy(&maps[i], &map, sizeof map);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const auto& operand = i == 0 ? a : b;
+    emulated::inputs[i] = reinterpret_cast<const unsigned char*>(operand.data());
+    emulated::inputs_end[i] = emulated::inputs[i] + operand.size() * sizeof(Item);
+  }
+  emulated::launch({unsigned(one.grid), unsigned(one.grid_y), 1}, one.cluster, one.threads,
+                   one.shared_bytes, seed, [&] {
+    one.kernel(a.data(), b.data(), reinterpret_cast<Item*>(c.data() + GUARD), one.m, one.n, one.k,
+               maps);
+  });
+  for (int i = 0; i < GUARD; ++i) {
+    const size_t last = c.size() - 1 - i;
+    if (std::memcmp(&c[i], &before[i], sizeof(Number)) ||
+        std::memcmp(&c[last], &before[last], sizeof(Number))) {
+      emulated::fail(std::string(one.label) + ": stores outside of C");
+    }
+  }
+  return {c.begin() + GUARD, c.end() - GUARD};
+}
+
+template <typename Item, typename Number>
+void check(const Case<Item, Number>& one) {
+  std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
+  std::vector<Item> a(one.m * one.k), b(one.k * one.n);
+  std::vector<Number> c(one.m * one.n);
+  for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
+  for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
+  for (int i = 0; i < one.m; ++i) {
+    for (int k = 0; k < one.k; ++k) {
+      for (int j = 0; j < one.n; ++j) {
+        c[i * one.n + j] +=
+            a[i * one.k + k] * b[one.b_along_k ? j * one.k + k : k * one.n + j];
+      }
+    }
+  }
+  const auto result = computed(one, a, b, 1);
+  for (int i = 0; i < one.m * one.n; ++i) {
+    if (!(result[i] == c[i])) {
+      emulated::fail(std::string(one.label) + ": element " + std::to_string(i / one.n) + ", " +
+                     std::to_string(i % one.n) + " is " + std::to_string(result[i]) + ", not " +
+                     std::to_string(c[i]));
+    }
+  }
+  for (auto& x : a) x = Item(draw() % 100) / Item(7);
+  for (auto& x : b) x = Item(draw() % 100) / Item(11);
+  const auto first = computed(one, a, b, 2), second = computed(one, a, b, 3);
+  if (std::memcmp(first.data(), second.data(), first.size() * sizeof(Number))) {
+    emulated::fail(std::string(one.label) + ": the result depends on the schedule");
+  }
+  std::printf("right: %s\n", one.label);
+}
+"""
+
+
+def flattened(source: Path, seen: set[Path]) -> str:
+    """Return a source with its includes, each once."""
+    if source in seen:
+        return ""
+    seen.add(source)
+    text = source.read_text(encoding="utf-8").replace("#pragma once\n", "")
+    return INCLUDE.sub(lambda name: flattened((source.parent / name[1]).resolve(), seen), text)
+
+
+def split_at(text: str, separator: str) -> list[str]:
+    """Split at a character outside of strings and brackets."""
+    parts, depth, quoted, start = [], 0, False, 0
+    for i, character in enumerate(text):
+        if character == '"' and text[i - 1] != "\\":
+            quoted = not quoted
+        elif not quoted:
+            depth += (character in "([{") - (character in ")]}")
+            if character == separator and depth == 0:
+                parts.append(text[start:i])
+                start = i + 1
+    return [*parts, text[start:]]
+
+
+def emulated(text: str) -> str:
+    """Return CUDA C++ whose PTX and shared arrays are those of `emulator.h`."""
+    text = re.sub(r"(?m)//.*$", "", text)
+    done = ""
+    while (start := text.find("asm volatile(")) >= 0:
+        inside = start + len("asm volatile(")
+        end = inside + closing(text[inside:])
+        statement = text[inside:end].replace("\\\n", " ")  # of a macro, in one line
+        template, *sections = split_at(statement, ":")
+        operands = [
+            re.sub(r'^\s*"([=+]?)[^"]*"', direction, operand)
+            for section in sections[:2]
+            for operand in split_at(section, ",")
+            if operand.strip()
+        ]
+        done += f"{text[:start]}emulated::ptx({template}, {{{', '.join(operands)}}})"
+        text = text[end + 1 :]
+    text = done + text
+    text = OPERANDS_OF_MACRO.sub(r"\1emulated::out)", text)
+    text = text.replace('OPERANDS_8("+f", i)', "OPERANDS_8(emulated::out, i)")
+    text = text.replace('OPERANDS_32("+f", i)', "OPERANDS_32(emulated::out, i)")
+    text = text.replace('SUMS_OF_##HALF("+f")', "SUMS_OF_##HALF(emulated::out)")
+    text = re.sub(r'"\+f"\((sum\[\d+\])\)', r"emulated::out(\1)", text)
+    text = DYNAMIC.sub(r"auto* const \2 = emulated::dynamic_shared<\1>();", text)
+    names: dict[str, int] = {}
+
+    def static(found: re.Match[str]) -> str:
+        number = names.setdefault(found[2], len(names))
+        return f"auto& {found[2]} = emulated::static_shared<{found[1]}{found[3]}>({number});"
+
+    return STATIC.sub(static, text)
+
+
+def direction(constraint: re.Match[str]) -> str:
+    """Return the function that an operand with this constraint passes through."""
+    return "emulated::out" if constraint[1] else "emulated::in"
+
+
+def closing(text: str) -> int:
+    """Return the place of the bracket that closes what was opened before the text."""
+    depth, quoted = 1, False
+    for i, character in enumerate(text):
+        if character == '"' and text[i - 1] != "\\":
+            quoted = not quoted
+        elif not quoted:
+            depth += (character == "(") - (character == ")")
+            if depth == 0:
+                return i
+    raise ValueError("a bracket is not closed")
+
+
+def program(
+    variant: CudaVariant, cases: Sequence[tuple[Config, Problem]], source: str | None = None
+) -> str:
+    """Return a program that checks the cases, which have one dtype. `source` replaces the text."""
+    text = emulated(source or flattened(variant.source, set()))
+    precision = cases[0][1].precision
+    scalar, result = precision.cpp, {"int8": "int"}.get(precision.name, precision.cpp)
+    lines = []
+    for tile, problem in cases:
+        launch = variant.launch_on(H200, tile, problem)
+        instance = variant.instance(tile, problem.dtype, launch.kernel)
+        maps = "".join(f", maps[{i}]" for i in range(len(launch.tensor_maps)))
+        boxes = ", ".join(f"{{{m.array}, {m.box[0]}, {m.box[1]}}}" for m in launch.tensor_maps)
+        grid = (*launch.grid, 1, 1)
+        blocks = launch.cluster[0] if launch.cluster else 1
+        numbers = [problem.m, problem.n, problem.k, grid[0], grid[1], blocks]
+        numbers += [launch.threads_per_block, launch.shared_bytes]
+        along_k = int("B" in problem.column_major)
+        lines.append(
+            f'  check<{scalar}, {result}>({{"{tile} {problem.size}", '
+            f"{', '.join(map(str, numbers))}, "
+            f"{{{boxes}}}, {along_k}, [](const {scalar}* A, const {scalar}* B, {scalar}* C, "
+            f"int M, int N, int K, const CUtensorMap* maps) "
+            f"{{ {instance}(A, B, C, M, N, K{maps}); }}}});"
+        )
+    main = "int main() {\n" + "\n".join(lines) + "\n}\n"
+    return f'#include "emulator.h"\n#include <algorithm>\n#include <array>\n{text}\n{MAIN}\n{main}'
+
+
+def run(text: str, folder: Path) -> Iterator[str]:
+    """Compile and run a program; yield the lines that it prints."""
+    source, binary = folder / "cases.cpp", folder / "cases"
+    source.write_text(text, encoding="utf-8")
+    here = Path(__file__).parent / "ptx"
+    gxx("-w", "-O1", "-fno-strict-aliasing", f"-I{here}", str(source), "-o", str(binary))
+    done = subprocess.run([binary], capture_output=True, text=True, check=False)
+    yield from done.stdout.splitlines()
+    if done.returncode not in (0, 1):
+        yield f"fault: the program ended with {done.returncode}"

@@ -1,0 +1,620 @@
+// The PTX of kernels with clusters, executed on the CPU: `emulation.py` turns every `asm volatile`
+// of a kernel into a call of `ptx`, with the instruction's own text and operands.
+//
+// All threads of a cluster are fibers, which run in a random order until they wait. Asynchronous
+// copies end at random times. Until then their target holds 0xFF (NaN), so that reading too early,
+// and overwriting what is still read, give wrong results. A wait that never ends is an error.
+#pragma once
+
+#include <ucontext.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+using std::size_t;
+
+#define __CUDACC__
+#define __CUDA_ARCH__ 900
+#define __global__ static
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __grid_constant__
+#define alignas(bytes) __attribute__((aligned(bytes)))
+
+struct float4 {
+  float x, y, z, w;
+} __attribute__((aligned(16)));
+struct double2 {
+  double x, y;
+} __attribute__((aligned(16)));
+struct uint4 {
+  unsigned x, y, z, w;
+} __attribute__((aligned(16)));
+struct uint2 {
+  unsigned x, y;
+} __attribute__((aligned(8)));
+struct int4 {
+  int x, y, z, w;
+} __attribute__((aligned(16)));
+struct float2 {
+  float x, y;
+} __attribute__((aligned(8)));
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline double2 make_double2(double x, double y) { return {x, y}; }
+inline int4 __ldcs(const int4* from) { return *from; }
+template <typename A, typename B>
+constexpr std::common_type_t<A, B> min(A a, B b) {
+  return b < a ? b : a;
+}
+template <typename A, typename B>
+constexpr std::common_type_t<A, B> max(A a, B b) {
+  return a < b ? b : a;
+}
+
+namespace emulated {
+
+constexpr size_t SHARED_BYTES = 256 * 1024, STATIC_BYTES = 8 * 1024, STACK_BYTES = 256 * 1024;
+constexpr int RANK_SHIFT = 20;  // of an address in the cluster's shared memory
+
+struct Index {
+  unsigned x, y, z;
+};
+
+[[noreturn]] inline void fail(const std::string& what) {
+  std::printf("fault: %s\n", what.c_str());
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+struct Barrier {
+  int arrived = 0;
+  long generation = 0;
+};
+struct Mbarrier {
+  int arrivals = 0, pending = 0;
+  long bytes = 0, phase = 0;
+};
+struct AsyncCopy {
+  unsigned char* to;
+  const unsigned char* from;
+  int bytes, group;
+};
+
+struct Block {
+  unsigned char* shared;
+  int index, live;
+  Barrier named[16], warpgroups[8];
+  std::map<unsigned, Mbarrier> mbarriers;
+  std::map<int, size_t> static_arrays;
+  size_t static_end = SHARED_BYTES - STATIC_BYTES;
+};
+
+struct Product {
+  std::function<void()> execute;
+  int group;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
+  Block* block;
+  int thread, rank;
+  long cluster_generation = 0;
+  bool finished = false;
+  std::vector<AsyncCopy> copies;
+  int groups = 0;
+  std::vector<Product> products;  // of a warpgroup, which run until they are waited for
+  int product_groups = 0;
+  double offered[16];
+};
+
+struct Warp {
+  Barrier barrier;
+  int live = 32;
+};
+
+// A matrix as a tensor map describes it, in the bytes of the kernel's CUtensorMap.
+struct Map {
+  const unsigned char* address;
+  long rows, columns, box_rows, box_columns, item_bytes;
+};
+
+struct BoxCopy {
+  Map map;
+  unsigned to, barrier;
+  long row, column;
+  unsigned mask;  // of blocks
+};
+
+inline std::vector<std::unique_ptr<Fiber>> fibers;
+inline std::vector<Block> blocks;
+inline std::vector<Warp> warps;
+inline std::vector<BoxCopy> box_copies;
+inline Barrier cluster_barrier;
+inline int cluster_live;
+inline Fiber* current;
+inline ucontext_t scheduler;
+inline bool progress;
+inline std::mt19937 order;
+inline std::function<void()> entry;
+inline Index grid, threads;
+inline size_t dynamic_bytes;
+inline const unsigned char *inputs[2], *inputs_end[2];
+
+inline void yield() { swapcontext(&current->context, &scheduler); }
+template <typename Ready>
+void wait_until(Ready ready) {
+  while (!ready()) yield();
+  progress = true;
+}
+
+inline unsigned char* place(unsigned address) {
+  const unsigned rank = address >> RANK_SHIFT;
+  if (rank > blocks.size()) fail("an address of a block outside the cluster");
+  Block& block = rank ? blocks[rank - 1] : *current->block;
+  return block.shared + (address & ((1 << RANK_SHIFT) - 1));
+}
+inline Mbarrier& mbarrier(Block& block, unsigned offset) {
+  auto found = block.mbarriers.find(offset & ((1 << RANK_SHIFT) - 1));
+  if (found == block.mbarriers.end()) fail("an mbarrier that was not initialized");
+  return found->second;
+}
+inline Block& block_of(unsigned address) {
+  const unsigned rank = address >> RANK_SHIFT;
+  return rank ? blocks[rank - 1] : *current->block;
+}
+inline void settle(Mbarrier& barrier) {
+  if (barrier.pending < 0) fail("more arrivals at an mbarrier than it counts");
+  if (barrier.pending == 0 && barrier.bytes == 0) {
+    barrier.pending = barrier.arrivals;
+    ++barrier.phase;
+    progress = true;
+  }
+}
+
+inline void meet(Barrier& barrier, int count) {
+  const long generation = barrier.generation;
+  if (++barrier.arrived == count) {
+    barrier.arrived = 0;
+    ++barrier.generation;
+  }
+  wait_until([&] { return barrier.generation != generation; });
+}
+inline Warp& warp_of(const Fiber& fiber) {
+  return warps[fiber.rank * ((threads.x + 31) / 32) + fiber.thread / 32];
+}
+inline Warp& warp() { return warp_of(*current); }
+inline void meet_warp() { meet(warp().barrier, warp().live); }
+inline Fiber& lane(int number) {
+  return *fibers[current->rank * threads.x + current->thread / 32 * 32 + number];
+}
+
+inline void settle_cluster() {
+  if (cluster_barrier.arrived > 0 && cluster_barrier.arrived == cluster_live) {
+    cluster_barrier.arrived = 0;
+    ++cluster_barrier.generation;
+    progress = true;
+  }
+}
+
+inline void finish(const BoxCopy& copy) {
+  const Map& map = copy.map;
+  const size_t row_bytes = map.box_columns * map.item_bytes;
+  for (size_t rank = 0; rank < blocks.size(); ++rank) {
+    if (!(copy.mask >> rank & 1)) continue;
+    unsigned char* const shared = blocks[rank].shared;
+    const unsigned to = copy.to & ((1 << RANK_SHIFT) - 1);
+    for (long r = 0; r < map.box_rows; ++r) {
+      for (size_t b = 0; b < row_bytes; ++b) {
+        const long row = copy.row + r, column = copy.column + b / map.item_bytes;
+        const bool inside = row >= 0 && row < map.rows && column < map.columns;
+        const size_t from = (row * map.columns + copy.column) * map.item_bytes + b;
+        unsigned at = to + r * row_bytes + b;
+        if (row_bytes == 128) at ^= (at >> 7 & 7) << 4;
+        shared[at] = inside ? map.address[from] : 0;
+      }
+    }
+    Mbarrier& barrier = mbarrier(blocks[rank], copy.barrier);
+    barrier.bytes -= map.box_rows * row_bytes;
+    settle(barrier);
+  }
+  progress = true;
+}
+
+inline void request(const BoxCopy& copy) {
+  const size_t bytes = copy.map.box_rows * copy.map.box_columns * copy.map.item_bytes;
+  const unsigned to = copy.to & ((1 << RANK_SHIFT) - 1);
+  if (to % 1024) fail("a box does not begin where the swizzle does");
+  for (size_t rank = 0; rank < blocks.size(); ++rank) {
+    if (copy.mask >> rank & 1) std::memset(blocks[rank].shared + to, 0xFF, bytes);
+  }
+  box_copies.push_back(copy);
+}
+
+// ---- instructions
+
+struct Operand {
+  void* address;
+  uint64_t bits;
+  int bytes;
+
+  template <typename T>
+  T as() const {
+    T value;
+    std::memcpy(&value, address ? address : &bits, sizeof(T));
+    return value;
+  }
+  template <typename T>
+  void set(T value) const {
+    if (sizeof(T) != static_cast<size_t>(bytes)) fail("a result of another size");
+    std::memcpy(address, &value, sizeof(T));
+  }
+  unsigned number() const { return as<unsigned>(); }
+};
+template <typename T>
+Operand out(T& value) {
+  return {&value, 0, sizeof(T)};
+}
+template <typename T>
+Operand in(T value) {
+  Operand operand{nullptr, 0, sizeof(T)};
+  std::memcpy(&operand.bits, &value, sizeof(T));
+  return operand;
+}
+
+inline void move_words(std::string_view text, const Operand* o, unsigned address_at) {
+  const bool store = text.substr(0, 2) == "st";
+  const unsigned address = o[address_at].number();
+  const size_t dot = text.find(".v");
+  const int count = dot == text.npos ? 1 : text[dot + 2] - '0';
+  const int bytes = o[store ? 1 : 0].bytes;
+  if (text.find(bytes == 8 ? "64 " : "32 ") == text.npos) fail("operands of another type");
+  if (address % (count * bytes)) fail("an address in shared memory that is not aligned");
+  for (int i = 0; i < count; ++i) {
+    unsigned char* const at = place(address) + i * bytes;
+    if (store) {
+      std::memcpy(at, &o[1 + i].bits, bytes);
+    } else {
+      std::memcpy(o[i].address, at, bytes);
+    }
+  }
+}
+
+inline void multiply_float64(const Operand* o) {
+  for (int i = 0; i < 12; ++i) current->offered[i] = o[4 + i].as<double>();
+  meet_warp();
+  const int g = current->thread % 32 / 4, t = current->thread % 4;
+  for (int d = 0; d < 4; ++d) {
+    const int row = g + d / 2 * 8, column = 2 * t + d % 2;
+    double sum = o[d].as<double>();
+    for (int k = 0; k < 16; ++k) {
+      const double a = lane(row % 8 * 4 + k % 4).offered[k / 4 * 2 + row / 8];
+      const double b = lane(column * 4 + k % 4).offered[8 + k / 4];
+      sum = std::fma(a, b, sum);
+    }
+    o[d].set(sum);
+  }
+  meet_warp();
+}
+
+// A byte of an operand along k, with the swizzle of 128 bytes: `descriptor` has the first address.
+inline int operand_byte(const unsigned char* shared, uint64_t descriptor, int row, int k) {
+  const unsigned plain = (descriptor & 0x3FFF) * 16 + row * 128 + k;
+  return static_cast<signed char>(shared[plain ^ (plain >> 7 & 7) << 4]);
+}
+
+// Starts to multiply 64 rows by `columns` columns, 32 values of k of 8 bits.
+inline void start_bytes(std::string_view text, const Operand* o) {
+  const int columns = std::atoi(text.data() + text.find("m64n") + 4);
+  const std::vector<Operand> sums(o, o + columns / 2);
+  const uint64_t a = o[columns / 2].as<uint64_t>(), b = o[columns / 2 + 1].as<uint64_t>();
+  const bool add = o[columns / 2 + 2].as<int>();
+  Fiber* const self = current;
+  const auto execute = [=] {
+    const int t = self->thread % 128;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8;
+      const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      int sum = add ? sums[i].as<int>() : 0;
+      for (int k = 0; k < 32; ++k) {
+        sum += operand_byte(self->block->shared, a, row, k) *
+               operand_byte(self->block->shared, b, column, k);
+      }
+      sums[i].set(sum);
+    }
+  };
+  current->products.push_back({execute, current->product_groups});
+}
+
+// The same for 8 values of k of TF32, whose 64 rows come from the registers of each warp.
+inline void start_tf32(std::string_view text, const Operand* o) {
+  const int columns = std::atoi(text.data() + text.find("m64n") + 4);
+  const std::vector<Operand> sums(o, o + columns / 2);
+  for (int i = 0; i < 4; ++i) current->offered[i] = o[columns / 2 + i].as<float>();
+  const uint64_t descriptor = o[columns / 2 + 4].as<uint64_t>();
+  const bool add = o[columns / 2 + 5].as<int>();
+  meet_warp();
+  std::array<std::array<float, 8>, 2> rows;  // g and g + 8 of the warp's
+  for (int half = 0; half < 2; ++half) {
+    for (int k = 0; k < 8; ++k) {
+      rows[half][k] = lane(current->thread % 32 / 4 * 4 + k % 4).offered[k / 4 * 2 + half];
+    }
+  }
+  meet_warp();
+  Fiber* const self = current;
+  const auto execute = [=] {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const int column = i / 4 * 8 + self->thread % 4 * 2 + i % 2;
+      float sum = add ? sums[i].as<float>() : 0;
+      for (int k = 0; k < 8; ++k) {
+        const unsigned plain = (descriptor & 0x3FFF) * 16 + column * 128 + k * 4;
+        float value;
+        std::memcpy(&value, self->block->shared + (plain ^ (plain >> 7 & 7) << 4), sizeof value);
+        sum += rows[i / 2 % 2][k] * value;
+      }
+      sums[i].set(sum);
+    }
+  };
+  current->products.push_back({execute, current->product_groups});
+}
+
+inline void await_products(int pending) {
+  Barrier& warpgroup = current->block->warpgroups[current->thread / 128];
+  meet(warpgroup, 128);
+  std::vector<Product> later;
+  for (const Product& product : current->products) {
+    if (product.group < current->product_groups - pending) {
+      product.execute();
+    } else {
+      later.push_back(product);
+    }
+  }
+  current->products = later;
+  meet(warpgroup, 128);
+}
+
+inline void ptx(std::string_view text, std::initializer_list<Operand> operands) {
+  const Operand* const o = operands.begin();
+  const auto is = [&](std::string_view begin) { return text.substr(0, begin.size()) == begin; };
+  const auto has = [&](std::string_view part) { return text.find(part) != text.npos; };
+  Block& block = *current->block;
+  if (text.empty() || is("fence.") || is("griddepcontrol.") || is("setmaxnreg.") ||
+      is("prefetch") || is("wgmma.fence")) {
+  } else if (is("mov.u32 %0, %%cluster_ctarank")) {
+    o[0].set<unsigned>(current->rank);
+  } else if (is("ld.shared.") || is("ld.shared::cluster.")) {
+    move_words(text, o, operands.size() - 1);
+  } else if (is("st.shared.")) {
+    move_words(text, o, 0);
+  } else if (is("mapa.shared::cluster.u32 %0, %1, %2;")) {
+    o[0].set<unsigned>(o[1].number() | (o[2].number() + 1) << RANK_SHIFT);
+  } else if (is("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64")) {
+    multiply_float64(o);
+  } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k32.s32.s8.s8")) {
+    start_bytes(text, o);
+  } else if (has("wgmma.mma_async.sync.aligned.m64n") && has("k8.f32.tf32.tf32")) {
+    start_tf32(text, o);
+  } else if (is("wgmma.commit_group")) {
+    ++current->product_groups;
+  } else if (is("wgmma.wait_group")) {
+    await_products(o[0].number());
+  } else if (is("bar.sync %0, 128;")) {
+    meet(block.named[o[0].number()], 128);
+  } else if (is("bar.sync ") && has(", %0;")) {
+    meet(block.named[std::atoi(text.data() + 9)], o[0].number());
+  } else if (is("barrier.cluster.arrive")) {
+    current->cluster_generation = cluster_barrier.generation;
+    ++cluster_barrier.arrived;
+    settle_cluster();
+  } else if (is("barrier.cluster.wait")) {
+    wait_until([&] { return cluster_barrier.generation > current->cluster_generation; });
+  } else if (is("mbarrier.init")) {
+    block.mbarriers[o[0].number()] = {static_cast<int>(o[1].number()),
+                                      static_cast<int>(o[1].number()), 0, 0};
+  } else if (is("mbarrier.arrive.expect_tx")) {
+    Mbarrier& barrier = mbarrier(block, o[0].number());
+    barrier.bytes += o[1].number();
+    --barrier.pending;
+    settle(barrier);
+  } else if (is("mbarrier.arrive.shared::cta")) {
+    Mbarrier& barrier = mbarrier(block, o[0].number());
+    --barrier.pending;
+    settle(barrier);
+  } else if (has("mapa.shared::cluster.u32 remote, %0, %1;\nmbarrier.arrive")) {
+    if (o[1].number() >= blocks.size()) fail("an arrival outside the cluster");
+    if (blocks[o[1].number()].live == 0) fail("an arrival at a block that has ended");
+    Mbarrier& barrier = mbarrier(blocks[o[1].number()], o[0].number());
+    --barrier.pending;
+    settle(barrier);
+  } else if (has("mbarrier.try_wait.parity")) {
+    Mbarrier& barrier = mbarrier(block, o[0].number());
+    wait_until([&] { return barrier.phase % 2 != o[1].number(); });
+  } else if (is("cp.async.bulk.tensor.2d.shared::cluster.global")) {
+    const bool multicast = has(".multicast::cluster");
+    // [to], [map, {column, row}], [barrier], mask; or the barrier last
+    BoxCopy copy{};
+    std::memcpy(&copy.map, o[1].as<const void*>(), sizeof(Map));
+    copy.to = o[0].number();
+    copy.column = o[2].as<int>();
+    copy.row = o[3].as<int>();
+    copy.barrier = o[4].number();
+    copy.mask = multicast ? o[5].as<unsigned short>() : 1u << current->rank;
+    if (copy.mask >> blocks.size()) fail("a copy to a block outside the cluster");
+    request(copy);
+  } else if (is("cp.async.cg.shared.global") || is("cp.async.ca.shared.global")) {
+    const int bytes = has(", 16;") ? 16 : o[2].number();
+    const auto* from = o[1].as<const unsigned char*>();
+    const bool inside = (from >= inputs[0] && from + bytes <= inputs_end[0]) ||
+                        (from >= inputs[1] && from + bytes <= inputs_end[1]);
+    if (!inside) fail("a copy from outside of A and B");
+    if (reinterpret_cast<size_t>(from) % bytes || o[0].number() % bytes) {
+      fail("a copy that is not aligned");
+    }
+    unsigned char* const to = place(o[0].number());
+    std::memset(to, 0xFF, bytes);
+    current->copies.push_back({to, from, bytes, current->groups});
+  } else if (is("cp.async.commit_group")) {
+    ++current->groups;
+  } else if (is("cp.async.wait_group")) {
+    std::vector<AsyncCopy> pending;
+    for (const AsyncCopy& copy : current->copies) {
+      if (copy.group < current->groups - static_cast<int>(o[0].number())) {
+        std::memcpy(copy.to, copy.from, copy.bytes);
+      } else {
+        pending.push_back(copy);
+      }
+    }
+    current->copies = pending;
+  } else {
+    fail("an instruction that is not emulated: " + std::string(text));
+  }
+}
+
+// ---- launches
+
+inline void run_fiber() {
+  entry();
+  if (!current->copies.empty()) fail("a copy that is still pending when its thread ends");
+  if (!current->products.empty()) fail("a product that nobody has waited for");
+  current->finished = true;
+  progress = true;
+  --current->block->live;
+  --warp().live;
+  --cluster_live;
+  settle_cluster();
+  yield();
+}
+
+// Runs all blocks, a cluster after the other.
+inline void launch(Index blocks_of_grid, int cluster, int block_threads, size_t shared_bytes,
+                   unsigned seed, std::function<void()> kernel) {
+  order.seed(seed);
+  entry = std::move(kernel);
+  grid = blocks_of_grid;
+  threads = {static_cast<unsigned>(block_threads), 1, 1};
+  dynamic_bytes = shared_bytes;
+  const int count = grid.x * grid.y * grid.z;
+  if (count % cluster) fail("a grid that is not whole clusters");
+  if (shared_bytes > SHARED_BYTES - STATIC_BYTES) fail("too much shared memory");
+  for (int first = 0; first < count; first += cluster) {
+    blocks.clear();
+    fibers.clear();
+    box_copies.clear();
+    warps.assign(cluster * ((block_threads + 31) / 32), {});
+    cluster_barrier = {};
+    cluster_live = cluster * block_threads;
+    for (int rank = 0; rank < cluster; ++rank) {
+      auto* const shared =
+          static_cast<unsigned char*>(std::aligned_alloc(1024, SHARED_BYTES));
+      std::memset(shared, 0xFF, SHARED_BYTES);
+      blocks.push_back({shared, first + rank, block_threads});
+    }
+    for (int rank = 0; rank < cluster; ++rank) {
+      for (int t = 0; t < block_threads; ++t) {
+        auto fiber = std::make_unique<Fiber>();
+        fiber->block = &blocks[rank];
+        fiber->thread = t;
+        fiber->rank = rank;
+        getcontext(&fiber->context);
+        fiber->context.uc_stack.ss_sp = fiber->stack.get();
+        fiber->context.uc_stack.ss_size = STACK_BYTES;
+        makecontext(&fiber->context, run_fiber, 0);
+        fibers.push_back(std::move(fiber));
+      }
+    }
+    // Some warps are slower: they pause in most rounds.
+    std::vector<unsigned> pauses(warps.size());
+    for (unsigned& pause : pauses) pause = order() % 3 * 3;
+    std::vector<Fiber*> alive;
+    for (auto& fiber : fibers) alive.push_back(fiber.get());
+    for (int idle = 0; !alive.empty();) {
+      progress = false;
+      // Warps in a random order; a warp's lanes together, as they mostly are.
+      std::vector<std::pair<unsigned, Fiber*>> keyed;
+      std::map<std::pair<int, int>, unsigned> key;
+      for (Fiber* fiber : alive) {
+        auto [at, fresh] = key.try_emplace({fiber->rank, fiber->thread / 32}, 0);
+        if (fresh) at->second = order();
+        const size_t number = &warp_of(*fiber) - warps.data();
+        if (at->second % 8 >= pauses[number]) keyed.push_back({at->second, fiber});
+      }
+      std::stable_sort(keyed.begin(), keyed.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
+      for (auto& [_, fiber] : keyed) {
+        current = fiber;
+        swapcontext(&scheduler, &fiber->context);
+      }
+      std::erase_if(alive, [](const Fiber* fiber) { return fiber->finished; });
+      std::vector<BoxCopy> later;
+      for (const BoxCopy& copy : box_copies) {
+        if (order() % 3) {
+          later.push_back(copy);
+        } else {
+          finish(copy);
+        }
+      }
+      box_copies = later;
+      idle = progress ? 0 : idle + 1;
+      if (idle > 200) fail("threads wait for ever");
+    }
+    if (!box_copies.empty()) fail("a copy is under way when its cluster ends");
+    for (Block& block : blocks) std::free(block.shared);
+  }
+}
+
+template <typename T>
+T* dynamic_shared() {
+  return reinterpret_cast<T*>(current->block->shared);
+}
+template <typename T>
+T& static_shared(int id) {
+  Block& block = *current->block;
+  auto [at, fresh] = block.static_arrays.try_emplace(id, block.static_end);
+  if (fresh) block.static_end += (sizeof(T) + 127) / 128 * 128;
+  if (block.static_end > SHARED_BYTES) fail("too much static shared memory");
+  return *reinterpret_cast<T*>(block.shared + at->second);
+}
+inline Index block_index() {
+  const unsigned index = current->block->index;
+  return {index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y};
+}
+inline Index thread_index() { return {static_cast<unsigned>(current->thread), 0, 0}; }
+
+}  // namespace emulated
+
+#define threadIdx (::emulated::thread_index())
+#define blockIdx (::emulated::block_index())
+#define blockDim (::emulated::threads)
+#define gridDim (::emulated::grid)
+
+inline size_t __cvta_generic_to_shared(const void* pointer) {
+  return static_cast<const unsigned char*>(pointer) - emulated::current->block->shared;
+}
+inline void __syncthreads() {
+  emulated::meet(emulated::current->block->named[0], emulated::current->block->live);
+}
+inline void __syncwarp() { emulated::meet_warp(); }
+template <typename T>
+T __shfl_sync(unsigned, T value, int source) {
+  emulated::current->offered[15] = value;
+  emulated::meet_warp();
+  const T theirs = static_cast<T>(emulated::lane(source).offered[15]);
+  emulated::meet_warp();
+  return theirs;
+}

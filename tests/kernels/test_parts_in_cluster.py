@@ -1,0 +1,302 @@
+"""Kernels beside the 16-bit ones that divide K in a cluster: PTX emulated, launches and models."""
+
+from __future__ import annotations
+
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from emulation import flattened, program, run
+from machine_code import between_labels, listing_of, opcodes
+
+from gpubench.backends.cuda.compile import compile_instance
+from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
+from gpubench.kernels.gemm import dmma_split_cluster, splitk_cluster
+from gpubench.kernels.small_tile_costs import COSTS, Choice, predicted_us, ranked
+from gpubench.kernels.tile_costs import PICKS
+from gpubench.model import Config, CudaVariant, Problem
+from gpubench.plan.registry import of_op
+
+NAMES = ("dmma_split_cluster", "splitk_cluster", "wgmma_bytes_cluster", "wgmma_tf32_cluster")
+
+VARIANTS = {
+    name: variant
+    for name, variant in of_op("gemm").items()
+    if name in NAMES and isinstance(variant, CudaVariant)
+}
+
+PRODUCTS = {"DMMA", "FFMA", "HGMMA", "IGMMA"}
+
+CASES = {
+    "dmma": (
+        ("64x128x32/s4/cluster=1x2/group=6/pdl=0", "130x258x70"),
+        ("128x128x32/s3/cluster=2x1/group=6/pdl=0", "257x130x40"),
+    ),
+    "dmma_split_cluster": (
+        ("64x64x32/s3/k1/cluster=1x1", "70x66x70"),
+        ("64x64x32/s2/k2/cluster=1x1", "70x66x104"),
+        ("48x32x32/s2/k4/cluster=1x2", "100x66x200"),
+        ("128x96x32/s3/k2/cluster=2x1", "130x98x98"),
+        ("112x64x32/s3/k3/cluster=1x2", "113x66x258"),
+        ("32x32x32/s6/k8/cluster=1x1", "1x2x2"),
+        ("80x64x32/s3/k5/cluster=1x1", "81x66x162"),
+    ),
+    "splitk_cluster": (
+        ("32x64x32/4x8/s3/k4", "33x68x130"),
+        ("64x64x32/8x8/s2/k8", "65x63x97"),
+        ("64x64x32/8x4/s3/k2", "70x71x300"),
+        ("96x64x16/12x8/s4/k3", "100x64x35"),
+        ("128x64x32/8x8/s3/k1", "129x72x41"),
+        ("32x32x32/4x4/s2/k8", "1x1x1"),
+    ),
+    "wgmma_bytes_cluster": (
+        ("64x80x128/s3/k3/cluster=1x2", "65x165x800"),
+        ("128x112x128/s3/k2/cluster=2x1", "130x115x272"),
+        ("112x128x128/s3/k1/cluster=2x1", "113x130x144"),
+        ("192x96x128/s3/k2/cluster=1x1", "100x97x528"),
+        ("64x64x128/s3/k8/cluster=1x1", "1x1x16"),
+        ("80x64x128/s3/k2/cluster=1x2", "81x68x256"),
+    ),
+    "wgmma_tf32": (("128x64x32/s8/cluster=1x2/group=8/pdl=0", "130x132x72"),),
+    "wgmma_tf32_cluster": (
+        ("64x128x32/s8/k1/cluster=1x1", "70x132x100"),
+        ("128x64x32/s4/k4/cluster=1x1", "129x68x300"),
+        ("80x64x32/s3/k3/cluster=1x2", "81x132x100"),
+        ("112x128x32/s3/k2/cluster=2x1", "230x132x200"),
+        ("64x64x32/s2/k8/cluster=1x1", "1x4x4"),
+    ),
+}
+"""Configurations and sizes: ragged, less than a tile, and with parts of K that have no values."""
+
+
+def problem(variant: CudaVariant, size: str, dtype: str = "") -> Problem:
+    m, n, k = map(int, size.split("x"))
+    return Problem(op="gemm", m=m, n=n, k=k, dtype=dtype or variant.dtypes[0])
+
+
+def cases(name: str) -> list[tuple[Config, Problem]]:
+    variant = gemm(name)
+    return [(variant.tiles.read(tile), problem(variant, size)) for tile, size in CASES[name]]
+
+
+def gemm(name: str) -> CudaVariant:
+    variant = of_op("gemm")[name]
+    assert isinstance(variant, CudaVariant)
+    return variant
+
+
+# ---- the kernels themselves, with their PTX emulated
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_element_is_right_and_no_schedule_changes_a_bit(name: str, tmp_path: Path) -> None:
+    lines = list(run(program(gemm(name), cases(name)), tmp_path))
+    assert lines == [f"right: {tile} {of.size}" for tile, of in cases(name)]
+
+
+FAULTS = {
+    "stages overwritten while others read them": (
+        "dmma_split_cluster 64x64x32/s2/k2/cluster=1x1 64x64x64",
+        'asm volatile("bar.sync 1, %0;" ::"n"(32 * W::COUNT) : "memory");',
+        "",
+    ),
+    "a copy sent to the blocks of another part": (
+        "dmma_split_cluster 32x32x32/s2/k2/cluster=1x2 32x64x64",
+        "ROW << (rank.first + rank.row * CN)",
+        "ROW << (rank.row * CN)",
+    ),
+    "a stage freed in the blocks of another part": (
+        "dmma_split_cluster 32x32x32/s2/k2/cluster=1x2 32x64x256",
+        "free_stage<BLOCKS, 32>(ring.freed[stage], rank.first);",
+        "free_stage<BLOCKS, 32>(ring.freed[stage]);",
+    ),
+    "sums read before the other parts have left them": (
+        "splitk_cluster 32x32x32/4x4/s2/k4 32x32x128",
+        'asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");',
+        "",
+    ),
+    "elements of a vector in another order": (
+        "splitk_cluster 32x32x32/4x4/s2/k2 32x32x64",
+        "{ return column ^ y; }",
+        "{ return column ^ (y & 1); }",
+    ),
+    "columns of B sent from the wrong place": (
+        "wgmma_bytes_cluster 64x80x128/s3/k2/cluster=2x1 128x80x256",
+        "(i < BN / 64 ? 64 : BN % 64) / CM",
+        "64 / CM",
+    ),
+    "a stage freed before it was multiplied": (
+        "wgmma_bytes_cluster 64x64x128/s3/k2/cluster=1x1 64x64x2048",
+        "await_multiplications<1>();\n    if (step > 0) free_stage<BLOCKS>(ring.freed[before], ",
+        "if (step > 0) free_stage<BLOCKS>(ring.freed[before], ",
+    ),
+    "a step of K left out": (
+        "splitk_cluster 32x32x32/4x4/s2/k2 32x32x128",
+        "min(steps.count * BK, K - from)",
+        "BK",
+    ),
+}
+"""What the emulation must report: a kernel, its tile and a size; a text of its source; another."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulation_reports(fault: str, tmp_path: Path) -> None:
+    case, text, instead = FAULTS[fault]
+    name, tile, size = case.split()
+    variant = gemm(name)
+    source = flattened(variant.source, set())
+    assert source.count(text) == 1
+    of_fault = [(variant.tiles.read(tile), problem(variant, size))]
+    lines = list(run(program(variant, of_fault, source.replace(text, instead)), tmp_path))
+    assert lines[-1].startswith("fault: ")
+    assert list(run(program(variant, of_fault), tmp_path)) == [
+        f"right: {tile} {of_fault[0][1].size}"
+    ]
+
+
+# ---- machine code
+
+
+@pytest.mark.slow
+def test_the_default_tiles_compile_without_a_spill() -> None:
+    keys = [(variant, tile) for variant in VARIANTS.values() for tile in variant.tiles.defaults]
+    with ThreadPoolExecutor() as pool:
+        for (variant, tile), listing in zip(
+            keys, pool.map(listing_without_spills, keys), strict=True
+        ):
+            where = f"{variant.name} {tile}"
+            assert not re.search(r"\b(LDL|STL)\b", listing), where
+            loops = [text for text in between_labels(listing) if PRODUCTS & {*opcodes(text)}]
+            assert loops, where
+            assert not any("MEMBAR" in loop for loop in loops), where
+            # Barriers of the cluster: before and after sums are read, and of the TMA's mbarriers.
+            waits = 2 * (tile["splits"] > 1) + (variant.name != "splitk_cluster")
+            assert listing.count("UCGABAR_WAIT") == waits, where
+            if variant.name == "dmma_split_cluster":
+                assert "DMMA.16x8x16" in listing, where
+                assert listing.count("USETMAXREG") == 2, where
+            waits = {"wgmma_bytes_cluster": 2, "wgmma_tf32_cluster": 3}  # more: the compiler's
+            assert listing.count("WARPGROUP.DEPBAR") == waits.get(variant.name, 0), where
+
+
+def listing_without_spills(key: tuple[CudaVariant, Config]) -> str:
+    variant, tile = key
+    instance = variant.instance(tile, variant.dtypes[0])
+    built = compile_instance(variant.source, instance, variant.architecture("sm_90"))
+    assert (built.resources.spill_bytes, built.resources.local_bytes) == (0, 0), f"{key}"
+    threads = variant.launch(tile, problem(variant, "64x64x64")).threads_per_block
+    assert built.resources.registers * threads <= 65_536, f"{key}"
+    return listing_of(built)
+
+
+# ---- launches
+
+
+def test_grids_are_whole_clusters_and_cover_c_once_for_each_part() -> None:
+    for variant in VARIANTS.values():
+        for tile in variant.tiles.sample(200, seed=4):
+            for size in ("1x4x16", "1000x1032x16", "96x64x4096"):
+                launch = variant.launch(tile, problem(variant, size))
+                m, n, _ = map(int, size.split("x"))
+                down, across = map(int, str(tile.get("cluster", "1x1")).split("x"))
+                blocks = down * across * tile["splits"]
+                clusters = -(-m // (tile["BM"] * down)) * -(-n // (tile["BN"] * across))
+                assert launch.blocks == clusters * blocks, (variant.name, tile)
+                assert launch.cluster == (blocks, 1, 1)
+                assert blocks <= 8
+                assert launch.shared_bytes <= MAX_SHARED_BYTES
+                if tile["splits"] > 1:  # the sums of a tile fit
+                    item = max(problem(variant, size).precision.item_bytes, 4)
+                    assert launch.shared_bytes >= tile["BM"] * tile["BN"] * item
+
+
+def test_rows_that_are_no_multiple_of_16_bytes_are_taken_or_refused_with_the_reason() -> None:
+    split = VARIANTS["splitk_cluster"]
+    tile = split.tiles.read("64x64x32/8x8/s3/k4")
+    assert split.why_not(tile, problem(split, "7x7x7"), (9, 0)) is None
+    assert split.launch(tile, problem(split, "7x7x7")).kernel == "splitk_cluster_unaligned"
+    assert split.launch(tile, problem(split, "7x8x7")).kernel == ""
+    dmma = VARIANTS["dmma_split_cluster"]
+    tile = dmma.tiles.read("64x64x32/s3/k2/cluster=1x1")
+    assert dmma.why_not(tile, problem(dmma, "7x6x2"), (9, 0)) is None
+    reason = dmma.why_not(tile, problem(dmma, "7x7x2"), (9, 0))
+    assert reason == "the TMA takes N and K divisible by 2, not 7 and 2"
+    byte = VARIANTS["wgmma_bytes_cluster"]
+    tile = byte.tiles.read("64x64x128/s8/k2/cluster=1x1")
+    assert byte.why_not(tile, problem(byte, "7x7x16"), (9, 0)) is None
+    reason = byte.why_not(tile, problem(byte, "7x16x24"), (9, 0))
+    assert reason == "the TMA takes K divisible by 16, not 24"
+
+
+def test_tiles_that_do_not_fit_are_refused_with_the_reason() -> None:
+    for name, text, reason in (
+        ("dmma_split_cluster", "64x64x32/s3/k5/cluster=1x2", "10 blocks in a cluster, over 8"),
+        ("dmma_split_cluster", "128x128x32/s4/k2/cluster=1x1", "bytes of shared memory, over"),
+        ("dmma_split_cluster", "112x96x32/s3/k2/cluster=1x1", "rows by 32, or columns by 64"),
+        ("splitk_cluster", "96x128x32/12x8/s3/k2", "do not share its copies equally"),
+        ("splitk_cluster", "32x32x32/8x8/s3/k2", "a warp of 4x8 threads covers 32x64"),
+    ):
+        tiles = VARIANTS[name].tiles
+        assert reason in str(tiles.why_not(tiles.read(text))), text
+
+
+# ---- the model
+
+
+SMALL_TILES = ("dmma_split_cluster", "splitk_cluster")
+
+
+def shapes(variant: CudaVariant, count: int) -> list[Problem]:
+    draw = random.Random(5)  # noqa: S311 # a sample, not a secret
+    sizes = ["x".join(str(16 * draw.randint(1, 512)) for _ in range(3)) for _ in range(count)]
+    return [problem(variant, size) for size in ("8x16x16", *sizes)]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_auto_tiles_are_legal_and_few(name: str) -> None:
+    variant = VARIANTS[name]
+    for of_shape in shapes(variant, 8):
+        tiles = variant.tiles_for(of_shape, 132)
+        assert 1 <= len(tiles) <= PICKS
+        sizes = {tile["BM"] * tile["BN"] / tile["splits"] for tile in tiles}
+        assert len(sizes) == len(tiles) or name not in SMALL_TILES
+        for tile in tiles:
+            assert variant.why_not(tile, of_shape, (9, 0)) is None, str(tile)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_many(
+    name: str,
+) -> None:
+    variant = VARIANTS[name]
+    deep, *_ = variant.tiles_for(problem(variant, "456x728x8192"), 132)
+    assert deep["splits"] > 1
+    many, *_ = variant.tiles_for(problem(variant, "8192x8192x512"), 132)
+    assert many["splits"] == 1
+    assert many["BM"] * many["BN"] > deep["BM"] * deep["BN"] / deep["splits"]
+
+
+@pytest.mark.parametrize("name", SMALL_TILES)
+def test_the_model_expects_more_work_to_take_longer(name: str) -> None:
+    variant = VARIANTS[name]
+    tile = variant.tiles.defaults[0]
+    choice = Choice(tile=tile, warps=4, resident=2, issued=1, shared_clocks=100)
+    costs = COSTS[variant.dtypes[0]]
+
+    def time_us(size: str, multiprocessors: int = 132) -> float:
+        return predicted_us(choice, problem(variant, size), multiprocessors, costs)
+
+    assert time_us("1024x1024x2048") > 1.5 * time_us("1024x1024x1024")
+    assert time_us("2048x1024x1024") > 1.5 * time_us("1024x1024x1024")
+    assert time_us("2048x1024x1024", 66) > 1.5 * time_us("2048x1024x1024")
+
+
+def test_every_configuration_is_ranked_once() -> None:
+    for module, name in ((dmma_split_cluster, "float64"), (splitk_cluster, "int32")):
+        of_shape = Problem(op="gemm", m=1024, n=1024, k=4096, dtype=name)
+        tiles = ranked(module.choices, of_shape, 132)
+        assert len(set(tiles)) == len(tiles) > 100
