@@ -15,7 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import Field, replace
+from dataclasses import Field
 from itertools import groupby
 from pathlib import Path
 from statistics import geometric_mean

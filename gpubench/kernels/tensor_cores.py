@@ -282,6 +282,7 @@ def variant(
     dtypes: tuple[str, ...] = DTYPES,
     refuse: Callable[[Config, Problem], str | None] = refuse,
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None,
+    default: bool = True,
 ) -> CudaVariant:
     """Return a kernel for Hopper. `launches` takes the number of multiprocessors last."""
 
@@ -293,6 +294,7 @@ def variant(
 
     return CudaVariant(
         idea=idea,
+        default=default,
         after=after,
         dtypes=dtypes,
         capability=(9, 0),

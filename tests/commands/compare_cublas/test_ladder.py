@@ -40,12 +40,8 @@ def test_our_ladder_begins_with_uncoalesced_loads_and_has_every_step_once() -> N
     order = list(steps(choose("gemm", "cuda", ())))
     branches = {  # beside the top, and beside the steps in 16 bits
         "splitk": "register_banks",
-        "splitk_cluster": "splitk",
         "dmma": "mma_sync",
-        "dmma_split_cluster": "dmma",
         "wgmma_tf32": "wgmma_cluster",
-        "wgmma_tf32_cluster": "wgmma_tf32",
-        "wgmma_bytes_cluster": "wgmma_bytes",
         "wgmma_tf32_wide": "wgmma_tf32",
         "wgmma_fitted": "wgmma_mixed",
         "wgmma_split_cluster": "wgmma_fitted",
