@@ -209,7 +209,8 @@ def _named(name: str, argv: Sequence[str]) -> bool:
     if argv[0] in {"new-kernel", "export"}:
         # An empty --dir is the current folder, as an empty path is everywhere.
         folders = {"new-kernel": "own/", "export": "exported/"}
-        return name.startswith((folders[argv[0]], *(word.strip("/") for word in argv[1:])))
+        paths = (os.path.normpath(word).strip("/") for word in argv[1:])
+        return name.startswith((folders[argv[0]], *("" if at == "." else at for at in paths)))
     if argv[0] == "plot" and name.endswith(".svg"):
         return True
     whole = Path(name.removesuffix(".partial"))

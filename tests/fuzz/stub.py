@@ -106,6 +106,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.engine.cluster.devices_of": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
+            "gpubench.commands.check.run.call_cases": lambda *_: iter(()),
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
             # generate may write a file as large as free memory
