@@ -139,7 +139,7 @@ def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Launch at most one block per multiprocessor, in whole clusters."""
     rows, columns = cluster(tile)
     blocks = rows * columns
-    grid = blocks * even_grid(clusters(tile, problem), multiprocessors // blocks)
+    grid = blocks * even_grid(clusters(tile, problem), max(1, multiprocessors // blocks))
     return Launch(
         grid=(grid,),
         block=(threads(tile),),
@@ -195,7 +195,7 @@ def two_widths(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
         columns=problem.n,
         wide_columns=tile["BN"] * columns,
         narrow_columns=NARROW * columns,
-        at_most=multiprocessors // blocks,
+        at_most=max(1, multiprocessors // blocks),
     )
     return replace(launch, grid=(blocks * workers,), int_arguments=(wide,))
 

@@ -26,7 +26,7 @@ from gpubench.commands.check.cases import (
     race_cases,
     tiles_to_run,
 )
-from gpubench.commands.check.on_cpu import Case, Sanitizer, run_on_cpu
+from gpubench.commands.check.on_cpu import ONE_MULTIPROCESSOR, Case, Sanitizer, run_on_cpu
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import KERNELS, variants
@@ -130,6 +130,14 @@ def test_every_kernel_is_run_or_listed_with_what_prevents_it() -> None:
         if listed:
             construct = CONSTRUCTS[CANNOT_RUN[source.stem]]
             assert construct.search(without_comments(source.read_text(encoding="utf-8"))), source
+
+
+@pytest.mark.parametrize("variant", ON_GPU.values(), ids=label)
+def test_a_kernel_can_be_launched_on_a_gpu_of_one_multiprocessor(variant: CudaVariant) -> None:
+    for tile in variant.tiles.defaults if variant.tiles else ():
+        k = 1024 if variant.op == "gemm" else 1
+        problem = Problem(op=variant.op, m=1024, n=1024, k=k, dtype=variant.dtypes[0])
+        assert variant.launch_on(ONE_MULTIPROCESSOR, tile, problem).main.blocks
 
 
 def without_comments(text: str) -> str:

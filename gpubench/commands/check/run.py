@@ -48,6 +48,9 @@ MAX_SHOWN = 5
 MAX_TILES = 4
 """Maximum number of tiles that are checked if the user names none."""
 
+LAUNCHED = 1024
+"""M, N and K of the launch whose occupancy is shown."""
+
 
 def run_check(
     name: str, kernels: Path | None, op: str | None, tiles: str | None, arch: str | None
@@ -77,7 +80,8 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
         return list(space or [None])
     if tiles is None:
         default = tiles_to_run(variant) if isinstance(variant, CudaVariant) else space.defaults
-        return list(evenly(default, MAX_TILES))
+        problem = _problem(variant, LAUNCHED)
+        return list(evenly([x for x in default if not variant.refuse(x, problem)], MAX_TILES))
     chosen = [space.read(text) for text in parse_tiles(tiles)]
     for tile in chosen:
         if reason := space.why_not(tile):
@@ -108,7 +112,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
         except CompileError as error:
             screen.print(Text(f"does not compile for {architecture}: {error}", style="red"))
             return False
-        launch = launch_on(variant, tile, _problem(variant, 1024), gpu).main
+        launch = launch_on(variant, tile, _problem(variant, LAUNCHED), gpu).main
         need = compiled.resources
         held = occupancy(gpu.compute_capability, need, launch)
         grid.add_row(

@@ -41,7 +41,7 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Return a launch of at most one block a multiprocessor, in whole clusters."""
     rows, columns = cluster(tile)
     blocks = rows * columns
-    whole, workers = whole_tiles(clusters(tile, problem), multiprocessors // blocks, blocks)
+    whole, workers = whole_tiles(clusters(tile, problem), max(1, multiprocessors // blocks), blocks)
     return Launch(
         grid=(blocks * workers,),
         block=(128 * (consumers(tile) + 1),),

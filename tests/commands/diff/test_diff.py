@@ -155,7 +155,7 @@ def test_a_file_without_a_column_that_is_needed_is_exit_2_naming_it(file: Write,
     remove_column(new, "round_medians_us")
     code, _, err = run(base, new)
     assert code == 2
-    assert f"{new}: not a CSV of this gpubench" in err
+    assert f"{new}: not a CSV of a sweep" in err
     assert "column 'round_medians_us' is missing" in err
 
 
