@@ -279,4 +279,4 @@ def explain(
     answer = explained(variant, options, arch=arch)
     if failed := answer.not_explained:
         raise UsageError(f"{variant} {failed[0].tile}: {failed[0].reason}")
-    return [as_json(tile, gpu_is_here=answer.gpu_is_here) for tile in answer.found]
+    return [as_json(tile, gpu_is_here=answer.gpu_is_here) for tile in answer.explanations]

@@ -238,8 +238,8 @@ def _outliers(times_us: np.ndarray) -> tuple[int, int]:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(statistics.median(known)) if known else None
+    numbers = [value for value in values if value is not None]
+    return float(statistics.median(numbers)) if numbers else None
 
 
 def _highest(values: Iterable[float | None]) -> float | None:

@@ -130,7 +130,9 @@ class Comparison:
 
     def of(self, verdict: Verdict) -> dict[BuildKey, Finding]:
         """Return the rows of a verdict."""
-        return {key: found for key, found in self.findings.items() if found.verdict == verdict}
+        return {
+            key: finding for key, finding in self.findings.items() if finding.verdict == verdict
+        }
 
 
 def read_limits(text: str | None) -> dict[str, Limit]:

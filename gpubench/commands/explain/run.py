@@ -44,16 +44,16 @@ def run_explain(
     """
     answer = explained(variant, options, arch=arch, every=every, times=times, measure=measure)
     if as_json:
-        print_json(answer.found, answer.not_explained, gpu_is_here=answer.gpu_is_here)
+        print_json(answer.explanations, answer.not_explained, gpu_is_here=answer.gpu_is_here)
     else:
-        print_text(answer.found, answer.not_explained, answer.notes, as_table=every)
+        print_text(answer.explanations, answer.not_explained, answer.notes, as_table=every)
     return 1 if any(tile.status == Status.ERROR for tile in answer.not_explained) else 0
 
 
 class Explained(NamedTuple):
     """The explanations of a variant."""
 
-    found: list[Explanation]
+    explanations: list[Explanation]
     not_explained: list[NotExplained]
     notes: list[str]
     gpu_is_here: bool

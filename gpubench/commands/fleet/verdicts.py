@@ -336,8 +336,8 @@ def _number(value: float) -> float | None:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 def _usual(values: Iterable[Any]) -> Any:

@@ -84,8 +84,8 @@ def covers(
     for race in races:
         kind = race[0].key._replace(tile="", m=0, n=0, k=0)
         groups.setdefault(kind, []).append(race)
-    found = (_cover(group, too_early, limit) for group in groups.values())
-    return [cover for cover in found if cover.problems]
+    all_covers = (_cover(group, too_early, limit) for group in groups.values())
+    return [cover for cover in all_covers if cover.problems]
 
 
 def _is_timed(race: Sequence[Row]) -> bool:
@@ -147,20 +147,20 @@ def chosen_tiles(slower: Mapping[str, Mapping[int, float]]) -> list[str]:
     return chosen
 
 
-def cover_rows(found: Iterable[Cover]) -> list[Row]:
+def cover_rows(covers: Iterable[Cover]) -> list[Row]:
     """Return the rows of the race that a confirmation must measure for the covers."""
     return [
-        row for cover in found for problem in cover.problems for row in (problem.row, problem.best)
+        row for cover in covers for problem in cover.problems for row in (problem.row, problem.best)
     ]
 
 
 def cover_winners(
-    found: Iterable[Cover], winners: Iterable[Winner], confirmed: Sequence[Row]
+    covers: Iterable[Cover], winners: Iterable[Winner], confirmed: Sequence[Row]
 ) -> list[Winner]:
     """Return the winners with the covers' configurations instead of the fastest."""
     by_key = {row.key: row for row in confirmed}
     problems: dict[tuple[object, ...], tuple[Cover, Row]] = {}
-    for cover in found:
+    for cover in covers:
         for problem in cover.problems:
             row = by_key.get(problem.row.key, problem.row)
             problems.setdefault(_identity(row), (cover, row))
@@ -185,10 +185,10 @@ def _identity(row: Row) -> tuple[object, ...]:
     return row.variant, row.compute_mode, row.m, row.n, row.k
 
 
-def cover_tables(found: Iterable[Cover], confirmed: Sequence[Row]) -> list[RenderableType]:
+def cover_tables(covers: Iterable[Cover], confirmed: Sequence[Row]) -> list[RenderableType]:
     """Return each cover as a table, and what is not certain about it."""
     by_key = {row.key: row for row in confirmed}
-    return [part for cover in found for part in _cover_table(cover, by_key)]
+    return [part for cover in covers for part in _cover_table(cover, by_key)]
 
 
 def _cover_table(cover: Cover, confirmed: Rows) -> list[RenderableType]:

@@ -119,8 +119,11 @@ class Builds:
             return f"no multiprocessor holds a block: {' and '.join(resident.limited_by)}"
         if fastest is None:
             return None
-        others = self.resources(fastest)
-        if others and others.spill_bytes <= MAX_SPILL_BYTES < resources.spill_bytes:
+        fastest_resources = self.resources(fastest)
+        if (
+            fastest_resources
+            and fastest_resources.spill_bytes <= MAX_SPILL_BYTES < resources.spill_bytes
+        ):
             return f"spills more than {MAX_SPILL_BYTES} bytes of registers a thread"
         bounds_hold = self.least_us(fastest) < fastest_us
         if bounds_hold and self.least_us(point) > fastest_us:

@@ -181,17 +181,17 @@ def _confirmed(
     chosen = [pick for group in groups(race.rows) for pick in picks(group, spaces)]
     ended = races(race.rows)
     early = filter(is_undecided, ended)
-    found = [] if settings.cover is None else covers(ended, early, settings.cover)
-    chosen = list({row.key: row for row in (*chosen, *cover_rows(found))}.values())
+    kept_covers = [] if settings.cover is None else covers(ended, early, settings.cover)
+    chosen = list({row.key: row for row in (*chosen, *cover_rows(kept_covers))}.values())
     confirmed = run(_confirmation(job, settings.sweep, chosen), pool, watcher, file)
     winners = [
         winner
         for raced in ended
         if (winner := _winner(raced, confirmed.rows, settings.racing.within, spaces))
     ]
-    if found:
-        winners = cover_winners(found, winners, confirmed.rows)
-    return Tuned(race=race, confirmed=confirmed, winners=winners, covers=found)
+    if kept_covers:
+        winners = cover_winners(kept_covers, winners, confirmed.rows)
+    return Tuned(race=race, confirmed=confirmed, winners=winners, covers=kept_covers)
 
 
 def confirmed_path(path: Path) -> Path:

@@ -64,55 +64,55 @@ class Condition:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise UsageError(f"--where: '{shown(text)}' is not understood; {EXPECTS}") from error
 
-    def __call__(self, of: Parameters) -> bool:
+    def __call__(self, tile: Parameters) -> bool:
         """Return whether a configuration fulfils the condition. Raises UsageError."""
         try:
-            return bool(self._value(self._body, of))
+            return bool(self._value(self._body, tile))
         except (TypeError, ZeroDivisionError, OverflowError) as error:
             raise UsageError(f"--where: '{shown(self._text)}': {error}") from error
 
-    def _value(self, node: ast.AST, of: Parameters) -> Value:
+    def _value(self, node: ast.AST, tile: Parameters) -> Value:
         value: Value
         match node:
             case ast.Constant(value=int() | float() | str() as value):
                 pass
             case ast.Name(id=name) if name in self._axes:
-                value = of[name]
+                value = tile[name]
             case ast.Name(id=name):
-                known = unknown("parameter", name, self._axes)
-                raise UsageError(f"--where: {self._variant}: {known}")
+                hint = unknown("parameter", name, self._axes)
+                raise UsageError(f"--where: {self._variant}: {hint}")
             case ast.BoolOp(op=op, values=values):
-                every = [bool(self._value(one, of)) for one in values]
+                every = [bool(self._value(item, tile)) for item in values]
                 value = all(every) if isinstance(op, ast.And) else any(every)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                value = not self._value(operand, of)
+                value = not self._value(operand, tile)
             case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATORS:
-                value = OPERATORS[type(op)](self._number(operand, of))
+                value = OPERATORS[type(op)](self._number(operand, tile))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-                value = OPERATORS[type(op)](self._number(left, of), self._number(right, of))
+                value = OPERATORS[type(op)](self._number(left, tile), self._number(right, tile))
             case ast.Compare(left=left, ops=ops, comparators=rights):
-                value = self._compare([left, *rights], ops, of)
+                value = self._compare([left, *rights], ops, tile)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
-                value = FUNCTIONS[name](*(self._number(one, of) for one in args))
+                value = FUNCTIONS[name](*(self._number(item, tile) for item in args))
             case _:
                 raise self._refuse(node)
         return value
 
-    def _number(self, node: ast.AST, of: Parameters) -> Value:
-        value = self._value(node, of)
+    def _number(self, node: ast.AST, tile: Parameters) -> Value:
+        value = self._value(node, tile)
         if not isinstance(value, int | float) or abs(value) > MAX_NUMBER:
             raise self._refuse(node)
         return value
 
-    def _compare(self, sides: list[ast.expr], ops: list[ast.cmpop], of: Parameters) -> bool:
+    def _compare(self, sides: list[ast.expr], ops: list[ast.cmpop], tile: Parameters) -> bool:
         holds = True
         for left, op, right in zip(sides, ops, sides[1:], strict=False):
-            value = self._value(left, of)
+            value = self._value(left, tile)
             if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List):
-                among = value in [self._value(item, of) for item in right.elts]
+                among = value in [self._value(item, tile) for item in right.elts]
                 holds &= among == isinstance(op, ast.In)
             elif type(op) in OPERATORS:
-                holds &= bool(OPERATORS[type(op)](value, self._value(right, of)))
+                holds &= bool(OPERATORS[type(op)](value, self._value(right, tile)))
             else:
                 raise self._refuse(right)
         return holds
