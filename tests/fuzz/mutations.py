@@ -332,7 +332,7 @@ def json_lines(data: bytes, chance: Random) -> bytes:
     else:
         try:
             value = json.loads(lines[at])
-        except ValueError:  # a line that is cut, or was mutated before
+        except (ValueError, RecursionError):  # a line that is cut, or was mutated before
             return b"\n".join(lines)
         _replace_leaf(value, chance)
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)

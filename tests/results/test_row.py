@@ -294,7 +294,7 @@ def test_what_is_no_csv_is_refused(tmp_path: Path) -> None:
     path.rmdir()
     for content in (b"", b"\n", b"a,b\n1,2\n", b"\x89PNG\r\n\x1a\n\xff\xfe", b'"' * 9):
         path.write_bytes(content)
-        assert re.search("not a (gpubench CSV|CSV of this gpubench)", refusal(path))
+        assert re.search("not a (gpubench CSV|CSV of a sweep)", refusal(path))
 
 
 def test_a_broken_line_behind_a_good_header_is_refused(csv_file: Path) -> None:
