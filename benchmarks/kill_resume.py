@@ -42,7 +42,7 @@ import psutil
 from shared import GPUBENCH, save
 
 from gpubench.plan.tuned import read_winners
-from gpubench.results.row import NAMES, read
+from gpubench.results.row import read
 
 ROUNDS = 3
 KILLED_AGAIN = 1 / 3
@@ -137,12 +137,17 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
     return medians
 
 
-def form(path: Path) -> list[list[str] | list[bool]]:
-    """Return the columns of a file, and which fields are empty, except for the reason."""
-    reason = NAMES.index("reason")
+def form(path: Path) -> list[str]:
+    """Return the columns of a file and, for each line, those that are empty; except the reason."""
     with path.open(newline="") as file:
         names, *lines = csv.reader(file)
-    return [names, *([x == "" for at, x in enumerate(line) if at != reason] for line in lines)]
+    empty = (
+        " ".join(
+            name for name, text in zip(names, line, strict=True) if not text and name != "reason"
+        )
+        for line in lines
+    )
+    return [" ".join(names), *empty]
 
 
 def require(condition: bool, message: str) -> None:
@@ -169,7 +174,9 @@ def check_sweep(directory: Path, whole: Path, kept: list[bytes], where: str) -> 
     require(same, f"{where}: the points are not those of the uninterrupted sweep")
     require(all(row.rounds == ROUNDS for row in final), f"{where}: rounds")
     check_rounds(directory, kept, where)
-    require(form(directory / "a.csv") == form(whole / "a.csv"), f"{where}: columns or empty fields")
+    for now, then in zip(form(directory / "a.csv"), form(whole / "a.csv"), strict=True):
+        differing = sorted({*now.split()} ^ {*then.split()})
+        require(not differing, f"{where}: columns that one of the files lacks: {differing}")
     samples = (directory / "a.samples").read_bytes()
     begun = [lines for lines in kept if lines]
     require(all(map(samples.startswith, begun)), f"{where}: samples were lost")
