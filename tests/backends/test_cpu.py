@@ -375,3 +375,12 @@ def test_multiply_adds_are_computed_and_counted() -> None:
         first = CHAINS * (CHAINS - 1) / 2 * lanes(dtype)  # chain n starts at n in every lane
         assert multiply_adds(dtype)(3, 1, 2) == first + 3 * 2 * CHAINS * lanes(dtype)
         assert operations(dtype, 3) == 2 * 3 * CHAINS * lanes(dtype)
+
+
+@pytest.mark.parametrize("name", ["cpu_tile", "cpu_blas"])
+def test_objects_of_python_are_no_memory_that_a_small_call_allocates(
+    backend: CpuBackend, name: str
+) -> None:
+    tile = Config.parse("4") if ON_CPU[name].tiles else None
+    point = on_cpu(ON_CPU[name], size=(8, 8, 8), tile=tile)
+    assert backend.bind(point, load(backend, point)).watch() == ""

@@ -52,6 +52,10 @@ ALIGNMENT = 64
 """Alignment of operands in bytes: a cache line, so that it is the same in every run."""
 
 
+OBJECT_BYTES = 2**12
+"""Smaller allocations of a call are Python's own objects."""
+
+
 class CpuTimer:
     """What all kernels of a backend share: the clock, the number of threads, the cache flush."""
 
@@ -123,7 +127,7 @@ class CpuKernel:
     def watch(self) -> str:
         """Return a note on the memory that a call allocates, from NumPy or from torch.
 
-        Allocations smaller than a result are Python's own objects, or scratch memory.
+        Allocations smaller than a result are scratch memory; see also OBJECT_BYTES.
         """
         arrays = self.sets[next(self.rotation)]
         tracemalloc.start()
@@ -138,7 +142,7 @@ class CpuKernel:
             events = profile.function_events
             torch_bytes = sum(max(event.self_cpu_memory_usage, 0) for event in events)
             peak_bytes = max(peak_bytes, torch_bytes)
-        return allocating(peak_bytes if peak_bytes >= arrays[-1].nbytes else 0)
+        return allocating(peak_bytes if peak_bytes >= max(arrays[-1].nbytes, OBJECT_BYTES) else 0)
 
     def sample(self, launches: int, count: int) -> list[float]:
         """Time batches of calls with the host's monotonic clock."""
