@@ -10,6 +10,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,10 @@ from gpubench.errors import UsageError
 
 Content = bytes | Callable[[IO[bytes]], object]
 """Content of a file: its bytes, or a function that writes them."""
+
+
+_TEMPORARY = ".gpubench-"
+"""How the name of a file begins that is not complete. The process's number follows."""
 
 
 def regular(path: str | Path, flags: int) -> int:
@@ -57,6 +62,18 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
     except OSError as error:
         why = f"cannot make the directory {directory}: {error.strerror}"
         raise UsageError(f"{flag}: {why}") from error
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Remove incomplete files of processes that were killed while they wrote."""
+    for path in directory.glob(f"{_TEMPORARY}*-*"):
+        with suppress(OSError, ValueError), open_regular(path, "r+b") as file:
+            number = int(path.name.removeprefix(_TEMPORARY).partition("-")[0])
+            try:
+                os.kill(number, 0)
+            except ProcessLookupError:
+                if lock(file.fileno()):  # another machine's process may have this number
+                    path.unlink()
 
 
 class Output:
@@ -109,9 +126,10 @@ class Output:
 
     def create(self, content: Content) -> IO[bytes]:
         """Write the complete file, and return it open and locked."""
-        temporary = self.path.with_name(f".gpubench-{os.getpid()}-{secrets.token_hex(4)}")
+        temporary = self.path.with_name(f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(self.path.parent)
             file = temporary.open("x+b")
             try:
                 lock(file.fileno())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,24 @@ def test_a_new_name_is_free_and_an_old_one_with_leave_to_overwrite(tmp_path: Pat
         Output(tmp_path / "a")
     Output(tmp_path / "a", overwrite=True).write(b"new")
     assert (tmp_path / "a").read_text() == "new"
+
+
+def test_what_a_killed_process_had_not_completed_is_removed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    names = {
+        "killed": f".gpubench-{ended.pid}-0123abcd",
+        "locked": f".gpubench-{ended.pid}-4567abcd",  # the number is of another machine's process
+        "alive": f".gpubench-{os.getpid()}-0123abcd",
+        "of a user": ".gpubench-notes-a",
+    }
+    for name in names.values():
+        (tmp_path / name).write_text("")
+    with open_regular(tmp_path / names["locked"], "r+b") as locked:
+        lock(locked.fileno())
+        Output(tmp_path / "a").write(b"new")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"a", names["locked"], names["alive"], names["of a user"]}
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
