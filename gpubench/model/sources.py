@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,14 +28,12 @@ def encoded_source(text: str) -> bytes:
 
 def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None = None) -> str:
     """Return the file's text, with each included file inserted once in place of its directive."""
-    seen = {path.resolve()} if seen is None else seen
+    seen = {_real(path)} if seen is None else seen
     lines = []
     for line in read_source(path).splitlines(keepends=True):
         include = _INCLUDE.match(line)
         beside = (path.parent,) if include and include[1] == '"' else ()
-        files = (
-            [(folder / include[2]).resolve() for folder in (*beside, *folders)] if include else []
-        )
+        files = [_real(folder / include[2]) for folder in (*beside, *folders)] if include else []
         file = next(filter(Path.is_file, files), None)
         if file and file not in seen:
             seen.add(file)
@@ -51,7 +50,7 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
     angle brackets is searched in `folders`. All other names are left to the compiler.
     """
     files: dict[Path, None] = {}
-    waiting = [path.resolve()]
+    waiting = [_real(path)]
     while waiting:
         file = waiting.pop(0)
         if file not in files and file.is_file():
@@ -64,4 +63,9 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
 def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
     """Return the paths where an included file may be."""
     beside = (file.parent,) if quote == '"' else ()
-    return [(folder / name).resolve() for folder in (*beside, *folders)]
+    return [_real(folder / name) for folder in (*beside, *folders)]
+
+
+def _real(path: Path) -> Path:
+    """Return a path with its links followed. `Path.resolve` raises for a loop of links."""
+    return Path(os.path.realpath(path))

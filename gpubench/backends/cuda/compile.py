@@ -6,6 +6,7 @@ This is the only compile step. It needs cuda-bindings and NVRTC, and no GPU.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -114,7 +115,7 @@ def _compile(
 ) -> tuple[Compiled, ...]:
     nvrtc = _nvrtc()
     # The absolute path, because NVRTC looks for a file's own includes beside it.
-    name = str(source.resolve()).encode()
+    name = os.path.realpath(source).encode()
     headers = [header.encode() for header in HOST_HEADERS]
     program = _checked(
         nvrtc.nvrtcCreateProgram(

@@ -81,7 +81,7 @@ def describe_source(name: str, op: str | None, source: Path, folder: Path, *, fo
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--from: {source} cannot be read: {first_line(error)}") from error
     target = folder / op / f"{name}.py"
-    file = os.path.relpath(source.resolve(), target.parent.resolve())
+    file = os.path.relpath(os.path.realpath(source), os.path.realpath(target.parent))
     description, asked = described(text, name, op, file)
     what = "Check its lines grid and block: comments there say what was not read. Then:"
     if asked:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -72,7 +73,7 @@ def run_reproduce(
         pools, no_gpu = _open_pools(asked, on, stack)
         target = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
         if file := asked.samples:
-            in_folder = file.resolve().parent == target.resolve()
+            in_folder = Path(os.path.realpath(file)).parent == Path(os.path.realpath(target))
             if in_folder and any(map(file.match, _patterns(experiments))):
                 raise UsageError(f"--samples: {file} is a file of the results; name another")
         claim(target, experiments, resume=bool(resume), force=force)

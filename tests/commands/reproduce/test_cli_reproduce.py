@@ -130,6 +130,10 @@ REFUSED = {
         ("mine.toml", "--device", "cpu", "--dir", "out", "--samples", "out/mine.csv"),
         "--samples: out/mine.csv is a file of the results",
     ),
+    "output behind a loop of links": (
+        ("mine.toml", "--device", "cpu", "--dir", "loop/out", "--samples", "a.samples"),
+        "--dir: cannot make the directory loop/out",
+    ),
     "bad file": (("bad.toml",), "bad.toml: 'title' is missing"),
     "listing a bad file": (("--list", "bad.toml"), "bad.toml: 'title' is missing"),
 }
@@ -138,13 +142,15 @@ REFUSED = {
 @pytest.mark.slow
 def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(folder: Path) -> None:
     (folder / "bad.toml").write_text("source = 'me'\n")
+    (folder / "loop").symlink_to("loop")
+    names = ["bad.toml", "loop", "mine.toml"]
     for case, (arguments, why) in REFUSED.items():
         code, out, err = run(folder, *arguments)
         assert (code, out) == (2, ""), case
         assert len(err.splitlines()) == 1, case
         assert err.startswith("gpubench: "), case
         assert why in err, case
-        assert sorted(path.name for path in folder.iterdir()) == ["bad.toml", "mine.toml"], case
+        assert sorted(path.name for path in folder.iterdir()) == names, case
 
 
 @pytest.mark.slow
