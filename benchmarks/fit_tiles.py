@@ -171,7 +171,7 @@ def judged(rows: Sequence[Timed], costs: Costs, *, verbose: int = 0) -> Iterator
         yield (
             f"{how}: {len(found)} shapes, median {np.median(found):.3f}, "
             f"ninth decile {found[int(0.9 * len(found))]:.3f}, worst {found[-1]:.3f}, "
-            f"within 3 %: {np.mean(np.array(found) <= 0.03):.2f}; ratio to the library "  # noqa: PLR2004
+            f"within 3 %: {np.mean(np.array(found) <= 0.03):.2f}; ratio to the library "  # noqa: PLR2004 # as printed
             f"{np.exp(np.mean(np.log(against))):.3f}, tenth percentile "
             f"{against[(len(against) - 1) // 10]:.3f}, worst {against[0]:.3f}"
         )
