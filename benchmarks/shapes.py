@@ -30,11 +30,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from gpubench.backends import open_backend
+from gpubench.backends import Kernel, open_backend
+from gpubench.backends.rotation import OperandSets
 from gpubench.errors import CompileError, LaunchError
 from gpubench.kernels import small_tile_costs, tile_costs
 from gpubench.kernels.gemm import dmma_split_cluster, splitk_cluster
@@ -170,7 +170,7 @@ class Contender:
     variant: Variant
     tile: Config | None
     kind: str
-    kernel: Any
+    kernel: Kernel
     difference: float
     times_us: list[float] = field(default_factory=list)
     launches: int = 1
@@ -185,7 +185,7 @@ class Bench:
     """A GPU, and operands for all shapes."""
 
     def __init__(self, dtype: str) -> None:
-        self.backend: Any = open_backend("cuda", Timer.EVENTS)
+        self.backend = open_backend("cuda", Timer.EVENTS)
         self.backend.warm_up()
         self.dtype = dtype
         self.compared = np.float64 if dtype == "float64" else np.float32
@@ -194,7 +194,7 @@ class Bench:
         self._drawn = rng.uniform(-1, 1, 2**22).astype(np.float32)
         self._order = random.Random(1)  # noqa: S311 # an order, not a secret
 
-    def operands(self, problem: Problem) -> Any:
+    def operands(self, problem: Problem) -> OperandSets:
         """Load operands whose elements repeat after a length that no row divides."""
         kind = problem.precision.element
         inputs = []
@@ -225,11 +225,10 @@ class Bench:
             self.bind(self.variants[name], None, "library", problem, operands) for name in LIBRARIES
         ]
         contenders = [one for one in libraries if one]
-        expected = contenders[0].kernel
-        self.backend.run(expected)
-        self._reference = expected.output.astype(self.compared).copy()
-        for one in contenders:
-            self.sample(one, QUICK_SAMPLES)
+        contenders[0].kernel.run()
+        self._reference = operands.output.astype(self.compared).copy()
+        for library in contenders:
+            self.sample(library, QUICK_SAMPLES)
         library_us = min(one.median_us for one in contenders)
         picks = [(v, t, "auto") for v, t in self.picks(problem)]
         picks += [(v, t, "default") for v, t in self.defaults(problem)]
@@ -240,17 +239,17 @@ class Bench:
             for variant, tile in self.candidates(problem):
                 if (variant.name, tile) in chosen:
                     continue
-                one = self.bind(variant, tile, "candidate", problem, operands)
-                if one and self.sample(one, 1, limit_us=SLOW * library_us + 3):
-                    self.sample(one, QUICK_SAMPLES)
-                    tried.append(one)
+                candidate = self.bind(variant, tile, "candidate", problem, operands)
+                if candidate and self.sample(candidate, 1, limit_us=SLOW * library_us + 3):
+                    self.sample(candidate, QUICK_SAMPLES)
+                    tried.append(candidate)
             tried.sort(key=lambda one: one.median_us)
             contenders += tried[:FINALISTS]
             dropped = tried[FINALISTS:]
         for variant, tile, kind in picks:
-            if one := self.bind(variant, tile, kind, problem, operands):
-                self.sample(one, 1)
-                contenders.append(one)
+            if picked := self.bind(variant, tile, kind, problem, operands):
+                self.sample(picked, 1)
+                contenders.append(picked)
         for one in contenders:
             one.times_us.clear()
         for _ in range(ROUNDS):
@@ -289,14 +288,19 @@ class Bench:
                         yield variant, tile
 
     def bind(
-        self, variant: Variant, tile: Config | None, kind: str, problem: Problem, operands: Any
+        self,
+        variant: Variant,
+        tile: Config | None,
+        kind: str,
+        problem: Problem,
+        operands: OperandSets,
     ) -> Contender | None:
         """Bind a kernel, and run it once on a poisoned output."""
         point = self.point(variant, tile, problem)
         try:
             kernel = self.backend.bind(point, operands)
-            kernel.output.fill(-1234567 if problem.precision.is_integer else np.nan)
-            self.backend.run(kernel)
+            operands.output.fill(-1234567 if problem.precision.is_integer else np.nan)
+            kernel.run()
         except (CompileError, LaunchError) as error:
             print(f"{variant.name} {tile} at {problem.size}: {error}", file=sys.stderr, flush=True)
             if not self.backend.usable():
@@ -304,7 +308,7 @@ class Bench:
             return None
         difference = 0.0
         if kind != "library":
-            apart = kernel.output.astype(self.compared) - self._reference
+            apart = operands.output.astype(self.compared) - self._reference
             norm = self.backend.xp.linalg.norm
             difference = float(norm(apart) / norm(self._reference))
             if not difference <= tolerance(problem):
@@ -317,11 +321,11 @@ class Bench:
     def sample(self, one: Contender, count: int, limit_us: float = math.inf) -> bool:
         """Add samples of about `SAMPLE_US`; False if the first launches take too long."""
         if not one.times_us:
-            (first,) = self.backend.sample(one.kernel, 4, 1)
+            (first,) = one.kernel.sample(4, 1)
             if first > limit_us:
                 return False
             one.launches = max(3, min(one.kernel.max_launches, math.ceil(SAMPLE_US / first)))
-        one.times_us += self.backend.sample(one.kernel, one.launches, count)
+        one.times_us += one.kernel.sample(one.launches, count)
         return True
 
     def result(self, one: Contender, problem: Problem) -> Result:
