@@ -46,7 +46,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "not_transposed": (0.9, 1.3),
     "one_consumer": (0.8, 2.0),
     "three_consumers": (0.8, 1.5),
-    "shared": (0.3, 1.5),
+    "shared": (0.3, 2.5),
     "clock": (0.0, 1.0),
     "narrow": (0.0, 1.0),
     "pair": (0.0, 0.3),
@@ -56,6 +56,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "share": (0.5, 1.0),
     "waiting": (0.0, 1.5),
     "step": (0.0, 300.0),
+    "uneven": (0.0, 1.0),
 }
 """Of constants; others lie between 0 and 6."""
 

@@ -1,14 +1,10 @@
-"""Which small tile suits a shape in float64 and float32: a cost model whose constants are counted.
+"""Which small tile suits a shape in float64 and float32: a cost model.
 
 It serves `dmma_split_cluster` and `splitk_cluster`. A multiprocessor makes 128 multiply-adds a
 clock in both precisions. The model counts the blocks of the busiest multiprocessor. A step takes
 as long as its multiply-adds, its accesses to shared memory, or what the L2 cache delivers: a
 p-norm, as in `tile_costs.py`. The model adds the costs of a launch, of a step's barrier, of a
 tile's end, and of sums that meet.
-
-The constants are estimates: instructions of the loops, counted in the machine code; times of `dmma`
-at 1024 and 2048 (docs/ladder.md); and what 16-bit sums that meet in a cluster cost, from
-`tile_costs.py`. They were not fitted to times of these two kernels.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from gpubench.kernels.tensor_cores import cluster
-from gpubench.kernels.tile_costs import COSTS as COSTS_16_BITS
 from gpubench.kernels.tile_costs import PICKS, RESIDENT
 from gpubench.model import Config, Problem
 
@@ -46,8 +41,17 @@ class Costs:
     waiting: float
     """Warps of a scheduler that would have to wait: with w warps the rate is w / (w + waiting)."""
 
+    shared: float
+    """Clocks that accesses to shared memory take, for each clock that they would without waits."""
+
     step: float
     """Clocks of a step's barrier."""
+
+    uneven: float
+    """How far blocks gather where they could spread: 0 not at all, 1 as many as fit together.
+
+    A launch that does not fill all multiprocessors does not spread its blocks evenly.
+    """
 
     launch_of_pairs: float
     """Microseconds that blocks that share what they fetch add to a launch."""
@@ -65,19 +69,18 @@ class Costs:
     """Microseconds for each part of K."""
 
 
-_16_BITS = COSTS_16_BITS[9, 0]
-
 COSTS = {
     "float64": Costs(
-        launch=2.5, share=0.955, waiting=0.08, step=40, launch_of_pairs=_16_BITS.launch_of_pairs,
-        l2_bytes=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
+        launch=1.455, share=1, waiting=0, shared=0.3, step=51.73, uneven=0.2162,
+        launch_of_pairs=0.9287, l2_bytes=43.74, end=0.3391, meet=0.009666, meet_part=0.7785,
     ),
     "float32": Costs(
-        launch=2.0, share=0.91, waiting=0.25, step=40, launch_of_pairs=_16_BITS.launch_of_pairs,
-        l2_bytes=28, end=0.237, meet=_16_BITS.add_elements / 4, meet_part=_16_BITS.add_parts,
+        launch=5.267, share=0.8443, waiting=0, shared=1.685, step=24.77, uneven=0.3043,
+        launch_of_pairs=0, l2_bytes=64, end=0.3844, meet=0.2086, meet_part=0,
     ),
 }  # fmt: skip
-"""By precision, for compute capability 9.0. int32 takes those of float32."""
+"""By precision, for compute capability 9.0. `benchmarks/fit_tiles.py` fitted them to the times of
+seed 11 (results/h200/shapes/fit_11_*.csv). int32 takes those of float32."""
 
 
 def costs_of(problem: Problem) -> Costs:
@@ -116,24 +119,27 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     at_once = max(RESIDENT[size - 1] * multiprocessors // RESIDENT[0], 1)
     blocks = -(-clusters // at_once)  # of the busiest multiprocessor
     full, rest = divmod(blocks, choice.resident)
+    held = float(rest)
+    if not full:
+        held += costs.uneven * (min(choice.resident, clusters) - rest)
     steps = max(-(-problem.k // depth // parts), 1)
     item = problem.precision.item_bytes
     fetched = depth * item * (rows / across + columns / down)
 
-    def step_us(together: int) -> float:
+    def step_us(together: float) -> float:
         """Return the time of a step of each of `together` blocks of a multiprocessor."""
         warps = together * choice.warps / 4  # of a scheduler
         rate = RATE * costs.share / choice.issued * min(warps, 1) * warps / (warps + costs.waiting)
         busy = min(clusters * size / multiprocessors, 1)
         bounds = (
             rows * columns * depth / rate,
-            choice.shared_clocks,
+            choice.shared_clocks * costs.shared,
             fetched * busy / costs.l2_bytes,
         )
         clocks = float(sum(bound**NORM for bound in bounds) ** (1 / NORM)) + costs.step
         return together * clocks / CLOCK_MHZ
 
-    steps_us = full * step_us(choice.resident) + (step_us(rest) if rest else 0)
+    steps_us = full * step_us(choice.resident) + (step_us(held) if rest else 0)
     kilobytes = rows * columns * item * 1e-4
     end_us = (full + (rest > 0)) * kilobytes * costs.end
     if parts > 1:
@@ -155,8 +161,8 @@ def ranked(choices: Choices, problem: Problem, multiprocessors: int) -> tuple[Co
 def picks(choices: Choices) -> Callable[[Problem, int], tuple[str, ...]]:
     """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`.
 
-    The picks have different sizes of a tile's part of K: what divides a problem equally often takes
-    nearly the same time, and the constants are not fitted.
+    The picks have different sizes of a tile's part of K, since what divides a problem equally often
+    takes nearly the same time.
     """
 
     def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 
 from gpubench.kernels.block_tiles import (
     MAX_SHARED_BYTES,
@@ -72,9 +73,9 @@ TILES = blocks(
     stages=(2, 3, 4),
     splits=range(1, MAX_CLUSTER + 1),
     default=(
-        "32x64x32/4x8/s3/k4",
-        "64x64x32/8x8/s3/k4",
-        "96x64x16/12x8/s4/k2",
+        "32x64x16/8x4/s4/k4",
+        "64x128x16/8x8/s4/k4",
+        "96x128x16/12x8/s4/k2",
         "128x64x32/8x8/s3/k1",
     ),
     together=together,
@@ -92,14 +93,22 @@ def resident(tile: Config) -> int:
     return int(min(by_registers, MAX_SHARED_BYTES // (shared_bytes(tile) + RESERVED_BYTES)))
 
 
+COMPARED = (
+    *("32x64x16/8x4/s4", "32x128x16/8x4/s4", "64x64x16/8x8/s4", "64x64x32/8x4/s3"),
+    *("64x128x16/8x8/s4", "64x128x32/8x8/s3", "128x64x16/8x8/s4", "128x64x32/8x8/s3"),
+    *("96x128x16/12x8/s4", "128x128x16/8x8/s4", "128x128x32/16x8/s3"),
+)
+"""Tiles that the model compares: each was among the three fastest at two of 30 random shapes, or
+nearly (seed 11 of `benchmarks/shapes.py`). Each is compared with all numbers of parts of K."""
+
+
 @cache
 def configurations() -> tuple[Choice, ...]:
-    """Return the configurations that the model compares: three or four stages by depth."""
+    """Return the configurations that the model compares."""
     every = []
-    for tile in TILES:
-        bm, bn, bk, tm, tn, stages = tile.numbers("BM", "BN", "BK", "TM", "TN", "stages")
-        if stages != (3 if bk > 2 * CHUNK else 4):
-            continue
+    for text, splits in product(COMPARED, range(1, MAX_CLUSTER + 1)):
+        tile = TILES.read(f"{text}/k{splits}")
+        bm, bn, bk, tm, tn = tile.numbers("BM", "BN", "BK", "TM", "TN")
         # Of a thread for each k: loads of 16 bytes, copies with their addresses, and the loop.
         loads = (tm + tn) / 4
         other = loads + 2 * (bm + bn / 4) / threads_of(tile) + 1
