@@ -66,7 +66,7 @@ complete_units(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting) {
       to[3] += halves[i].w;
     }
   }
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  if constexpr (PARTS > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #pragma unroll
   for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
     // Nobody reads where this block's own units would lie: through there they are stored.
@@ -90,7 +90,7 @@ complete_part(float (&sum)[PIECES][SUMS], const Meeting<Scalar>& meeting, int pa
 // Adds up the sums of the PARTS blocks that share a tile, and stores it. `part` is this block's;
 // its peers are every BLOCKS-th of the cluster, from `peer` on. `memory` is the free ring, at least
 // BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not wait for
-// them.
+// them. A block that shares its tile with none stores its sums alone.
 template <int BM, int BN, int PARTS, int BLOCKS, typename Scalar, int PIECES, int SUMS>
 __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned memory, int part,
                                           int peer, int warpgroup, const Results<Scalar>& to) {
@@ -115,9 +115,11 @@ __device__ __forceinline__ void add_parts(float (&sum)[PIECES][SUMS], unsigned m
                    : "memory");
     }
   }
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if constexpr (PARTS > 1) {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
   const Meeting<Scalar> meeting{own, peer, warpgroup, to};
   complete_part<0, PARTS, BLOCKS, T::TRANSPOSED>(sum, meeting, part);
-  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  if constexpr (PARTS > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }

@@ -7,13 +7,13 @@
 // may be the instruction's operand of 64 rows: nothing is turned, but the sums of the transposed
 // problem.
 //
-// Results leave through shared memory as sums of 32 bits, whether K is divided or not: a thread reads
-// four neighbours, adds up the parts (`cluster_sums.cuh`), rounds them for float8, and stores them.
-// Rows of sums are padded so that what a warp writes at once goes to different banks. Any N will do:
-// no tensor map describes C, and B is N×K.
+// Results of float8 leave as in 16 bits (`split_sums.cuh`) where N is a multiple of 8. Others leave
+// through shared memory as sums of 32 bits, whether K is divided or not: a thread reads four
+// neighbours, adds up the parts (`cluster_sums.cuh`), and stores them. Rows of sums are padded so that
+// what a warp writes at once goes to different banks. Any N will do: no tensor map describes C, and B
+// is N×K.
 //
-// What limits it: a block computes one tile, and nothing overlaps its end. Sums of 32 bits for results
-// of 16 take twice the shared memory that `stmatrix` would need.
+// What limits it: a block computes one tile, and nothing overlaps its end.
 
 #include "../split_sums.cuh"
 
@@ -102,10 +102,18 @@ wgmma_bytes_cluster(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, i
     multiply_fitted<Scalar, BM, BN, BLOCKS>(sum, ring, base, warpgroup, steps.count, rank.first);
 #pragma unroll
     for (int p = 0; p < T::PIECES; ++p) fence_sums(sum[p]);
+    const int peer = rank.row * CN + rank.col;
+    if constexpr (RESULT_BYTES<Scalar> == 2) {
+      if (N % 8 == 0) {
+        const Results<__nv_bfloat16> to{reinterpret_cast<__nv_bfloat16*>(C), M, N, tile.row, tile.col};
+        add_parts<BM, BN, SPLITS, BLOCKS>(sum, base, rank.part, peer, warpgroup, to);
+        return;
+      }
+    }
     synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
     leave_sums<BM, BN>(sum, base, warpgroup);
     add_parts<SPLITS, BLOCKS, BM, BN, PITCH, 128 * T::CONSUMERS, Number>(
-        base, rank.part, rank.row * CN + rank.col,
+        base, rank.part, peer,
         [&](int row, int col, const Vector<Number>& sums) {
           store_four<Scalar>(sums, C, tile.row + row, tile.col + col, M, N);
         });
