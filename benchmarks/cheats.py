@@ -37,6 +37,7 @@ NEIGHBOUR = (3200, 3200)
 
 VISITS = 5
 LIMIT = 0.05
+"""Largest relative difference of a time that is not false."""
 
 
 def sweep(sizes: str, cache: str) -> list[Row]:
@@ -123,9 +124,13 @@ def main() -> int:
     chosen = parser.parse_args()
     held = []
     rows = sweep(chosen.sizes, chosen.cache)
+    honest_us = {row.problem_key: row.median_us for row in rows if row.tile.endswith("=product")}
     for row in rows:
         name = row.tile.rpartition("=")[2] or row.variant
         expected = row.status == Status.OK if name in RIGHT else row.status != Status.OK
+        if name == "half_filled" and row.median_us:
+            least_us = (1 - LIMIT) * (honest_us[row.problem_key] or 0)
+            expected |= row.median_us >= least_us
         time = f"{row.median_us:.2f} µs" if row.median_us else row.reason
         what = f"{name} at {row.m}x{row.n}x{row.k} {row.cache}: {row.status}, {time}"
         held.append(verdict(expected, what))

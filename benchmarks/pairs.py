@@ -56,8 +56,8 @@ KERNELS = [
     ("int8", 4096, "wgmma_mixed_bytes", BYTES, "cublaslt"),
     ("int8", 8192, "wgmma_mixed_bytes", BYTES, "cublaslt"),
 ]  # fmt: skip
-"""Mode, size, kernel, tile, library: the squares of docs/ladder.md that were measured sustained, and
-what was fastest in tensor.csv and precisions.csv."""
+"""Mode, size, kernel, tile, library: the squares of docs/ladder.md that were measured sustained,
+and what was fastest in tensor.csv and precisions.csv."""
 
 
 def point_of(pool: LocalPool, mode: str, size: int, variant: str, tile: str) -> Point:

@@ -56,6 +56,7 @@ from gpubench.model import (
     Series,
     State,
     Status,
+    Timer,
     Timing,
     Variant,
 )
@@ -445,6 +446,7 @@ class Runner:
             lambda: kernel.sample(1, 1)[0],
             self._backend.xp,
             is_long=is_long,
+            by_events=point.timer == Timer.EVENTS,
             reads_output=point.variant.reads_output,
         )
 

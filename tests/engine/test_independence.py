@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -40,7 +41,12 @@ def product(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def check(
-    call: Call, op: str = "gemm", *, is_long: bool = False, reads_output: bool = False
+    call: Call,
+    op: str = "gemm",
+    *,
+    is_long: bool = False,
+    by_events: bool = False,
+    reads_output: bool = False,
 ) -> None:
     arrays = copy_of_first_set(operands(op))
     require_independent(
@@ -48,6 +54,7 @@ def check(
         lambda: call(*arrays.sets[0]),
         np,
         is_long=is_long,
+        by_events=by_events,
         reads_output=reads_output,
     )
 
@@ -84,6 +91,21 @@ def test_a_kernel_that_returns_where_the_output_holds_numbers_is_wrong(is_long: 
 
     with pytest.raises(WrongError, match="its time depends on what the output holds: 10 µs"):
         check(call, is_long=is_long)
+
+
+@pytest.mark.parametrize("by_events", [False, True])
+def test_a_kernel_that_gains_a_tenth_where_the_output_is_filled_is_wrong_by_the_gpus_clock(
+    by_events: bool,
+) -> None:
+    rng = np.random.default_rng(3)
+
+    def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        shorter = 0.9 if np.isfinite(c).all() else 1.0
+        c[...] = a @ b
+        return 160 * shorter * float(rng.uniform(1, 1.03))
+
+    with pytest.raises(WrongError, match="what the output holds") if by_events else nullcontext():
+        check(call, by_events=by_events)
 
 
 def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
