@@ -185,6 +185,8 @@ SANITIZED = (
 )
 """Tools of compute-sanitizer, and the first dtype of the kernels that run under them."""
 
+CLUSTERS = "dmma_split_cluster,splitk_cluster,wgmma_bytes_cluster,wgmma_tf32_cluster"
+
 SHAPES = {
     "fit_1": "--seed 1 --count 50 --every",
     "fit_2": "--seed 2 --count 90 --every",
@@ -196,8 +198,17 @@ SHAPES = {
     "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",
     "judged_9": "--seed 9 --count 60 --every",
     "judged_10": "--seed 10 --count 30 --dtype float16",
+    "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
+    "fit_11_float32": "--seed 11 --count 30 --dtype float32 --every",
+    "fit_11_float8_e4m3": "--seed 11 --count 30 --dtype float8_e4m3 --every",
+    "judged_12_float64": "--seed 12 --count 30 --dtype float64",
+    "judged_12_float32": "--seed 12 --count 30 --dtype float32",
+    "judged_12_tf32": "--seed 12 --count 30 --dtype tf32",
+    "judged_12_int8": "--seed 12 --count 30 --dtype int8",
+    "judged_12_float8_e4m3": "--seed 12 --count 30 --dtype float8_e4m3",
 }
-"""Files of products of many shapes. Constants are fitted to the first five."""
+"""Files of products of many shapes. Constants are fitted to the first five, and to the files of seed
+11 in float64 and float32."""
 
 PASSES = tuple(f"h200/agreement/{number}.jsonl.gz" for number in (1, 2, 3))
 SWEEPS_OF_TILES = tuple(f"h200/{name}" for name in static_columns.FILES)
@@ -236,6 +247,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
             yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o h200/stress/{dtype}.json")
     for tool, dtype in SANITIZED:
         yield step(f"gpu:{tool}_{dtype}", f"python SCRIPTS/sanitize.py {tool} {dtype} -o h200/sanitizer/{tool}_{dtype}.json")
+    yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {CLUSTERS} -o h200/stress/clusters.json")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --seeds 1,2 --kills 10 -o h200/kills.json")
     yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")
