@@ -12,8 +12,8 @@ fastest algorithm, and each of our kernels with the configurations of `--tiles a
 all candidate configurations run once before, and the fastest of them take part in the rounds: that
 shows how far the model's pick is from the best, and it is what the model's constants are fitted on.
 
-The seeds 1, 2, 3, 7 and 8 were used to fit constants, in 16 bits; judge by others. In the other
-precisions nothing is fitted yet: seed 11 is for fitting, and seed 12 for judging.
+The seeds 1, 2, 3, 7 and 8 were used to fit constants in 16 bits, and seed 11 in float64 and
+float32; judge by others.
 """
 
 from __future__ import annotations
@@ -102,6 +102,9 @@ def random_shapes(seed: int, count: int, multiple: int = 8) -> list[tuple[int, i
         return max(multiple, round(size / multiple) * multiple)
 
     return [(extent(), extent(), extent()) for _ in range(count)]
+
+
+CLASSES = ("small", "tall", "wide", "deep K", "large")
 
 
 def shape_class(m: int, n: int, k: int) -> str:
@@ -405,38 +408,73 @@ def summary(ratios: Sequence[float]) -> str:
     return f"{len(ordered)} | {mean:.3f} | {won} | {tenth:.3f} | {ordered[0]:.3f}"
 
 
-def table(path: Path) -> Iterator[str]:
-    """Markdown: the ratio by class of shape, and each shape."""
-    by_dtype: dict[str, list[tuple[str, float, str]]] = {}
-    lines = []
-    for (dtype, m, n, k), results in read(path).items():
-        library = min((r for r in results if r.kind == "library"), key=lambda r: r.median_us)
-        own = [r for r in results if r.kind in {"auto", "default"}]
-        best = min(own, key=lambda r: r.median_us)
-        everything = min((r for r in results if r.kind != "library"), key=lambda r: r.median_us)
-        ratio = library.median_us / best.median_us
-        name = shape_class(m, n, k)
-        by_dtype.setdefault(dtype, []).append((name, ratio, ""))
-        lines.append(
-            f"| {dtype} | {m}×{n}×{k} | {name} | {library.variant} | {library.median_us:.2f} | "
-            f"{best.variant} {best.tile} | {best.median_us:.2f} | {ratio:.3f} | "
-            f"{everything.variant} {everything.tile} | "
-            f"{best.median_us / everything.median_us:.3f} |"
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The contenders of a shape, as far as they are compared."""
+
+    library: Result
+    """The faster of cuBLAS and cuBLASLt."""
+
+    own: Result
+    """The fastest kernel with a pick of the model or a default tile."""
+
+    best: Result
+    """The fastest kernel with any configuration that was measured."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the library the kernel is."""
+        return self.library.median_us / self.own.median_us
+
+    @property
+    def shape_class(self) -> str:
+        """What decides how the shape is divided among multiprocessors."""
+        return shape_class(self.own.m, self.own.n, self.own.k)
+
+
+def outcomes(path: Path) -> Iterator[Outcome]:
+    """Yield what a file says of each shape."""
+    for results in read(path).values():
+        by_time = sorted(results, key=lambda r: r.median_us)
+        yield Outcome(
+            library=next(r for r in by_time if r.kind == "library"),
+            own=next(r for r in by_time if r.kind in {"auto", "default"}),
+            best=next(r for r in by_time if r.kind != "library"),
         )
+
+
+def table_of_classes(every: Iterable[Outcome]) -> Iterator[str]:
+    """Markdown: the ratio by precision and class of shape."""
+    by_dtype: dict[str, list[Outcome]] = {}
+    for outcome in every:
+        by_dtype.setdefault(outcome.own.dtype, []).append(outcome)
     yield "| precision | class | shapes | geometric mean | won | tenth percentile | worst |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for dtype, entries in by_dtype.items():
-        yield f"| {dtype} | all | {summary([ratio for _, ratio, _ in entries])} |"
-        for name in ("small", "tall", "wide", "deep K", "large"):
-            if ratios := [ratio for one, ratio, _ in entries if one == name]:
+    for dtype, of_dtype in by_dtype.items():
+        yield f"| {dtype} | all | {summary([one.ratio for one in of_dtype])} |"
+        for name in CLASSES:
+            if ratios := [one.ratio for one in of_dtype if one.shape_class == name]:
                 yield f"| {dtype} | {name} | {summary(ratios)} |"
+
+
+def table(path: Path) -> Iterator[str]:
+    """Markdown: the ratio by class of shape, and each shape."""
+    every = list(outcomes(path))
+    yield from table_of_classes(every)
     yield ""
     yield (
         "| precision | M×N×K | class | library | µs | ours | µs | ratio | best of all measured | "
         "ours to it |"
     )
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    yield from lines
+    for one in every:
+        library, own, best = one.library, one.own, one.best
+        yield (
+            f"| {own.dtype} | {own.m}×{own.n}×{own.k} | {one.shape_class} | {library.variant} | "
+            f"{library.median_us:.2f} | {own.variant} {own.tile} | {own.median_us:.2f} | "
+            f"{one.ratio:.3f} | {best.variant} {best.tile} | "
+            f"{own.median_us / best.median_us:.3f} |"
+        )
 
 
 def main() -> None:

@@ -24,10 +24,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
+sys.path.insert(0, str(Path(__file__).parent))  # tables.py
 
 from matplotlib.axes import Axes
 from rich.console import Console
 from rich.text import Text
+from tables import CLASSES, JUDGED, in_pairs, judged
 
 from gpubench.cli import app
 from gpubench.commands.plot.run import provenance
@@ -70,7 +72,8 @@ COMMANDS = (
     ),
 )
 
-AGREEMENT = Path("results/h200/agreement.csv")
+H200 = Path("results/h200")
+AGREEMENT = H200 / "agreement.csv"
 
 RECORDED = (
     "gpubench show results/h200/ladder.csv --sort rate --top 6",
@@ -91,6 +94,9 @@ def make(folder: Path) -> list[Path]:
         app([*arguments, str(made[-1]), "--force"], standalone_mode=False)
     made.append(folder / "agreement.svg")
     save(agreement(), Output(made[-1], overwrite=True), provenance("agreement", [AGREEMENT]))
+    made.append(folder / "shapes.svg")
+    files = [*(H200 / f"shapes/{name}.csv" for name in JUDGED), H200 / "pairs.json"]
+    save(random_shapes(), Output(made[-1], overwrite=True), provenance("shapes", files))
     made.append(folder / "terminal.svg")
     made[-1].write_text(recording(), encoding="utf-8")
     return made
@@ -127,6 +133,42 @@ def agreement() -> Picture:
 
     title = "gemm float32 on NVIDIA H200"
     return compose("Time over Nsight Compute's, operands hot", [(title, draw)], Theme.BOTH)
+
+
+def random_shapes() -> Picture:
+    """Return the ratio at each random shape and each square in long runs, by precision."""
+    every, squares = judged(), in_pairs()
+    precisions = list(dict.fromkeys(one.own.dtype for one in every))
+
+    def draw(axes: Axes) -> float:
+        lines = []
+        groups: dict[str, list[tuple[str, float]]] = {name: [] for name in CLASSES}
+        for one in every:
+            groups[one.shape_class].append((one.own.dtype, one.ratio))
+        groups["square, sustained"] = [
+            (dtype, pair["ratio"])
+            for dtype in precisions
+            for pair in squares.get(dtype, {}).values()
+        ]
+        for number, (name, points) in enumerate(groups.items()):
+            beside = (number - (len(groups) - 1) / 2) * 0.13
+            lines += axes.plot(
+                [precisions.index(dtype) + beside for dtype, _ in points],
+                [ratio for _, ratio in points],
+                color=look(number).colour,
+                marker=look(number).marker,
+                markersize=4,
+                linestyle="",
+                label=name,
+            )
+        axes.set_xticks(range(len(precisions)), precisions)
+        y_title(axes, "times as fast as the library")
+        axes.axhline(1, color=ink(), linewidth=1)
+        legend(axes, lines)
+        return 3.2
+
+    title = "gemm on NVIDIA H200: random shapes in bursts, squares in long runs"
+    return compose("The better of cuBLAS and cuBLASLt is 1", [(title, draw)], Theme.BOTH)
 
 
 def recording() -> str:

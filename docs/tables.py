@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))  # claims.py
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
+from shapes import CLASSES, Outcome, outcomes, table_of_classes
 from shared import ROOT, ratio_interval, rounds
 
 from gpubench.commands.compare_cublas.ladder import steps
@@ -171,6 +172,85 @@ def ladder() -> str:
     lines = ([size, line["cold"], line["hot"]] for size, line in cells.items())
     said = "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval):"
     return f"{said}\n\n{table(['size', 'cold cache', 'hot cache'], lines)}"
+
+
+JUDGED = (
+    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_9", "judged_10"),
+    *("judged_12_int8", "judged_12_float8_e4m3"),
+)
+"""Files of random shapes on which no constant of a model was fitted."""
+
+
+def judged() -> list[Outcome]:
+    """Return the outcomes at all shapes of `JUDGED`."""
+    return [one for name in JUDGED for one in outcomes(H200 / f"shapes/{name}.csv")]
+
+
+def in_pairs() -> dict[str, dict[int, dict[str, Any]]]:
+    """Return by precision and size the square that was compared in pairs.
+
+    Of comparisons with both libraries the one with the lower ratio counts.
+    """
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for pair in load("h200/pairs.json")["kernels"]:
+        *_, size, dtype = pair["first"].split()
+        of_dtype = found.setdefault(dtype, {})
+        before = of_dtype.get(int(size), pair)
+        of_dtype[int(size)] = min(before, pair, key=lambda one: one["ratio"])
+    return found
+
+
+def said_of(low: float, high: float) -> str:
+    """Return what an interval of a ratio says of a kernel that should be faster."""
+    return "shown" if low > 1 else "slower" if high < 1 else "not decided"
+
+
+def random_shapes() -> str:
+    """Return the ratios at random shapes and at squares in long runs, a line per precision."""
+    every, squares, lines = judged(), in_pairs(), []
+    for dtype in dict.fromkeys(one.own.dtype for one in every):
+        of_dtype = [one for one in every if one.own.dtype == dtype]
+        ratios = sorted(one.ratio for one in of_dtype)
+        low, high = ratio_interval(
+            [one.library.median_us for one in of_dtype], [one.own.median_us for one in of_dtype]
+        )
+        cells = [dtype, len(ratios), f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"]
+        cells += [f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"]
+        cells.append(f"{sum(ratio > 1 for ratio in ratios) / len(ratios):.0%}")
+        for name in CLASSES:
+            mean = geometric_mean(one.ratio for one in of_dtype if one.shape_class == name)
+            cells.append(f"{mean:.2f}")
+        long = [pair["ratio"] for pair in squares.get(dtype, {}).values()]
+        span = f"{min(long):.2f} to {max(long):.2f}" if len(long) > 1 else f"{(*long, 0)[0]:.2f}"
+        lines.append([*cells, span if long else "not in pairs"])
+    heading = ["precision", "shapes", "geometric mean", "tenth percentile", "lowest", "faster"]
+    return table([*heading, *CLASSES, "squares, sustained"], lines)
+
+
+def shape_classes() -> str:
+    """Return the ratios at random shapes, by precision and class of shape."""
+    return "\n".join(table_of_classes(judged()))
+
+
+def pairs() -> str:
+    """Return the squares that were compared in pairs in long runs, and cuBLAS beside itself."""
+    lines = []
+    for pair in load("h200/pairs.json")["kernels"]:
+        *kernel, _, size, dtype = pair["first"].split()
+        interval = f"{pair['low']:.3f} to {pair['high']:.3f}"
+        energy = pair["second_joules"] / pair["first_joules"]
+        cells = [dtype, size, " ".join(kernel), pair["second"].split()[0], f"{pair['ratio']:.3f}"]
+        lines.append([*cells, interval, said_of(pair["low"], pair["high"]), f"{energy:.2f}"])
+    itself = load("h200/pairs.json")["itself"]
+    widest = max(max(pair["high"] - 1, 1 - pair["low"]) for pair in itself)
+    hold = sum(pair["low"] <= 1 <= pair["high"] for pair in itself)
+    said = fill(
+        f"cuBLAS beside itself, bfloat16 at 4096 and 8192: {hold} of {len(itself)} intervals hold "
+        f"1, and none reaches further than {100 * widest:.1f} % from it.",
+        WIDTH,
+    )
+    heading = ["precision", "size", "kernel", "library", "ratio", "95 % interval", "faster"]
+    return f"{table([*heading, 'energy, library to kernel'], lines)}\n\n{said}"
 
 
 def tensor_cores() -> str:

@@ -29,8 +29,8 @@ BY_CHANCE = (0.0, 2e-6, 2e-6)
 """Largest probability that two cases differ by chance, after each of the `TURNS`."""
 
 RATIO, RATIO_BY_EVENTS = 1.15, 1.05
-"""Smallest ratio of two cases that counts, by the host's clock and by the GPU's. On an H200 54 points
-of 32 right kernels had ratios of at most 1.022 (lower quartiles of 48 launches in each case)."""
+"""Smallest ratio of two cases that counts, by the host's clock and by the GPU's. On an H200 54
+points of 32 right kernels had ratios of at most 1.022 (lower quartiles of 48 launches a case)."""
 
 MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what

@@ -24,7 +24,8 @@ from gpubench.stats.moderated import (
     p_values,
     summarize,
 )
-from gpubench.stats.polish import Polished, polish
+from gpubench.stats.polish import Polished, polish, shared_median, shared_part
+from gpubench.stats.shortest import decide_by_shortest
 
 Key = PointKey
 """The key of a point: `Row.key`."""
@@ -33,6 +34,7 @@ ABSENT = "not in the file"
 MODES = "its rounds have more than one mode"
 OTHER_GPU = "the other side's GPU is another one"
 WITH_MACHINE = "moved with the machine"
+BY_SHORTEST = "by the sweeps that nothing slowed"
 TOO_FEW_ROUNDS = "a single round a side"
 TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
 """Reasons of findings."""
@@ -61,6 +63,9 @@ factor."""
 
 DECIDING_ROUNDS = 20
 """Rounds of both sides together from which on a point with bimodal rounds is judged."""
+
+MIN_SWEEPS = 5
+"""Sweeps of each side on a CPU from which on their shortest times are compared too."""
 
 DISTURBED = 3.0
 """A round is disturbed if its effect exceeds the threshold, and the scatter of all rounds' effects
@@ -127,6 +132,9 @@ class PooledPoint:
 
     is_blas: bool = False
     """Runs the vendor's library, the same code in every build."""
+
+    quarters_us: tuple[float, ...] = ()
+    """Of each sweep on a CPU the time that a quarter of its samples do not exceed."""
 
     @property
     def rounds_us(self) -> tuple[float, ...]:
@@ -336,6 +344,14 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
     margin = np.full(len(pairs), threshold)
     margin[_on_other_gpu(pairs)] = math.log1p(max(limits.threshold, limits.between_gpus))
     p = p_values(shifts.effect, margin, variance)
+    blas = np.array([before.is_blas for before, _ in pairs.values()])
+    shortest = [
+        (before.quarters_us, after.quarters_us)
+        if min(len(before.quarters_us), len(after.quarters_us)) >= MIN_SWEEPS
+        else None
+        for before, after in pairs.values()
+    ]
+    decided = decide_by_shortest(shortest, blas, margin, p, shifts.effect)
     p_adjusted = adjusted(p)
     half = half_widths(variance, limits.q)
     half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
@@ -358,7 +374,9 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
             verdict, reason = Verdict.AMBIGUOUS, MODES
         elif p_adjusted[i] <= limits.q:
             verdict, reason = Verdict.SLOWER if effect > 0 else Verdict.FASTER, ""
-            if abs(effect - time) > threshold / 2:
+            if decided[i]:
+                reason = BY_SHORTEST
+            elif abs(effect - time) > threshold / 2:
                 reason = f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
         elif stayed and abs(shifts.by_clock[i]) > abs(shifts.by_drift[i]):
             verdict, reason = Verdict.CLOCK, ""
@@ -381,8 +399,7 @@ def _judge(pairs: _Pairs, limits: Limits) -> tuple[dict[Key, Finding], float, li
             p_adjusted=float(p_adjusted[i]) if tested else None,
             modes=1 + int(modes[i]),
         )
-    blas = np.array([before.is_blas for before, _ in pairs.values()])
-    drift = _shared_median(shifts.time, blas)
+    drift = shared_median(shifts.time, blas)
     return findings, drift, [*chain.from_iterable(side.disturbances for side in sides)]
 
 
@@ -523,9 +540,9 @@ def _shifts(pairs: _Pairs, time: Floats) -> _Shifts:
         inside = np.array([other == group for other in groups])
         typical = np.median(clock[inside & blas] if (inside & blas).any() else clock[inside])
         shared = np.array([blas_clocks.get(problem, typical) for problem in problems])
-        by_machine[inside] = _explained(time, _shared(clock, shared), shares)[inside]
+        by_machine[inside] = _explained(time, shared_part(clock, shared), shares)[inside]
         at_clock = (time + by_machine)[inside]
-        drift[inside] = _shared_median(at_clock, blas[inside])
+        drift[inside] = shared_median(at_clock, blas[inside])
     effect = time + by_machine - drift
     cycles = time - drift + _explained(time - drift, clock, shares)
     effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
@@ -572,16 +589,3 @@ def _clock_shares(pairs: _Pairs) -> tuple[Floats, Floats]:
     low = np.maximum(np.interp(busy, (COMPUTE_BOUND, BUSY_MEMORY), (1.0, 0.0)), peak)
     low = np.minimum(low, high)
     return low.reshape(-1, 2).min(axis=1), high.reshape(-1, 2).max(axis=1)
-
-
-def _shared(shift: Any, other: Any) -> Any:
-    """Return what two shifts have in common: the smaller shift, if they have the same direction."""
-    smaller = np.where(np.abs(shift) < np.abs(other), shift, other)
-    return np.where(shift * other > 0, smaller, 0.0)
-
-
-def _shared_median(shifts: Floats, blas: NDArray[np.bool_]) -> float:
-    """Return what the median point and the median BLAS point share; 0 if either is missing."""
-    if blas.all() or not blas.any():
-        return 0.0
-    return float(_shared(np.median(shifts[blas]), np.median(shifts[~blas])))

@@ -21,7 +21,7 @@ RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas")
 """Columns, besides the time, that may have expected figures."""
 
 COLUMNS = (
-    *("status", "reason", "median_us", "round_medians_us", "sm_mhz", *RATES),
+    *("status", "reason", "median_us", "q1_us", "round_medians_us", "sm_mhz", *RATES),
     *("percent_of_peak_at_clock", "percent_of_copy"),
     *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "gpubench"),
 )
@@ -157,7 +157,15 @@ def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
         gpus=gpus_of(timed),
         on_cpu=rows[0].timer == Timer.HOST,
         is_blas=is_blas(rows[0]),
+        quarters_us=_quarters(sweeps) if rows[0].timer == Timer.HOST else (),
     )
+
+
+def _quarters(sweeps: Sequence[Sequence[Row]]) -> tuple[float, ...]:
+    """Return the lower quartile of each sweep's samples; of none if one has no such column."""
+    timed = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
+    quarters = [[row.q1_us for row in sweep if row.q1_us] for sweep in timed if sweep]
+    return tuple(map(statistics.median, quarters)) if all(quarters) else ()
 
 
 def _median_of(rows: Iterable[Row], column: str) -> float | None:

@@ -130,7 +130,6 @@ def choices(problem: Problem) -> Iterator[Choice]:
 
 VARIANT = variant(
     idea="float64 for any shape: small tiles, and K in parts by the blocks of a cluster",
-    default=False,  # it has not run on a GPU yet
     after="dmma",
     dtypes=("float64",),
     tiles=TILES,

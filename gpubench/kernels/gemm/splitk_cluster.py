@@ -135,7 +135,6 @@ def choices(problem: Problem) -> Iterator[Choice]:
 
 VARIANT = CudaVariant(
     idea="small tiles in one launch, and K in parts by the blocks of a cluster",
-    default=False,  # it has not run on a GPU yet
     after="splitk",
     dtypes=("float32", "int32"),
     capability=(9, 0),

@@ -61,7 +61,6 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
 
 VARIANT = variant(
     idea="8 bits for any shape: fitted tiles, and K in parts by the blocks of a cluster",
-    default=False,  # it has not run on a GPU yet
     after="wgmma_bytes",
     dtypes=("int8", "float8_e4m3"),
     tiles=tiles(

@@ -49,7 +49,6 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
 
 VARIANT = variant(
     idea="TF32 for any shape: rows of a tile by 16, and K in parts by the blocks of a cluster",
-    default=False,  # it has not run on a GPU yet
     after="wgmma_tf32",
     dtypes=("tf32",),
     tiles=Space(

@@ -1,0 +1,76 @@
+"""Whether the shortest times of two sides differ, where disturbances lengthen many of the others.
+
+Beside other work a time has two modes, and a mean says little. The shortest times of both sides are
+those that nothing lengthened. The test asks how many of them are of one side alone: it is exact for
+any distribution of times, as long as they could have been measured in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.stats.polish import shared_median
+
+
+class Shortest(NamedTuple):
+    """What the shortest times say."""
+
+    p: float
+    """Two-sided p-value of a true effect that is at most the margin."""
+
+    effect: float
+    """Difference of the lower quartiles, new less base."""
+
+
+def compare_shortest(
+    base: NDArray[np.float64], new: NDArray[np.float64], margin: float
+) -> Shortest:
+    """Compare logarithms of times. A side must exceed the other by more than `margin`.
+
+    Of b and n times that could have any order, the r shortest are all of the base with the
+    probability C(b, r) / C(b + n, r).
+    """
+    slower = _chance(_leading(base + margin, new), len(base), len(new))
+    faster = _chance(_leading(new + margin, base), len(new), len(base))
+    effect = float(np.quantile(new, 0.25) - np.quantile(base, 0.25))
+    return Shortest(min(1.0, 2 * min(slower, faster)), effect)
+
+
+def decide_by_shortest(
+    sides: Sequence[tuple[Sequence[float], Sequence[float]] | None],
+    blas: NDArray[np.bool_],
+    margin: NDArray[np.float64],
+    p: NDArray[np.float64],
+    effect: NDArray[np.float64],
+) -> NDArray[np.bool_]:
+    """Change `p` and `effect` of points whose shortest times say more; return which those are.
+
+    `sides` has both sides' times of each point, or None. `p` and `effect` come from another test;
+    where there are two, the smaller p-value is doubled. What a point shares with the vendor's BLAS
+    is the machine's doing, and is taken off.
+    """
+    logs = {i: (np.log(side[0]), np.log(side[1])) for i, side in enumerate(sides) if side}
+    there = np.array(list(logs), dtype=int)
+    effects = np.array([compare_shortest(*pair, 0.0).effect for pair in logs.values()])
+    drift = shared_median(effects, blas[there]) if logs else 0.0
+    decided = np.zeros(len(p), bool)
+    for i, (base, new) in logs.items():
+        found = compare_shortest(base, new - drift, margin[i])
+        decided[i] = found.p < p[i]
+        effect[i] = found.effect if decided[i] else effect[i]
+        p[i] = min(1.0, 2 * min(p[i], found.p))
+    return decided
+
+
+def _leading(first: NDArray[np.float64], second: NDArray[np.float64]) -> int:
+    """Return how many of the first are shorter than all of the second."""
+    return int((first < second.min()).sum())
+
+
+def _chance(run: int, of: int, others: int) -> float:
+    return comb(of, run) / comb(of + others, run)

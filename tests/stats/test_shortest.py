@@ -1,0 +1,56 @@
+"""The test of the shortest times, on times that other work lengthens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpubench.stats.shortest import compare_shortest, decide_by_shortest
+
+SWEEPS, COMPARISONS = 14, 2000
+
+
+def disturbed(rng: np.random.Generator, *, slower: float = 1.0) -> NDArray[np.float64]:
+    """Return logarithms of times, a third of which something else lengthens."""
+    times = slower * rng.normal(100, 1, SWEEPS)
+    times *= np.where(rng.random(SWEEPS) < 1 / 3, rng.uniform(1.1, 1.6, SWEEPS), 1)
+    return np.log(times)
+
+
+def p_values(seed: int, *, slower: float, margin: float) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    sides = [(disturbed(rng), disturbed(rng, slower=slower)) for _ in range(COMPARISONS)]
+    return np.array([compare_shortest(*pair, margin).p for pair in sides])
+
+
+@pytest.mark.parametrize("level", [0.05, 0.01, 0.001])
+def test_equal_sides_are_told_apart_as_rarely_as_the_level_says(level: float) -> None:
+    assert (p_values(1, slower=1, margin=0) <= level).mean() <= 1.5 * level
+
+
+def test_a_tenth_more_is_found_although_a_third_of_the_sweeps_take_longer() -> None:
+    assert (p_values(2, slower=1.1, margin=0.02) <= 0.005).mean() >= 0.8
+
+
+def test_less_than_the_margin_is_not_found() -> None:
+    assert (p_values(3, slower=1.015, margin=0.02) <= 0.01).mean() <= 0.01
+
+
+def test_all_of_one_side_have_the_probability_of_that_order() -> None:
+    base, new = np.log([1.0, 2.0, 3.0]), np.log([4.0, 5.0, 6.0])
+    assert compare_shortest(base, new, 0).p == pytest.approx(2 / 20)
+    assert compare_shortest(new, base, 0).p == pytest.approx(2 / 20)
+
+
+def test_what_a_point_shares_with_the_blas_is_not_its_own() -> None:
+    base, new = tuple(range(100, 110)), tuple(range(130, 140))
+    p, effect = np.full(2, 0.5), np.zeros(2)
+    sides, blas = [(base, new), (base, new)], np.array([False, True])
+    decided = decide_by_shortest(sides, blas, np.zeros(2), p, effect)
+    assert p[0] == 1
+    assert not decided[0]
+    alone = decide_by_shortest([(base, new), None], blas, np.zeros(2), p, effect)
+    assert alone.tolist() == [True, False]
+    assert effect[0] == pytest.approx(np.log(1.3), rel=0.05)
+    assert p.tolist() == [pytest.approx(4 / 184756), 1]
