@@ -216,13 +216,13 @@ def random_shapes() -> str:
         )
         cells = [dtype, len(ratios), f"{geometric_mean(ratios):.2f} ({low:.2f} to {high:.2f})"]
         cells += [f"{ratios[(len(ratios) - 1) // 10]:.2f}", f"{ratios[0]:.2f}"]
-        cells.append(f"{sum(ratio > 1 for ratio in ratios) / len(ratios):.0%}")
+        cells.append(f"{100 * sum(ratio > 1 for ratio in ratios) / len(ratios):.0f} %")
         for name in CLASSES:
             mean = geometric_mean(one.ratio for one in of_dtype if one.shape_class == name)
             cells.append(f"{mean:.2f}")
-        long = [pair["ratio"] for pair in squares.get(dtype, {}).values()]
-        span = f"{min(long):.2f} to {max(long):.2f}" if len(long) > 1 else f"{(*long, 0)[0]:.2f}"
-        lines.append([*cells, span if long else "not in pairs"])
+        long = sorted(f"{pair['ratio']:.2f}" for pair in squares.get(dtype, {}).values())
+        span = " to ".join(dict.fromkeys((long[0], long[-1]))) if long else "not in pairs"
+        lines.append([*cells, span])
     heading = ["precision", "shapes", "geometric mean", "tenth percentile", "lowest", "faster"]
     return table([*heading, *CLASSES, "squares, sustained"], lines)
 
@@ -251,6 +251,25 @@ def pairs() -> str:
     )
     heading = ["precision", "size", "kernel", "library", "ratio", "95 % interval", "faster"]
     return f"{table([*heading, 'energy, library to kernel'], lines)}\n\n{said}"
+
+
+def operands() -> str:
+    """Return time, watts and clock by what the operands hold, in long runs at 8192."""
+    kinds: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in read(H200 / "operands.csv"):
+        if row.status == "ok":
+            of_kernel = kinds.setdefault((row.dtype, row.variant), {})
+            before = of_kernel.get(row.operands, row)
+            of_kernel[row.operands] = min(before, row, key=lambda one: one.median_us or math.inf)
+    lines = []
+    for (dtype, variant), by_kind in sorted(kinds.items()):
+        for kind in ("uniform", "normal", "integers", "low-entropy", "ones", "zeros"):
+            if row := by_kind.get(kind):
+                time_us, joules = row.median_us or math.nan, row.joules or math.nan
+                cells = [dtype, variant, kind, milliseconds(time_us)]
+                lines.append([*cells, f"{1e6 * joules / time_us:.0f}", number(row.sm_mhz, 0)])
+    heading = ["precision", "variant", "operands", "ms", "watts", "MHz"]
+    return table(heading, lines)
 
 
 def tensor_cores() -> str:
