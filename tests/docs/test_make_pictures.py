@@ -42,7 +42,7 @@ def test_every_picture_is_up_to_date_and_a_stale_one_is_found(
 
 
 def test_pages_show_only_pictures_that_the_script_makes(script: ModuleType) -> None:
-    others = {"agreement.svg", "terminal.svg"}
+    others = {"agreement.svg", "shapes.svg", "terminal.svg"}
     made = {Path(command.split()[-1]).name for command in script.COMMANDS} | others
     pages = (Path("README.md"), Path("docs/plots.md"))
     shown = {
