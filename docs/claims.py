@@ -10,6 +10,7 @@ import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tables import (
     DISAGREE,
@@ -18,6 +19,7 @@ from tables import (
     ROOT,
     comparisons,
     dictionaries,
+    judged,
     load,
     parsed,
     speedup,
@@ -221,6 +223,36 @@ def pairs() -> Figure:
     return met(f"{codes.count(1)} of {len(codes)}", codes.count(1) <= 1)
 
 
+def with_itself() -> Figure:
+    """Judge the pairs of cuBLAS with itself: interval at most ±1 %, and 1 inside five of six."""
+    pairs = load("h200/pairs.json")["itself"]
+    widest = max(max(pair["high"] - 1, 1 - pair["low"]) for pair in pairs)
+    inside = sum(pair["low"] <= 1 <= pair["high"] for pair in pairs)
+    said = f"within {100 * widest:.1f} %; 1 inside {inside} of {len(pairs)}"
+    return met(said, widest <= 0.01 and inside >= 5)  # noqa: PLR2004 # the bounds
+
+
+def random_shapes(dtype: str, least: float) -> Figure:
+    """Judge the geometric mean, and the tenth percentile, which is 0.85 or more."""
+    ratios = sorted(one.ratio for one in judged() if one.own.dtype == dtype)
+    mean, tenth = statistics.geometric_mean(ratios), ratios[(len(ratios) - 1) // 10]
+    holds = mean >= least and tenth >= 0.85  # noqa: PLR2004 # the bound
+    return met(f"{mean:.3f}, tenth percentile {tenth:.3f}", holds)
+
+
+def in_turns(new: str, least: float, most: float) -> Figure:
+    """Judge how many of ten runs of `gpubench ab` beside other work exit 1."""
+    codes = [run["exit"] for run in load("cpu/ab.json") if run["new"] == new]
+    hits = codes.count(1)
+    return met(f"{hits} of {len(codes)}", least * len(codes) <= 10 * hits <= most * len(codes))
+
+
+def cheats() -> Figure:
+    (last,) = (H200 / "cheats.txt").read_text(encoding="utf-8").splitlines()[-1:]
+    hold, total = last.removesuffix(" hold").split(" of ")
+    return met(last, hold == total)
+
+
 def power(column: str, least: float | None) -> Figure:
     """Judge how often diff exits 1 at five rounds: never (None), or at least this part."""
     lines = [line for line in parsed(H200 / "diff_power.md") if next(iter(line.values())) == "5"]
@@ -264,6 +296,14 @@ TENSOR = {
     "int8": {"4096": 1.05, "8192": 1.05},
     "float8_e4m3": {"4096": 1.05, "8192": 1.05},
 }
+SHAPES = {
+    "judged_9": ("bfloat16", 1.0),
+    "judged_10": ("float16", 1.0),
+    "judged_12_float64": ("float64", 1.0),
+    "judged_12_float32": ("float32", 1.0),
+    "judged_12_tf32": ("tf32", 1.1),
+    "judged_12_float8_e4m3": ("float8_e4m3", 1.08),
+}
 VECTORS = {
     **{op: {"16384": 1.0, "8192x32768": 1.0} for op in ("gemv", "gemv_t")},
     "atax": {"16384": 1.5, "4096": 1.0},
@@ -298,11 +338,14 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("every kernel at primes and powers of two, in every precision", "h200/right/*.json", right),
         Claim("a thousand repeats of each kernel, equal in every bit", "h200/stress/*.json", stressed),
         Claim("compute-sanitizer reports nothing", "h200/sanitizer/*.json", sanitized),
+        Claim("kernels that cheat are not `ok` with a time that is false by 5 %", "h200/cheats.txt", cheats),
         Claim("exported programs within 3 % of gpubench", "h200/exports.json", exported),
     ],
     "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval)": [
         *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h200/{op}.csv") for op, bounds in VECTORS.items()),
         *(speedups(LADDER, f"float32 ladder, {cache}", "h200/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
+        Claim("cuBLAS beside itself in pairs: within 1 %, and 1 inside five of six intervals", "h200/pairs.json", with_itself),
+        *(Claim(f"{dtype}, random shapes: geometric mean {least:.2f}", f"h200/shapes/{name}.csv", partial(random_shapes, dtype, least)) for name, (dtype, least) in SHAPES.items()),
         *(speedups(bounds, f"{dtype}, sustained", f"h200/{'tensor' if dtype in ('bfloat16', 'float16') else 'precisions'}.csv", compute_mode=dtype, state="sustained") for dtype, bounds in TENSOR.items()),
     ],
     "`gpubench diff` at five rounds, of 100, 300 and 1,000 points": [
@@ -310,6 +353,8 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("a kernel 5 % slower: exit 1 every time", "h200/diff_power.md", lambda: power("5 % slower", 1.0)),
         Claim("a kernel 3 % slower: exit 1 in nine of ten", "h200/diff_power.md", lambda: power("3 % slower", 0.9)),
         Claim("20 pairs of five sweeps of one build on a CPU: at most one exit 1", "cpu/diff_pairs.json", pairs),
+        Claim("`ab` of a build and itself on a CPU, beside other work: exit 1 in at most one of twenty", "cpu/ab.json", lambda: in_turns("same", 0, 0.5)),
+        Claim("`ab` of a kernel 10 % slower: exit 1 in nine of ten", "cpu/ab.json", lambda: in_turns("10 % slower", 9, 10)),
     ],
     "`gpubench tune`": [
         Claim("within 1 % of the best of all, in at most 20 % of the time of a sweep of all", "h200/tune/*.md", tuned),
