@@ -30,39 +30,28 @@ VARIANTS = {
 PRODUCTS = {"DMMA", "FFMA", "HGMMA", "IGMMA"}
 
 CASES = {
-    "dmma": (
-        ("64x128x32/s4/cluster=1x2/group=6/pdl=0", "130x258x70"),
-        ("128x128x32/s3/cluster=2x1/group=6/pdl=0", "257x130x40"),
-    ),
+    "dmma": (("64x128x32/s4/cluster=1x2/group=6/pdl=0", "130x258x70"),),
     "dmma_split_cluster": (
         ("64x64x32/s3/k1/cluster=1x1", "70x66x70"),
-        ("64x64x32/s2/k2/cluster=1x1", "70x66x104"),
         ("48x32x32/s2/k4/cluster=1x2", "100x66x200"),
         ("128x96x32/s3/k2/cluster=2x1", "130x98x98"),
-        ("112x64x32/s3/k3/cluster=1x2", "113x66x258"),
         ("32x32x32/s6/k8/cluster=1x1", "1x2x2"),
-        ("80x64x32/s3/k5/cluster=1x1", "81x66x162"),
     ),
     "splitk_cluster": (
         ("32x64x32/4x8/s3/k4", "33x68x130"),
         ("64x64x32/8x8/s2/k8", "65x63x97"),
-        ("64x64x32/8x4/s3/k2", "70x71x300"),
         ("96x64x16/12x8/s4/k3", "100x64x35"),
-        ("128x64x32/8x8/s3/k1", "129x72x41"),
         ("32x32x32/4x4/s2/k8", "1x1x1"),
     ),
     "wgmma_bytes_cluster": (
         ("64x80x128/s3/k3/cluster=1x2", "65x165x800"),
         ("128x112x128/s3/k2/cluster=2x1", "130x115x272"),
-        ("112x128x128/s3/k1/cluster=2x1", "113x130x144"),
         ("192x96x128/s3/k2/cluster=1x1", "100x97x528"),
         ("64x64x128/s3/k8/cluster=1x1", "1x1x16"),
-        ("80x64x128/s3/k2/cluster=1x2", "81x68x256"),
     ),
     "wgmma_tf32": (("128x64x32/s8/cluster=1x2/group=8/pdl=0", "130x132x72"),),
     "wgmma_tf32_cluster": (
         ("64x128x32/s8/k1/cluster=1x1", "70x132x100"),
-        ("128x64x32/s4/k4/cluster=1x1", "129x68x300"),
         ("80x64x32/s3/k3/cluster=1x2", "81x132x100"),
         ("112x128x32/s3/k2/cluster=2x1", "230x132x200"),
         ("64x64x32/s2/k8/cluster=1x1", "1x4x4"),
@@ -308,4 +297,5 @@ def test_every_configuration_is_ranked_once() -> None:
     for module, name in ((dmma_split_cluster, "float64"), (splitk_cluster, "int32")):
         of_shape = Problem(op="gemm", m=1024, n=1024, k=4096, dtype=name)
         tiles = ranked(module.choices, of_shape, 132)
-        assert len(set(tiles)) == len(tiles) > 100
+        assert sorted(map(str, tiles)) == sorted(str(one.tile) for one in module.choices(of_shape))
+        assert len(set(tiles)) == len(tiles) > 1
