@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from diffs import ROUNDS, SIZES, Run, Write, failure, row, rows, swapped
@@ -257,6 +258,30 @@ def test_on_a_cpu_a_disturbed_sweep_is_named(file: Write, run: Run) -> None:
     code, out, _ = run("--base", *base, "--new", *new, file("n4.csv", late))
     assert (code, out.startswith("slower: 6 of 20")) == (1, True)
     assert re.search(r"disturbed: n4\.csv \(new side\), \+(49|50)\.\d %", " ".join(out.split()))
+
+
+def test_on_a_cpu_beside_other_work_the_shortest_sweeps_decide(file: Write, run: Run) -> None:
+    """A third of the sweeps take longer, by other factors at each point."""
+    rng = random.Random(4)  # noqa: S311 # a sample, not a secret
+
+    def sweeps(side: str, factor: float) -> list[str]:
+        paths = []
+        for number in range(20):
+            of_sweep = []
+            for name, size in product(("own", "cublas"), SIZES):
+                busy = rng.uniform(1.1, 1.8) if rng.random() < 0.5 else 1  # a sample
+                shift = busy * rng.gauss(1, 0.005) * (factor if name == "own" else 1)
+                quarter = replace(row(name, size, shift), timer="host", q1_us=99 * shift)
+                of_sweep.append(quarter)
+            paths.append(file(f"{side}{number}.csv", of_sweep))
+        return paths
+
+    base = sweeps("b", 1.0)
+    code, out, _ = run("--base", *base, "--new", *sweeps("n", 1.1))
+    assert code == 1
+    assert "slower: 3 of 6" in out
+    assert "by the sweeps that nothing slowed" in out
+    assert run("--base", *base, "--new", *sweeps("s", 1.0))[0] == 0
 
 
 def at_bandwidth(rows: Sequence[Row], part: float) -> list[Row]:
