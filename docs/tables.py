@@ -253,6 +253,21 @@ def pairs() -> str:
     return f"{table([*heading, 'energy, library to kernel'], lines)}\n\n{said}"
 
 
+def ab_runs() -> str:
+    """Return how often `gpubench ab` exits 1 on a CPU beside other work: a sentence."""
+    codes: dict[str, list[int]] = {}
+    for run in load("cpu/ab.json"):
+        codes.setdefault(run["new"], []).append(run["exit"])
+    same, slower = codes["same"], codes["10 % slower"]
+    return fill(
+        "Two minutes were tried on two cores, beside a process that keeps one of them busy half of "
+        f"the time. A build and itself: exit 1 in {same.count(1)} of {len(same)} runs. A kernel "
+        f"that is 10 % slower: exit 1 in {slower.count(1)} of {len(slower)}. Allow more time to "
+        "find more.",
+        WIDTH,
+    )
+
+
 def operands() -> str:
     """Return time, watts and clock by what the operands hold, in long runs at 8192."""
     kinds: dict[tuple[str, str], dict[str, Row]] = {}
