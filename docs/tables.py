@@ -260,8 +260,8 @@ def ab_runs() -> str:
         codes.setdefault(run["new"], []).append(run["exit"])
     same, slower = codes["same"], codes["10 % slower"]
     return fill(
-        "Each run had two minutes on two cores, beside a process that kept one busy half of "
-        f"the time. A build and itself: exit 1 in {same.count(1)} of {len(same)} runs. A kernel "
+        "Each run had two minutes on two cores, beside other work that starts and stops. A build "
+        f"and itself: exit 1 in {same.count(1)} of {len(same)} runs. A kernel "
         f"that is 10 % slower: exit 1 in {slower.count(1)} of {len(slower)}. Allow more time to "
         "find more.",
         WIDTH,
