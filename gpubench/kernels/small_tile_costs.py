@@ -48,7 +48,7 @@ class Costs:
     """Clocks of a step's barrier."""
 
     uneven: float
-    """How far blocks gather where they could spread: 0 not at all, 1 as many as fit together.
+    """How far blocks gather where they could spread: 0 not at all, 1 until one is full.
 
     A launch that does not fill all multiprocessors does not spread its blocks evenly.
     """
