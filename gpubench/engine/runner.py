@@ -196,7 +196,7 @@ class Runner:
         but not before it has the minimum number of samples. `earlier` is the point's measurement in
         another process, where it was probed and verified. What is timed here is verified here.
         """
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        started = datetime.now(UTC).isoformat(timespec="microseconds")
         blank = Measurement(point=point, status=Status.OK, started_utc=started)
         result = self._measure(blank, wall_limit_s, earlier)
         if result.status == Status.WRONG and self._loaded.spoiled(point):

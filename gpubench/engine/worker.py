@@ -374,7 +374,7 @@ class Worker:
             self._end()
         self._owner = owner_of(point.variant)
         self._make_ready()
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        started = datetime.now(UTC).isoformat(timespec="microseconds")
         limit_s = self._hang_s
         earlier = self._measured.get(point)
         try:

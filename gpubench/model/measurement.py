@@ -144,6 +144,8 @@ class Measurement:
     before: Health = Health()
     after: Health = Health()
     started_utc: str = ""
+    """In microseconds: a round that is received twice is known by its start."""
+
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""
 

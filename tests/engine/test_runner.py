@@ -53,6 +53,7 @@ def test_a_point_is_verified_once_and_timed_every_round() -> None:
     assert len(backend.events_of("sample")) == 2 * taken
     assert second.max_relative_error == first.max_relative_error
     assert second.series == first.series
+    assert second.started_utc > first.started_utc  # by which a repeated round is known
 
 
 def test_what_an_earlier_kernel_set_for_the_caches_is_undone_before_each_visit() -> None:

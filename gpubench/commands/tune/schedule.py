@@ -315,7 +315,7 @@ class _Contest:
             reason=reason,
             resources=self._builds.resources(point) if launch else None,
             launch=launch and replace(launch, next_launches=(), tensor_maps=()),
-            started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            started_utc=datetime.now(UTC).isoformat(timespec="microseconds"),
         )
 
     def _name(self) -> str:
