@@ -16,6 +16,12 @@ from numpy.typing import NDArray
 
 from gpubench.stats.polish import shared_median
 
+SHOWN = 0.2
+"""Largest p-value of a shift of the BLAS that counts as the machine's. In a simulation of 14 sweeps
+a side, other work slows 60 % of the BLAS's sweeps and a third of the kernel's. A machine-wide shift
+of 5 % is taken for the kernel's in 5 % of comparisons (7 % with 0.05, 18 % if every shift counts).
+A kernel that is 10 % slower is found in 96 % (97 % and 86 %)."""
+
 
 class Shortest(NamedTuple):
     """What the shortest times say."""
@@ -52,12 +58,14 @@ def decide_by_shortest(
 
     `sides` has both sides' times of each point, or None. `p` and `effect` come from another test;
     where there are two, the smaller p-value is doubled. What a point shares with the vendor's BLAS
-    is the machine's doing, and is taken off.
+    is the machine's doing, and is taken off, as far as the shortest times show it: on all cores a
+    BLAS is disturbed more often than a kernel on one.
     """
     logs = {i: (np.log(side[0]), np.log(side[1])) for i, side in enumerate(sides) if side}
     there = np.array(list(logs), dtype=int)
-    effects = np.array([compare_shortest(*pair, 0.0).effect for pair in logs.values()])
-    drift = shared_median(effects, blas[there]) if logs else 0.0
+    shifts = [compare_shortest(*pair, 0.0) for pair in logs.values()]
+    shown = np.array([shift.effect if shift.p <= SHOWN else 0.0 for shift in shifts])
+    drift = shared_median(shown, blas[there]) if logs else 0.0
     decided = np.zeros(len(p), bool)
     for i, (base, new) in logs.items():
         found = compare_shortest(base, new - drift, margin[i])

@@ -54,3 +54,13 @@ def test_what_a_point_shares_with_the_blas_is_not_its_own() -> None:
     assert alone.tolist() == [True, False]
     assert effect[0] == pytest.approx(np.log(1.3), rel=0.05)
     assert p.tolist() == [pytest.approx(4 / 184756), 1]
+
+
+def test_a_shift_that_the_shortest_times_of_the_blas_do_not_show_is_not_taken_off() -> None:
+    base, new = tuple(range(100, 110)), tuple(range(110, 120))
+    disturbed_blas = (100, *range(110, 119))
+    p, effect = np.full(2, 0.5), np.zeros(2)
+    sides = [(base, new), (base, disturbed_blas)]
+    decided = decide_by_shortest(sides, np.array([False, True]), np.zeros(2), p, effect)
+    assert decided.tolist() == [True, False]
+    assert effect[0] == pytest.approx(np.log(1.1), rel=0.05)
