@@ -99,7 +99,7 @@ class Gauge(Protocol):
           backend can measure.
         - `measured_<dtype>_tensor_gflops`: products on tensor cores.
 
-        With `kept`, a copy that was measured earlier on such a device is enough.
+        With `kept`, a rate that was measured less than a day ago on such a device is enough.
         """
 
     def parts(self) -> dict[str, float]:

@@ -178,7 +178,8 @@ class LocalPool:
         """Measure the device's rates where a result is a percentage of them.
 
         An operation that is bound by memory is compared with a copy of this sweep. A CPU has no
-        theoretical peak, so its rate of multiply-adds is measured for the dtypes of the job.
+        theoretical peak, so its rate of multiply-adds is measured for the dtypes of the job, once a
+        day. A result above it has it measured again.
         """
         bound_by_memory = OPERATIONS[job.sweep.op].bandwidth_bound
         is_cpu = self._device.compute_capability is None
@@ -203,7 +204,7 @@ class LocalPool:
             return measurement
         for _ in range(CEILING_REPEATS):
             self._repeated.add(name)
-            rate = self._executor.ceilings([problem.dtype], kept=True)[name]
+            rate = self._executor.ceilings([problem.dtype])[name]
             highest = max(rate, self._device.facts[name])
             self._device = replace(self._device, facts=self._device.facts | {name: highest})
             if gflops <= CEILING_RATIO * highest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import threadpoolctl
 
 from gpubench.backends.cpu import backend as module
+from gpubench.backends.cpu import gauge as cpu_gauge
 from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, operations
@@ -354,20 +356,26 @@ def test_ceilings_are_measured() -> None:
     assert all(0 < rate < 1e6 for rate in ceilings.values())
 
 
-def test_ceilings_are_kept_and_the_highest_counts(
+def test_rates_are_kept_for_a_day_and_the_highest_rate_of_multiply_adds_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    name, rates = "measured_copy_gbytes_per_s", iter((5.0, 7.0, 6.0))
-    monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(rates))
+    copies, multiply_adds = iter((5.0, 7.0, 6.0, 4.0, 3.0)), iter((50.0, 70.0, 60.0, 40.0, 30.0))
+    monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(copies))
+    monkeypatch.setattr(CpuGauge, "_fma_gflops", lambda *_: next(multiply_adds))
     gauge = CpuGauge(describe_cpu())
-    assert [gauge.ceilings([], kept=True)[name] for _ in range(2)] == [5.0, 5.0]
-    assert [gauge.ceilings([])[name] for _ in range(2)] == [7.0, 6.0]  # measured, as asked
-    assert gauge.ceilings([], kept=True)[name] == 7.0
+
+    def rates(*, kept: bool) -> list[float]:
+        return list(gauge.ceilings(["float32"], kept=kept).values())
+
+    assert rates(kept=True) == rates(kept=True) == [5, 50]
+    assert rates(kept=False) == [7, 70]
+    assert rates(kept=False) == rates(kept=True) == [6, 70]
+    monkeypatch.setattr(cpu_gauge, "KEPT_FOR", timedelta(0))
+    assert rates(kept=True) == [4, 70]
     (file,) = (path for path in tmp_path.rglob("*.json"))
     file.write_text("damaged")
-    rates = iter((4.0,))
-    assert gauge.ceilings([], kept=True)[name] == 4.0
+    assert rates(kept=True) == [3, 30]
 
 
 def test_multiply_adds_are_computed_and_counted() -> None:

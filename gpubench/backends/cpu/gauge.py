@@ -8,7 +8,8 @@ import re
 import timeit
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -37,6 +38,9 @@ FMA_CALL_S = 0.01
 """Shortest call that is timed."""
 
 FMA_REPEATS = 10
+
+KEPT_FOR = timedelta(days=1)
+"""Time for which a rate that was measured on such a CPU is enough."""
 
 
 class CpuGauge:
@@ -77,30 +81,26 @@ class CpuGauge:
     ) -> dict[str, float]:
         """Measure a copy in main memory, and multiply-adds in vector registers.
 
-        Of multiply-adds, the highest rate of this kind of CPU counts, because other load can only
-        lower a rate. It is kept in the user's cache with its date. With `kept`, the copy's rate is
-        taken from there too.
+        Rates are kept in the user's cache. Of multiply-adds, the highest rate of this kind of CPU
+        counts, because other load can only lower a rate.
         """
         cpu = f"{self._device.name} {cpu_threads()} {self._copy_bytes}"
         path = user_cache("rates", f"{hashlib.sha256(cpu.encode()).hexdigest()[:32]}.json")
-        highest = _kept_rates(path)
-        rates: dict[str, float] = {}
-        if kept and COPY in highest:
-            rates[COPY] = highest[COPY].rate
-        else:
-            rates[COPY] = self.copy_gbytes_per_s()
-        for dtype in dtypes:
-            rates[f"measured_{dtype}_fma_gflops"] = self._fma_gflops(dtype)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        raised = {
-            name: KeptRate(rate=rate, measured_utc=now)
-            for name, rate in rates.items()
-            if name not in highest or rate > highest[name].rate
+        now, rates = datetime.now(UTC), _kept_rates(path)
+        measures: dict[str, Callable[[], float]] = {COPY: self.copy_gbytes_per_s}
+        measures |= {
+            f"measured_{dtype}_fma_gflops": partial(self._fma_gflops, dtype) for dtype in dtypes
         }
-        if raised:
-            highest |= raised
-            keep(path, msgspec.json.encode(highest))
-        return {name: rate if name == COPY else highest[name].rate for name, rate in rates.items()}
+        for name, measure in measures.items():
+            earlier = rates.get(name)
+            if kept and earlier and now - earlier.measured < KEPT_FOR:
+                continue
+            rate = measure()
+            if earlier and name != COPY:
+                rate = max(rate, earlier.rate)
+            rates[name] = KeptRate(rate=rate, measured=now)
+        keep(path, msgspec.json.encode(rates))
+        return {name: rates[name].rate for name in measures}
 
     def _fma_gflops(self, dtype: str) -> float:
         """Return the highest of several rates, each the sum of the threads' own rates.
@@ -130,10 +130,10 @@ def _running_s(run: Callable[[int, int, int], object], count: int) -> float:
 
 
 class KeptRate(msgspec.Struct):
-    """A rate, and when it was measured."""
+    """A rate, and when it was last measured."""
 
     rate: float
-    measured_utc: str
+    measured: datetime
 
 
 def _kept_rates(path: Path) -> dict[str, KeptRate]:
