@@ -262,8 +262,7 @@ def ab_runs() -> str:
     return fill(
         "Each run had two minutes on two cores, beside other work that starts and stops. A build "
         f"and itself: exit 1 in {same.count(1)} of {len(same)} runs. A kernel "
-        f"that is 10 % slower: exit 1 in {slower.count(1)} of {len(slower)}. Allow more time to "
-        "find more.",
+        f"that is 10 % slower: exit 1 in {slower.count(1)} of {len(slower)}.",
         WIDTH,
     )
 
