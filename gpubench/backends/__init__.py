@@ -95,7 +95,7 @@ class Gauge(Protocol):
 
         - `measured_copy_gbytes_per_s`: a copy in the device's memory, bytes read plus bytes
           written. Operations that are bound by memory are compared with it.
-        - `measured_<dtype>_fma_gflops`: multiply-adds in registers, for those of `dtypes` that the
+        - `measured_<dtype>_fma_gflops`: multiply-adds in registers, for the `dtypes` that the
           backend can measure.
         - `measured_<dtype>_tensor_gflops`: products on tensor cores.
 
@@ -103,7 +103,7 @@ class Gauge(Protocol):
         """
 
     def parts(self) -> dict[str, float]:
-        """Measure fixed work on one part of the device each: microseconds by name, such as `copy`.
+        """Measure fixed work on each part of the device: microseconds by name, such as `copy`.
 
         `gpubench fleet` compares devices by these times. Raises LaunchError.
         """
@@ -254,7 +254,7 @@ class BackendEntry:
     a single device."""
 
     devices: Callable[[int | None], list[Device]]
-    """Returns its devices, or the one with a number. Raises DeviceUnavailableError with what is
+    """Returns its devices, or the device with a number. Raises DeviceUnavailableError with what is
     missing."""
 
     open: Callable[[int, Timer], Backend]

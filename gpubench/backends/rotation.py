@@ -10,7 +10,7 @@ from typing import Any
 from gpubench.model import Problem
 
 CACHES_TO_OUTGROW = 2
-"""All sets together exceed this many last-level caches, so each set is evicted before its reuse.
+"""The sets together exceed this number of last-level caches, so each set is evicted before reuse.
 
 On an H200 one cache is enough (docs/decisions/0018): all bytes of a set come from DRAM again."""
 
@@ -60,7 +60,7 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
 
 
 def operand_factors(problem: Problem, index: int) -> tuple[int, int]:
-    """Return the factors of a set's operands; those of the first set are 1."""
+    """Return the factors of a set's operands. The factors of the first set are 1."""
     a, b = FACTORS[index % len(FACTORS)]
     return (a, b) if problem.precision.bits >= DOUBLED_BITS else (a, b // abs(b))
 

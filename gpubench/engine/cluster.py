@@ -166,7 +166,7 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
         # Dask's own variables would limit the threads of BLAS and OpenMP. The backend sets these.
         environment = {"DASK_LOGGING__DISTRIBUTED": "critical"}
         private = {
-            "temporary-directory": directory,  # not below /tmp, where others may put what we import
+            "temporary-directory": directory,  # private: in /tmp others may put what we import
             "distributed.nanny.pre-spawn-environ": environment,
         }
         with ExitStack() as stack:
@@ -189,14 +189,14 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
 
 
 def _environment(device: Device) -> dict[str, str]:
-    """Return the environment of the worker that measures on a device, the only one it sees."""
+    """Return the environment of a worker: it shows only the device that the worker measures on."""
     uuid = device.facts.get("uuid")
     visible = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
     return {KNOWN: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
 
 
 def dask_setup(_worker: Any) -> None:
-    """Ignore Ctrl-C in a worker: it is for the process that was started. Called by `preload`."""
+    """Ignore Ctrl-C in a worker; the process that was started handles it. Called by `preload`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -23,7 +23,8 @@ from gpubench.engine.verify import WrongError, poison
 from gpubench.model import Problem
 
 TURNS = (6, 6, 36)
-"""Launches in each case. More are made only while two cases differ by the ratio below."""
+"""Number of launches in each case, by stage. A further stage follows only if two cases differ by
+the ratio below."""
 
 BY_CHANCE = (0.0, 2e-6, 2e-6)
 """Largest probability that two cases differ by chance, after each of the `TURNS`."""
@@ -37,7 +38,7 @@ MIN_DIFFERENCE_US = 3.0
 the caches hold, which changes the time of a short call."""
 
 LONG_TURNS, LONG_BY_CHANCE, LONG_RATIO = (1, 1, 4), (0.0, 0.0, 3e-3), 1.5
-"""The same for long launches."""
+"""Turns, probabilities and ratio for long launches."""
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
@@ -85,8 +86,8 @@ def require_independent(
     """Raise WrongError if the time or the result of a launch depends on what went before.
 
     `operands` has a single set, whose A is overwritten; `time_us` launches once on it and returns
-    the microseconds, `by_events` of the GPU. `is_long`: launches take so long that one in each case
-    must do if it is right.
+    the microseconds, `by_events` of the GPU. With `is_long`, a right kernel is launched only once
+    in each case, because launches take long.
     """
     first, output = operands.sets[0][0], operands.output
     axis = 1 if operands.problem.op == "gemv_t" else 0
@@ -98,7 +99,7 @@ def require_independent(
             rolled = xp.roll(first, 1, axis=axis)
             right = _rolled_result(xp, right, operands.problem)
         else:
-            rolled = first.copy(order="K")  # as many bytes as above pass through the cache
+            rolled = first.copy(order="K")  # the same number of bytes passes through the cache
             right = right if right is None else right.copy(order="K")
         first[...] = rolled
         if right is not None:
@@ -125,7 +126,7 @@ def require_independent(
         limit, turns, by_chance = LONG_RATIO, LONG_TURNS, LONG_BY_CHANCE
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
     if not is_long:
-        once(Case.POISONED)  # it gives the result, and meets the operands for the first time
+        once(Case.POISONED)  # it computes `right`, and uses the operands for the first time
     for count, probability in zip(turns, by_chance, strict=True):
         _extend(times_us, once, count)
         before_us = times_us[Case.POISONED]
@@ -145,9 +146,9 @@ def require_independent(
 
 
 def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], turns: int) -> None:
-    """Add launches of all cases, in a new order each turn: a disturbance meets all of them.
+    """Add launches of all cases, in a new order each turn: a disturbance affects all cases.
 
-    The first launch of all is on poison, as its result is the right one.
+    The very first launch is on poison, because its result is the right one.
     """
     order = random.Random(len(times_us[Case.POISONED]))  # noqa: S311 # an order, not a secret
     for _ in range(turns):
@@ -165,10 +166,10 @@ def _counts(first_us: list[float], second_us: list[float], limit: float) -> bool
 
 
 def _chance(first_us: list[float], second_us: list[float]) -> float:
-    """Return the probability that equal cases differ as much, from the shortest times of both.
+    """Return the probability that equal cases differ this much, from the shortest times of both.
 
-    The more of the shortest times are of one case alone, the less probable that is: of n launches
-    each, the r shortest are with the probability 2·C(n, r) / C(2n, r).
+    With n launches in each case, the r shortest launches are of one case alone with the probability
+    2·C(n, r) / C(2n, r).
     """
     launches = sorted([(time_us, 0) for time_us in first_us] + [(x, 1) for x in second_us])
     run = next((i for i, (_, case) in enumerate(launches) if case != launches[0][1]), 0)

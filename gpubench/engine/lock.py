@@ -29,7 +29,7 @@ class DeviceLock:
         self._descriptor: int | None = None
 
     def take(self) -> str:
-        """Lock the GPU. If no file can be locked, return a line that says why.
+        """Lock the GPU. If no file can be locked, return a line with the reason.
 
         Raises DeviceBusyError with the process that holds the lock, and since when.
         """

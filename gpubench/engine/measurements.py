@@ -99,10 +99,10 @@ class Measurements:
         return {place: 100 * statistics.median(of_place) for place, of_place in ratios.items()}
 
     def known_at(self, place: Place) -> Mapping[Point, Sequence[Measurement]]:
-        """Return a live view of what a schedule for this place goes by.
+        """Return a live view of the measurements that a schedule for this place uses.
 
-        A point has its measurements of this place, or those of the place that finished it. A race
-        goes by this place alone. A point without measurements has an empty sequence.
+        A point has its measurements of this place, or of the place that finished it. A race uses
+        this place alone. A point without measurements has an empty sequence.
         """
         finished = {
             point: rounds

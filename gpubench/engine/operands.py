@@ -62,7 +62,7 @@ def _values(
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
-    """Draw values with mean 0; outside the range of an integer, the ends of the range."""
+    """Draw normal values with mean 0; integers are clipped to their range."""
     if kind.kind == "i":
         largest = np.iinfo(kind).max
         values = np.rint(rng.standard_normal(shape) * (largest / 4))
@@ -72,7 +72,7 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any
 
 
 def _low_entropy(values: np.ndarray) -> np.ndarray:
-    """Cut values to `LOW_BITS` bits after the leading bit; of integers, to the upper bits."""
+    """Cut values to `LOW_BITS` bits after the leading bit, and integers to their upper bits."""
     kind = values.dtype
     if kind.kind == "i":
         step = kind.type(2 ** (8 * kind.itemsize - LOW_BITS))
@@ -98,7 +98,7 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return a float8 operand exactly in float32, as CuPy has no float8, or any other unchanged."""
+    """Return a float8 operand in float32, as CuPy has no float8, and other operands unchanged."""
     return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
 
 
@@ -165,7 +165,7 @@ def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
     A kernel's b has errors δ with |δᵢ| ≤ τ·sᵢ, where τ is the tolerance and sᵢ the scale of a
     product alone, ‖row i of A‖·‖v‖ + √N·|bᵢ|. They reach cⱼ as Σᵢ Aᵢⱼ·δᵢ. The roundings of
     different rows are independent, so their sum grows as the root of the sum of squares (as √K
-    does for the roundings of one row): √(Σᵢ (Aᵢⱼ·sᵢ)²) is added to the scale of cⱼ's own.
+    does for the roundings of one row): √(Σᵢ (Aᵢⱼ·sᵢ)²) is added to cⱼ's own scale.
     """
     first = _product(xp, a, v)
     leading, *corrections = first.parts
@@ -176,7 +176,7 @@ def _chained_product(xp: Any, a: Any, v: Any) -> Reference:
     # The leading part in the operands' precision, and the following parts in float64.
     correction = leading - leading.astype(a.dtype) + sum(corrections)
     scale = first.row_norms * first.column_norms + np.sqrt(first.terms) * xp.abs(leading)
-    # Division by the largest element prevents that a square overflows.
+    # Division by the largest element keeps the squares from overflowing.
     tiny = np.finfo(np.float64).tiny
     a_max, scale_max = (max(float(xp.abs(values).max()), tiny) for values in (a_64, scale))
     return replace(

@@ -17,7 +17,7 @@ from gpubench.engine.verify import WrongError
 from gpubench.model import Measurement, Problem
 
 BATCHES_S = (0.002, 0.004, 0.008, 0.016, 0.032)
-"""The worker times batches of launches that take so long. A short batch may end before a loaded
+"""Durations of the batches of launches that the worker times. A short batch may end before a loaded
 machine runs another process. In a long batch, the time of the request itself counts little."""
 
 PATIENCE_S, RATIO = 3.0, 4.0
@@ -60,7 +60,7 @@ def require_time(result: Measurement, repeat: Callable[[int], object], pid: int)
 def _waited_s(pid: int) -> tuple[float, float]:
     """Return how long this thread, and a process's first thread, have waited for a core.
 
-    Zeros where the system does not tell (Linux does).
+    Zeros where the system does not report it (Linux does).
     """
     try:
         own, other = (

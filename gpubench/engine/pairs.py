@@ -24,7 +24,7 @@ STATIONARY = 0.004
 two before, in time and in energy per launch."""
 
 VISIT_S = 0.35
-"""Time of a visit. The regulator takes 0.1 to 0.3 s to answer a change of the load."""
+"""Time of a visit. The regulator takes 0.1 to 0.3 s to react to a change of the load."""
 
 PAIRS = 16
 

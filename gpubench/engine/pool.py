@@ -82,8 +82,8 @@ class Pool(Protocol):
     ) -> Generator[Measurement, None, None]:
         """Yield measurements as they are made.
 
-        The caller adds each one to `measurements` before it asks for the next one. Points that are
-        finished there are not measured.
+        The caller adds each measurement to `measurements` before it requests the next. Points that
+        are finished there are not measured.
         """
 
     def device_at(self, place: Place) -> Device:
@@ -148,7 +148,7 @@ class LocalPool:
     def measure(
         self, job: Job, measurements: Measurements, watcher: Watcher
     ) -> Generator[Measurement, None, None]:
-        """Compile, warm up, and measure what the schedule says."""
+        """Compile, warm up, and measure the visits of the schedule."""
         executor, sweep, strategy = self._executor, job.sweep, job.strategy
         executor.begin(sweep.timing, sweep.seed, job.verified)
         unfinished = [point for point in job.points if not measurements.is_finished(point)]
@@ -177,9 +177,9 @@ class LocalPool:
     def _measure_ceilings(self, job: Job) -> None:
         """Measure the device's rates where a result is a percentage of them.
 
-        An operation that is bound by memory is compared with a copy of this sweep. A CPU has no
+        An operation that is bound by memory is compared with a copy in this sweep. A CPU has no
         theoretical peak, so its rate of multiply-adds is measured for the dtypes of the job, once a
-        day. A result above it has it measured again.
+        day. The rate is measured again if a result exceeds it.
         """
         bound_by_memory = OPERATIONS[job.sweep.op].bandwidth_bound
         is_cpu = self._device.compute_capability is None
@@ -216,11 +216,11 @@ class LocalPool:
         return replace(measurement, status=Status.WRONG, reason=reason, series=None)
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure a kernel and a library in turns; the reason if that fails (`engine.pairs`)."""
+        """Measure a kernel and a library in turns; return why if that fails (`engine.pairs`)."""
         return self._executor.measure_pairs(point, library)
 
     def parts(self) -> Parts:
-        """Measure fixed work on one part of the device each, between two points of a job."""
+        """Measure fixed work on each part of the device, between two points of a job."""
         return self._executor.parts()
 
     def device_at(self, _place: Place) -> Device:

@@ -20,7 +20,7 @@ from gpubench.plan.tuned import with_tuned_tiles
 from gpubench.results.provenance import package_version, source_hash
 
 NOT_RESUMED = {"output"}
-"""Options that the file of a sweep does not keep: the file is named when it is resumed."""
+"""Options that the file of a sweep does not keep: `--resume` names the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Job:
     """What to measure on devices of one kind."""
 
     sweep: Sweep
-    """Its tiles are named one by one, also where the user asked for tuned ones."""
+    """Its tiles are named one by one, also where the user requested tuned tiles."""
 
     device: Device
     planned: Mapping[Point, str | None]
@@ -74,7 +74,7 @@ class Job:
         return None
 
     def forecast(self, points: Collection[Point] | None = None) -> Estimate:
-        """Foresee how long points take on one device; None means all that can run."""
+        """Estimate how long points take on one device; None means all points that can run."""
         return estimate(self.points if points is None else points, self.device, self.sweep.timing)
 
     @property
@@ -91,7 +91,7 @@ class Job:
         }
 
     def listed(self, key: PointKey) -> dict[str, Any]:
-        """Return the columns of a row whose problem is of a list."""
+        """Return the columns of a row whose problem comes from a list."""
         problem = self._listed.get((key.m, key.n, key.k, key.compute_mode))
         return {"problem": problem.name, "weight": problem.weight} if problem else {}
 
@@ -101,7 +101,7 @@ class Job:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """The columns of every row that say how it can be measured again."""
+        """The columns of every row that describe how to measure it again."""
         options = self.sweep.options.items()
         flags = (f"--{name.replace('_', '-')} {text}" for name, text in options)
         digest, commit = package_version()
@@ -125,8 +125,8 @@ def prepare(
     """Plan a sweep for a device. Nothing is compiled, measured or written.
 
     `keep` leaves out points that the lists of a sweep cannot leave out. `strategy` decides what is
-    measured next; None measures all points in rounds, as the sweep's timing says. Raises UsageError
-    if nothing can be measured.
+    measured next; None measures all points in rounds, by the sweep's timing. Raises UsageError if
+    nothing can be measured.
     """
     sweep, is_tuned, notes = with_tuned_tiles(sweep, device)
     planned = {

@@ -31,8 +31,8 @@ PERIOD = 256
 """A probe's extents have the same remainders as the point's modulo this and the tile's extents."""
 
 TILES = (2, 4, 8, 16, 32)
-"""Number of tiles that a probe spans in each direction, as far as the point does. The first number
-is used at which the variant launches the same kernels as at the point's size."""
+"""Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
+first number at which the variant launches the same kernels as at the point's size."""
 
 UNUSUAL = {
     "gemm": (149, 157, 139),
@@ -54,9 +54,9 @@ COMPARED_ELEMENTS = 2**24
 class Probe:
     """Operands and the exact result, kept as their nonzero elements.
 
-    As a product of an M×K and a K×N matrix: the rows are divided into p classes and the columns
-    into q classes, and each pair of classes has one k. `gemv` has N = 1, and `gemv_t` the transpose
-    of A as its first matrix. `atax` has pairs of a row and a column instead (`_ChainProbe`).
+    The result is a product of an M×K and a K×N matrix. The rows are divided into p classes and the
+    columns into q classes, and each pair of classes has one k. `gemv` has N = 1, and `gemv_t` the
+    transpose of A as its first matrix. `atax` has pairs of a row and a column (`ChainProbe`).
     """
 
     problem: Problem
@@ -90,7 +90,7 @@ class Probe:
         return first, second.reshape(self.problem.input_shapes[1])
 
     def count_wrong(self, xp: Any, output: Any) -> int:
-        """Return the number of results that are not exact; NaN is not."""
+        """Return the number of results that are not exact, including NaN."""
         output = output.reshape(len(self.class_of_row), len(self.class_of_column))
         columns = xp.asarray(self.class_of_column)
         has_k = xp.asarray(self.k_of_classes >= 0)
@@ -118,7 +118,7 @@ class ChainProbe:
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
     elements: NDArray[Any]
-    """Of A, at these rows and columns."""
+    """Elements of A at these rows and columns."""
 
     vector: NDArray[Any]
 
@@ -129,7 +129,7 @@ class ChainProbe:
         return matrix, self.vector
 
     def count_wrong(self, xp: Any, output: Any) -> int:
-        """Return the number of results that are not exact; NaN is not."""
+        """Return the number of results that are not exact, including NaN."""
         expected = np.zeros(len(self.vector), _wide(self.vector).dtype)
         factor, vector = _wide(self.elements), _wide(self.vector)[self.columns]
         expected[self.columns] = factor * (factor * vector)
@@ -160,7 +160,8 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
 def fewer_rows(point: Point, rows: int) -> int:
     """Return at least `rows` rows of the point, to predict the time of a launch.
 
-    Our own kernels take any number. For a user's kernel it has the remainder of the point's rows.
+    Our own kernels take any number. For a user's kernel, the number has the same remainder as the
+    point's rows.
     """
     if is_ours(point.variant):
         return rows
@@ -225,8 +226,9 @@ def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
 
 @lru_cache(4)
 def make_full_probe(problem: Problem, seed: int) -> AnyProbe:
-    """Return a probe for a large problem: few elements, half of the products with all bits of each.
+    """Return a probe for a large problem, with few elements.
 
+    Half of the products have all bits of the first operand, and the others of the second operand.
     One launch shows an operand that is rounded, and a k that is lost.
     """
     rng = np.random.default_rng(seed)
@@ -256,7 +258,7 @@ def _probes(
     *,
     first_has_all_bits: bool | None,
 ) -> Iterator[Probe]:
-    """Yield probes that divide the values of k; None: half of the products have either form."""
+    """Yield probes that divide the values of k; None: each form has half of the products."""
     rows, columns, depth = _extents(problem)
     order, pairs = rng.permutation(depth), math.prod(classes)
     precision = problem.precision
@@ -283,7 +285,7 @@ def _probes(
 
 
 def _chain_probes(rng: np.random.Generator, problem: Problem) -> Iterator[ChainProbe]:
-    """Yield probes in which each row and each column has an element, as far as MAX_PROBES go."""
+    """Yield probes in which each row and each column has an element, up to MAX_PROBES."""
     count, longer = sorted((problem.m, problem.n))
     for has_all_bits in (True, False):
         order, fixed = rng.permutation(longer), rng.permutation(count)
@@ -316,7 +318,7 @@ def _drawn(
 
 
 def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Numbers of either sign in [1/2, 1) whose last bit is set; integers from their whole range."""
+    """Draw numbers ± [1/2, 1) whose last bit is set; integers from their whole range."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         limits = np.iinfo(kind)
@@ -330,7 +332,7 @@ def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any
 
 
 def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Powers of two, as different as leaves any product of three in range; odd integers."""
+    """Draw powers of two, limited so that any product of three is in range; odd integers."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         return _all_bits(rng, precision, shape) | kind.type(1)

@@ -33,7 +33,7 @@ class Outcome:
 
     rows: list[Row]
     path: Path | None
-    """The CSV; None if no file was asked for."""
+    """The CSV; None if no file was requested."""
 
     interrupted: bool
     wall_s: float

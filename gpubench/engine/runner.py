@@ -70,7 +70,7 @@ HOPELESS = 4.0
 is tried."""
 
 SETTLED = 0.9
-"""A prediction of at least this fraction of the one before is accepted too."""
+"""A prediction of at least this fraction of the previous prediction is accepted too."""
 
 WATCHED_LAUNCHES = 40
 """Number of launches of a point whose outputs are compared one by one, if time allows. A kernel
@@ -95,7 +95,7 @@ Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
 
 
 class Parts(NamedTuple):
-    """Times of fixed work on one part of a device each, and the device's state after that."""
+    """Times of fixed work on each part of a device, and the device's state after that."""
 
     times_us: dict[str, float]
     health: Health
@@ -178,7 +178,7 @@ class Runner:
             return self._backend.gauge.ceilings(dtypes, kept=kept)
 
     def parts(self) -> Parts:
-        """Measure fixed work on one part of the device each."""
+        """Measure fixed work on each part of the device."""
         gauge = self._backend.gauge
         with self._phase("sampling"):
             times_us = gauge.parts()
@@ -200,7 +200,7 @@ class Runner:
         blank = Measurement(point=point, status=Status.OK, started_utc=started)
         result = self._measure(blank, wall_limit_s, earlier)
         if result.status == Status.WRONG and self._loaded.spoiled(point):
-            # An earlier kernel may have overwritten the operands: try again on new ones.
+            # An earlier kernel may have overwritten the operands: try again on new operands.
             self._loaded.forget()
             result = self._measure(blank, wall_limit_s, earlier)
             if result.status == Status.WRONG:
@@ -368,7 +368,7 @@ class Runner:
     def probe_outputs(self, point: Point) -> list[Any]:
         """Return the results on the operands of the point's probes, for another process to judge.
 
-        Raises ChildLostError for a result that cannot be had.
+        Raises ChildLostError for a result that cannot be computed.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         try:
@@ -428,7 +428,7 @@ class Runner:
     ) -> None:
         """Raise WrongError if a launch depends on what the output held, or on earlier operands.
 
-        Our own kernels are known not to, so only a user's kernel is launched for this.
+        Our own kernels are known to be independent, so only a user's kernel is launched for this.
         """
         time_us = result.series.median_us if result.series else math.inf
         is_long = time_us > LONG_LAUNCH_US
@@ -468,7 +468,7 @@ class Runner:
         self._first_us.pop(uniform, None)
 
     def _verify(self, point: Point, kernel: Kernel, sets: int, check: Check) -> None:
-        """Compare the outputs of the first launches: of one, then of up to a launch per set."""
+        """Compare the outputs of the first launches: one, then batches of at most one per set."""
         check.start()
         launches, left, left_s = 1, WATCHED_LAUNCHES, WATCHING_S
         while launches > 0:
@@ -548,7 +548,7 @@ class Runner:
         return replace(result, series=series, before=before, after=after)
 
     def _checked_samples(self, kernel: Kernel, operands: OperandSets, check: Check) -> Sample:
-        """Return what samples the kernel, and compares the outputs of the first single launches."""
+        """Return a function that samples the kernel, and checks its first single launches."""
         left, sets = WATCHED_LAUNCHES, len(operands.sets)
 
         def sample(launches: int, count: int) -> list[float]:

@@ -29,7 +29,7 @@ CLEARLY_SLOWER, EQUALLY_FAST = 1.5, 1.05
 larger number of threads is preferred."""
 
 STEP_DEVICE_S = 0.01
-"""Device time between two looks at the interval, once a round has its minimum device time."""
+"""Device time between two checks of the interval, once a round has its minimum device time."""
 
 
 def collect(
@@ -62,7 +62,7 @@ def collect(
     widths: list[tuple[int, float]] = []
 
     def spent_s() -> float:
-        """Return wall time, at least that of the samples: the verified launch came earlier."""
+        """Return wall time, at least the samples' time: the verified launch came earlier."""
         return max(clock() - started, sum(times) * launches / 1e6)
 
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):

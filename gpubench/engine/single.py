@@ -87,7 +87,7 @@ def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple
 
 
 def require_architecture(name: str, compiler: Compiler) -> None:
-    """Raise UsageError for an architecture that a compiler does not know."""
+    """Raise UsageError for an architecture that a compiler does not support."""
     architectures = compiler.architectures()
     if re.sub("[af]$", "", name) not in architectures:
         raise UsageError(
@@ -99,7 +99,7 @@ def require_architecture(name: str, compiler: Compiler) -> None:
 def launch_on(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:
     """Return the launch of a kernel, fitted to the device if the device's figures are known.
 
-    Raises UsageError for what the descriptor raises.
+    Raises UsageError if the descriptor raises an exception.
     """
     gpu = gpu_of(device)
     with described_by(variant.path):

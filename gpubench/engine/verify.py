@@ -1,4 +1,4 @@
-"""Compares results with references: of a point before it is timed, and of what was timed."""
+"""Compares the results of a point with a reference: before it is timed, and the timed results."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def relative_error(
     product adds the errors inherited from the first product. Rounding the sum once to the result's
     type, by `result_roundoff` of the element, is not counted as an error.
 
-    The right output is `factor` times the reference. NaN if any element is NaN. For integers, the
-    largest difference modulo 2³².
+    The right output is `factor` times the reference. Return NaN if any element is NaN, and for
+    integers the largest difference modulo 2³².
     """
     if output.dtype.kind == "i":
         expected = (reference.parts[0].astype(np.int64) * factor).astype(output.dtype)

@@ -77,8 +77,8 @@ SILENT_VARIABLES = (
 child does not get them, and rows record them. The backend sets the number of threads itself."""
 
 MAX_FAULTS = 3
-"""Number of points of a variant in a row that may end their child, twice each. Its other points are
-skipped after that."""
+"""Number of consecutive points of a variant that may end their child, twice each. The variant's
+other points are skipped after that."""
 
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that this process gets when its parent dies."""
@@ -228,7 +228,7 @@ class Worker:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """The first child's notices, and those about the cache and the lock."""
+        """The first child's notices, and the notices about the cache and the lock."""
         return self._notices
 
     @property
@@ -271,7 +271,7 @@ class Worker:
         return rates
 
     def parts(self) -> Parts:
-        """Measure fixed work on one part of the device each, in the child."""
+        """Measure fixed work on each part of the device, in the child."""
         self._make_ready()
         parts: Parts = self._request("parts").value
         return parts
@@ -314,9 +314,9 @@ class Worker:
     def _examined(self, result: Measurement) -> Measurement:
         """Return the measurement of a user's kernel after two checks, once for each instance.
 
-        A function could change the checks in its own process, so its results are compared here. And
-        a kernel that does not check its bounds is right only at some sizes: a note says so. For
-        that it is launched at an unusual size, which may end the child, once for each variant.
+        A function could change the checks in its own process, so its results are compared here. A
+        kernel that does not check its bounds is right only at some sizes. To note this, the kernel
+        is launched at an unusual size, which may end the child, once for each variant.
         """
         point = result.point
         instance = instance_of(point)
@@ -358,7 +358,7 @@ class Worker:
         return self._policy[0].hang_s if self._policy else START_LIMIT_S
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure a kernel and a library in turns in the child; a fault is the reason."""
+        """Measure a kernel and a library in turns in the child; return a fault as the reason."""
         self._make_ready()
         try:
             result = self._request("measure_pairs", point, library, limit_s=self._hang_s).value
@@ -369,7 +369,7 @@ class Worker:
         return str(result)
 
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
-        """Measure in this child, or a new one: the result, and whether the child was lost."""
+        """Measure in this or a new child; return the result, and whether the child was lost."""
         if self._last and self._owner != owner_of(point.variant):
             self._end()
         self._owner = owner_of(point.variant)
@@ -391,7 +391,7 @@ class Worker:
         return result, not answer.usable
 
     def _make_ready(self) -> None:
-        """Have a child that can measure. The kernels that it needs are in the cache on disk."""
+        """Start a child if there is none. The kernels that it needs are in the cache on disk."""
         if self._child is None:
             self._start()
             if self._policy:
@@ -399,7 +399,7 @@ class Worker:
             self._request("warm_up")
 
     def _start(self) -> tuple[Device, tuple[str, ...]]:
-        """Have a child that has opened the device: return the device and the child's notices."""
+        """Start a child that opens the device; return the device and the child's notices."""
         started = perf_counter()
         if self._next and self._next[0].poll() is not None:  # killed while it waited
             self._end_next()
@@ -492,7 +492,7 @@ class Worker:
             _kill(child)
 
     def _end_all(self) -> None:
-        """Leave no child."""
+        """Kill both children."""
         self._end()
         self._end_next()
 

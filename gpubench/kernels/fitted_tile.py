@@ -1,6 +1,6 @@
-"""What the descriptors share whose tiles come by 16 rows or columns: threads, memory, launches.
+"""Threads, memory and launches of the kernels whose tiles vary by 16 rows or columns.
 
-The numbers are those of `fitted_tile.cuh` and `split_sums.cuh`.
+The numbers are the same as in `fitted_tile.cuh` and `split_sums.cuh`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ is the columns of an instruction."""
 BY_64 = 64
 
 MAX_CLUSTER = 8
-"""Blocks of a cluster that every GPU with clusters can hold (CUDA C++ Programming Guide)."""
+"""Maximum number of blocks in a cluster on every GPU with clusters (CUDA C++ Programming Guide)."""
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}
-"""Sums of a thread, by the number of warpgroups that multiply: 240 registers of a thread hold 192
-sums beside addresses, 160 registers hold 96."""
+"""Maximum number of sums of a thread, by number of warpgroups that multiply: 240 registers of a
+thread hold 192 sums beside addresses, 160 registers hold 96."""
 
 FREE_SUMS = {1: 128, 2: 128, 3: 64}
-"""Sums of a thread up to which no registers are moved between warpgroups."""
+"""Maximum number of sums of a thread without moving registers between warpgroups."""
 
 SUM_BYTES = 4
 
@@ -71,7 +71,7 @@ def shared_bytes(tile: Config) -> int:
 
 
 def why_not(tile: Config) -> str | None:
-    """Return why a block cannot have a tile of this size, or a cluster this shape, or None."""
+    """Return why a block cannot have a tile of this size or a cluster of this shape, or None."""
     if tile["BM"] % BY_64 and tile["BN"] % BY_64:
         return f"{tile}: neither rows nor columns are a multiple of {BY_64}"
     if (needed := sums(tile)) > (most := MAX_SUMS[consumers(tile)]):
@@ -85,7 +85,7 @@ def why_not(tile: Config) -> str | None:
 def maps(tile: Config, problem: Problem, result_rows: int) -> tuple[TensorMap, ...]:
     """Return the maps of A, of B and its last columns, and of C.
 
-    A box is what a block sends of a step, or `result_rows` of 128 bytes.
+    A box is the part of a step that a block sends, or `result_rows` rows of 128 bytes.
     """
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)

@@ -25,7 +25,7 @@ CLOCK_MHZ = 1940.0
 """Clock in short bursts at which clock counts become times."""
 
 NORM = 6
-"""Exponent of the norm of a step's bounds, near that of the 16-bit model."""
+"""Exponent of the norm of a step's bounds, near the exponent of the 16-bit model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,19 +42,19 @@ class Costs:
     """Warps of a scheduler that would have to wait: with w warps the rate is w / (w + waiting)."""
 
     shared: float
-    """Clocks that accesses to shared memory take, for each clock that they would without waits."""
+    """Clocks of accesses to shared memory, for each clock that they would take without waits."""
 
     step: float
     """Clocks of a step's barrier."""
 
     uneven: float
-    """How far blocks gather where they could spread: 0 not at all, 1 until one is full.
+    """How far blocks gather on one multiprocessor, not spread: 0 not at all, 1 until it is full.
 
     A launch that does not fill all multiprocessors does not spread its blocks evenly.
     """
 
     launch_of_pairs: float
-    """Microseconds that blocks that share what they fetch add to a launch."""
+    """Microseconds that a launch takes longer if blocks share what they fetch."""
 
     l2_bytes: float
     """Bytes a clock that the L2 cache delivers to each multiprocessor if all of them fetch."""
@@ -80,7 +80,7 @@ COSTS = {
     ),
 }  # fmt: skip
 """By precision, for compute capability 9.0. `benchmarks/fit_tiles.py` fitted them to the times of
-seed 11 (results/h200/shapes/fit_11_*.csv). int32 takes those of float32."""
+seed 11 (results/h200/shapes/fit_11_*.csv). int32 takes the constants of float32."""
 
 
 def costs_of(problem: Problem) -> Costs:
@@ -90,14 +90,14 @@ def costs_of(problem: Problem) -> Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A configuration, as far as the model tells configurations apart."""
+    """A configuration, with the properties that the model uses."""
 
     tile: Config
     warps: int
-    """Of a block, which multiply."""
+    """Number of warps of a block that multiply."""
 
     resident: int
-    """Blocks of a multiprocessor."""
+    """Number of blocks that a multiprocessor holds at once."""
 
     issued: float
     """Instructions that the loop issues for each multiply-add or multiplication: at least 1."""
@@ -161,8 +161,8 @@ def ranked(choices: Choices, problem: Problem, multiprocessors: int) -> tuple[Co
 def picks(choices: Choices) -> Callable[[Problem, int], tuple[str, ...]]:
     """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`.
 
-    The picks have different sizes of a tile's part of K, since what divides a problem equally often
-    takes nearly the same time.
+    The picks have different sizes of a tile's part of K, since configurations that divide a problem
+    into equally many parts take nearly the same time.
     """
 
     def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:

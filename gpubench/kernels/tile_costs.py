@@ -1,7 +1,7 @@
 """Which configuration suits a shape: a cost model for the kernels of `fitted_tile.cuh`.
 
 The constants were fitted in 16 bits. `wgmma_bytes_cluster` and `wgmma_tf32_cluster` take the same
-ones: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor cores.
+constants: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor cores.
 
 A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor
 cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, what the
@@ -23,7 +23,7 @@ from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYT
 from gpubench.model import Problem
 
 PICKS = 2
-"""Number of configurations that a kernel's model picks at most."""
+"""Maximum number of configurations that a kernel's model picks."""
 
 MAX_STAGES, MAX_STAGES_OF_ROUNDS = 8, 6
 
@@ -33,17 +33,17 @@ RESULT_BUFFERS = 3 * 4096
 """Shared memory that `wgmma_split_tail` sets aside for results, with three warpgroups."""
 
 RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
-"""Clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, a block each
-(cudaOccupancyMaxActiveClusters)."""
+"""Number of clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, with one block on
+each (cudaOccupancyMaxActiveClusters)."""
 
 STEPS = {"wgmma_bytes_cluster": BYTES_STEP, "wgmma_tf32_cluster": 32}
-"""Values of k of a step, of kernels beside those of 16 bits. They take K in one part or more."""
+"""Values of k of a step, for the kernels not for 16 bits. They take K in one part or more."""
 
 TF32_COLUMNS = (64, 128)
 """Columns of a tile of `wgmma_tf32_cluster`."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
-"""Of the L2 cache."""
+"""Sizes of a line and of a sector of the L2 cache."""
 
 CLOCK_MHZ = 1755.0
 """Clock at which clock counts become times; the constants are fitted to it."""
@@ -54,22 +54,22 @@ LONG_PRODUCT = 3e10
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Constants of the model for one architecture, in microseconds unless it says otherwise."""
+    """Constants of the model for one architecture, in microseconds unless stated otherwise."""
 
     launch: float
     """From one launch to the next, without any steps."""
 
     launch_of_rounds: float
-    """The same of `wgmma_split_tail`."""
+    """The same for `wgmma_split_tail`."""
 
     launch_of_pairs: float
-    """What blocks in pairs add to either."""
+    """What blocks in pairs add to the time of either launch."""
 
     end: float
-    """Of a tile, for 10,000 elements: its first steps and its results, which nothing overlaps."""
+    """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
 
     end_of_rounds: float
-    """The same of `wgmma_split_tail`."""
+    """The same for `wgmma_split_tail`."""
 
     tensor: float
     """Factor on the tensor cores' rate of 32 elements a clock and step, at `CLOCK_MHZ`."""
@@ -84,7 +84,7 @@ class Costs:
     """Factor where one warpgroup multiplies."""
 
     three_consumers: float
-    """Factor where three multiply."""
+    """Factor where three warpgroups multiply."""
 
     shared: float
     """Factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`."""
@@ -99,23 +99,23 @@ class Costs:
     """What a row of A counts, in rows of B that lie in one line of the cache."""
 
     a_line: float
-    """Share by which it counts more where it lies in two lines."""
+    """Share by which a row of A counts more where it lies in two lines."""
 
     a_sector: float
     """The same where it lies in five sectors of 32 bytes, not four."""
 
     b_line: float
     b_sector: float
-    """The same of B."""
+    """The same for B."""
 
     narrow: float
-    """What a column counts that the last 64 of B's columns lack."""
+    """What each column counts that is missing in the last 64 of B's columns."""
 
     pair: float
     """Share by which steps of blocks in pairs take longer: they wait for each other."""
 
     latency: float
-    """Of a step."""
+    """Latency of a step."""
 
     norm: float
     """Exponent p of the norm."""
@@ -160,7 +160,7 @@ COSTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A configuration, as far as the model tells configurations apart."""
+    """The properties of a configuration that the model uses."""
 
     rows: int
     columns: int
@@ -179,7 +179,7 @@ class Choice:
 
     @property
     def by_64(self) -> int:
-        """The extent that comes by 64: 64 for each piece of a warpgroup."""
+        """The extent that is a multiple of 64: 64 for each piece of a warpgroup."""
         return self.rows if self.columns % BY_64 else self.columns
 
     @property
@@ -245,8 +245,8 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
 def _rows_fetched(choice: Choice, problem: Problem, costs: Costs, *, alone: bool) -> float:
     """Return what a block fetches of a step, in rows of B of 128 bytes in one cache line.
 
-    A matrix whose rows are no multiple of 128 bytes has most of these in two lines. `alone`: blocks
-    of a pair share nothing.
+    If a matrix's rows are not a multiple of 128 bytes, most rows of 128 bytes lie in two lines.
+    `alone`: blocks of a pair share nothing.
     """
     of_a = choice.rows / (1 if alone else choice.across)
     lacking = -choice.columns % BY_64
@@ -290,7 +290,7 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
 def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
     """Yield the configurations that the model compares.
 
-    Of extents that need equally many tiles, only the smallest.
+    Among extents that need equally many tiles, it yields only the smallest.
     """
     step = STEPS.get(kernel, STEP)
     steps = -(-problem.k // step)
@@ -352,4 +352,4 @@ def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
 
 
 KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail", *STEPS)
-"""The kernels that the model knows."""
+"""The kernels that the model covers."""

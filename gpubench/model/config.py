@@ -22,7 +22,7 @@ BLOCK, THREAD = ("BM", "BN", "BK"), ("TM", "TN")
 """Names of the numbers in a text if no space names them. A single number is an `edge`."""
 
 NO_PARAMETERS = "-"
-"""How the configuration of a kernel without tile parameters is written."""
+"""Text of the configuration of a kernel without tile parameters."""
 
 _NUMBER = r"0*[1-9]\d{0,8}"
 _TEXT = re.compile(
@@ -33,7 +33,7 @@ _TEXT = re.compile(
 )
 
 MAX_LISTED = 3
-"""Lists up to this length are printed in full; longer ones as a range where possible."""
+"""Lists up to this length are printed in full; longer lists as a range where possible."""
 
 
 class Config(Mapping[str, Any]):
@@ -139,13 +139,13 @@ class Space:
     written `/s3` and `/k4`, and all further parameters by name, `/cluster=2x1`."""
 
     default: tuple[str, ...] = (NO_PARAMETERS,)
-    """What is swept when the user names no tiles, as users write it."""
+    """The tiles that are swept when the user names none, as users write them."""
 
     constraint: Callable[[Config], str | None] | None = None
     """Returns why values of the axes are not legal together, or None if they are."""
 
     outside: str = ""
-    """Why a value is not on its axis, if the list of values does not say enough."""
+    """Reason why a value is not on its axis, if the list of values does not explain it."""
 
     def __post_init__(self) -> None:
         named = {*self.block, *self.thread} <= self.axes.keys()
@@ -170,7 +170,7 @@ class Space:
     def sample(self, count: int, seed: int) -> tuple[Config, ...]:
         """Return up to `count` different legal configurations, drawn at random.
 
-        Every legal configuration is equally likely. Only the combinations drawn are looked at.
+        Every legal configuration is equally likely. Only the combinations drawn are checked.
         """
         combinations = math.prod(map(len, self.axes.values()))
         rng = random.Random(seed)  # noqa: S311 # a choice, not a secret
@@ -196,7 +196,7 @@ class Space:
 
         Missing parameters come from the first default that agrees with the text, or else from the
         first legal configuration that does. If no configuration agrees, they stay missing, and
-        `why_not` says what is wrong. If only `/s` and `/k` are missing, they are 1.
+        `why_not` returns the reason. If only `/s` and `/k` are missing, they are 1.
         """
         config = self._parsed(text)
         if not set(self.block) <= config.keys() < self.axes.keys():
@@ -253,7 +253,7 @@ class Space:
 
 
 def edges(low: int, high: int, *, because: str) -> Space:
-    """Return the space of tiles of one edge, `low` to `high`. `because` says why not more."""
+    """Return the space of tiles of one edge, `low` to `high`. `because` is the reason."""
     return Space(
         axes={"edge": range(low, high + 1)},
         block=("edge",),

@@ -144,7 +144,7 @@ class Measurement:
     before: Health = Health()
     after: Health = Health()
     started_utc: str = ""
-    """In microseconds: a round that is received twice is known by its start."""
+    """Start of the round, with microseconds. It identifies a round that is received twice."""
 
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""
@@ -173,7 +173,7 @@ class PairedTimes:
     """Median time per launch of each visit to the kernel, in microseconds."""
 
     library_times_us: tuple[float, ...]
-    """The same for the library; elements with one index are neighbours."""
+    """The same for the library; elements with the same index are neighbours."""
 
     joules: float | None = None
     """Energy of a launch of the kernel, of the whole device; None where nothing counts it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 Shape = tuple[int, ...]
 
 LARGEST = 2**31 - 1
-"""Kernels take M, N and K as 32-bit integers."""
+"""Largest M, N and K: kernels take them as 32-bit integers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ class Fill(StrEnum):
     """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap."""
 
     NORMAL = "normal"
-    """Random values with mean 0 and standard deviation 1; of integers, a quarter of the range."""
+    """Random values with mean 0 and standard deviation 1; integers: a quarter of the largest."""
 
     INTEGERS = "integers"
     """Random whole numbers from −4 to 4."""

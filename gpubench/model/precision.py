@@ -64,7 +64,7 @@ class Precision:
     cores multiply 8-bit operands along k only."""
 
     rate_of: str = ""
-    """The precision whose instructions, and so whose peak, it has. Empty: its own."""
+    """The precision with the same instructions, and so the same peak. Empty: this precision."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)

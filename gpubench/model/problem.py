@@ -10,7 +10,7 @@ from gpubench.model.operation import OPERATIONS, Operation, Shape
 from gpubench.model.precision import PRECISIONS, Precision
 
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
-"""The column-major matrices of each value of `--layouts`, which has a letter each for A and B.
+"""The column-major matrices of each value of `--layouts`: one letter for A, and one for B.
 
 n: the matrix is row-major. t: its transpose is row-major in memory, so it is column-major.
 """
@@ -45,8 +45,8 @@ class Problem:
     """The name of a precision, as `--dtypes` takes it."""
 
     column_major: tuple[str, ...] = ()
-    """The column-major matrices, such as `("B",)`. All others are row-major. Empty: those of the
-    precision."""
+    """The column-major matrices, such as `("B",)`. All others are row-major. Empty: the
+    column-major matrices of the precision."""
 
     def __post_init__(self) -> None:
         layout = self.column_major or self.precision.column_major

@@ -52,8 +52,8 @@ class Parameter:
 
     name: str
     value: str
-    """What it gets: an array's name, an extent, a stride, a number, a product of these, or
-    `launch`. If the signature does not say, it is the parameter's own name."""
+    """The value that it gets: an array's name, an extent, a stride, a number, a product of these,
+    or `launch`. Without a value in the signature, it is the parameter's own name."""
 
     @property
     def is_pointer(self) -> bool:
@@ -96,7 +96,7 @@ def split(text: str) -> list[str]:
 
 
 def position_after(text: str, opening: int, brackets: str) -> int:
-    """Return the position after the bracket that closes the one at `opening`, or the text's end."""
+    """Return the position after the bracket that closes `text[opening]`, or the text's end."""
     depth = 0
     for mark in re.compile(f"[{re.escape(brackets)}]").finditer(text, opening):
         depth += 1 if mark[0] == brackets[0] else -1

@@ -283,7 +283,7 @@ class CudaVariant(Variant):
     """Its parameters as in the source, `int M, float alpha=1, const float* A, float* C`.
 
     A name means an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb,
-    ldc), in any case. `= 1` passes a constant, `= A` or `= M*N` says what another name means, and
+    ldc), in any case. `= 1` passes a constant, `= A` or `= M*N` defines another name, and
     `= launch` passes the next of the launch's int arguments. A `CUtensorMap` gets the next of the
     launch's tensor maps. Empty: as above.
     """
@@ -419,7 +419,7 @@ class CudaVariant(Variant):
         return None
 
     def tiles_for(self, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
-        """Return the tiles that suit a problem, the best first: those of `--tiles auto`."""
+        """Return the tiles of `--tiles auto`, which suit a problem, the best first."""
         texts = self.auto_tiles(problem, multiprocessors) if self.auto_tiles else ()
         return tuple(map(self.tiles.read, texts)) or self.tiles.defaults
 
@@ -435,18 +435,18 @@ class CudaVariant(Variant):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenVariant(Variant):
-    """A file that cannot be used. `idea` says why, and its points are skipped with that reason."""
+    """A file that cannot be used. Its points are skipped with the reason, which is `idea`."""
 
     runs_on: str = ""
     dtypes: tuple[str, ...] = tuple(PRECISIONS)
 
     @property
     def backend(self) -> str:
-        """The backend of the sweep, as the file does not say."""
+        """The backend of the sweep, because the file names none."""
         return self.runs_on
 
     def why_not(self, *_: object) -> str:
-        """What is wrong with the file."""
+        """Return what is wrong with the file."""
         return self.idea
 
 

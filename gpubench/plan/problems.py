@@ -15,7 +15,7 @@ from gpubench.results.columns import opened
 from gpubench.text import clean, shown, unknown
 
 SUFFIX = ".csv"
-"""The end of a text of `--sizes` that is a file."""
+"""Suffix of a `--sizes` value that names a file."""
 
 MAX_PROBLEMS = 10_000
 
@@ -25,7 +25,7 @@ MAX_NAME = 60
 """Maximum number of characters of a name, so that tables and pictures can show it."""
 
 COMMENT = "#"
-"""The first character of a line that is left out."""
+"""First character of a comment line, which is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class ListedProblem:
     n: int
     k: int
     weight: float = 1.0
-    """How often the list has it."""
+    """How often the problem occurs in the model."""
 
     dtype: str = ""
     """Empty: every dtype of the sweep."""
@@ -63,7 +63,7 @@ def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[s
 def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedProblem, ...]:
     """Read a list of problems of an operation.
 
-    The columns are name, m, n, k (for operations that have it), and if given weight and dtype.
+    The columns are name, m, n, k (for operations that have it), and optionally weight and dtype.
     Lines that begin with # are left out. Raises UsageError with the line and what is wrong.
     """
     extents = ("m", "n", "k") if OPERATIONS[op].has_k else ("m", "n")
@@ -126,7 +126,7 @@ def _problem(texts: Mapping[str, str], extents: Sequence[str], place: str) -> Li
 
 
 def _require_distinct(problems: Iterable[ListedProblem], place: str) -> None:
-    """Raise UsageError for a name of two different sizes."""
+    """Raise UsageError if a name has two different sizes."""
     sizes: dict[tuple[str, str], tuple[int, int, int]] = {}
     for problem in problems:
         if sizes.setdefault((problem.name, problem.dtype), problem.size) != problem.size:

@@ -168,8 +168,8 @@ class Rounds:
     def _share_s(self, visits_left: int) -> float | None:
         """Return the wall time of the next visit; None without a budget.
 
-        The rest of the budget is divided equally among the visits left. So the time that one visit
-        saves goes to the others, and all visits pay for the compilation.
+        The rest of the budget is divided equally among the visits left. So later visits get the
+        time that a visit saves, and all later visits pay for a compilation.
         """
         budget_s = self._timing.budget_s
         if budget_s is None:
@@ -205,7 +205,7 @@ class Rounds:
 
 
 def _with_owners_together(points: Sequence[Point]) -> list[Point]:
-    """Return points in their order, but those of a variant with a process of its own in one row."""
+    """Return the points in order, but keep a variant that has its own process together."""
     owners = list(dict.fromkeys(owner_of(point.variant) for point in points))
     return sorted(points, key=lambda point: owners.index(owner_of(point.variant)))
 
@@ -304,7 +304,7 @@ class Estimate:
     """Number of kernels to compile, if none is in the cache."""
 
     least_s: float
-    """Time for the fewest samples of each point, with everything that comes before them."""
+    """Time for the minimum number of samples of each point, including all work before them."""
 
     expected_s: float
     """Time with launches of a typical rate; the budget, if there is one that can be met."""

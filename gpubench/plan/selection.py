@@ -28,7 +28,7 @@ def matching(flag: str, kind: str, pattern: str, names: Collection[str]) -> list
 def selection(
     rows: Sequence[AnyRow], only: str | None = None, exclude: str | None = None
 ) -> Callable[[AnyRow], bool]:
-    """Return the function that says whether `--only` and `--exclude` keep a row.
+    """Return a function that reports whether `--only` and `--exclude` keep a row.
 
     Each is a list of terms: variants, dtypes, sizes and tiles. `only` keeps the rows that match a
     term of every kind that it has. `exclude` removes the rows that match any of its terms. Raises
@@ -93,8 +93,8 @@ _KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]
     "size": (lambda row: (row.op, row.m, row.n, row.k), _sizes),
     "tile": (lambda row: row.tile, _tiles),
 }
-"""The kinds of terms: the value of a row, and the values of all rows that a term matches. A term is
-of the first kind that some row matches, so 64 is a size if there is one. `tile=64` names the kind.
+"""The kinds of terms: the value of a row, and the values of all rows that a term matches. A term
+has the first kind that matches a row, so 64 is a size if a row has it. `tile=64` names the kind.
 """
 
 

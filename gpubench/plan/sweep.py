@@ -37,7 +37,7 @@ from gpubench.text import shown
 MAX_POINTS = 100_000
 
 AUTO_TILES = "auto"
-"""What `--tiles` names for the tiles that each variant's cost model picks for a problem."""
+"""Value of `--tiles` for the tiles that each variant's cost model picks for a problem."""
 
 TUNED = Path("results", "tuned.toml")
 """The default file of the winners of `gpubench tune`."""
@@ -63,7 +63,7 @@ class Sweep:
 
     problems: tuple[ListedProblem, ...] = ()
     """The problems of a list, each with its dtype, instead of all sizes in all dtypes. `sizes` and
-    `dtypes` have theirs."""
+    `dtypes` then hold the values of these problems."""
 
     tiles: tuple[str, ...] = ()
     """As users write them; each variant's space reads them. Empty: each variant's default tiles.
@@ -101,7 +101,7 @@ def tuned_file(tiles: Sequence[str]) -> Path | None:
 
 
 def require_inputs_kept(texts: Mapping[str, str], config: Path | None) -> None:
-    """Raise UsageError if a file that is written is one that is read, which --force replaces."""
+    """Raise UsageError if an output file is also an input file, which --force would replace."""
     tuned = tuned_file((texts.get("tiles", ""),))
     inputs = {"--sizes": texts.get("sizes"), "--tiles": tuned, "--config": config}
     for name in {"output", "samples"} & texts.keys():
@@ -185,7 +185,7 @@ def _variants(sweep: Sweep, backend: str) -> tuple[Variant, ...]:
 
 
 def _picker(sweep: Sweep, multiprocessors: int) -> Picked | None:
-    """Return what gives the tiles of `--tiles auto`; None for other tiles."""
+    """Return the function that picks the tiles of `--tiles auto`; None for other tiles."""
     if sweep.tiles != (AUTO_TILES,):
         return None
     if not multiprocessors:
@@ -238,7 +238,7 @@ def _problems(sweep: Sweep) -> list[tuple[str, tuple[int, int, int]]]:
 def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, ...]]:
     """Yield the column-major matrices of each layout in which a variant is measured.
 
-    A precision of 8 bits has a rule of its own, whatever the user asks for.
+    A precision of 8 bits has a fixed layout, whatever `--layouts` names.
     """
     if not sweep.layouts or PRECISIONS[dtype].column_major:
         yield variant.own_layout(dtype)

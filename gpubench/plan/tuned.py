@@ -39,7 +39,7 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     k: int
     tile: str
     layout: str = ""
-    """As the CSV's column has it. Empty, as in older files: that of a sweep without --layouts."""
+    """Layout as in the CSV. Empty in older files: the layout of a sweep without --layouts."""
 
     simplest: str
     """The configuration with the earliest parameters among those not shown to be slower."""
@@ -118,7 +118,7 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
 
 @contextmanager
 def _only_writer(folder: Path, ends_s: float) -> Iterator[None]:
-    """Hold the lock of a folder. Without one by `ends_s`, go on: the file has a lock too."""
+    """Hold the lock of a folder. After `ends_s`, continue without it: the file has a lock too."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -176,8 +176,8 @@ def with_tuned_tiles(
 ) -> tuple[Sweep, Callable[[Point], bool], Sequence[str]]:
     """Return the sweep with the tiles of `--tiles tuned`, which of its points to keep, and notes.
 
-    Each variant takes the winner of each size and dtype, or of the nearest size; of the same
-    layout, if there is any. A variant that was not tuned on this device keeps its default tiles.
+    Each variant takes the winner of each size and dtype, or of the nearest size. Winners of the
+    same layout come first. A variant that was not tuned on this device keeps its default tiles.
     Raises UsageError if no variant was tuned.
     """
     path = tuned_file(sweep.tiles)

@@ -32,7 +32,7 @@ MAX_HEADER = 2**16
 """Maximum number of characters of the first line."""
 
 MIN_VALUE, MAX_VALUE = 1e-30, 1e30
-"""Smallest and largest magnitude of a measured number but 0. Products of a few stay finite."""
+"""Smallest and largest magnitude of a nonzero measurement. Products of a few of them are finite."""
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
 """The beginning of a text that a spreadsheet would compute, or that an apostrophe guards."""
@@ -41,7 +41,7 @@ _MISSING = {"", "nan", "NaN", "NAN"}
 """pandas may write a missing number as NaN."""
 
 _SHARED = 1000
-"""Number of distinct texts or whole numbers of a column that all rows share."""
+"""Maximum number of parsed texts or whole numbers of a column that are cached, to share them."""
 
 
 def column(group: str, meaning: str, *, low: float = 0.0, high: float = MAX_VALUE) -> Any:
@@ -82,8 +82,8 @@ class Columns(Generic[R]):
 
         Columns may stand in any order. Columns that are not required may be missing, as in files of
         other versions; unknown columns are ignored. Fields may be separated by commas, semicolons
-        or tabs, but the decimal sign is a point. `*.gz` is decompressed. `columns` are those that
-        the caller needs beside the key: a large file is read faster without the others.
+        or tabs, but the decimal sign is a point. `*.gz` is decompressed. `columns` names what the
+        caller needs beside the key: a large file is read faster without the other columns.
 
         Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field, with
         its line and column.

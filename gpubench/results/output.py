@@ -21,7 +21,7 @@ Content = bytes | Callable[[IO[bytes]], object]
 
 
 _TEMPORARY = ".gpubench-"
-"""How the name of a file begins that is not complete. The process's number follows."""
+"""Prefix of an incomplete file's name. The process ID follows."""
 
 
 def regular(path: str | Path, flags: int) -> int:
@@ -93,8 +93,8 @@ class Output:
     ) -> None:
         """Claim a path.
 
-        Raises UsageError if the file exists and must not be overwritten (`hint` says what helps),
-        if it is not a regular file, or if it cannot be written.
+        Raises UsageError if the file exists and must not be overwritten (`hint` is the advice), if
+        it is not a regular file, or if it cannot be written.
         """
         self.path = path
         self._at = f"{flag}: " if flag else ""

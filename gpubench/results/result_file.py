@@ -23,7 +23,7 @@ from gpubench.results.store import slug
 from gpubench.text import shown
 
 MAX_CONTEXT_BYTES = 2**20
-"""Maximum length of the first line of a partial file. gpubench writes no longer line."""
+"""Maximum length of the first line of a partial file. gpubench never writes a longer line."""
 
 PointOf = Callable[[PointKey], Point | None]
 """Returns the point of a key, or None if the sweep has no such point."""
@@ -52,7 +52,7 @@ def encode_line(measurement: Measurement) -> bytes:
 
 
 def decode_line(text: bytes, point_of: PointOf) -> Measurement:
-    """Read what `encode_line` wrote. Raises ValueError saying what is wrong with it."""
+    """Read what `encode_line` wrote. Raises ValueError with the reason if it is invalid."""
     try:
         line = msgspec.json.decode(text, type=_Line)
         values = {
@@ -183,7 +183,7 @@ class ResultFile:
         try:
             file.write(encode_line(measurement))
             file.flush()
-            if measurement.status != Status.ELIMINATED:  # that follows from the others
+            if measurement.status != Status.ELIMINATED:  # it follows from the other lines
                 os.fsync(file.fileno())
         except OSError as error:
             raise self._lost(f"cannot write {self.partial}: {error.strerror}") from error
@@ -210,7 +210,7 @@ class ResultFile:
         except UsageError as error:
             raise self._lost(str(error)) from error
         finally:
-            with suppress(OSError):  # what a full disk did not take was said when it was added
+            with suppress(OSError):  # a full disk was reported by `add`
                 file.close()
         if not complete and not there:
             raise UsageError(
@@ -220,7 +220,7 @@ class ResultFile:
 
     def remove_partial(self) -> None:
         """Remove the measurements of a complete sweep, which `keeps_partial` kept."""
-        with suppress(OSError):  # whoever made the directory read-only keeps it
+        with suppress(OSError):  # the file stays in a read-only directory
             self.partial.unlink(missing_ok=True)
 
     def _opened(self) -> IO[bytes]:
@@ -242,7 +242,7 @@ def _line(value: object) -> bytes:
 
 
 def partial_of(path: Path, flag: str = "--output") -> Path:
-    """`NAME.csv.partial` for `NAME.csv`. Raises UsageError for a path without a name."""
+    """Return `NAME.csv.partial` for `NAME.csv`. Raises UsageError for a path without a name."""
     if not path.name:
         raise UsageError(f"{flag}: '{path}' does not name a file")
     return path.with_name(f"{path.name}.partial")

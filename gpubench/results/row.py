@@ -260,7 +260,7 @@ class Row:
 
     @property
     def missed_precision(self) -> bool:
-        """Whether the interval is wider than `--precision` asks for."""
+        """Whether the interval is wider than `--precision` allows."""
         goal = Timing().precision if self.precision_goal is None else self.precision_goal
         return self.half_interval is not None and self.half_interval > goal
 
@@ -287,7 +287,7 @@ COLUMNS, NAMES = _FILE.fields, _FILE.names
 encode, read, rows = _FILE.encode, _FILE.read, _FILE.rows_of
 
 STABLE = 1.1
-"""Rounds agree while their largest median is at most this many times the smallest."""
+"""Maximum ratio of the largest to the smallest round median at which rounds agree."""
 
 
 def write(rows: Iterable[Row], path: Path) -> None:

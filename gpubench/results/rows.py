@@ -36,8 +36,8 @@ difference the time is not known to ±0.5 %."""
 
 
 BETWEEN_SWEEPS_US = 0.033
-"""Standard deviation of a launch's time between sweeps, beyond that between rounds: of points below
-20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
+"""Standard deviation of a launch's time between sweeps, beyond its deviation between rounds. It was
+measured with points below 20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
 
 
 def build_rows(
@@ -45,11 +45,11 @@ def build_rows(
     device: Device,
     source_hashes: Mapping[Variant, str],
 ) -> list[Row]:
-    """Build a row for each point that has measurements, the oldest round first.
+    """Build a row for each point that has measurements. The oldest round comes first.
 
-    A failed round decides: the row has its status, and no time. So do rounds that subtracted
-    overheads too different for the times to be right. If the last round eliminated the point, the
-    row is `eliminated`, and keeps the times of the rounds before.
+    A failed round decides: the row has its status, and no time. A row is an error without a time,
+    too, if its rounds subtracted overheads that differ too much. If the last round eliminated the
+    point, the row is `eliminated`, and keeps the times of the rounds before.
     """
     measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {

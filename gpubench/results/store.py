@@ -64,7 +64,7 @@ def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--sav
 
 
 def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Path]:
-    """Return the files of a name, oldest first: those of one device, or of all devices."""
+    """Return the files of a name, of one device or of all devices, oldest first."""
     of_device = slug(device) if device else "*"
     paths = directory().glob(f"{of_device}/{name}/*{suffix}")
     return sorted(filter(Path.is_file, paths), key=lambda path: path.name)
@@ -91,11 +91,11 @@ def require(name: str, device: str | None, flag: str) -> list[Path]:
 def newest_build(
     paths: Sequence[Path], check: Callable[[Path], object]
 ) -> tuple[list[Path], list[str]]:
-    """Return the newest files of one build, oldest first, and why others were passed over.
+    """Return the newest files of one build, oldest first, and why other files were skipped.
 
     The files are one side of `diff`: the newest file, and the files before it of the same build,
-    at most `MAX_SWEEPS`. A file is passed over if `check` raises UsageError for it. Raises
-    UsageError if this happens to all files.
+    at most `MAX_SWEEPS`. A file is skipped if `check` raises UsageError for it. Raises UsageError
+    if all files are skipped.
     """
     newest: list[Path] = []
     unreadable: list[str] = []

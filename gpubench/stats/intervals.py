@@ -24,7 +24,7 @@ STUDENT_95 = {
 """97.5 % quantile of Student's t-distribution by its degrees of freedom. SciPy loads slowly."""
 
 MIN_ROUNDS = 3
-"""Minimum number of rounds with an interval: that of two is 12.7 standard errors wide."""
+"""Minimum number of rounds for an interval; with two, its half-width is 12.7 standard errors."""
 
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
@@ -47,9 +47,8 @@ WINSOR = 2.0
 """Values further from the median than this number of scales are moved to that distance."""
 
 WINSOR_DF = 0.7
-"""Degrees of freedom of the standard error of a winsorized mean, for each value but one: with them
-the t-distribution has the quantiles that 400,000 simulated pairs of 3, 5 and 10 normal values
-have."""
+"""Degrees of freedom of a winsorized mean's standard error, for each value but one. They give the
+t-distribution the quantiles of 400,000 simulated pairs of 3, 5 and 10 normal values."""
 
 
 class RobustMean(NamedTuple):
@@ -77,11 +76,11 @@ def robust_mean(values: NDArray[np.float64]) -> RobustMean:
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
-    """Median and its 95 % interval from order statistics: (low, median, high).
+    """Return the median and its 95 % interval from order statistics: (low, median, high).
 
-    The ranks are those of the binomial distribution, by its normal approximation with continuity
-    correction (David and Nagaraja, Order Statistics, 7.1). Under six samples no pair of ranks
-    covers 95 %: the interval is the whole range.
+    The ranks come from the normal approximation of the binomial distribution, with continuity
+    correction (David and Nagaraja, Order Statistics, 7.1). With fewer than six samples no pair of
+    ranks covers 95 %, so the interval is the whole range.
     """
     ordered = np.sort(np.asarray(times))
     count = len(ordered)
@@ -94,9 +93,9 @@ def rounds_interval(
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of a point's time from the medians of its rounds.
 
-    None: fewer than `MIN_ROUNDS`. It is the t-interval of the logarithms, which holds the value of
-    many rounds in 95 % of sweeps, with three rounds as with ten. The range of the medians holds it
-    in 94 % with five rounds, and in 75 % with three.
+    Return None for fewer than `MIN_ROUNDS`. The t-interval of the logarithms holds the value of
+    many rounds in 95 % of sweeps, with three rounds and with ten. The range of the medians holds
+    it in 94 % with five rounds, and in 75 % with three.
 
     `between_sweeps` is the standard deviation, in the unit of the medians, that all rounds of a
     sweep have in common.

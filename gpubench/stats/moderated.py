@@ -111,7 +111,7 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
     """Return the degrees of freedom and the variance of the prior: Smyth 2004, section 6.2.
 
     They follow from mean and variance of log s², which is distributed as the logarithm of s₀² times
-    an F. The degrees of freedom are at most the sum of those of the other points.
+    an F. The degrees of freedom are at most the sum over all points without the largest.
     """
     if len(variance) < 2:  # noqa: PLR2004 # a single point has no prior
         return 0.0, 1.0
@@ -135,9 +135,9 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def p_values(effect: Floats, margin: Floats, variance: Variance) -> Floats:
-    """Return two-sided p-values of a true effect that is at most the margin.
+    """Return two-sided p-values of the hypothesis that the true effect is at most the margin.
 
-    A point without a variance has 1. McCarthy and Smyth 2009, section 2.3.
+    A point without a variance gets 1. McCarthy and Smyth 2009, section 2.3.
     """
     error, df = variance
     beyond = special.stdtr(df, (margin - np.abs(effect)) / error)

@@ -23,7 +23,7 @@ def ratio_of_pairs(
 ) -> Ratio:
     """Return the geometric mean of the pairs' ratios, and its t interval.
 
-    Elements with one index are neighbours in time. Raises ValueError for fewer than two pairs.
+    Elements with the same index are neighbours in time. Raises ValueError for fewer than two pairs.
     """
     logs = np.log(np.asarray(numerators, float) / np.asarray(denominators, float))
     if len(logs) < 2:  # noqa: PLR2004 # one pair has no variance

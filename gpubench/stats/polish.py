@@ -23,8 +23,8 @@ STEPS = 3
 """Iterations of the polish; the effects of recorded sweeps change by less than 0.01 % after two."""
 
 UNEVEN = 4.0
-"""A round is left out if its points scatter by this factor more than those of the median round:
-the disturbance slowed its points unequally, so its effect cannot be removed."""
+"""A round is left out if its points scatter by this factor more than the points of the median
+round. The disturbance slowed its points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
 """Scatter, of logarithms, up to which a round is never left out."""
@@ -54,8 +54,8 @@ class Polished(NamedTuple):
     """Robust standard deviation of the effects."""
 
     level: RobustMean
-    """Mean of the effects that were kept, before it was subtracted, and its standard error, which
-    is also that of the level that all points share."""
+    """Mean of the kept effects before it was subtracted, and its standard error. The level that all
+    points share has the same standard error."""
 
 
 def polish(logs: Floats) -> Polished:

@@ -3,13 +3,14 @@
 This is successive elimination (Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7
 (2006), 1079-1105) by paired comparisons. A round visits every survivor once, in a process of its
 own. The logarithms of two configurations' times are subtracted round by round, so what slowed a
-whole round cancels. A configuration leaves only for its own differences to the leader: their
-scatter is its own and the leader's, shrunk towards the usual scatter in the race.
+whole round cancels. A configuration leaves only for its own differences from the leader. Their
+scatter comes from both configurations, and is shrunk towards the usual scatter in the race.
 
-Assumed: visits in different rounds are independent, and half of a configuration's visits are at
-most its typical time. How large the scatter is, and whether it is normal, is not assumed, except
-for a configuration with fewer than `MIN_VISITS` visits (`FIRST_FACTORS`). docs/tune.md says how
-often the group holds the best in simulated landscapes. Pure functions on arrays, and their state.
+The race assumes that visits in different rounds are independent, and that half of a configuration's
+visits take at most its typical time. It does not assume a size or a normal distribution of the
+scatter, except for a configuration with fewer than `MIN_VISITS` visits (`FIRST_FACTORS`).
+docs/tune.md shows how often the group holds the best in simulated landscapes. Pure functions on
+arrays, and their state.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ MIN_VISITS = 7
 decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of races."""
 
 FIRST_FACTORS = (2.0, 1.5, 1.3)
-"""With fewer visits a configuration leaves if it was slower than the leader by this factor in every
-round: in one round, in two, in three to six."""
+"""A configuration with fewer visits leaves if it was slower than the leader by this factor in every
+round. The factors are for one round, for two, and for three to six."""
 
 DISSENT = 5
-"""Of the visits beyond `MIN_VISITS`, one in this number may contradict the others (a sign test at
-1 % or less)."""
+"""One in this number of visits beyond `MIN_VISITS` may contradict the others (a sign test at 1 % or
+less)."""
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which the scatter of each configuration is
@@ -56,7 +57,7 @@ this number in all, whichever is larger."""
 
 
 class Race:
-    """Configurations by number, from 0. The caller visits those that are `waiting`.
+    """A race of configurations, numbered from 0. The caller visits the `waiting` configurations.
 
     `add` records a time, `withdraw` records that there will be none, and `judge` ends a round. A
     `patient` race is bounded by its rounds alone.
@@ -66,7 +67,7 @@ class Race:
         self.margin = math.log1p(within)
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
         self._logs: list[list[float]] = []
-        """A time for each configuration and round, NaN where it had no visit."""
+        """Logarithm of each configuration's time in each round, NaN where it had no visit."""
 
         self._visits, self._patient = 0, patient
         self.round = 1
@@ -81,16 +82,16 @@ class Race:
         """Half of the leader's 95 % interval, as a fraction of its time."""
 
         self.slower: dict[int, float] = {}
-        """By how much each configuration that left is slower, at least: 0.1 is 10 %."""
+        """Lower bound of how much slower each configuration that left is: 0.1 is 10 %."""
 
         self.apart: dict[int, tuple[float, float]] = {}
         """Bounds of how much each survivor is slower than the leader, as of the last round."""
 
         self.behind: dict[int, float] = {}
-        """Estimate of that."""
+        """Estimate of how much each survivor is slower than the leader."""
 
     def enter(self, count: int = 1) -> list[int]:
-        """Let more configurations take part, from this round on, and return their numbers."""
+        """Add configurations to the race from this round on, and return their numbers."""
         new = list(range(len(self._logs), len(self._logs) + count))
         self._logs += ([math.nan] * (self.round - 1) for _ in new)
         self.racing |= {*new}
@@ -222,7 +223,7 @@ def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
     count = there.sum(axis=1)
     middle = row_medians(values)
     scale = MAD_TO_SIGMA * row_medians(np.abs(values - middle[:, None]))
-    # The MAD of two values is no scale, and that of mostly equal values is 0.
+    # The MAD of two values is no scale, and the MAD of mostly equal values is 0.
     reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004
     clipped = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
     filled = np.where(there, clipped, 0.0)

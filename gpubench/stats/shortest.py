@@ -1,8 +1,8 @@
 """Whether the shortest times of two sides differ, where disturbances lengthen many of the others.
 
-Beside other work a time has two modes, and a mean says little. The shortest times of both sides are
-those that nothing lengthened. The test asks how many of them are of one side alone: it is exact for
-any distribution of times, as long as they could have been measured in any order.
+Beside other work a time has two modes, and a mean shows little. Nothing lengthened the shortest
+times of both sides. The test counts how many of them come from one side alone. It is exact for any
+distribution of times, as long as they could have been measured in any order.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from gpubench.stats.polish import shared_median
 
 SHOWN = 0.2
-"""Largest p-value of a shift of the BLAS that counts as the machine's. In a simulation of 14 sweeps
-a side, other work slows 60 % of the BLAS's sweeps and a third of the kernel's. A machine-wide shift
-of 5 % is taken for the kernel's in 5 % of comparisons (7 % with 0.05, 18 % if every shift counts).
-A kernel that is 10 % slower is found in 96 % (97 % and 86 %)."""
+"""Largest p-value at which a shift of the BLAS is attributed to the machine. In a simulation of 14
+sweeps a side, other work slows 60 % of the BLAS's sweeps and a third of the kernel's. A 5 % shift
+of the machine is attributed to the kernel in 5 % of comparisons (7 % with 0.05, 18 % if every
+shift counts). A kernel that is 10 % slower is found in 96 % (97 % and 86 %)."""
 
 
 class Shortest(NamedTuple):
-    """What the shortest times say."""
+    """Result of comparing the shortest times."""
 
     p: float
-    """Two-sided p-value of a true effect that is at most the margin."""
+    """Two-sided p-value of the hypothesis that the true effect is at most the margin."""
 
     effect: float
     """Difference of the lower quartiles, new less base."""
@@ -54,12 +54,12 @@ def decide_by_shortest(
     p: NDArray[np.float64],
     effect: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Change `p` and `effect` of points whose shortest times say more; return which those are.
+    """Update `p` and `effect`; return the points whose shortest times have the smaller p-value.
 
-    `sides` has both sides' times of each point, or None. `p` and `effect` come from another test;
-    where there are two, the smaller p-value is doubled. What a point shares with the vendor's BLAS
-    is the machine's doing, and is taken off, as far as the shortest times show it: on all cores a
-    BLAS is disturbed more often than a kernel on one.
+    `sides` has both sides' times of each point, or None. `p` and `effect` come from another test. A
+    point with both tests gets twice the smaller p-value. A shift that the points share with the
+    vendor's BLAS is attributed to the machine and subtracted, as far as the shortest times show it:
+    a BLAS on all cores is disturbed more often than a kernel on one core.
     """
     logs = {i: (np.log(side[0]), np.log(side[1])) for i, side in enumerate(sides) if side}
     there = np.array(list(logs), dtype=int)
@@ -76,7 +76,7 @@ def decide_by_shortest(
 
 
 def _leading(first: NDArray[np.float64], second: NDArray[np.float64]) -> int:
-    """Return how many of the first are shorter than all of the second."""
+    """Return the number of times in `first` that are shorter than all times in `second`."""
     return int((first < second.min()).sum())
 
 

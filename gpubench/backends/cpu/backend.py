@@ -108,12 +108,12 @@ class CpuKernel:
 
     @property
     def resources(self) -> Resources | None:
-        """Return what the function reports of itself."""
+        """The resources that the function reports."""
         return getattr(self.function, "resources", None)
 
     @property
     def algorithm(self) -> str:
-        """Return what the function reports of itself."""
+        """The algorithm that the function reports."""
         return str(getattr(self.function, "algorithm", ""))
 
     def on_threads(self, count: int) -> Self:

@@ -31,8 +31,8 @@ REPEATS = 5
 COPY = "measured_copy_gbytes_per_s"
 
 FMA_COUNT = 2**20
-"""Iterations of the loop of multiply-adds in the first call. They are doubled until a call takes
-FMA_CALL_S."""
+"""Iterations of the loop of multiply-adds in the first call. The number is doubled until a call
+takes FMA_CALL_S."""
 
 FMA_CALL_S = 0.01
 """Shortest call that is timed."""
@@ -40,7 +40,7 @@ FMA_CALL_S = 0.01
 FMA_REPEATS = 10
 
 KEPT_FOR = timedelta(days=1)
-"""Time for which a rate that was measured on such a CPU is enough."""
+"""Time for which a rate that was measured on such a CPU is reused."""
 
 
 class CpuGauge:
@@ -81,7 +81,7 @@ class CpuGauge:
     ) -> dict[str, float]:
         """Measure a copy in main memory, and multiply-adds in vector registers.
 
-        Rates are kept in the user's cache. Of multiply-adds, the highest rate of this kind of CPU
+        Rates are kept in the user's cache. For multiply-adds, the highest rate of this kind of CPU
         counts, because other load can only lower a rate.
         """
         cpu = f"{self._device.name} {cpu_threads()} {self._copy_bytes}"
@@ -105,7 +105,7 @@ class CpuGauge:
     def _fma_gflops(self, dtype: str) -> float:
         """Return the highest of several rates, each the sum of the threads' own rates.
 
-        A thread's time is that in which it runs: other work on the machine does not lengthen it.
+        Only the time in which a thread runs counts: other work on the machine does not lengthen it.
         """
         from gpubench.backends.cpu.multiply_add import multiply_adds, operations
 

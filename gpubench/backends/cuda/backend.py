@@ -42,7 +42,7 @@ class CudaOperands(OperandSets):
     """The outputs of all sets, one after the other."""
 
     host_output: np.ndarray
-    """An array for the output in pageable host memory, like those of `host_inputs`."""
+    """An array for the output in pageable host memory, like the arrays of `host_inputs`."""
 
     stream: CudaStream
 
@@ -74,7 +74,7 @@ class CudaBackend:
         self.gauge = CudaGauge(self.device, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
-        """Open the sensors; also return what a user should know about them."""
+        """Open the sensors; also return notices about them for the user."""
         try:
             nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
@@ -192,7 +192,7 @@ class CudaBackend:
         return call_routine(call, chosen=chosen)
 
     def _policy(self, problem: Problem, *, cold: bool) -> SetPolicy:
-        # At most as many sets as a sample has launches, because a flush makes each of them cold.
+        # A sample's launches limit the number of sets, because a flush makes each set cold.
         return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=MAX_LAUNCHES)
 
 
@@ -212,7 +212,7 @@ def _workspace(routine: Routine) -> tuple[Any, ...]:
 
 
 def _on_first_set(launch: Callable[[], None], rotation: Rotation) -> Iterator[Callable[[], None]]:
-    """Yield the same launch endlessly, and record each use as one of the first set."""
+    """Yield the same launch endlessly, and record each use as a use of the first set."""
     while True:
         rotation.used.add(0)
         yield launch

@@ -1,7 +1,7 @@
 """cuBLASLt, with an algorithm that is chosen by measuring and not by its heuristic alone.
 
-It is called through ctypes, because CuPy wraps cuBLASLt only for its own use. Names and numbers are
-those of `cublasLt.h`.
+It is called through ctypes, because CuPy wraps cuBLASLt only for its own use. Names and numbers
+come from `cublasLt.h`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The Ozaki scheme scales rows of A and columns of B to fixed point and cuts them into slices of 8
 bits, whose products are exact. CuPy does not wrap the functions, so they are called through ctypes.
 They have a handle of their own, because their workspace and strategy must not affect the baseline.
-Names and numbers are those of `cublas_api.h`.
+Names and numbers come from `cublas_api.h`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _call(function: str, *arguments: Any) -> None:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The library that CuPy has loaded."""
+    """Return the library that CuPy has loaded."""
     device.get_cublas_handle()
     try:
         return ctypes.CDLL("libcublas.so.13")

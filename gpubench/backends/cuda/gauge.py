@@ -27,7 +27,7 @@ class CudaGauge:
         *,
         kept: bool = False,  # noqa: ARG002 # measuring takes no time here
     ) -> dict[str, float]:
-        """Measure the highest rates: those of all arithmetic, unless `dtypes` is empty."""
+        """Measure the rate of a copy, and unless `dtypes` is empty the rates of all arithmetic."""
         stream = self._timers.stream
         with faults():
             stream.warm_up()

@@ -1,4 +1,4 @@
-"""A kernel bound to operands on a GPU: it runs, and is timed by one of three ways.
+"""A kernel bound to operands on a GPU: it runs, and is timed in one of three ways.
 
 Launches of the kernel alone are timed by the blocked batch (events) or by CUPTI. Launches with
 copies and allocations are timed end to end by events, without blocking.
@@ -31,7 +31,7 @@ BLOCKED_S = 0.02
 """Time for which the stream is blocked, to see whether a call computes in another stream."""
 
 UNWRITTEN = 0xA5
-"""Content of each byte of an output before that."""
+"""Content of each byte of the output before such a call."""
 
 
 class CudaTimers:
@@ -58,7 +58,7 @@ class CudaTimers:
         return self._cupti
 
     def allocate_flush_buffer(self) -> None:
-        """Allocate what `flush` overwrites, unless that was done before."""
+        """Allocate the buffer that `flush` overwrites, if there is none."""
         if self._flush_buffer is None:
             self._flush_buffer = cupy.empty(self.flush_bytes, np.uint8)
 

@@ -54,7 +54,7 @@ class Routine:
     compiled: Resources | None = None
     launch: Launch | None = None
     chosen: str = ""
-    """The algorithm that was chosen from a library's."""
+    """The algorithm that was chosen from a library's algorithms."""
 
     @property
     def resources(self) -> Resources | None:
@@ -208,7 +208,7 @@ def bind_launch(
     """Prepare a launch in the current stream, so that enqueuing it is quick.
 
     `arguments` are the kernel's arguments as ctypes objects. They hold only addresses, so the
-    launch keeps a reference to `keep_alive`, which prevents that the arrays are freed.
+    launch keeps a reference to `keep_alive`, so that the arrays are not freed.
 
     Launches with attributes are enqueued by cuLaunchKernelEx, all others by CuPy's function. The
     cost of both is in docs/decisions/0004.

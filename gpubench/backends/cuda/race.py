@@ -16,7 +16,7 @@ from gpubench.cache import keep, user_cache
 from gpubench.errors import LaunchError
 
 ROUNDS, LEAST_ROUNDS = 25, 3
-"""Each round takes a sample of each algorithm. After `LEAST_ROUNDS`, clearly slower ones leave.
+"""Each round samples each algorithm. Clearly slower algorithms leave after `LEAST_ROUNDS`.
 
 On recorded samples of 17 problems the choice was at most 0.9 % slower than the fastest, with 15
 rounds and with 25 (docs/decisions/0017).

@@ -24,8 +24,7 @@ TENSOR_SOURCE = Path(__file__).with_name("tensor_peak.cu")
 TENSOR_THREADS, TENSOR_STEPS = 256, 4000
 
 WARPGROUP_STEP_BYTES, WARP_STEP = 2 * 64 * 256 * 128, 8 * 2 * 16 * 8 * 16
-"""Operations of `tensor_peak` per step: of a warpgroup, times the operand's bytes; and of a
-warp."""
+"""Operations of `tensor_peak` per step: of a warpgroup with 1-byte operands, and of a warp."""
 
 TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
 """Element types whose peaks are measured on 9.0. Elsewhere, only bfloat16 is measured."""
@@ -118,7 +117,7 @@ class CudaStream:
         timestamp.event.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for all work. The timestamps stay valid until further ones are enqueued."""
+        """Wait for all work. The timestamps stay valid until further timestamps are enqueued."""
         self._stream.synchronize()
         if self._used:
             self._host_timestamps[: self._used] = self._timestamps[: self._used].get()

@@ -36,10 +36,10 @@ such long blocking times add up."""
 RECENT = 9
 
 WAITING_US = (5_000.0, 100_000.0)
-"""Blocking times that tell a launch that waits from a launch that takes long to enqueue."""
+"""Blocking times that distinguish a launch that waits from a launch that is slow to enqueue."""
 
 FIRST_ENQUEUE_US = 100.0
-"""Time to enqueue a sample, assumed before the first one."""
+"""Time to enqueue a sample, assumed before the first sample."""
 
 CALIBRATION_LAUNCHES, CALIBRATION_SAMPLES = 64, 50
 

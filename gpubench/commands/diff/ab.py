@@ -162,5 +162,5 @@ def measure_in_turns(
 
 
 def _place(pair: int, pairs: int, budget_s: float | None) -> str:
-    """`pair 2 of 10`; with a budget, which sets the number of pairs, `pair 2`."""
+    """Return `pair 2 of 10`; with a budget, which sets the number of pairs, `pair 2`."""
     return f"pair {pair + 1}{'' if budget_s else f' of {pairs}'}"

@@ -55,17 +55,17 @@ SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
 NO_INTERVAL = 50.0
-"""Half of an interval, of logarithms, from which on the interval is not shown."""
+"""Half-width of an interval of logarithms from which on the interval is not shown."""
 
 MODE_GAP = 2.0
 """Rounds are bimodal if the gap between two groups exceeds the width of either group by this
 factor."""
 
 DECIDING_ROUNDS = 20
-"""Rounds of both sides together from which on a point with bimodal rounds is judged."""
+"""Minimum number of rounds, of both sides together, to judge a point with bimodal rounds."""
 
 MIN_SWEEPS = 5
-"""Sweeps of each side on a CPU from which on their shortest times are compared too."""
+"""Minimum number of sweeps of each side on a CPU to compare their shortest times too."""
 
 DISTURBED = 3.0
 """A round is disturbed if its effect exceeds the threshold, and the scatter of all rounds' effects
@@ -134,7 +134,7 @@ class PooledPoint:
     """Runs the vendor's library, the same code in every build."""
 
     quarters_us: tuple[float, ...] = ()
-    """Of each sweep on a CPU the time that a quarter of its samples do not exceed."""
+    """Lower quartile of the samples of each sweep on a CPU."""
 
     @property
     def rounds_us(self) -> tuple[float, ...]:
@@ -143,9 +143,9 @@ class PooledPoint:
 
     @property
     def repeats_us(self) -> Sequence[Sequence[float]]:
-        """Times that the test takes for independent, by sweep.
+        """Times that the test treats as independent, by sweep.
 
-        They are the rounds; on a CPU the median of each sweep.
+        They are the rounds; on a CPU they are the median of each sweep.
         """
         if self.on_cpu:
             return [(statistics.median(times),) for times in self.sweeps_us]
@@ -156,7 +156,7 @@ class PooledPoint:
 class Finding:
     """A point's verdict and the figures behind it; None where a side has no time.
 
-    The fields are those of the JSON format, which docs/diff.md explains.
+    The JSON format has the same fields, which docs/diff.md explains.
     """
 
     verdict: Verdict
@@ -189,7 +189,7 @@ class Disturbance:
     """Number of the round in that file, from 1; 0 on a CPU, where it is the whole sweep."""
 
     ratio: float
-    """Time over that of the side's median round: 1.3 is 30 % slower."""
+    """Time relative to the side's median round: 1.3 is 30 % slower."""
 
     left_out: bool
     """Whether it slowed points unequally, so that it was left out."""
@@ -214,7 +214,7 @@ class Comparison:
 
     @property
     def drifted(self) -> bool:
-        """Whether the machine's own shift is one that would matter."""
+        """Whether the machine's own shift exceeds the threshold."""
         return abs(math.log(self.drift)) > math.log1p(self.limits.threshold)
 
     @property
@@ -234,7 +234,7 @@ class Comparison:
         return {key: item for key, item in self.findings.items() if item.reason in too_few}
 
     def of(self, verdict: Verdict) -> dict[Key, Finding]:
-        """The points with a verdict, the largest change first."""
+        """Return the findings with a verdict, the largest change first."""
         chosen = {key: item for key, item in self.findings.items() if item.verdict == verdict}
         ordered = sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].judged_ratio or 1)))
         return dict(ordered)
@@ -317,7 +317,7 @@ _Pairs = Mapping[Key, tuple[PooledPoint, PooledPoint]]
 
 
 class _Shifts(NamedTuple):
-    """By how much points moved, new over base, as logarithms."""
+    """Shifts of the points, new over base, as logarithms."""
 
     time: Floats
     clock: Floats
@@ -423,7 +423,7 @@ class _Repeats(NamedTuple):
 
 
 def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
-    """Remove the rounds' effects, of points on a GPU and of points on a CPU apart."""
+    """Remove the rounds' effects, separately for points on a GPU and points on a CPU."""
     on_cpu = np.array([point.on_cpu for point in points])
     parts = []
     variance, df, number = np.zeros((3, len(points)))
@@ -522,12 +522,12 @@ def _on_other_gpu(pairs: _Pairs) -> list[bool]:
 def _shifts(pairs: _Pairs, time: Floats) -> _Shifts:
     """Divide each point's shift between the machine and the build.
 
-    A clock that fell is the machine's as far as the clock of the BLAS fell too, at the same problem
-    if it has that problem; the rest of a fall is the kernel's own doing. A clock that rose explains
-    nothing: a time that stayed the same has more cycles then. Both count only as far as the point
-    depends on the clock (`_clock_shares`); within that range the share counts that explains most.
-    So that base and new can be swapped, the larger of time, at the machine's clock, and cycles is
-    judged.
+    A fall of the clock is attributed to the machine as far as the clock of the BLAS fell too, at
+    the same problem if it has that problem. The rest of the fall is attributed to the kernel. A
+    rise of the clock explains nothing: an unchanged time has more cycles then. Both count only as
+    far as the point depends on the clock (`_clock_shares`); within that range, the share is used
+    that explains most. The larger shift, of the time at the machine's clock or of the cycles, is
+    judged, so that base and new can be swapped.
     """
     clock = np.array([_clock_shift(*pair) for pair in pairs.values()])
     shares = _clock_shares(pairs)
@@ -557,7 +557,7 @@ def _clock_shift(before: PooledPoint, after: PooledPoint) -> float:
 
 
 def _explained(time: Floats, clock: Floats, shares: tuple[Floats, Floats]) -> Floats:
-    """Return the part of the clock's shift that, added to the time's, leaves the least."""
+    """Return the part of the clock's shift that cancels most of the time's shift."""
     low, high = shares
     cancelling = np.divide(-time, clock, out=np.zeros_like(time), where=clock != 0)
     return np.clip(cancelling, low, high) * clock
@@ -566,11 +566,11 @@ def _explained(time: Floats, clock: Floats, shares: tuple[Floats, Floats]) -> Fl
 def _clock_shares(pairs: _Pairs) -> tuple[Floats, Floats]:
     """Return the least and the largest share of each point's time that depends on the clock.
 
-    By the roofline (Williams, Waterman, Patterson 2009). The time of a product that is far from the
-    memory bandwidth depends on the clock in full. The time of a product at the bandwidth of a copy
-    hardly depends on it. In between, or where the copy was not measured, the share is only known to
-    be at least the share of the arithmetic peak. Without rates a point counts as bound by the
-    clock.
+    The shares follow the roofline (Williams, Waterman, Patterson 2009). The time of a product far
+    from the memory bandwidth depends on the clock in full. The time of a product at the bandwidth
+    of a copy hardly depends on it. In between, or where the copy was not measured, the share is
+    only known to be at least the share of the arithmetic peak. Without rates a point counts as
+    bound by the clock.
     """
     points = [point for pair in pairs.values() for point in pair]
     copies = [

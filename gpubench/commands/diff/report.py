@@ -44,7 +44,7 @@ from gpubench.view.numbers import counted, milliseconds
 from gpubench.view.tables import Table, console, table
 
 SLOWER, STRICT, BROKEN = 1, 3, 4
-"""Exit codes. 0 is no confirmed regression, 2 sides that cannot be compared."""
+"""Exit codes. 0 means no confirmed regression, and 2 means sides that cannot be compared."""
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label has, or that no label needs."""
@@ -236,7 +236,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
 
 
 def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
-    """`round 3 of new.csv, +30.1 %`."""
+    """Return `round 3 of new.csv (new side), +30.1 %`."""
     path = list((base if disturbance.side == "base" else new).files)[disturbance.file]
     where = f"round {disturbance.round} of {path.name}" if disturbance.round else path.name
     left_out = ", unequally, so it is left out" if disturbance.left_out else ""

@@ -145,7 +145,7 @@ def _against_expected(base: Files, new_files: Files, options: Options, limits: L
 
 
 def _command(base: Files, new: Files, options: Options) -> str:
-    """Return the command line for a file a side, without the options of its output."""
+    """Return the command line for one file per side, without the options of its output."""
     words = ["gpubench", "diff", *map(str, (*base, *new))]
     if options.threshold != Options.threshold:
         words += ["--threshold", str(options.threshold)]

@@ -28,7 +28,7 @@ COLUMNS = (
 """Columns of a file that are read besides the key."""
 
 COPY_EFFICIENCY = 0.88
-"""Bandwidth of a copy over that of the datasheet: 4,222 of 4,800 GB/s on an H200."""
+"""Bandwidth of a copy over the datasheet's bandwidth: 4,222 of 4,800 GB/s on an H200."""
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns that must be equal on both sides, and the words before their values in messages."""
@@ -58,7 +58,7 @@ class Side:
 
     @cached_property
     def pooled(self) -> dict[Key, PooledPoint]:
-        """What this side knows about each point: the rounds of all its files."""
+        """The data of each point on this side: the rounds of all its files."""
         number = {path: place for place, path in enumerate(self.files)}
         return {
             key: _pool(list(of_files.values()), [number[path] for path in of_files])
@@ -94,7 +94,7 @@ def read_side(paths: Sequence[Path]) -> Side:
 
 
 def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
-    """Return the side that these rows are. Raises UsageError for a row that cannot be used."""
+    """Return the side of these rows. Raises UsageError for a row that cannot be used."""
     files: dict[Path, list[Row]] = {}
     for path, rows in rows_by_file.items():
         # Configurations eliminated by a race have fewer rounds than on the other side.
@@ -130,7 +130,7 @@ def _round_medians(row: Row) -> list[float]:
 
 
 def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
-    """Return what the rows of a point say together.
+    """Pool the rows of a point.
 
     `sweeps` has a list for each file, with one row or with a row for each round; `files` has the
     number of each file.
@@ -162,7 +162,7 @@ def _pool(sweeps: Sequence[Sequence[Row]], files: Sequence[int]) -> PooledPoint:
 
 
 def _quarters(sweeps: Sequence[Sequence[Row]]) -> tuple[float, ...]:
-    """Return the lower quartile of each sweep's samples; of none if one has no such column."""
+    """Return the lower quartile of each sweep's samples; empty if a sweep has no such column."""
     timed = [[row for row in sweep if row.status == Status.OK] for sweep in sweeps]
     quarters = [[row.q1_us for row in sweep if row.q1_us] for sweep in timed if sweep]
     return tuple(map(statistics.median, quarters)) if all(quarters) else ()

@@ -53,7 +53,7 @@ ALWAYS_JUDGED = ("spill_bytes",)
 slowdown (results/h200/static_columns.md)."""
 
 RISING_IS_WORSE = {"spill_bytes": True, "occupancy": False, SHARE: False}
-"""The judged columns: whether a higher value is the worse one."""
+"""The judged columns, and whether a higher value is worse."""
 
 DEFAULT_LIMITS: dict[str, Limit] = {
     "spill_bytes": Limit(amount=0, relative=False),
@@ -138,7 +138,7 @@ class Comparison:
 def read_limits(text: str | None) -> dict[str, Limit]:
     """Return the limits of all judged columns, where a text such as `spill_bytes=64` sets some.
 
-    Raises UsageError for another column, and for a limit that is no number from 0.
+    Raises UsageError for another column, and for a limit that is not a number of at least 0.
     """
     limits = dict(DEFAULT_LIMITS)
     for item in parse_names(text or ""):
@@ -226,7 +226,7 @@ def _why(row: BuildRow | None) -> str:
 def changed_columns(
     before: BuildRow, after: BuildRow, limits: Mapping[str, Limit]
 ) -> tuple[Change, ...]:
-    """Return the columns that differ, the worse ones first."""
+    """Return the columns that differ, changes for the worse first."""
     if after.op in OPERATIONS and OPERATIONS[after.op].bandwidth_bound:
         limits = {name: limits[name] for name in ALWAYS_JUDGED}
     changes: list[Change] = []

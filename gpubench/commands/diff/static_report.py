@@ -40,7 +40,7 @@ from gpubench.view.numbers import counted
 from gpubench.view.tables import Table, console, table
 
 WORSE = 1
-"""Exit code if a row is worse. The codes of the other verdicts are those of results."""
+"""Exit code if a row is worse. The other verdicts have the codes of a comparison of results."""
 
 JSON_FORMAT = 1
 """Version of the JSON format."""
@@ -72,7 +72,7 @@ class StaticReport:
     def exit_code(self) -> int:
         """The code of the most important verdict.
 
-        With `strict`, a changed or missing row counts too, unless the compiler is another one.
+        With `strict`, a changed or missing row counts too, unless the compilers differ.
         """
         verdicts = self.comparison.counts.keys()
         if Verdict.BROKEN in verdicts:

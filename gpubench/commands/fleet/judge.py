@@ -22,8 +22,8 @@ from gpubench.stats.moderated import (
 )
 
 MIN_OTHERS = 3
-"""Minimum number of other devices whose spread shows how much good devices differ. With fewer,
-`between` is allowed for."""
+"""Minimum number of other devices whose spread shows how much good devices differ. With fewer, they
+may differ by `between`."""
 
 SMALL_FLEET = 15
 """Up to this number of other devices the spread is their standard deviation. Beyond it is their
@@ -47,18 +47,18 @@ TAILS = {
     63: (0.972, 3.04),
     1023: (0.882, 3.00),
 }
-"""By number of other devices: the distance of a good device from the median of the others, in units
-of their spread, is this scale times Student's t with these degrees of freedom. Good devices differ
-as Student's t with 3 degrees of freedom, which has heavy tails; normal ones exceed a distance less
-often. `python benchmarks/fleet_power.py --calibrate` makes the table; the last line is the limit of
-many devices."""
+"""Scale and degrees of freedom by number of other devices. The distance of a good device from the
+median of the others, in units of their spread, is the scale times Student's t. Good devices differ
+as Student's t with 3 degrees of freedom, which has heavy tails; normal devices exceed a distance
+less often. `python benchmarks/fleet_power.py --calibrate` makes the table; the last line is the
+limit of many devices."""
 
 TAME_VALUES, TAME_QUANTILE, TAME_TAIL = 1000, 0.98, 2.6
-"""With at least this number of values in units of more than `SMALL_FLEET` devices the tails are
-estimated: if this quantile of the absolute values is below this number of spreads (normal: 2.3;
-Student's t with 5 degrees of freedom: 3.1, with 3: 4.0), the devices differ normally. 64 devices
-with normal spreads are then judged so in three of four fleets, and those with 5 degrees of freedom
-in one of a hundred."""
+"""The tails are estimated from at least this number of values, in units of more than `SMALL_FLEET`
+devices. If this quantile of the absolute values is below this number of spreads (normal: 2.3;
+Student's t with 5 degrees of freedom: 3.1, with 3: 4.0), the devices differ normally. This is found
+in three of four fleets of 64 devices with normal spreads, and in one of a hundred fleets with 5
+degrees of freedom."""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
@@ -100,11 +100,11 @@ class Judgement(NamedTuple):
     """The effect exceeds the threshold, and not the limit."""
 
     no_majority: NDArray[np.bool_]
-    """Ambiguous because as many devices are fast as are slow."""
+    """Ambiguous because equally many devices are fast and slow."""
 
     detectable: Floats
-    """For each unit the smallest slowdown that is called slow with probability 1 - `MISSED`, of a
-    device that was as good as the others before; a logarithm. NaN: no other device."""
+    """Logarithm of the smallest slowdown, for each unit, that is called slow with probability
+    1 - `MISSED`, of a device that was as good as the others before. NaN: no other device."""
 
     since: Floats
     """Logarithm of a device's time over its own earlier time; NaN without a history."""
@@ -128,7 +128,7 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
     no_majority = np.zeros(shape, bool)
     comparisons = max(1, int(np.isfinite(level).sum()))
     tame = has_tame_tails(level)
-    for unit in range(units):  # not all units need have the same devices
+    for unit in range(units):  # units may have different devices
         there = np.flatnonzero(np.isfinite(level[:, unit]))
         if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
             continue
@@ -137,7 +137,7 @@ def judge(times: Floats, earlier: Floats | None = None, limits: Limits | None = 
         against = _against(values, errors, reference, comparisons, limits, tame=tame)
         effect[there, unit], limit[there, unit], p[there, unit], detectable[unit] = against
         slower_half = split & (values > np.median(values))
-        limit[there[slower_half], unit] = np.inf  # nothing says which half is right
+        limit[there[slower_half], unit] = np.inf  # nothing shows which half is right
         no_majority[there, unit] = slower_half | (
             (len(there) == 2) & (effect[there, unit] > 0)  # noqa: PLR2004 # a majority needs three
         )
@@ -172,7 +172,7 @@ def _summary(times: Floats) -> Rounds:
 
 
 def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
-    """Return the variance of each level by which it exceeds that of the unit's typical device.
+    """Return the excess of each level's variance over the variance of the unit's typical device.
 
     The spread of the devices holds the typical noise of rounds already.
     """
@@ -187,9 +187,9 @@ def _own_error(rounds: Rounds, shape: tuple[int, int]) -> Floats:
 
 
 def _reference(values: Floats, limits: Limits) -> tuple[NDArray[np.bool_], bool]:
-    """Return which devices are the usual ones, and whether half of the devices are unusual.
+    """Return which devices are usual, and whether half of the devices are unusual.
 
-    All devices are usual, unless they form two groups. Then the larger group is.
+    All devices are usual, unless they form two groups. Then only the larger group is usual.
     """
     ranked = np.sort(values)
     gaps = np.diff(ranked)
@@ -216,9 +216,9 @@ def _against(
     """Return each device's effect, limit and p-value, and the smallest detectable slowdown.
 
     A device may have been faster than the others while it was good. A slowdown must exceed the
-    limit by that headroom to be found with probability 1 - `MISSED`. The smallest slowdown is that
-    of unusual devices, if there are any: they widen the spread that the usual devices are compared
-    with.
+    limit by that headroom to be found with probability 1 - `MISSED`. If there are unusual devices,
+    the smallest slowdown is theirs, because they widen the spread that the usual devices are
+    compared with.
     """
     effect, limit, headroom, p = np.empty((4, len(values)))
     level = limits.family_wise / comparisons
@@ -277,7 +277,7 @@ def _since(
 ) -> tuple[Floats, Floats]:
     """Return each device's change since its own earlier rounds, and its p-value.
 
-    The test is the one by which `gpubench diff` compares two files.
+    `gpubench diff` compares two files by the same test.
     """
     since, p = np.full(shape, np.nan), np.full(shape, np.nan)
     if before_now is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 QUIET = 0.01
-"""Standard error of a logarithm. A unit with a larger one is measured in further rounds."""
+"""Standard error of a logarithm. A unit with a larger error is measured in further rounds."""
 
 MAX_MORE = 9
 """Maximum number of further rounds of a noisy unit."""
@@ -213,7 +213,7 @@ def more_steps(
 def _report(future: Any, member: Member) -> Report:
     try:
         report: Report = future.result()
-    except Exception as error:  # of Dask, or what nobody foresaw there
+    except Exception as error:  # of Dask, or an unexpected error there
         return _lost(member, str(error).partition("\n")[0] or type(error).__name__)
     return report._replace(member=member) if report.error else report
 

@@ -48,7 +48,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
     temperature_c: float | None = None
     power_w: float | None = None
     throttle: str | None = None
-    """What held the clock down, joined by `;`."""
+    """What limited the clock, joined by `;`."""
 
     driver: str | None = None
     cuda: str | None = None
@@ -57,7 +57,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """What a device is known by from run to run: its UUID, or where it is."""
+        """What identifies a device in all runs: its UUID, or its host and slot."""
         return self.device_uuid or f"{self.host} {self.slot}"
 
 
@@ -81,7 +81,7 @@ def keep(times: Iterable[UnitTime]) -> None:
 def earlier(device: str, runs: int) -> tuple[list[UnitTime], list[str]]:
     """Return the times of the newest runs that the store has of a device's name.
 
-    A damaged file is passed over: the texts say which, and what is wrong with it.
+    A damaged file is skipped. The texts name each such file and its error.
     """
     times: list[UnitTime] = []
     unreadable: list[str] = []

@@ -29,7 +29,7 @@ class Products(NamedTuple):
 
     variant: str
     extent: int
-    """M, N and K. The time of a launch is small beside that of the product."""
+    """M, N and K. The time to launch is small beside the time of the product."""
 
     dtypes: tuple[str, ...]
 
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
     seed: int
     verified: Sequence[Measurement] = ()
-    """Right products of the worker's turn before, which need not be verified again."""
+    """Right products of the worker's previous turn, which need not be verified again."""
 
     units: frozenset[str] = frozenset()
     """Units to measure; empty: all of them."""
@@ -78,7 +78,7 @@ class Report(NamedTuple):
     configuration: dict[str, Any]
     verified: Sequence[Measurement] = ()
     error: str = ""
-    """Why times are missing; empty: none is."""
+    """Why times are missing; empty: no time is missing."""
 
 
 def measure_units(asked: Asked) -> Report:
@@ -157,7 +157,8 @@ def products(
 ) -> Job:
     """Return the job that measures the products of a device, each round by the same policy.
 
-    Of the products those among `units`, or the first one if none is: each round has a product.
+    With `units`, it measures only the products among them, or the first product if there is none:
+    each round has a product.
 
     Raises UsageError for a backend that has no products.
     """

@@ -54,14 +54,14 @@ class UnitFinding:
 
     p_adjusted: float | None
     percent_of_before: float | None
-    """Its speed relative to its own in earlier runs."""
+    """Its speed relative to its own speed in earlier runs."""
 
     verdict: Verdict
     since_before: bool = False
     """Whether it is slow because it was faster in earlier runs."""
 
     no_majority: bool = False
-    """Whether it is ambiguous because as many devices are fast as are slow."""
+    """Whether it is ambiguous because equally many devices are fast and slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class DeviceFinding:
 
     @property
     def worst(self) -> UnitFinding | None:
-        """The unit in which it is furthest behind the others, or behind itself."""
+        """The unit in which it is furthest behind the others, or behind its earlier runs."""
         return min(self.units, key=_speed, default=None)
 
 
@@ -100,7 +100,7 @@ class Fleet:
 
     @property
     def exit_code(self) -> int:
-        """1: a device is slow or wrong; 3: one has no judgement; 4: one is ambiguous; 0: fine."""
+        """1: a device is slow or wrong; 3: one cannot be judged; 4: one is ambiguous; 0: fine."""
         verdicts = {device.verdict for device in self.devices}
         if verdicts & {Verdict.WRONG, Verdict.SLOW}:
             return 1
@@ -272,7 +272,7 @@ def _failures(rows: Iterable[UnitTime], reports: Iterable[Report]) -> list[str]:
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Return the devices whose product has other bits than that of most devices of their kind.
+    """Return the devices whose products have other bits than most devices of their kind.
 
     Their data was silently corrupted. Without a majority nothing shows which device is right, and
     all are named.
@@ -320,7 +320,7 @@ def _name(report: Report) -> str:
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Return the lower percentage, of the others or of itself before; 100 if there is none."""
+    """Return the lower of the percentages of others and of before; 100 if there is none."""
     if finding is None:
         return 100.0
     percentages = (finding.percent_of_others, finding.percent_of_before)

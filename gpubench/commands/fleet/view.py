@@ -1,4 +1,4 @@
-"""What `gpubench fleet` prints: the devices ranked, why, and in what they differ."""
+"""What `gpubench fleet` prints: the ranked devices, the reasons, and the differences."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gpubench.view.numbers import counted, number
 from gpubench.view.tables import table
 
 SHOWN = 32
-"""Fine devices in the table; the JSON has all."""
+"""Maximum number of fine devices in the table; the JSON has all."""
 
 NAMED = 3
-"""Number of devices named for a value of a configuration; the others are counted."""
+"""Maximum number of devices named for a value of a configuration; the others are counted."""
 
 COARSE = 0.10
 """A unit is listed if its smallest detectable slowdown is larger: it may miss a device that is 10 %

@@ -19,8 +19,8 @@ from gpubench.view.numbers import counted, time_text
 from gpubench.view.tables import table
 
 MIN_PAIRS = 6
-"""Minimum number of rounds that give the ratio of two configurations an interval: with fewer, none
-covers 95 % of medians."""
+"""Minimum number of rounds for an interval of the ratio of two configurations. With fewer rounds,
+no interval covers 95 % of medians."""
 
 SHOWN = 12
 """Maximum number of uncertain problems that are listed."""
@@ -42,7 +42,7 @@ class CoveredProblem:
     """Whether the race could judge its configurations."""
 
     def slower_by(self, confirmed: Rows) -> tuple[float, float]:
-        """Return by which fraction it is slower than the best, and the 95 % interval's upper end.
+        """Return the fraction by which it is slower than the best, and its upper 95 % bound.
 
         The confirmation in fresh processes counts, if it measured both configurations.
         """
@@ -60,7 +60,7 @@ class Cover:
     """The largest fraction by which a problem may be slower than its best configuration."""
 
     tiles: tuple[str, ...]
-    """The chosen configurations, the one with most problems first."""
+    """The chosen configurations, by falling number of problems."""
 
     raced: int
     """Number of configurations in the largest race."""
@@ -75,7 +75,7 @@ def covers(
 ) -> list[Cover]:
     """Return a cover for each variant, dtype and layout, by greedy set cover.
 
-    `races` has the rows of each race, and `undecided` those of them that ended too early. A
+    `races` has the rows of each race, and `undecided` the races among them that ended too early. A
     configuration covers a problem if the race did not eliminate it and its time is within `limit`
     of the best. So the best configuration of each problem covers it.
     """
@@ -125,11 +125,11 @@ def _cover(group: Sequence[Sequence[Row]], too_early: set[PointKey], limit: floa
 
 
 def chosen_tiles(slower: Mapping[str, Mapping[int, float]]) -> list[str]:
-    """Return tiles that together have all problems, chosen greedily.
+    """Return tiles that together cover all problems, chosen greedily.
 
-    `slower` has by each tile the problems that it covers, and by how much it is slower there. The
-    next tile is the one with most problems that are left; of equals, the one that is slower by the
-    least in sum. A tile whose problems the others cover too is dropped at the end.
+    `slower` has the problems that each tile covers, and the fraction by which it is slower there.
+    The next tile covers most of the remaining problems; of equal tiles, the sum of its fractions is
+    smallest. At the end, a tile is dropped if the other tiles cover its problems too.
     """
     left = {problem for problems in slower.values() for problem in problems}
     chosen: list[str] = []
@@ -234,7 +234,7 @@ def _cover_table(cover: Cover, confirmed: Rows) -> list[RenderableType]:
 
 
 def _total(cover: Cover, confirmed: Rows) -> str:
-    """Return `all take 12.30 ms with these configurations, 12.21 ms with the best of each`."""
+    """Return `all problems together take 12.30 ms with these configurations, …`."""
     total_us = best_us = 0.0
     for problem in cover.problems:
         weight = problem.row.weight or 1.0

@@ -37,7 +37,7 @@ class Builds:
         self._futures: dict[Instance, Future[Resources]] = {}
 
     def close(self) -> None:
-        """Start no further compilation. Those in progress end by themselves."""
+        """Start no further compilation. Compilations in progress end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def start(self, points: Sequence[Point]) -> None:
@@ -47,7 +47,7 @@ class Builds:
                 self._futures[key] = self._pool.submit(self._build, point)
 
     def first_ready(self, points: Sequence[Point]) -> int:
-        """Wait until a kernel is compiled. Return the index of the first point whose kernel is."""
+        """Wait until a kernel is compiled, and return the index of the first such point."""
         while True:
             building = []
             for index, point in enumerate(points):

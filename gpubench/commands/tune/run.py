@@ -31,7 +31,7 @@ from gpubench.stats.race import MIN_VISITS
 WITHIN = "1%"
 
 ENDING = "tune.csv"
-"""How the name of the default file ends."""
+"""End of the default file's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Settings:
 
     racing: Racing
     cover: float | None = None
-    """The fraction within which a cover keeps every problem. None: no cover is asked for."""
+    """The fraction within which a cover keeps every problem. None: no cover is requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
 
 
 def check_files(winners: Path, output: Path) -> None:
-    """Raise UsageError if the winners' file is one that the race writes, or holds other things."""
+    """Raise UsageError if the race writes the winners' file too, or if it has other contents."""
     names = {"--output": output, "the confirmation": confirmed_path(output)}
     names |= {f"the partial file of {name}": partial_of(path) for name, path in names.items()}
     for name, path in names.items():
@@ -195,7 +195,7 @@ def _confirmed(
 
 
 def confirmed_path(path: Path) -> Path:
-    """`NAME.confirmed.csv` for `NAME.csv`."""
+    """Return `NAME.confirmed.csv` for `NAME.csv`."""
     return path.with_name(f"{path.name.removesuffix('.csv')}.confirmed.csv")
 
 
@@ -208,13 +208,13 @@ def races(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def groups(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return what is left of each race, the fastest first: not shown to be slower than the best."""
+    """Return the rows of each race that are not shown to be slower than the best, fastest first."""
     left = ([row for row in race if row.status == Status.OK] for race in races(rows))
     return [sorted(group, key=lambda row: row.median_us or 0.0) for group in left if group]
 
 
 def is_undecided(race: Sequence[Row]) -> bool:
-    """Whether a race ended before all that are left had the rounds that a judgement needs."""
+    """Whether a race ended before all remaining configurations had enough rounds to be judged."""
     group = [row for row in race if row.status == Status.OK]
     if len(group) == 1:
         return any(row.status == Status.SKIPPED and row.reason == BUDGET_ENDED for row in race)
@@ -224,7 +224,7 @@ def is_undecided(race: Sequence[Row]) -> bool:
 def picks(group: Sequence[Row], spaces: Mapping[Variant, Space]) -> list[Row]:
     """Return the fastest of a group, and the simplest if that is another configuration.
 
-    Of a group that was visited too rarely to be judged only the fastest.
+    If the group was visited too rarely to be judged, return only the fastest.
     """
     if is_undecided(group):
         return [group[0]]
@@ -239,7 +239,7 @@ def picks(group: Sequence[Row], spaces: Mapping[Variant, Space]) -> list[Row]:
 
 
 def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
-    """Return what measures the chosen rows beside their library, as `gpubench sweep` would."""
+    """Return the job that measures the chosen rows and their library as `gpubench sweep` would."""
     baselines = {variant.baseline for variant in race.hashes} - {""}
     libraries = [
         library
@@ -283,7 +283,7 @@ def _winner(
     within: float,
     spaces: Mapping[Variant, Space],
 ) -> Winner | None:
-    """Return the faster of what was confirmed; None for an undecided race, or without a time."""
+    """Return the fastest confirmed row; None for an undecided race, or without a time."""
     if is_undecided(race) or not groups(race):
         return None
     (group,) = groups(race)

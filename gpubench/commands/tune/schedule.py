@@ -21,11 +21,11 @@ from gpubench.stats.race import MAX_ROUNDS, MIN_VISITS, Race
 from gpubench.view.numbers import time_text
 
 LARGE = 3000
-"""Maximum number of configurations in a race. Of a larger space a sample is raced, and the
-neighbours of its leaders."""
+"""Maximum number of configurations in a race. For a larger space, a sample and the neighbours of
+its leaders race."""
 
 SAMPLE = 1000
-"""Number of configurations in that sample."""
+"""Number of configurations in the sample of a larger space."""
 
 LEADERS = 3
 """Number of leading configurations whose neighbours join the race after each round, starting with
@@ -47,7 +47,7 @@ def visits_of(timing: Timing) -> Timing:
 
 
 def entrants(space: Space, seed: int) -> tuple[tuple[Config, ...], bool]:
-    """Return all legal configurations; of a large space the author's and a sample, and True."""
+    """Return all legal configurations and False; for a large space defaults, a sample and True."""
     every = tuple(islice(space, LARGE + 1))
     if len(every) <= LARGE:
         return every, False
@@ -80,7 +80,7 @@ class Racing:
     is_race = True
 
     def space(self, variant: Variant) -> Space:
-        """Return the variant's space as far as `--where` leaves it. Raises UsageError."""
+        """Return the part of the variant's space that fulfils `--where`. Raises UsageError."""
         if variant.tiles is None or not variant.tiles.axes:
             raise UsageError(f"{variant.name} has no tile to choose")
         if self.where is None:
@@ -257,7 +257,7 @@ class _Contest:
 
     def _round(self) -> Iterator[Visit]:
         race, points = self._race, list(self._numbers)
-        fresh = race.round > 1  # what a process does to a configuration must not decide
+        fresh = race.round > 1  # the effect of one process must not decide
         while race.waiting:
             late = self._clock() >= self._ends_s
             waiting = [points[number] for number in race.waiting]
@@ -285,7 +285,7 @@ class _Contest:
             self._record(number, self._known[point][-1])
 
     def _leaving(self) -> Iterator[Visit]:
-        """Yield the points that the race has let go and that have no such measurement yet."""
+        """Yield the points that the race eliminated, unless a measurement records it already."""
         why = f"shown to be more than {100 * self._within:g} % slower than the best"
         for point, number in self._numbers.items():
             if number in self._race.slower and self._known[point][-1].status == Status.OK:
@@ -331,7 +331,7 @@ class _Contest:
         return f"{name};"
 
     def _left_s(self) -> float:
-        """Return the seconds that this round takes, and from the second on all later rounds."""
+        """Return the seconds of this round, and from the second round on of all later rounds."""
         visits = len(self._race.waiting)
         if self._race.round > 1:
             visits += len(self._race.racing) * (MAX_ROUNDS - self._race.round)

@@ -17,7 +17,7 @@ MAX_DEPTH = 50
 """Maximum nesting. A deeper expression would end in a RecursionError while it is computed."""
 
 MAX_NUMBER = 2**63
-"""Maximum of a number in between. Larger numbers are mistakes, and take time."""
+"""Maximum magnitude of an intermediate number. Larger numbers are mistakes, and take time."""
 
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
