@@ -166,7 +166,7 @@ def cover_winners(
             problems.setdefault(_identity(row), (cover, row))
     covered = []
     for winner in winners:
-        identity = winner.variant, winner.dtype, winner.m, winner.n, winner.k
+        identity = winner.variant, winner.dtype, winner.layout, winner.m, winner.n, winner.k
         cover, row = problems[identity]
         covered.append(
             msgspec.structs.replace(
@@ -182,7 +182,7 @@ def cover_winners(
 
 
 def _identity(row: Row) -> tuple[object, ...]:
-    return row.variant, row.compute_mode, row.m, row.n, row.k
+    return row.variant, row.compute_mode, row.layout, row.m, row.n, row.k
 
 
 def cover_tables(covers: Iterable[Cover], confirmed: Sequence[Row]) -> list[RenderableType]:

@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from gpubench.backends import compiler_of
+from gpubench.engine.runner import Instance, instance_of
 from gpubench.engine.single import launch_on
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.metrics import cgma
 from gpubench.hardware.occupancy import gpu_of, occupancy
 from gpubench.hardware.peaks import peak_gflops
-from gpubench.model import Config, CudaVariant, Device, Launch, Point, Resources
+from gpubench.model import CudaVariant, Device, Launch, Point, Resources
 
 MAX_SPILL_BYTES = 32
 """Maximum number of bytes that a thread of a competitive kernel spills. In the recorded H200 sweeps
 (results/h200), some kernels that spill 4 or 16 bytes are the fastest of their variant, or within
 0.4 % of it. Every kernel that spills 64 bytes or more takes at least 1.5 times the best time."""
-
-Instance = tuple[CudaVariant, Config, str]
 
 
 class Builds:
@@ -133,7 +132,7 @@ class Builds:
     def _key(self, point: Point) -> Instance | None:
         if not isinstance(point.variant, CudaVariant) or point.tile is None:
             return None
-        return (point.variant, point.tile, point.problem.dtype) if self._architecture else None
+        return instance_of(point) if self._architecture else None
 
     def _future(self, point: Point) -> Future[Resources] | None:
         key = self._key(point)

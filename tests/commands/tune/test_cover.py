@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from samples import sample as sample_row
 
-from gpubench.commands.tune.cover import chosen_tiles, cover_rows, cover_tables, covers
+from gpubench.commands.tune.cover import (
+    chosen_tiles,
+    cover_rows,
+    cover_tables,
+    cover_winners,
+    covers,
+)
+from gpubench.plan.tuned import Winner
 from gpubench.results.row import Row
 from gpubench.view.tables import console
 
@@ -85,6 +92,39 @@ def test_every_problem_is_covered_by_its_best_if_nothing_else_does() -> None:
 def test_layouts_and_dtypes_have_covers_of_their_own() -> None:
     other = [replace(row, layout="column-major B") for row in RACES[0]]
     assert len(covers([*RACES, other], [], 0.02)) == 2
+
+
+def test_each_layout_gets_the_configuration_of_its_own_cover() -> None:
+    rows = [replace(row, layout="row-major") for row in race(1, t8=100.0, t16=120.0)]
+    columns = [replace(row, layout="column-major B") for row in race(1, t8=120.0, t16=90.0)]
+    both = [
+        Winner(
+            device="",
+            op="gemm",
+            variant="mine",
+            dtype=best.compute_mode,
+            layout=best.layout,
+            m=1,
+            n=best.n,
+            k=best.k,
+            tile="",
+            simplest="",
+            group=1,
+            configurations=2,
+            within=0.02,
+            median_us=1.0,
+            percent_of_blas=None,
+            source_hash="",
+            gpubench="",
+            tuned_utc="",
+        )
+        for best in (rows[0], columns[1])
+    ]
+    covered = cover_winners(covers([rows, columns], [], 0.02), both, [])
+    assert [(one.layout, one.tile, one.median_us) for one in covered] == [
+        ("row-major", "8", 100.0),
+        ("column-major B", "16", 90.0),
+    ]
 
 
 def test_a_problem_that_is_not_certain_is_named() -> None:

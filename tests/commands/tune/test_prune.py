@@ -94,6 +94,15 @@ def test_kernels_are_compiled_here_in_the_order_that_was_given() -> None:
         assert builds.first_ready([wrong]) == 0  # nobody compiles it: it is not waited for
 
 
+def test_layouts_are_compiled_apart() -> None:
+    rows = at("shared_tile", "8", 256)
+    columns = replace(rows, problem=replace(rows.problem, column_major=("B",)))
+    with closing(Builds(H200)) as builds:
+        builds.start([rows])
+        assert builds.resources(rows)
+        assert builds.resources(columns) is None  # nobody compiles it
+
+
 def test_what_no_compiler_knows_is_ready_and_unknown() -> None:
     builds, loop = Builds(H200), point(fake())
     assert builds.first_ready([loop]) == 0
