@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -376,6 +377,24 @@ def test_rates_are_kept_for_a_day_and_the_highest_rate_of_multiply_adds_counts(
     (file,) = (path for path in tmp_path.rglob("*.json"))
     file.write_text("damaged")
     assert rates(kept=True) == [3, 30]
+
+
+def test_a_kept_rate_without_a_time_zone_or_from_the_future_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    copies = iter((5.0, 7.0, 6.0))
+    monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(copies))
+    gauge = CpuGauge(describe_cpu())
+    assert list(gauge.ceilings([], kept=True).values()) == [5]
+    (file,) = (path for path in tmp_path.rglob("*.json"))
+    for measured, rate in (("2020-01-01T00:00:00", 7), ("2999-01-01T00:00:00Z", 6)):
+        name = "measured_copy_gbytes_per_s"
+        file.write_text(json.dumps({name: {"rate": 1.0, "measured": measured}}))
+        assert list(gauge.ceilings([], kept=True).values()) == [rate]
+    unchanged = file.stat()
+    assert list(gauge.ceilings([], kept=True).values()) == [6]
+    assert file.stat() == unchanged  # a sweep that measures no rate writes none
 
 
 def test_multiply_adds_are_computed_and_counted() -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from time import thread_time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -86,20 +86,23 @@ class CpuGauge:
         """
         cpu = f"{self._device.name} {cpu_threads()} {self._copy_bytes}"
         path = user_cache("rates", f"{hashlib.sha256(cpu.encode()).hexdigest()[:32]}.json")
-        now, rates = datetime.now(UTC), _kept_rates(path)
+        now = datetime.now(UTC)
+        rates = _kept_rates(path)
+        before = dict(rates)
         measures: dict[str, Callable[[], float]] = {COPY: self.copy_gbytes_per_s}
         measures |= {
             f"measured_{dtype}_fma_gflops": partial(self._fma_gflops, dtype) for dtype in dtypes
         }
         for name, measure in measures.items():
             earlier = rates.get(name)
-            if kept and earlier and now - earlier.measured < KEPT_FOR:
+            if kept and earlier and abs(now - earlier.measured) < KEPT_FOR:
                 continue
             rate = measure()
             if earlier and name != COPY:
                 rate = max(rate, earlier.rate)
             rates[name] = KeptRate(rate=rate, measured=now)
-        keep(path, msgspec.json.encode(rates))
+        if rates != before:
+            keep(path, msgspec.json.encode(rates))
         return {name: rates[name].rate for name in measures}
 
     def _fma_gflops(self, dtype: str) -> float:
@@ -133,7 +136,7 @@ class KeptRate(msgspec.Struct):
     """A rate, and when it was last measured."""
 
     rate: float
-    measured: datetime
+    measured: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 def _kept_rates(path: Path) -> dict[str, KeptRate]:
