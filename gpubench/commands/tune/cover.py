@@ -163,11 +163,10 @@ def cover_winners(
     for cover in covers:
         for problem in cover.problems:
             row = by_key.get(problem.row.key, problem.row)
-            problems.setdefault(_identity(row), (cover, row))
+            problems.setdefault(_winner_key(row), (cover, row))
     covered = []
     for winner in winners:
-        identity = winner.variant, winner.dtype, winner.layout, winner.m, winner.n, winner.k
-        cover, row = problems[identity]
+        cover, row = problems[winner.key]
         covered.append(
             msgspec.structs.replace(
                 winner,
@@ -181,8 +180,10 @@ def cover_winners(
     return covered
 
 
-def _identity(row: Row) -> tuple[object, ...]:
-    return row.variant, row.compute_mode, row.layout, row.m, row.n, row.k
+def _winner_key(row: Row) -> tuple[object, ...]:
+    """Return the `Winner.key` of the row's race."""
+    problem = row.compute_mode, row.layout, row.m, row.n, row.k
+    return row.device or "", row.op, row.variant, *problem
 
 
 def cover_tables(covers: Iterable[Cover], confirmed: Sequence[Row]) -> list[RenderableType]:

@@ -99,7 +99,7 @@ def test_each_layout_gets_the_configuration_of_its_own_cover() -> None:
     columns = [replace(row, layout="column-major B") for row in race(1, t8=120.0, t16=90.0)]
     both = [
         Winner(
-            device="",
+            device=best.device or "",
             op="gemm",
             variant="mine",
             dtype=best.compute_mode,
