@@ -271,7 +271,7 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
     tensor *= 1 + costs.clock * math.tanh(problem.m * problem.n * problem.k / LONG_PRODUCT)
     if choice.consumers == 1:
         tensor *= costs.one_consumer
-    elif choice.consumers == 3:  # noqa: PLR2004
+    elif choice.consumers == 3:  # noqa: PLR2004 # the most there are
         tensor *= costs.three_consumers
     if choice.columns % BY_64:
         tensor *= costs.not_transposed

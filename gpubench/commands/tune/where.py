@@ -60,7 +60,7 @@ class Condition:
                 raise ValueError  # noqa: TRY301 # as for any other text
             self._body = parse(text.strip())
             if _is_deeper(self._body, MAX_DEPTH):
-                raise ValueError  # noqa: TRY301
+                raise ValueError  # noqa: TRY301 # as for any other text
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise UsageError(f"--where: '{shown(text)}' is not understood; {EXPECTS}") from error
 
