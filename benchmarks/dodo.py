@@ -179,13 +179,32 @@ PARTS = {
 }
 """Files that are joined into one, and the dtypes and sizes of each."""
 
-SANITIZED = (
-    *(("memcheck", dtype) for dtype in DTYPES if dtype not in {"int32", "float16", "float8_e4m3"}),
-    *((tool, "float32") for tool in ("racecheck", "synccheck")),
-)
-"""Tools of compute-sanitizer, and the first dtype of the kernels that run under them."""
+CLUSTERS = {
+    "float64": "dmma_split_cluster",
+    "float32": "splitk_cluster",
+    "int8": "wgmma_bytes_cluster",
+    "tf32": "wgmma_tf32_cluster",
+    "bfloat16": "wgmma_fitted,wgmma_split_cluster,wgmma_split_tail",
+}
+"""Kernels in which the blocks of a cluster divide K."""
 
-CLUSTERS = "dmma_split_cluster,splitk_cluster,wgmma_bytes_cluster,wgmma_tf32_cluster"
+SANITIZED = {
+    f"{tool}_{dtype}": f"{tool} {dtype}"
+    for tool, dtype in (
+        *(
+            ("memcheck", dtype)
+            for dtype in DTYPES
+            if dtype not in {"int32", "float16", "float8_e4m3"}
+        ),
+        *((tool, "float32") for tool in ("racecheck", "synccheck")),
+    )
+} | {
+    f"{tool}_clusters_{dtype}": f"{tool} {dtype} --variants {kernels} --sizes {sizes}"
+    for tool, sizes in (("memcheck", "136x272x144,200x272x1040"), ("racecheck", "200x272x1040"))
+    for dtype, kernels in CLUSTERS.items()
+}
+"""What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
+first dtype, and the kernels in clusters also where each block has some steps of K."""
 
 SHAPES = {
     "fit_1": "--seed 1 --count 50 --every",
@@ -196,6 +215,9 @@ SHAPES = {
     "models": "--model-shapes",
     "squares": "--shapes 512x512x8192,1024x1024x1024,2048x2048x2048,4096x4096x4096,8192x8192x8192,"
     "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",
+    "predicted_float64": "--dtype float64 --shapes 456x728x3200,1024x1024x1024,512x512x8192",
+    "predicted_float32": "--dtype float32 --shapes 396x444x668,1024x1024x1024,1000x1001x1000",
+    "predicted_int8": "--dtype int8 --shapes 512x512x8192",
     "judged_9": "--seed 9 --count 60 --every",
     "judged_10": "--seed 10 --count 30 --dtype float16",
     "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
@@ -245,9 +267,9 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o h200/right/{dtype}.json")
         if dtype not in {"float32", "int32"}:
             yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/stress.py --dtypes {dtype} -o h200/stress/{dtype}.json")
-    for tool, dtype in SANITIZED:
-        yield step(f"gpu:{tool}_{dtype}", f"python SCRIPTS/sanitize.py {tool} {dtype} -o h200/sanitizer/{tool}_{dtype}.json")
-    yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {CLUSTERS} -o h200/stress/clusters.json")
+    for name, selected in SANITIZED.items():
+        yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o h200/sanitizer/{name}.json")
+    yield step("gpu:stress_clusters", f"python SCRIPTS/stress.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o h200/stress/clusters.json")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o h200/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --seeds 1,2 --kills 10 -o h200/kills.json")
     yield step("gpu:reproduce", "gpubench reproduce --budget 12 --force --dir h200/reproduce", *(f"h200/reproduce/{name}.csv" for name in EXPERIMENTS), "h200/reproduce/reproduce.md")
@@ -257,7 +279,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for name, selected in SHAPES.items():
         path = f"h200/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
-    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 3 -o h200/operands.csv > h200/operands.txt")
+    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 3 -o h200/operands.csv > h200/operands.txt")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,triton_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520,2048 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles auto --rounds 2 -o h200/layouts.csv > h200/layouts.txt")
     yield step("gpu:pairs", "python SCRIPTS/pairs.py -o h200/pairs.json")
     yield step("gpu:foreign", "python SCRIPTS/foreign.py ${SGEMM_CUDA:?a checkout of the repository} h200/foreign", "h200/foreign.csv", "h200/foreign.md")

@@ -1,6 +1,7 @@
 """Run every kernel of the ladder under compute-sanitizer, at sizes that no tile divides.
 
     python benchmarks/sanitize.py memcheck bfloat16 -o memcheck_bfloat16.json
+    python benchmarks/sanitize.py racecheck tf32 --variants wgmma_tf32_cluster --sizes 200x272x1040
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). It sweeps the kernels whose first dtype is the
 given one, over every legal block tile. Of a kernel with many tiles it runs the default ones. Exits
@@ -35,10 +36,12 @@ SLOW = "racecheck"
 """Takes 4.5 s a point, so it runs default tiles at the first two sizes. It ignores tensor maps."""
 
 
-def swept(kernels: list[CudaVariant], dtype: str, tool: str, output: Path) -> dict[str, Any]:
+def swept(
+    kernels: list[CudaVariant], dtype: str, tool: str, sizes: tuple[str, ...], output: Path
+) -> dict[str, Any]:
     """Sweep the kernels under a tool; return its exit code and summary, and points by status."""
     names = ",".join(kernel.name for kernel in kernels)
-    sizes, most_tiles = (SIZES[:2], 0) if tool == SLOW else (SIZES, MOST_TILES)
+    most_tiles = 0 if tool == SLOW else MOST_TILES
     tiles = dict.fromkeys(str(tile) for kernel in kernels for tile in tiles_of(kernel, most_tiles))
     done = subprocess.run(
         [
@@ -85,10 +88,17 @@ def main() -> None:
     parser.add_argument("tool", choices=("memcheck", SLOW, "synccheck"))
     parser.add_argument("dtype", choices=dtypes)
     parser.add_argument("-o", "--output", type=Path, default=Path("sanitize.json"))
+    parser.add_argument("--variants", help="only these kernels, such as splitk_cluster")
+    parser.add_argument("--sizes", help="in place of those of this script")
     asked = parser.parse_args()
     chosen = [kernel for kernel in kernels if kernel.dtypes[0] == asked.dtype]
+    if asked.variants:
+        chosen = [kernel for kernel in chosen if kernel.name in asked.variants.split(",")]
+    sizes = SIZES[:2] if asked.tool == SLOW else SIZES
+    if asked.sizes:
+        sizes = tuple(asked.sizes.split(","))
     with tempfile.TemporaryDirectory() as directory:
-        result = swept(chosen, asked.dtype, asked.tool, Path(directory) / "rows.csv")
+        result = swept(chosen, asked.dtype, asked.tool, sizes, Path(directory) / "rows.csv")
     save(asked.output, result)
     statuses = set().union(*result["points"].values())
     sys.exit(result["exit"] != 0 or statuses != {"ok"})
