@@ -130,6 +130,11 @@ class OperandSets:
             for index in self.rotation.used
         }
 
+    def fill_outputs(self, value: float) -> None:
+        """Fill the output of each set that launches wrote into."""
+        for index in self.rotation.used:
+            self.sets[index][-1].fill(value)
+
     @property
     def inputs(self) -> tuple[Any, ...]:
         """The first set's inputs."""

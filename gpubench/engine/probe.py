@@ -49,6 +49,9 @@ elements for all of them."""
 COMPARED_ELEMENTS = 2**24
 """Number of results that are compared at once, in float64."""
 
+KEPT_BYTES = 2**24
+"""The operands of smaller probes are kept: all kernels of a sweep are probed at a few sizes."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
@@ -203,6 +206,19 @@ def _near(extent: int, period: int, least: int) -> int:
     return min(
         extent, remainder + period * max(remainder == 0, math.ceil((least - remainder) / period))
     )
+
+
+def inputs_of(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
+    """Return a probe's operands, which must not be changed."""
+    return _kept_inputs(probe) if probe.problem.bytes < KEPT_BYTES else probe.inputs()
+
+
+@lru_cache(32)
+def _kept_inputs(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
+    inputs = probe.inputs()
+    for array in inputs:
+        array.flags.writeable = False
+    return inputs
 
 
 @lru_cache(16)

@@ -24,6 +24,7 @@ from gpubench.engine.pairs import paired
 from gpubench.engine.probe import (
     AnyProbe,
     fewer_rows,
+    inputs_of,
     make_full_probe,
     make_probes,
     probe_problem,
@@ -340,7 +341,7 @@ class Runner:
         if instance in self._notes or not is_call:
             return
         problem = probe_problem(point, self._backend.device.compute_capability)
-        inputs = make_probes(problem, self._seed)[0].inputs()
+        inputs = inputs_of(make_probes(problem, self._seed)[0])
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(_at_probe(point, problem), operands)
         kernel.run()  # it may compile, or choose an algorithm
@@ -408,7 +409,7 @@ class Runner:
 
     def _output_of(self, point: Point, probe: AnyProbe) -> Any:
         """Return the result on a probe's operands, after one launch."""
-        operands = self._backend.load(probe.problem, probe.inputs(), cold=False)
+        operands = self._backend.load(probe.problem, inputs_of(probe), cold=False)
         poison(operands.output, reads_output=point.variant.reads_output)
         self._backend.bind(_at_probe(point, probe.problem), operands).run()
         return operands.output
@@ -416,7 +417,7 @@ class Runner:
     def _require_exact(self, point: Point, probe: AnyProbe, *, launches: int) -> None:
         """Launch on a probe's operands. Raises WrongError."""
         at = _at_probe(point, probe.problem)
-        operands = self._backend.load(probe.problem, probe.inputs(), cold=False)
+        operands = self._backend.load(probe.problem, inputs_of(probe), cold=False)
         kernel = self._backend.bind(at, operands)
         for _ in range(launches):
             poison(operands.output, reads_output=at.variant.reads_output)

@@ -60,8 +60,7 @@ class Check:
         if rotation.zeroed != self._reads_output:
             rotation.zeroed = self._reads_output
             rotation.used.update(range(len(sets)))
-        for index in rotation.used:
-            poison(sets[index][-1], reads_output=self._reads_output)
+        self._operands.fill_outputs(poison_of(sets[0][-1], reads_output=self._reads_output))
         rotation.used.clear()
 
     def look(self) -> None:
@@ -83,13 +82,19 @@ class Check:
 
 
 def poison(output: Any, *, reads_output: bool = False) -> None:
-    """Fill an output with NaN, or a sentinel, to reveal elements that the kernel does not write.
+    """Fill an output to reveal elements that the kernel does not write."""
+    output.fill(poison_of(output, reads_output=reads_output))
 
-    An output that the kernel reads is filled with zeros. An element that is not written is then
-    wrong unless it should be 0.
+
+def poison_of(output: Any, *, reads_output: bool = False) -> float:
+    """Return what an output holds before a launch: NaN, or an unlikely integer.
+
+    An output that the kernel reads holds zeros. An element that is not written is then wrong unless
+    it should be 0.
     """
-    sentinel = INTEGER_POISON if output.dtype.kind == "i" else np.nan
-    output.fill(0 if reads_output else sentinel)
+    if reads_output:
+        return 0
+    return INTEGER_POISON if output.dtype.kind == "i" else np.nan
 
 
 def relative_error(

@@ -55,6 +55,13 @@ class CudaOperands(OperandSets):
             fingerprints = self.stream.fingerprints(self.outputs)
         return {index: fingerprints[index] for index in self.rotation.used}
 
+    def fill_outputs(self, value: float) -> None:
+        """Fill the output of each set that launches wrote into; all of them at once."""
+        if len(self.rotation.used) == len(self.sets):
+            self.outputs.fill(value)
+        else:
+            super().fill_outputs(value)
+
 
 class CudaBackend:
     """Runs `CudaVariant`s, and `CallVariant`s that take CuPy arrays."""
