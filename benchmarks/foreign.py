@@ -9,6 +9,9 @@ repository's `src/runner.cu`. It sweeps them beside cuBLAS at sizes that their t
 each of them must be `ok`, and at a size that most tiles do not divide. There a kernel without
 bounds checks must be `wrong`, `error` or refused, and every other kernel `ok`.
 
+Nsight Compute runs before and after the sweep, so that a slow change of the clock affects the times
+of both tools alike. Each run launches the kernels in one order and then in the reverse order.
+
 It writes a .csv and a .md. Exit status: 0 all bounds hold, 1 one is broken, 3 one could not be
 judged.
 """
@@ -21,8 +24,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -38,7 +43,9 @@ from gpubench.results.row import Row, read
 
 SIZES = (2048, 4096)
 ODD_SIZE = 1000
-NCU_LAUNCHES, WARM_UP_LAUNCHES = 7, 3
+NCU_LAUNCHES, WARM_UP_LAUNCHES = 5, 3
+"""Number of launches of each kernel in a row that Nsight Compute times, and that precede them."""
+
 LIMIT = 0.01
 """Largest relative difference from Nsight Compute's time."""
 
@@ -127,6 +134,10 @@ KERNELS = (
 BLAS = "cublas"
 
 
+Times = dict[tuple[str, int], list[float]]
+"""Microseconds of each launch, by variant and size."""
+
+
 def name_of(number: int) -> str:
     """Return the variant's name of a kernel of the repository."""
     return f"sgemm_{number}"
@@ -165,7 +176,10 @@ def sweep(
 
 
 def launch(folder: Path) -> None:
-    """Launch each kernel at each size, for Nsight Compute, on the operands of a sweep."""
+    """Launch each kernel at each size, for Nsight Compute, on the operands of a sweep.
+
+    The kernels run in one order, and then in the reverse order.
+    """
     from cupy.cuda import runtime
 
     from gpubench.backends.cuda.backend import CudaBackend
@@ -176,7 +190,8 @@ def launch(folder: Path) -> None:
     for size in SIZES:
         problem = Problem(op="gemm", m=size, n=size, k=size, dtype="float32")
         operands = backend.load(problem, make_inputs(problem, SEED), cold=False)
-        for number in range(1, len(KERNELS) + 1):
+        numbers = range(1, len(KERNELS) + 1)
+        for number in (*numbers, *reversed(numbers)):
             variant = variants[name_of(number)]
             point = Point(
                 variant=variant,
@@ -198,8 +213,8 @@ def launch(folder: Path) -> None:
             runtime.profilerStop()
 
 
-def by_ncu(folder: Path) -> tuple[dict[tuple[str, int], float], str]:
-    """Return Nsight Compute's microseconds per launch, and why they are missing."""
+def by_ncu(folder: Path) -> tuple[Times, str]:
+    """Return Nsight Compute's microseconds of each launch, and why they are missing."""
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "ncu.csv"
         ended = child(
@@ -220,11 +235,29 @@ def by_ncu(folder: Path) -> tuple[dict[tuple[str, int], float], str]:
         return {}, f"{error}; {ended.last_line}"
     if len(kernels) != NCU_LAUNCHES * len(launched):
         return {}, f"{len(kernels)} kernels for {len(launched)} points"
-    times = [nanoseconds / 1e3 for _, nanoseconds in kernels]
-    return {
-        (name, int(size)): median(times[at * NCU_LAUNCHES : (at + 1) * NCU_LAUNCHES])
-        for at, (name, size) in enumerate(launched)
-    }, ended.last_line if ended.code else ""
+    times: Times = defaultdict(list)
+    for at, (name, size) in enumerate(launched):
+        of_point = kernels[at * NCU_LAUNCHES : (at + 1) * NCU_LAUNCHES]
+        times[name, int(size)] += [nanoseconds / 1e3 for _, nanoseconds in of_point]
+    return times, ended.last_line if ended.code else ""
+
+
+def try_ncu(folder: Path) -> tuple[Times, str]:
+    """Return the times by Nsight Compute. If it cannot run, return no times, and the reason."""
+    try:
+        return by_ncu(folder)
+    except (OSError, GpubenchError) as error:
+        return {}, str(error)
+
+
+def medians(runs: Sequence[Times]) -> dict[tuple[str, int], float]:
+    """Return the median of each point's launches in all runs of Nsight Compute.
+
+    A point that a run lacks is left out, because the runs before and after the sweep balance a slow
+    change of the clock.
+    """
+    points = set.intersection(*map(set, runs))
+    return {point: median(chain.from_iterable(run[point] for run in runs)) for point in points}
 
 
 def report(rows: Sequence[Row], ncu: dict[tuple[str, int], float], why: str, prefix: Path) -> int:
@@ -303,7 +336,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path, help="a checkout of SGEMM_CUDA")
     parser.add_argument("prefix", type=Path, nargs="?", help="of the .csv and the .md",
                         default=ROOT / "results" / "h200" / "foreign")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=2, help="of the sweep at even sizes")
+    parser.add_argument("--rounds", type=int, default=3, help="of the sweep at even sizes")
     parser.add_argument("--launch", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--describe", type=Path, help="only write the descriptions, into a folder")
     chosen = parser.parse_args()
@@ -319,14 +352,12 @@ def main() -> int:
         folder.mkdir()
         names = describe(chosen.directory, folder)
         started = perf_counter()
+        before, why = try_ncu(folder)
         rows = sweep(folder, names, SIZES, chosen.rounds, Path(name) / "even.csv")
+        after, why_after = try_ncu(folder)
         rows += sweep(folder, names, (ODD_SIZE,), 1, Path(name) / "odd.csv")
-        print(f"swept in {perf_counter() - started:.0f} s", flush=True)
-        try:
-            ncu, why = by_ncu(folder)
-        except (OSError, GpubenchError) as error:
-            ncu, why = {}, str(error)
-        return report(rows, ncu, why, chosen.prefix)
+        print(f"measured in {perf_counter() - started:.0f} s", flush=True)
+        return report(rows, medians((before, after)), why or why_after, chosen.prefix)
 
 
 if __name__ == "__main__":

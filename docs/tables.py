@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from itertools import groupby
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from textwrap import fill
 from typing import Any
 
@@ -50,6 +50,7 @@ PAGES = (
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
+NOT_MEASURED = "Not measured yet: `doit {task}`."
 WIDTH = 100
 """Number of characters in a line of prose."""
 
@@ -386,6 +387,15 @@ def tera(row: Row) -> str:
     return number(row.gflops and row.gflops / 1e3, 1)
 
 
+def rate(rows: Sequence[Row]) -> str:
+    """Return the rate of the fastest row, and its percentage of the better cuBLAS."""
+    if not rows:
+        return ""
+    best = best_of(rows)
+    part = f" ({best.percent_of_blas:.0f} %)" if best.percent_of_blas else ""
+    return DISAGREE if best.unstable else f"{tera(best)}{part}"
+
+
 def rivals() -> str:
     """Return the rate of each kernel, library, torch and Triton by size: a table per precision."""
     rows, parts = read(H200 / "rivals.csv"), []
@@ -394,16 +404,55 @@ def rivals() -> str:
         sizes = sorted({row.n for row in timed})
         lines = []
         for name in names_of(timed):
-            cells = []
-            for size in sizes:
-                own = [row for row in timed if (row.variant, row.n) == (name, size)]
-                best = best_of(own) if own else None
-                part = best and best.percent_of_blas and f" ({best.percent_of_blas:.0f} %)"
-                text = f"{tera(best)}{part or ''}" if best else ""
-                cells.append(DISAGREE if best and best.unstable else text)
+            cells = (
+                rate([row for row in timed if (row.variant, row.n) == (name, size)])
+                for size in sizes
+            )
             lines.append([f"`{name}`", *cells])
         parts.append(f"### {precision}\n\n{table(['kernel', *map(str, sizes)], lines)}")
     return "\n\n".join(parts)
+
+
+def of_other_projects() -> str:
+    """Return SGEMM_CUDA's kernels beside cuBLAS and Nsight Compute, at the largest size."""
+    lines = [line for line in dictionaries(H200 / "foreign.csv") if line["status"] == "ok"]
+    largest = max(int(line["n"]) for line in lines)
+    columns = ("gpubench_us", "ncu_us", "ratio", "percent_of_cublas")
+    shown = [
+        [f"`{line['kernel']}`", *map(line.__getitem__, columns)]
+        for line in lines
+        if int(line["n"]) == largest
+    ]
+    heading = [f"kernel at {largest}", "gpubench, µs", "Nsight Compute, µs", "ratio"]
+    return table([*heading, "% of cuBLAS"], shown)
+
+
+def fast_cu() -> str:
+    """Return the rates of fast.cu's kernels, the libraries and ours by layout and size."""
+    path = H200 / "fast_cu.csv"
+    if not path.exists():
+        return NOT_MEASURED.format(task="gpu:fast_cu")
+    rows = [row for row in read(path) if row.status == "ok"]
+    sizes = sorted({row.n for row in rows})
+    lines = []
+    for name, layout in dict.fromkeys((row.variant, row.layout) for row in rows):
+        own = [row for row in rows if (row.variant, row.layout) == (name, layout)]
+        cells = (rate([row for row in own if row.n == size]) for size in sizes)
+        lines.append([f"`{name}`", layout, *cells])
+    return table(["kernel", "layout", *map(str, sizes)], lines)
+
+
+def nvbench() -> str:
+    """Return times by gpubench and by NVBench, in microseconds: medians of the turns."""
+    path = H200 / "nvbench.json"
+    if not path.exists():
+        return NOT_MEASURED.format(task="gpu:nvbench")
+    lines = []
+    for case in json.loads(path.read_text(encoding="utf-8")):
+        own, other = (median(case[f"{tool}_us"]) for tool in ("gpubench", "nvbench"))
+        lines.append([case["case"], case["cache"], *map(four_digits, (own, other))])
+        lines[-1].append(f"{own / other:.4f}")
+    return table(["kernel", "cache", "gpubench", "NVBench", "ratio"], lines)
 
 
 def exports() -> str:
