@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise, repeat
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
@@ -110,18 +110,19 @@ PLACED = """int M, int N, int K, int* placed) {
 """
 """The end of `register_tile`'s signature, and lines that record where each block runs."""
 
-NEIGHBOUR = """
-import sys, cupy
-x = cupy.ones(2**24, cupy.float32)
-x.sum().get()
-print("ready", flush=True)
-while sys.argv[1] == "busy":
-    for _ in range(20):
-        x.sum()
-    cupy.cuda.get_current_stream().synchronize()
-sys.stdin.read()
-"""
-"""A program that holds a context on the same GPU, idle or busy, until it is killed."""
+NEIGHBOURS = {
+    "a process with an idle context": "import cupy; x = cupy.ones(2**24); x.sum().get()",
+    "a process that computes on the GPU": "import cupy; x = cupy.ones(2**24); x.sum().get()",
+    "processes that copy on all CPUs": "import numpy as np; x = np.ones(2**23); y = x.copy()",
+}
+"""What another process does before it is ready."""
+
+WORK = {
+    "a process with an idle context": "time.sleep(0.1)",
+    "a process that computes on the GPU": "x.sum().get()",
+    "processes that copy on all CPUs": "y[:] = x",
+}
+"""What it does from then on, again and again, until it is killed."""
 
 
 class Bench:
@@ -636,20 +637,25 @@ def polling() -> Iterator[None]:
 
 
 @contextmanager
-def neighbour(state: str) -> Iterator[None]:
-    """Run another process on the GPU, `idle` or `busy`."""
-    with subprocess.Popen(
-        (sys.executable, "-c", NEIGHBOUR, state),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
+def neighbours(what: str) -> Iterator[None]:
+    """Run other processes beside this one. Raise RuntimeError if one does not start."""
+    program = (
+        f"import time; {NEIGHBOURS[what]}\nprint('ready', flush=True)\nwhile True: {WORK[what]}"
+    )
+    count = (os.cpu_count() or 1) if "all CPUs" in what else 1
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen((sys.executable, "-c", program), stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(count)
+        ]
+        for process in processes:
+            stack.callback(process.kill)
+        for process in processes:
             if process.stdout is None or process.stdout.readline().strip() != "ready":
-                raise RuntimeError("the other process did not start")
-            yield
-        finally:
-            process.kill()
+                raise RuntimeError(f"{what}: it did not start")
+        yield
 
 
 def overhead_by_state() -> Iterator[Finding]:
@@ -697,16 +703,16 @@ def hold_half() -> Any:
 
 
 def overhead_beside_another() -> Iterator[Finding]:
-    """Compare overheads beside another process that has a context on the GPU."""
+    """Compare overheads beside other processes, on the GPU and on the CPUs."""
     bench = Bench()
     yield {"when": "alone", **overhead(bench.stream)}
-    for state in ("idle", "busy"):
+    for what in NEIGHBOURS:
         try:
-            with neighbour(state):
+            with neighbours(what):
                 found = overhead(bench.stream)
         except Exception as error:  # beside a busy process no sample may be valid
             found = {"error": describe(error)}
-        yield {"when": f"another process is {state}", **found}
+        yield {"when": f"beside {what}", **found}
     sleep(0.5)
     yield {"when": "alone again", **overhead(bench.stream)}
 

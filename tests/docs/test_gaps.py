@@ -112,7 +112,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "sleep", lambda _s: None)
     monkeypatch.setattr(gaps, "hold_half", lambda: None)
     monkeypatch.setattr(gaps, "polling", nullcontext)
-    monkeypatch.setattr(gaps, "neighbour", nullcontext)
+    monkeypatch.setattr(gaps, "neighbours", nullcontext)
 
 
 ON_A_FAKE = [
@@ -139,6 +139,42 @@ def test_gaps_and_overhead_are_what_the_device_has() -> None:
     (finding, *_) = gaps.overhead_by_state()
     assert finding["overhead_us"] == OVERHEAD_US
     assert finding["empty_launch_us"] == pytest.approx(EXECUTION_US + GAP_US, abs=0.1)
+
+
+def test_a_sample_that_the_device_overtook_is_taken_again_behind_a_longer_block() -> None:
+    blocked: list[float] = []
+
+    class Slow(FakeStream):
+        def block(self, microseconds: float) -> None:
+            blocked.append(microseconds)
+
+        def record_start(self) -> Any:
+            return SimpleNamespace(at_us=self.now_us, done=blocked[-1] < 300)
+
+    stream = Slow()
+    finding = gaps.totals(stream, stream.launch, 2, samples=2, block_us=100)
+    assert finding["total_us"] == 2 * (EXECUTION_US + GAP_US) + OVERHEAD_US
+    assert blocked == [100, 200, 400, 400]
+    with pytest.raises(RuntimeError, match="long enough"):
+        gaps.totals(stream, stream.launch, 2, samples=1, block_us=1)
+
+
+def test_other_processes_run_only_inside_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps.os, "cpu_count", lambda: 2)
+    started: list[Any] = []
+    popen = gaps.subprocess.Popen
+
+    def start(*words: Any, **options: Any) -> Any:
+        started.append(popen(*words, **options))
+        return started[-1]
+
+    monkeypatch.setattr(gaps.subprocess, "Popen", start)
+    with gaps.neighbours("processes that copy on all CPUs"):
+        assert [process.poll() for process in started] == [None, None]
+    assert all(process.poll() for process in started)
+    monkeypatch.setitem(gaps.NEIGHBOURS, "a process with an idle context", "import no_such_module")
+    with pytest.raises(RuntimeError), gaps.neighbours("a process with an idle context"):
+        pass
 
 
 def test_values_of_ncu_have_their_unit_and_no_separators() -> None:
