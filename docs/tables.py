@@ -508,13 +508,13 @@ def agreement_new() -> str:
     *sizes, last = sorted({n for _, _, n in cases})
     said = (
         f"At {', '.join(map(str, sizes))} and {last}, {len(long) - len(missed)} of {len(long)} "
-        f"times of {LONG_US} µs or more are within 1 % of Nsight Compute's."
+        f"points of {LONG_US} µs or more are within 1 % of Nsight Compute."
     )
     if missed:
         said += f" The others: {', '.join(missed)}."
     if short:
         said += (
-            f" Shorter times differ by {min(short.values()):+.1f} to {max(short.values()):+.1f} %."
+            f" Shorter points differ by {min(short.values()):+.1f} to {max(short.values()):+.1f} %."
         )
     heading = ["kernel", "N", "gpubench", "Nsight Compute", "CUPTI", "difference, %", "launch gap"]
     return f"{fill(said, WIDTH)}\n\n{table(heading, lines)}"

@@ -64,7 +64,7 @@ def test_tables_of_the_passes_name_what_misses_the_bound(
 ) -> None:
     monkeypatch.setattr(tables, "H200", report.parent)
     said = tables.agreement_new()
-    assert "At 80 and 1280, 0 of 7 times of 14 µs or more" in " ".join(said.split())
+    assert "At 80 and 1280, 0 of 7 points of 14 µs or more" in " ".join(said.split())
     assert "`naive 32` at 80 +2.0 %" in said
     whole = tables.agreement_all("agreement_new")
     assert "- GPU: a GPU" in whole
