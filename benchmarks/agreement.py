@@ -2,12 +2,14 @@
 
     python benchmarks/agreement.py pass results/h200/agreement/1.jsonl      # repeat this thrice
     python benchmarks/agreement.py report results/h200/agreement results/h200/agreement.csv
+    python benchmarks/agreement.py pass new/1.jsonl --sizes 80,160 --columns events_hot,ncu_hot
 
 A pass times every kernel at every size by gpubench (`events`: time per launch in a stream; `cupti`:
 execution), by the profilers (Nsight Compute's `gpu__time_duration.sum`; CUPTI's activity records
 taken without gpubench) and by common timers for Python (`cupyx.profiler.benchmark`,
 `triton.testing.do_bench`, a plain pair of events). Each runs in a process of its own, so a tool
-that crashes or hangs loses only its own column. The report takes medians over the passes in a
+that crashes or hangs loses only its own column. With `--columns`, only the timers that fill one of
+these columns run. The report takes medians over the passes in a
 directory: times side by side, the ratio of gpubench to each profiler, and the launch gap.
 """
 
@@ -23,11 +25,23 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 
 import agreement_timers
-from agreement_timers import CASES, KERNELS, MARKER, NCU_CALLS, Case, Reading, describe, per_call
+from agreement_timers import (
+    KERNELS,
+    MARKER,
+    NCU_CALLS,
+    SIZES,
+    Case,
+    Reading,
+    cases_of,
+    describe,
+    per_call,
+)
 from shared import child
 
 TIMEOUT_S = 120
@@ -54,7 +68,8 @@ COLUMNS = {
 }
 """The columns that each timer fills."""
 
-TIMES = tuple(column for columns in COLUMNS.values() for column in columns if "gap" not in column)
+ALL_COLUMNS = tuple(chain.from_iterable(COLUMNS.values()))
+TIMES = tuple(column for column in ALL_COLUMNS if "gap" not in column)
 ORDER = ("events_hot", "ncu_hot", "events_cold", "ncu_cold", "cupti_hot", "raw_cupti_hot")
 """The first columns of the report; the columns of the other timers follow."""
 
@@ -62,25 +77,32 @@ Line = dict[str, float]
 """Microseconds per call of one case by column, and `kernels`. Missing times have no key."""
 
 
-def one_pass(path: Path) -> int:
-    """Run every timer; after each, write the facts of the machine and the readings."""
+def one_pass(path: Path, sizes: Sequence[int], columns: Sequence[str]) -> int:
+    """Run the timers of the columns; after each, write the facts of the machine and the readings.
+
+    Print the seconds that each timer took.
+    """
     lines = [json.dumps(environment())]
-    for timer, columns in COLUMNS.items():
+    for timer, all_of_timer in COLUMNS.items():
+        of_timer = [column for column in all_of_timer if column in columns]
+        if not of_timer:
+            continue
+        started_s = perf_counter()
+        by = by_ncu if timer in NCU_CACHE_CONTROL else by_worker
         try:
-            answered, failed = by_ncu(timer) if timer in NCU_CACHE_CONTROL else by_worker(timer)
+            answered, failed = by(timer, sizes, of_timer)
         except (OSError, ValueError, KeyError) as error:
             answered, failed = [], describe(error)
         by_case = {(reading.column, reading.case): reading for reading in answered}
         readings = [
             by_case.get((column, case))
             or Reading(column, case, reason=failed or f"{timer} gave no reading")
-            for column in columns
-            for case in CASES
+            for column in of_timer
+            for case in cases_of(sizes)
         ]
         blank = {reading.reason for reading in readings if reading.us is None}
-        print(
-            f"{timer}: {len(answered)} readings", *sorted(blank), sep="\n  blank: ", file=sys.stderr
-        )
+        said = f"{timer}: {len(answered)} readings in {perf_counter() - started_s:.1f} s"
+        print(said, *sorted(blank), sep="\n  blank: ", file=sys.stderr)
         lines += [json.dumps(reading) for reading in readings]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 0
@@ -105,13 +127,16 @@ def environment() -> dict[str, str]:
     return facts
 
 
-def by_worker(name: str, wrapper: Sequence[str] = ()) -> tuple[list[Reading], str]:
+def by_worker(
+    name: str, sizes: Sequence[int], columns: Sequence[str], wrapper: Sequence[str] = ()
+) -> tuple[list[Reading], str]:
     """Return the readings of a worker, and why it failed, or an empty text."""
     with tempfile.TemporaryDirectory() as folder:
         answers = Path(folder) / "answers.jsonl"
         answers.touch()
+        asked = (",".join(map(str, sizes)), ",".join(columns))
         ended = child(
-            (*wrapper, sys.executable, agreement_timers.__file__, name, answers),
+            (*wrapper, sys.executable, agreement_timers.__file__, name, answers, *asked),
             timeout_s=TIMEOUT_S,
             out=subprocess.DEVNULL,
             err=subprocess.PIPE,
@@ -128,7 +153,7 @@ def reading(line: str) -> Reading:
     return Reading(column, Case(*case), *rest)
 
 
-def by_ncu(timer: str) -> tuple[list[Reading], str]:
+def by_ncu(timer: str, sizes: Sequence[int], columns: Sequence[str]) -> tuple[list[Reading], str]:
     """Return Nsight Compute's durations of the kernels that a launching worker runs."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
@@ -138,10 +163,10 @@ def by_ncu(timer: str) -> tuple[list[Reading], str]:
             *("--cache-control", NCU_CACHE_CONTROL[timer]),
             *("--profile-from-start", "off", "--target-processes", "all"),
         )
-        launched, failed = by_worker("launch", wrapper)
+        launched, failed = by_worker("launch", sizes, columns, wrapper)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     try:
-        return list(attribute(COLUMNS[timer][0], launched, parse_ncu(text))), failed
+        return list(attribute(columns[0], launched, parse_ncu(text))), failed
     except ValueError as error:
         errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
         reasons = [reading.reason for reading in launched if reading.reason]
@@ -225,13 +250,13 @@ DERIVED: dict[str, Callable[[Line], float | None]] = {
 
 def report(folder: Path, path: Path) -> int:
     """Write the medians over the passes of a directory as CSV."""
-    times: dict[Case, dict[str, list[float]]] = {case: {} for case in CASES}
+    times: dict[Case, dict[str, list[float]]] = {}
     for file in sorted(folder.glob("*.jsonl*")):
         content = file.read_bytes()
         text = gzip.decompress(content) if file.suffix == ".gz" else content
         for taken in map(reading, text.decode().splitlines()[1:]):
+            line = times.setdefault(taken.case, {})
             if taken.us is not None:
-                line = times[taken.case]
                 line.setdefault(taken.column, []).append(taken.us)
                 if taken.kernels:
                     line["kernels"] = [taken.kernels]
@@ -248,17 +273,40 @@ def report(folder: Path, path: Path) -> int:
     return 0
 
 
+def read_sizes(text: str) -> list[int]:
+    """Return the sizes of an argument such as `80,160`. Raise ValueError if one is below 1."""
+    values = [int(size) for size in text.split(",")]
+    if min(values) < 1:
+        raise ValueError(text)
+    return values
+
+
+def read_columns(text: str) -> list[str]:
+    """Return the columns of an argument. Raise ArgumentTypeError if a column is unknown."""
+    names = text.split(",")
+    if unknown := [name for name in names if name not in ALL_COLUMNS]:
+        raise argparse.ArgumentTypeError(
+            f"no such column: {', '.join(unknown)}: choose from {', '.join(ALL_COLUMNS)}"
+        )
+    return names
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="what", required=True)
-    commands.add_parser("pass").add_argument("file", type=Path)
+    passes = commands.add_parser("pass")
+    passes.add_argument("file", type=Path)
+    passes.add_argument("--sizes", type=read_sizes, default=SIZES, help="such as 80,160")
+    passes.add_argument("--columns", type=read_columns, default=ALL_COLUMNS, help="of the readings")
     reports = commands.add_parser("report")
     reports.add_argument("directory", type=Path, help="of the passes")
     reports.add_argument("csv", type=Path)
     asked = parser.parse_args()
-    return one_pass(asked.file) if asked.what == "pass" else report(asked.directory, asked.csv)
+    if asked.what == "pass":
+        return one_pass(asked.file, asked.sizes, asked.columns)
+    return report(asked.directory, asked.csv)
 
 
 if __name__ == "__main__":

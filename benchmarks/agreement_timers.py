@@ -1,6 +1,7 @@
-"""Timers that agreement.py compares: `agreement_timers.py NAME ANSWERS` runs the timer NAME.
+"""Timers that agreement.py compares: `agreement_timers.py NAME ANSWERS SIZES COLUMNS`.
 
-It measures every case, and immediately writes each reading into ANSWERS as a line of JSON.
+The timer NAME measures every kernel at every size, such as `64,128`, and immediately writes each
+reading into ANSWERS as a line of JSON. `events` fills only those of its columns that are named.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Case(NamedTuple):
         return " ".join(filter(None, (self.variant, self.tile, "at", str(self.size))))
 
 
-CASES = [Case(variant, tile, size) for size in SIZES for variant, tile in KERNELS]
+def cases_of(sizes: Sequence[int]) -> list[Case]:
+    """Return every kernel at every size."""
+    return [Case(variant, tile, size) for size in sizes for variant, tile in KERNELS]
 
 
 class Reading(NamedTuple):
@@ -83,12 +86,12 @@ def synchronize() -> None:
     cupy.cuda.get_current_stream().synchronize()
 
 
-def measure_each(column: str, measure: Measure) -> Iterator[Reading]:
+def measure_each(column: str, measure: Measure, sizes: Sequence[int]) -> Iterator[Reading]:
     """Measure every case by gpubench's kernels and operands, hot. A failure becomes a reason."""
     from gpubench.backends.cuda.backend import CudaBackend
 
     backend = CudaBackend(0)
-    for case in CASES:
+    for case in cases_of(sizes):
         try:
             n = case.size
             problem = Problem(op="gemm", m=n, n=n, k=n, dtype="float32")
@@ -105,20 +108,21 @@ def measure_each(column: str, measure: Measure) -> Iterator[Reading]:
             yield Reading(column, case, taken.us, taken.kernels)
 
 
-def gpubench_times(timer: str) -> Iterator[Reading]:
-    """Yield the times that users of gpubench get: `events` hot and cold, or `cupti` hot."""
+def gpubench_times(timer: str, sizes: Sequence[int], columns: Sequence[str]) -> Iterator[Reading]:
+    """Yield the times that users of gpubench get, for columns such as `events_hot`."""
     import gpubench
 
+    caches = [cache for cache in ("hot", "cold") if f"{timer}_{cache}" in columns]
     for variant, tile in KERNELS:
         rows: dict[tuple[int, str], Any] = {}
         failed = "gpubench gave no such row"
         try:
             frame = gpubench.sweep(
-                sizes=list(SIZES),
+                sizes=list(sizes),
                 tiles=tile or None,
                 variants=variant,
                 device="cuda",
-                cache="both" if timer == "events" else "hot",
+                cache="both" if len(caches) > 1 else caches[0],
                 timer=timer,
                 rounds=1,
                 seed=SEED,
@@ -126,8 +130,8 @@ def gpubench_times(timer: str) -> Iterator[Reading]:
             rows = {(int(row["m"]), row["cache"]): row for row in frame.to_dict("records")}
         except Exception as error:  # loses the readings of this variant
             failed = describe(error)
-        for size in SIZES:
-            for cache in ("hot", "cold") if timer == "events" else ("hot",):
+        for size in sizes:
+            for cache in caches:
                 row = rows.get((size, cache), {"reason": failed})
                 case, column, us = (
                     Case(variant, tile, size),
@@ -176,7 +180,7 @@ class Records:
         self._spans += [(record.start, record.end, record.name) for record in kernels]
 
 
-def raw_cupti() -> Iterator[Reading]:
+def raw_cupti(sizes: Sequence[int]) -> Iterator[Reading]:
     """Yield times by CUPTI's activity records."""
     records = Records()
 
@@ -186,10 +190,10 @@ def raw_cupti() -> Iterator[Reading]:
             call()
         return per_call(records.durations_ns(), RAW_CALLS)
 
-    yield from measure_each("raw_cupti_hot", measure)
+    yield from measure_each("raw_cupti_hot", measure, sizes)
 
 
-def paired_gap() -> Iterator[Reading]:
+def paired_gap(sizes: Sequence[int]) -> Iterator[Reading]:
     """Yield the launch gap from both timers on the *same* launches.
 
     Between two runs, long kernels vary by more than a launch gap.
@@ -211,10 +215,10 @@ def paired_gap() -> Iterator[Reading]:
             gaps.append(events_us - sum(of_good) / PAIRED_LAUNCHES / 1e3)
         return Time(statistics.median(gaps), kernels)
 
-    yield from measure_each("paired_gap", measure)
+    yield from measure_each("paired_gap", measure, sizes)
 
 
-def cupyx_benchmark() -> Iterator[Reading]:
+def cupyx_benchmark(sizes: Sequence[int]) -> Iterator[Reading]:
     """Yield times by `cupyx.profiler.benchmark`."""
     from cupyx.profiler import benchmark
 
@@ -222,10 +226,10 @@ def cupyx_benchmark() -> Iterator[Reading]:
         result = benchmark(call, name="call", n_repeat=PAIR_CALLS, max_duration=PAIR_S)
         return Time(statistics.median(map(float, result.gpu_times.ravel())) * 1e6)
 
-    yield from measure_each("cupyx", measure)
+    yield from measure_each("cupyx", measure, sizes)
 
 
-def do_bench() -> Iterator[Reading]:
+def do_bench(sizes: Sequence[int]) -> Iterator[Reading]:
     """Yield times by `triton.testing.do_bench`, which flushes the L2 before every launch."""
 
     def measure(_backend: Any, call: Call) -> Time:
@@ -235,10 +239,10 @@ def do_bench() -> Iterator[Reading]:
         milliseconds = answer[0] if isinstance(answer, list | tuple) else answer
         return Time(float(milliseconds) * 1e3)
 
-    yield from measure_each("do_bench", measure)
+    yield from measure_each("do_bench", measure, sizes)
 
 
-def event_pair() -> Iterator[Reading]:
+def event_pair(sizes: Sequence[int]) -> Iterator[Reading]:
     """Yield times by a pair of events around a launch, as in many scripts."""
 
     def measure(_backend: Any, call: Call) -> Time:
@@ -255,10 +259,10 @@ def event_pair() -> Iterator[Reading]:
             times.append(cupy.cuda.get_elapsed_time(start, stop) * 1e3)
         return Time(statistics.median(times))
 
-    yield from measure_each("event_pair", measure)
+    yield from measure_each("event_pair", measure, sizes)
 
 
-def launch_for_ncu() -> Iterator[Reading]:
+def launch_for_ncu(sizes: Sequence[int]) -> Iterator[Reading]:
     """Launch each case between two markers, for Nsight Compute to time.
 
     Loading and warming up stay outside the profiled range, so they are quick.
@@ -279,12 +283,10 @@ def launch_for_ncu() -> Iterator[Reading]:
             cupy.cuda.runtime.profilerStop()
         return Time(None)
 
-    yield from measure_each("launched", measure)
+    yield from measure_each("launched", measure, sizes)
 
 
-WORKERS: dict[str, Callable[[], Iterator[Reading]]] = {
-    "events": lambda: gpubench_times("events"),
-    "cupti": lambda: gpubench_times("cupti"),
+WORKERS: dict[str, Callable[[Sequence[int]], Iterator[Reading]]] = {
     "paired": paired_gap,
     "raw-cupti": raw_cupti,
     "cupyx": cupyx_benchmark,
@@ -310,7 +312,16 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-if __name__ == "__main__":
-    with Path(sys.argv[2]).open("w", encoding="utf-8") as answers:
-        for reading in WORKERS[sys.argv[1]]():
+def main(name: str, path: str, sizes_text: str, columns: str) -> None:
+    """Write the readings of a timer into a file, each as soon as it is taken."""
+    sizes = [int(text) for text in sizes_text.split(",")]
+    readings = (
+        WORKERS[name](sizes) if name in WORKERS else gpubench_times(name, sizes, columns.split(","))
+    )
+    with Path(path).open("w", encoding="utf-8") as answers:
+        for reading in readings:
             print(json.dumps(reading), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -232,7 +232,18 @@ SHAPES = {
 """Files of products of many shapes. Constants are fitted to the first five, and to the files of seed
 11 in float64 and float32."""
 
-PASSES = tuple(f"h200/agreement/{number}.jsonl.gz" for number in (1, 2, 3))
+NEW_SIZES = "80,160,320,640,1280,2500"
+"""Sizes by which nothing in gpubench was chosen."""
+
+AGREEMENTS = {
+    "agreement": "",
+    "agreement_new": f" --sizes {NEW_SIZES} --columns events_hot,paired_gap,ncu_hot,raw_cupti_hot",
+}
+"""Directories of passes that compare timers, and the options of each pass."""
+
+PASSES = {f"{name}/{number}": name for name in AGREEMENTS for number in (1, 2, 3)}
+"""The directory of each pass."""
+GAPS = ("register_tile", "cublas", "overhead")
 SWEEPS_OF_TILES = tuple(f"h200/{name}" for name in static_columns.FILES)
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
@@ -260,9 +271,10 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         path = f"h200/rivals/{dtype}.csv"
         yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
     yield step("gpu:exports", "python SCRIPTS/exports.py ../../programs -o h200/exports.json")
-    for number in (1, 2, 3):
-        path = f"h200/agreement/{number}.jsonl"
-        yield step(f"gpu:agreement_{number}", f"python SCRIPTS/agreement.py pass {path}", f"{path}.gz")
+    for name, directory in PASSES.items():
+        path = f"h200/{name}.jsonl"
+        yield step(f"gpu:{name.replace('/', '_')}", f"python SCRIPTS/agreement.py pass {path}{AGREEMENTS[directory]}", f"{path}.gz")
+    yield from (step(f"gpu:gaps_{name}", f"python SCRIPTS/gaps.py {name} -o h200/gaps/{name}.json") for name in GAPS)
     for dtype in DTYPES:
         yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o h200/right/{dtype}.json")
         if dtype not in {"float32", "int32"}:
@@ -324,7 +336,9 @@ def task_join() -> Iterator[dict[str, Any]]:
     for suite, parts in PARTS.items():
         whole, paths = (f"results/h200/{suite}.csv", [f"results/h200/{suite}/{part}.csv.gz" for part in parts])
         yield {"name": suite, "actions": [(join, [whole, paths])], "file_dep": paths, "targets": [whole]}
-    yield {"name": "agreement", "actions": [f"{sys.executable} benchmarks/agreement.py report results/h200/agreement results/h200/agreement.csv"], "file_dep": ["benchmarks/agreement.py", *(f"results/{path}" for path in PASSES)], "targets": ["results/h200/agreement.csv"]}
+    for name in AGREEMENTS:
+        whole, paths = (f"results/h200/{name}", [f"results/h200/{path}.jsonl.gz" for path, directory in PASSES.items() if directory == name])
+        yield {"name": name, "actions": [f"{sys.executable} benchmarks/agreement.py report {whole} {whole}.csv"], "file_dep": ["benchmarks/agreement.py", *paths], "targets": [f"{whole}.csv"]}
 # fmt: on
 
 

@@ -71,6 +71,9 @@ TIMERS = {
 }
 """Headings of the columns of results/h200/agreement.csv."""
 
+LONG_US = 14
+"""From this time on, times should agree with Nsight Compute within 1 %."""
+
 
 def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:
     """Return a Markdown table. Columns after the first are figures, unless all are `text`."""
@@ -465,13 +468,13 @@ def exports() -> str:
     return table(["kernel", "exported, µs", "gpubench, µs", "ratio"], lines)
 
 
-def times_of() -> dict[tuple[str, str, int], dict[str, float]]:
+def times_of(name: str = "agreement") -> dict[tuple[str, str, int], dict[str, float]]:
     """Return the figures of agreement.csv by variant, tile and size; missing ones have no key."""
     return {
         (line["variant"], line["tile"], int(line["n"])): {
-            name: float(line[name]) for name in TIMERS if line[name]
+            column: float(line[column]) for column in TIMERS if line[column]
         }
-        for line in dictionaries(H200 / "agreement.csv")
+        for line in dictionaries(H200 / f"{name}.csv")
     }
 
 
@@ -520,16 +523,50 @@ def three_times() -> str:
     return table(["size", *columns], lines)
 
 
-def agreement_all() -> str:
-    """Return every figure of agreement.csv, and what it was measured with."""
-    with gzip.open(H200 / "agreement" / "1.jsonl.gz", "rt", encoding="utf-8") as file:
+def agreement_all(name: str = "agreement") -> str:
+    """Return every figure of agreement.csv or agreement_new.csv, and what it was measured with."""
+    with gzip.open(H200 / name / "1.jsonl.gz", "rt", encoding="utf-8") as file:
         facts = json.loads(file.readline())
-    said = "\n".join(f"- {name}: {fact}" for name, fact in facts.items())
+    said = "\n".join(f"- {package}: {fact}" for package, fact in facts.items())
+    cases = times_of(name)
+    columns = [column for column in TIMERS if any(column in times for times in cases.values())]
     lines = (
-        [f"{variant} {tile}", n, *(number(times.get(name), 3) for name in TIMERS)]
-        for (variant, tile, n), times in times_of().items()
+        [f"{variant} {tile}", n, *(number(times.get(column), 3) for column in columns)]
+        for (variant, tile, n), times in cases.items()
     )
-    return f"{said}\n\n{table(['kernel', 'N', *TIMERS.values()], lines)}"
+    heading = ["kernel", "N", *(TIMERS[column] for column in columns)]
+    return f"{said}\n\n{table(heading, lines)}"
+
+
+def agreement_new() -> str:
+    """Return how far gpubench is from Nsight Compute at sizes that nothing was chosen by."""
+    cases = times_of("agreement_new")
+    columns = ("events_hot_us", "ncu_hot_us", "raw_cupti_hot_us")
+    long: dict[str, float] = {}
+    short: dict[str, float] = {}
+    lines = []
+    for (variant, tile, n), times in cases.items():
+        name, percent = f"{variant} {tile}".strip(), None
+        if ratio := times.get("events_over_ncu_hot"):
+            percent = 100 * (ratio - 1)
+            (long if times["ncu_hot_us"] >= LONG_US else short)[f"`{name}` at {n}"] = percent
+        shown = [four_digits(times[column]) if column in times else "" for column in columns]
+        gap = number(times.get("gap_per_kernel_us"), 2)
+        lines.append([name, n, *shown, number(percent, 1), gap])
+    missed = [f"{at} {percent:+.1f} %" for at, percent in long.items() if abs(percent) > 1]
+    *sizes, last = sorted({n for _, _, n in cases})
+    said = (
+        f"At {', '.join(map(str, sizes))} and {last}, {len(long) - len(missed)} of {len(long)} "
+        f"points of {LONG_US} µs or more are within 1 % of Nsight Compute."
+    )
+    if missed:
+        said += f" The others: {', '.join(missed)}."
+    if short:
+        said += (
+            f" Shorter points differ by {min(short.values()):+.1f} to {max(short.values()):+.1f} %."
+        )
+    heading = ["kernel", "N", "gpubench", "Nsight Compute", "CUPTI", "difference, %", "launch gap"]
+    return f"{fill(said, WIDTH)}\n\n{table(heading, lines)}"
 
 
 def published() -> str:
