@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,8 @@ def require_time(result: Measurement, repeat: Callable[[int], object], pid: int)
     """Raise WrongError if launches take far longer by this process's clock than was reported.
 
     `repeat` lets the process `pid` make a number of launches, and waits for them. The time in which
-    either process waits for a core does not count.
+    either process waits for a core does not count. Both may wait at once, so the launches take at
+    least the time in which the process runs.
     """
     reported_us = result.series.median_us if result.series else 0.0
     launches_us: list[float] = []
@@ -42,11 +43,12 @@ def require_time(result: Measurement, repeat: Callable[[int], object], pid: int)
     while spent_s < PATIENCE_S:
         for batch_s in BATCHES_S:
             launches = max(1, round(batch_s * 1e6 / max(reported_us, 1.0)))
-            waited_s, started = _waited_s(pid), perf_counter()
+            before, started = (_scheduled("thread-self"), _scheduled(pid)), perf_counter()
             repeat(launches)
             elapsed_s = perf_counter() - started
-            waits_s = [now - before for before, now in zip(waited_s, _waited_s(pid), strict=True)]
-            taken_s = elapsed_s - sum(waits_s)
+            own, other = _scheduled("thread-self"), _scheduled(pid)
+            waits_s = own.waited_s - before[0].waited_s + other.waited_s - before[1].waited_s
+            taken_s = max(elapsed_s - waits_s, other.ran_s - before[1].ran_s)
             if taken_s < RATIO * max(batch_s, launches * reported_us / 1e6):
                 return
             launches_us.append(taken_s * 1e6 / launches)
@@ -57,16 +59,17 @@ def require_time(result: Measurement, repeat: Callable[[int], object], pid: int)
     )
 
 
-def _waited_s(pid: int) -> tuple[float, float]:
-    """Return how long this thread, and a process's first thread, have waited for a core.
+class _Scheduled(NamedTuple):
+    """How long a thread ran, and how long it waited for a core."""
 
-    Zeros where the system does not report it (Linux does).
-    """
+    ran_s: float
+    waited_s: float
+
+
+def _scheduled(task: str | int) -> _Scheduled:
+    """Return the times of a process's first thread. Zeros where the system has none (Linux has)."""
     try:
-        own, other = (
-            int(Path(f"/proc/{task}/schedstat").read_text().split()[1]) / 1e9
-            for task in ("thread-self", pid)
-        )
-    except (OSError, IndexError, ValueError):
-        return 0.0, 0.0
-    return own, other
+        ran, waited, _ = Path(f"/proc/{task}/schedstat").read_text().split()
+        return _Scheduled(int(ran) / 1e9, int(waited) / 1e9)
+    except (OSError, ValueError):
+        return _Scheduled(0.0, 0.0)

@@ -82,7 +82,7 @@ CHEATS = {
     from gpubench.backends.cpu.backend import CpuTimer
     for timer in [x for x in gc.get_objects() if isinstance(x, CpuTimer)] if not kept else []:
         kept[0] = True
-        object.__setattr__(timer, "clock_ns", lambda: time.perf_counter_ns() // 100)
+        object.__setattr__(timer, "clock_ns", lambda: time.perf_counter_ns() // 400)
     np.matmul(a, b, out=c)""",
 }
 
