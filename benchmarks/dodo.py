@@ -291,8 +291,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for name, selected in SHAPES.items():
         path = f"h200/shapes/{name}.csv"
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output {path}", path)
-    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 3 -o h200/operands.csv > h200/operands.txt")
-    yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,triton_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520,2048 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles auto --rounds 2 -o h200/layouts.csv > h200/layouts.txt")
+    yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o h200/operands.csv > h200/operands.txt")
+    yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,triton_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o h200/layouts.csv > h200/layouts.txt")
     yield step("gpu:pairs", "python SCRIPTS/pairs.py -o h200/pairs.json")
     yield step("gpu:foreign", "python SCRIPTS/foreign.py ${SGEMM_CUDA:?a checkout of the repository} h200/foreign", "h200/foreign.csv", "h200/foreign.md")
     yield step("gpu:fast_cu", "python SCRIPTS/fast_cu.py ${FAST_CU:?a checkout of the repository} h200/fast_cu", "h200/fast_cu.csv", "h200/fast_cu.md")
