@@ -67,9 +67,10 @@ def test_the_report_on_fast_cu_misses_no_point(tmp_path: Path) -> None:
         for n in fast_cu.SIZES
     ]
     path = tmp_path / "fast_cu.md"
-    assert fast_cu.report(rows, path) == 0
+    points = [fast_cu.timed(row) for row in rows]
+    assert fast_cu.report(points, "a GPU", path) == 0
     assert "10 of 10 points of fast.cu are ok" in path.read_text()
-    assert fast_cu.report(rows[1:], path) == 1
+    assert fast_cu.report(points[1:], "a GPU", path) == 1
     assert "9 of 10 points" in path.read_text()
 
 
