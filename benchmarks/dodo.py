@@ -198,6 +198,8 @@ SHAPES = {
     "4000x4104x3992,5120x5120x5120,7168x7168x7168,6000x5000x3000,1088x936x5456",
     "judged_9": "--seed 9 --count 60 --every",
     "judged_10": "--seed 10 --count 30 --dtype float16",
+    "judged_13": "--seed 13 --count 60 --every",
+    "judged_14": "--seed 14 --count 30 --dtype float16 --every",
     "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
     "fit_11_float32": "--seed 11 --count 30 --dtype float32 --every",
     "fit_11_float8_e4m3": "--seed 11 --count 30 --dtype float8_e4m3 --every",
@@ -207,8 +209,8 @@ SHAPES = {
     "judged_12_int8": "--seed 12 --count 30 --dtype int8",
     "judged_12_float8_e4m3": "--seed 12 --count 30 --dtype float8_e4m3",
 }
-"""Files of products of many shapes. Constants are fitted to the first five, and to the files of seed
-11 in float64 and float32."""
+"""Files of products of many shapes. Constants are fitted to the first five and judged_9, and to the
+files of seed 11 in float64 and float32."""
 
 PASSES = tuple(f"h200/agreement/{number}.jsonl.gz" for number in (1, 2, 3))
 SWEEPS_OF_TILES = tuple(f"h200/{name}" for name in static_columns.FILES)
