@@ -220,6 +220,8 @@ SHAPES = {
     "predicted_int8": "--dtype int8 --shapes 512x512x8192",
     "judged_9": "--seed 9 --count 60 --every",
     "judged_10": "--seed 10 --count 30 --dtype float16",
+    "judged_13": "--seed 13 --count 60 --every",
+    "judged_14": "--seed 14 --count 30 --dtype float16 --every",
     "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
     "fit_11_float32": "--seed 11 --count 30 --dtype float32 --every",
     "fit_11_float8_e4m3": "--seed 11 --count 30 --dtype float8_e4m3 --every",
@@ -229,8 +231,8 @@ SHAPES = {
     "judged_12_int8": "--seed 12 --count 30 --dtype int8",
     "judged_12_float8_e4m3": "--seed 12 --count 30 --dtype float8_e4m3",
 }
-"""Files of products of many shapes. Constants are fitted to the first five, and to the files of seed
-11 in float64 and float32."""
+"""Files of products of many shapes. Constants are fitted to the first five and judged_9, and to the
+files of seed 11 in float64 and float32."""
 
 NEW_SIZES = "80,160,320,640,1280,2500"
 """Sizes by which nothing in gpubench was chosen."""

@@ -3,17 +3,17 @@
 The constants were fitted in 16 bits. `wgmma_bytes_cluster` and `wgmma_tf32_cluster` take the same
 constants: in 8 bits and in TF32 a step has the same bytes, and takes the same time on tensor cores.
 
-A block's step multiplies BM×BN elements by 64 values of k. Its time has five bounds: the tensor
-cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, what the
-block itself fetches, and a latency. The model takes their p-norm, their maximum with a soft
-edge. It multiplies by the steps of the block that has the most, and adds the cost of a launch, of a
-tile's end, and of parts of K.
+A block's step multiplies BM×BN elements by 64 values of k. Its time has four bounds: the tensor
+cores, the accesses to shared memory, what all blocks together fetch from the L2 cache, and what
+the block itself fetches. The model takes their p-norm, their maximum with a soft edge, and adds the
+time of the step's barriers. It multiplies by the steps of the block that has the most, and adds the
+cost of a launch, of a tile's end, and of parts of K.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -45,6 +45,9 @@ TF32_COLUMNS = (64, 128)
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Sizes of a line and of a sector of the L2 cache."""
 
+MANY_SUMS = 128
+"""Number of sums of a thread above which two warpgroups have no registers left for results."""
+
 CLOCK_MHZ = 1755.0
 """Clock at which clock counts become times; the constants are fitted to it."""
 
@@ -70,6 +73,10 @@ class Costs:
 
     end_of_rounds: float
     """The same for `wgmma_split_tail`."""
+
+    end_of_full: float
+    """For a tile of `wgmma_split_tail` whose sums leave no registers for results: the results are
+    stored before the next tile's first step, not during its steps."""
 
     tensor: float
     """Factor on the tensor cores' rate of 32 elements a clock and step, at `CLOCK_MHZ`."""
@@ -111,11 +118,16 @@ class Costs:
     narrow: float
     """What each column counts that is missing in the last 64 of B's columns."""
 
-    pair: float
-    """Share by which steps of blocks in pairs take longer: they wait for each other."""
+    barriers: float
+    """For a step: a warpgroup waits for the stage, and frees it. Nothing overlaps this time."""
 
-    latency: float
-    """Latency of a step."""
+    beyond: float
+    """Share by which steps take longer, for each share of the tiles' elements beyond C's edges.
+    Measured, without a known reason: the rows and columns outside A and B are not fetched."""
+
+    idle: float
+    """Share by which a round's steps take less time, for each share of the multiprocessors that is
+    idle in the round. The busy multiprocessors probably get more power and more of the L2 cache."""
 
     norm: float
     """Exponent p of the norm."""
@@ -129,33 +141,37 @@ class Costs:
 
 COSTS = {
     (9, 0): Costs(
-        launch=0.964,
-        launch_of_rounds=1.92,
-        launch_of_pairs=0.526,
-        end=0.948,
-        end_of_rounds=0.766,
-        tensor=0.937,
-        clock=0.12,
-        not_transposed=1.03,
-        one_consumer=1.38,
-        three_consumers=0.984,
-        shared=0.768,
-        l2=1.1,
-        fetch=0.932,
-        row_of_a=1.32,
-        a_line=0.229,
-        a_sector=0.352,
-        b_line=0.308,
-        b_sector=0.684,
-        narrow=0.562,
-        pair=0.0303,
-        latency=0.131,
-        norm=6.07,
-        add_elements=0.369,
-        add_parts=0.417,
+        launch=1.656,
+        launch_of_rounds=2.786,
+        launch_of_pairs=0.341,
+        end=0.9956,
+        end_of_rounds=0.7432,
+        end_of_full=0.7083,
+        tensor=0.7954,
+        clock=0.2608,
+        not_transposed=1.036,
+        one_consumer=1.249,
+        three_consumers=0.9983,
+        shared=0.5128,
+        l2=0.5138,
+        fetch=0.566,
+        row_of_a=1.488,
+        a_line=0.2417,
+        a_sector=0.8979,
+        b_line=0.8408,
+        b_sector=1.162,
+        narrow=0.5277,
+        barriers=0.0482,
+        beyond=0.3101,
+        idle=0.2258,
+        norm=4.154,
+        add_elements=0.1719,
+        add_parts=0.4922,
     )
 }
-"""By compute capability. Fitted to the files in results/h200/shapes by benchmarks/fit_tiles.py."""
+"""By compute capability. benchmarks/fit_tiles.py fitted them to fit_1, fit_2, fit_3, fit_7, fit_8
+and judged_9 in results/h200/shapes. The fit compares the configurations of a shape with each other,
+so a predicted time can be off by more than the difference between two predicted times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +202,11 @@ class Choice:
     def consumers(self) -> int:
         """Number of warpgroups that multiply."""
         return 1 if self.by_64 == BY_64 else 3 if self.by_64 % (3 * BY_64) == 0 else 2
+
+    @property
+    def sums(self) -> int:
+        """Number of sums of a thread."""
+        return self.rows * self.columns // (128 * self.consumers)
 
     @property
     def stages(self) -> int:
@@ -221,25 +242,32 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
         share = busy * pair * parts / multiprocessors
         return _step_us(choice, problem, fetched, share, costs)
 
-    if choice.in_rounds:  # the rounds are evened, so all blocks are busy in each
-        busy = at_once if shares_last else -(-clusters // max(whole, 1))
-        rounds_us = whole * step_us(busy)
-    else:
-        rounds_us = rounds * step_us(at_once) + (step_us(rest) if rest else 0.0)
+    def round_us(busy: float) -> float:
+        return step_us(busy) * (1 - costs.idle * (1 - busy / at_once))
+
+    if not choice.in_rounds:
+        rounds_us = rounds * step_us(at_once) + (round_us(rest) if rest else 0.0)
+    elif shares_last:
+        rounds_us = rounds * step_us(at_once)
+    else:  # the rounds are evened, so all blocks are busy in each
+        rounds_us = whole * round_us(clusters / whole)
     if shares_last:
         busy = at_once if whole else 2 * rest
         rounds_us += step_us(busy, alone=True) / 2
     steps = max(-(-problem.k // choice.step // parts), 1)
-    ends = (whole + shares_last / 2) * area * 1e-4
+    tiles = whole + shares_last / 2
     if choice.in_rounds:
-        other_us = costs.launch_of_rounds + ends * costs.end_of_rounds
+        end_us = costs.end_of_rounds * area * 1e-4
+        end_us += costs.end_of_full * (choice.sums > MANY_SUMS)
+        other_us = costs.launch_of_rounds + tiles * end_us
     else:
-        other_us = costs.launch + ends * costs.end
+        other_us = costs.launch + tiles * costs.end * area * 1e-4
     other_us += costs.launch_of_pairs * (pair > 1)
     if parts > 1 or shares_last:
         each_us = costs.add_elements * area * 1e-4 + costs.add_parts * max(parts, 2)
         other_us += each_us * (whole if parts > 1 else 1)
-    return steps * rounds_us * (1 + costs.pair * (pair > 1)) + other_us
+    beyond = clusters * pair * area / (problem.m * problem.n) - 1
+    return steps * rounds_us * (1 + costs.beyond * beyond) + other_us
 
 
 def _rows_fetched(choice: Choice, problem: Problem, costs: Costs, *, alone: bool) -> float:
@@ -282,9 +310,8 @@ def _step_us(choice: Choice, problem: Problem, fetched: float, share: float, cos
         costs.shared * shared / CLOCK_MHZ,
         costs.l2 * fetched * 1e-3 * share,
         costs.fetch * fetched * 1e-3,
-        costs.latency,
     )
-    return float(sum(bound**costs.norm for bound in bounds) ** (1 / costs.norm))
+    return costs.barriers + float(sum(bound**costs.norm for bound in bounds) ** (1 / costs.norm))
 
 
 def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
@@ -305,7 +332,7 @@ def choices(kernel: str, problem: Problem) -> Iterator[Choice]:
             ):
                 continue
             choice = Choice(rows=rows, columns=columns, down=down, across=across, step=step)
-            if rows * columns // (128 * choice.consumers) > MAX_SUMS[choice.consumers]:
+            if choice.sums > MAX_SUMS[choice.consumers]:
                 continue
             if kernel == "wgmma_tf32_cluster" and columns not in TF32_COLUMNS:
                 continue
@@ -342,14 +369,43 @@ def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice,
     return tuple(sorted(times, key=times.__getitem__))
 
 
+@cache
+def picked(
+    kernels: tuple[str, ...], problem: Problem, multiprocessors: int
+) -> Mapping[str, list[Choice]]:
+    """Return at most `PICKS` configurations of each kernel.
+
+    If two kernels rank the same tile, cluster and number of parts high, only the kernel with the
+    lower predicted time picks it. The other kernel picks its next configuration, so that
+    `--tiles auto` measures more different configurations.
+    """
+    every = [
+        (predicted_us(choice, problem, multiprocessors, COSTS[9, 0]), name, choice)
+        for name in kernels
+        for choice in ranked(name, problem, multiprocessors)
+    ]
+    of_kernel: dict[str, list[Choice]] = {name: [] for name in kernels}
+    taken = set()
+    for _, name, choice in sorted(every, key=lambda entry: entry[0]):
+        tile = replace(choice, in_rounds=False)
+        if len(of_kernel[name]) < PICKS and tile not in taken:
+            of_kernel[name].append(choice)
+            taken.add(tile)
+    return of_kernel
+
+
 def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
     """Return the function that picks configurations of a kernel, as `CudaVariant.auto_tiles`."""
+    kernels = (kernel,) if kernel in STEPS else KERNELS_OF_16_BITS
 
     def of_problem(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-        return tuple(map(str, ranked(kernel, problem, multiprocessors)[:PICKS]))
+        return tuple(map(str, picked(kernels, problem, multiprocessors)[kernel]))
 
     return of_problem
 
 
-KERNELS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail", *STEPS)
+KERNELS_OF_16_BITS = ("wgmma_fitted", "wgmma_split_cluster", "wgmma_split_tail")
+"""The kernels for 16 bits that the model covers."""
+
+KERNELS = (*KERNELS_OF_16_BITS, *STEPS)
 """The kernels that the model covers."""
