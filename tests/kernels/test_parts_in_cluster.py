@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from emulation import flattened, program, run
+from emulation import compile_header, flattened, program, run
 from machine_code import between_labels, listing_of, opcodes
 
 from gpubench.backends.cuda.compile import compile_instance
@@ -130,6 +130,13 @@ KNOWN_RIGHT = ("dmma", "wgmma_tf32")
 """Kernels that are right on a GPU, which test the emulation."""
 
 
+@pytest.fixture(scope="module")
+def header(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("header")
+    compile_header(folder)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -138,21 +145,23 @@ KNOWN_RIGHT = ("dmma", "wgmma_tf32")
         for name in CASES
     ],
 )
-def test_every_element_is_right_and_no_schedule_changes_a_bit(name: str, tmp_path: Path) -> None:
-    lines = list(run(program(gemm(name), cases(name)), tmp_path))
+def test_every_element_is_right_and_no_schedule_changes_a_bit(
+    name: str, tmp_path: Path, header: Path
+) -> None:
+    lines = list(run(program(gemm(name), cases(name)), tmp_path, header))
     assert lines == [f"right: {tile} {of.size}" for tile, of in cases(name)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_emulation_reports(fault: str, tmp_path: Path) -> None:
+def test_the_emulation_reports(fault: str, tmp_path: Path, header: Path) -> None:
     case, text, instead = FAULTS[fault]
     name, tile, size = case.split()
     variant = gemm(name)
     source = flattened(variant.source, set())
     assert source.count(text) == 1
     of_fault = [(variant.tiles.read(tile), problem(variant, size))]
-    lines = list(run(program(variant, of_fault, source.replace(text, instead)), tmp_path))
+    lines = list(run(program(variant, of_fault, source.replace(text, instead)), tmp_path, header))
     assert lines[-1].startswith("fault: ")
 
 
