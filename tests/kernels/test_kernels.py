@@ -24,11 +24,13 @@ from gpubench.commands.check.cases import (
     prime,
     problems,
     race_cases,
+    threads,
     tiles_to_race,
     tiles_to_run,
 )
 from gpubench.commands.check.on_cpu import ONE_MULTIPROCESSOR, Case, Sanitizer, run_on_cpu
 from gpubench.errors import UsageError
+from gpubench.hardware.occupancy import WARP
 from gpubench.model import Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import KERNELS, variants
 
@@ -72,11 +74,18 @@ ON_GPU = {
 }
 RUN = [variant for variant in ON_GPU.values() if variant.name not in CANNOT_RUN]
 
-CASES: dict[Sanitizer, Callable[[CudaVariant], list[Case]]] = {
-    Sanitizer.ADDRESS: all_cases,
-    # One tile: ThreadSanitizer takes long, and all tiles use barriers and shared arrays alike.
-    Sanitizer.THREAD: lambda variant: race_cases(variant, tiles_to_race(variant)[-1:]),
-}
+
+def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
+    """Return the cases of the smallest tile to race whose blocks have more than one warp.
+
+    ThreadSanitizer takes long, and all tiles use barriers and shared arrays alike.
+    """
+    tiles = tiles_to_race(variant)
+    tile = next((tile for tile in tiles if threads(variant, tile) > WARP), tiles[-1])
+    return race_cases(variant, [tile])
+
+
+CASES = {Sanitizer.ADDRESS: all_cases, Sanitizer.THREAD: race_cases_of_one_tile}
 
 Work = dict[tuple[CudaVariant, Sanitizer], tuple[list[Case], "Future[list[np.ndarray]]"]]
 
