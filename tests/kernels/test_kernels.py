@@ -19,6 +19,7 @@ import pytest
 from gpubench.commands.check.cases import (
     all_cases,
     covered,
+    evenly,
     expected,
     nearest,
     prime,
@@ -85,7 +86,14 @@ def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
     return race_cases(variant, [tile])
 
 
-CASES = {Sanitizer.ADDRESS: all_cases, Sanitizer.THREAD: race_cases_of_one_tile}
+def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
+    """Return the cases of the first default tile and of up to four others, with both ends."""
+    tiles = tiles_to_run(variant)
+    chosen = {variant.tiles.defaults[0], *evenly(tiles, 4)}
+    return all_cases(variant, [tile for tile in tiles if tile in chosen])
+
+
+CASES = {Sanitizer.ADDRESS: cases_of_some_tiles, Sanitizer.THREAD: race_cases_of_one_tile}
 
 Work = dict[tuple[CudaVariant, Sanitizer], tuple[list[Case], "Future[list[np.ndarray]]"]]
 
