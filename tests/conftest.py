@@ -40,8 +40,12 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-LONGEST = ("test_kernels.py", "test_compile_blocks.py", "test_cpu.py", "test_first_steps.py")
-"""Test files that take a minute or more."""
+LONGEST = (
+    "test_kernels.py", "test_parts_in_cluster.py", "test_cli.py", "test_adding_a_kernel.py",
+    "test_files.py", "test_shared.py", "test_compile_blocks.py", "test_first_steps.py",
+    "test_cpu.py", "test_worker.py", "test_kinds.py", "test_limits.py",
+)  # fmt: skip
+"""Test files that take more than a quarter of a minute."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

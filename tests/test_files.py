@@ -52,11 +52,13 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
     with start(tmp_path, *FEW, "-o", "a.csv") as first:
         wait_for_lines(tmp_path / PARTIAL, 3, first)
+        first.send_signal(signal.SIGSTOP)  # so that it does not end before the refusals
         for again in (("-o", "a.csv"), ("-o", "a.csv", "--force"), ("--resume", "a.csv")):
             command = (*FEW, *again) if "-o" in again else ("sweep", *again)
             late = call(tmp_path, *command)
             assert (late.code, len(late.err.splitlines())) == (2, 1), late.err
             assert "a.csv.partial is being written by another gpubench" in late.err
+        first.send_signal(signal.SIGCONT)
         assert ended(first)[0] == 0
     assert files_in(tmp_path) == ["a.csv"]
     assert sizes(tmp_path / "a.csv") == SIZES
@@ -92,7 +94,7 @@ def test_rows_survive_the_removal_of_their_directory(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_partial_file_that_is_gone_is_not_named_as_kept(tmp_path: Path) -> None:
     with start(tmp_path, *LONG, "--cache", "hot") as process:
-        wait_for_lines(tmp_path / PARTIAL, 3, process)
+        wait_for_lines(tmp_path / PARTIAL, 4, process)  # the last may not be in memory yet
         (tmp_path / PARTIAL).unlink()
         process.send_signal(signal.SIGINT)
         code, line = ended(process)
@@ -161,6 +163,7 @@ def test_a_killed_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
     partial = tmp_path / "out" / "mine.sweep-1.csv.partial"
     with start(tmp_path, *command, "-o", "out") as process:
         wait_for_lines(partial, 5, process)
+        process.send_signal(signal.SIGSTOP)  # so that it does not end before the refusal
         late = call(tmp_path, *command, "-o", "out", "--force")
         assert (late.code, late.err.count("is being written by another gpubench")) == (2, 1)
         process.kill()

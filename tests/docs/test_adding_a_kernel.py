@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from commandline import call
+from commandline import SHORT, call
 from newcomer import REPOSITORY, Block, Newcomer, blocks
 
 from gpubench.backends.cuda.compile import compile_instance
@@ -29,7 +29,7 @@ GPU = "on a machine with a GPU"
 def added(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository with the page's two files in it, and nothing else changed."""
     copy = tmp_path_factory.mktemp("added") / "gpubench"
-    shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "__pycache__", "dist"))
+    shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(".*", "dist"))
     newcomer = Newcomer(copy, copy)
     for block in ADDING:
         if block.title.startswith("gpubench/"):
@@ -97,7 +97,10 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
     for block in OWN:
         if block.language == "sh" and not block.title:
             assert len(block.commands) == len(block.text.replace("\\\n", "").splitlines())
-            done = [call(tmp_path, *shlex.split(command)) for command in block.commands]
+            done = [
+                call(tmp_path, *shlex.split(command), *(SHORT if "sweep " in command else ()))
+                for command in block.commands
+            ]
             assert {one.code for one in done} == {0}, done
             assert "my_" in "".join(one.out for one in done), block.text
     for name in ("my_tile.cu", "my_tile.py", "my_sgemm.py"):

@@ -13,7 +13,7 @@ from gpubench.engine.worker import Worker
 from gpubench.model import Cache, Point, Problem, Status, Timer, Timing
 from gpubench.plan.registry import load
 
-TIMING = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.2, point_limit_s=30)
+TIMING = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.2, point_limit_s=300)
 
 HEAD = """
 import threading

@@ -12,7 +12,7 @@ from gpubench.model import Cache, Point, Problem, Status, Timer, Timing
 from gpubench.plan.registry import load, owner_of, variants
 from gpubench.plan.schedule import _with_owners_together
 
-QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
+QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
 
 HEAD = """
 import os, signal

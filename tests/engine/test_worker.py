@@ -24,7 +24,7 @@ from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Point, Status, Timer, Timing
 from gpubench.plan.registry import load
 
-QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=20)
+QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
 
 FAULTY = '''
 """Right, but for what its tile asks it to do."""

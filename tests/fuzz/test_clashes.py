@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import command_lines
@@ -177,8 +178,13 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("output", ["sweep", "samples", "winners", "diff", "plot"])
-@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    ("output", "odd"),
+    [
+        *product(("sweep", "samples", "winners", "diff"), ODD),
+        *product(("plot",), ("255 bytes", "not UTF-8", "markup")),  # a picture takes long to draw
+    ],
+)
 def test_a_file_with_an_odd_name_is_written_or_refused(folder: Path, output: str, odd: str) -> None:
     line, suffix = OUTPUTS[output]
     (folder / "in").mkdir()

@@ -19,20 +19,20 @@ from readers import READERS
 from gpubench.errors import UsageError
 
 INPUTS = {
-    **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 100),
-    **dict.fromkeys(("winners", "where"), 70),
-    **dict.fromkeys(("problems", "build", "fleet", "race"), 20),
-    "saved": 10,
-    "csv": 60,
-    "experiment": 30,
-    "shown": 15,
+    **dict.fromkeys(("sizes", "tiles", "config", "expect", "operands", "archive"), 50),
+    **dict.fromkeys(("winners", "where"), 40),
+    **dict.fromkeys(("problems", "build", "fleet", "race"), 10),
+    "saved": 5,
+    "csv": 40,
+    "experiment": 15,
+    "shown": 8,
     "descriptor": 12,
     "source": 10,
-    "diff": 20,
-    "partial": 20,
-    "command": 60,
+    "diff": 10,
+    "partial": 10,
+    "command": 40,
 }
-"""Number of mutated inputs per reader in every run: a thousand in all."""
+"""Number of mutated inputs per reader in every run: 570 in all."""
 
 SLOW = {"diff", "partial", "race", "build", "saved", "problems", "command", "shown"}
 """Readers that run whole commands, on what others read."""
@@ -73,7 +73,7 @@ def test_random_bytes_and_text_are_read_or_refused() -> None:
         if name in SLOW:
             continue
         chance = Random(name)  # noqa: S311 # no secret
-        for _ in range(50):
+        for _ in range(25):
             with empty_folder() as folder:
                 reader.read(anything(chance), folder)
 

@@ -203,15 +203,26 @@ def program(
             f"{{ {instance}(A, B, C, M, N, K{maps}); }}}});"
         )
     main = "int main() {\n" + "\n".join(lines) + "\n}\n"
-    return f'#include "emulator.h"\n#include <algorithm>\n#include <array>\n{text}\n{MAIN}\n{main}'
+    return f'#include "emulator.h"\n{text}\n{MAIN}\n{main}'
 
 
-def run(text: str, folder: Path) -> Iterator[str]:
-    """Compile and run a program; yield the lines that it prints."""
+OPTIONS = ("-w", "-O1", "-fno-strict-aliasing")
+
+
+def compile_header(folder: Path) -> None:
+    """Compile `emulator.h` into a directory, for all programs that `run` gets with it."""
+    header = Path(__file__).parent / "ptx" / "emulator.h"
+    gxx(*OPTIONS, "-x", "c++-header", str(header), "-o", str(folder / "emulator.h.gch"))
+
+
+def run(text: str, folder: Path, header: Path) -> Iterator[str]:
+    """Compile and run a program; yield the lines that it prints.
+
+    `header` is the directory of the compiled header.
+    """
     source, binary = folder / "cases.cpp", folder / "cases"
     source.write_text(text, encoding="utf-8")
-    here = Path(__file__).parent / "ptx"
-    gxx("-w", "-O1", "-fno-strict-aliasing", f"-I{here}", str(source), "-o", str(binary))
+    gxx(*OPTIONS, "-Winvalid-pch", f"-I{header}", str(source), "-o", str(binary))
     done = subprocess.run([binary], capture_output=True, text=True, check=False)
     yield from done.stdout.splitlines()
     if done.returncode not in (0, 1):

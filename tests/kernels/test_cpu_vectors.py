@@ -23,6 +23,9 @@ ON_CPU = [
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12_345)
 LARGEST = DIMENSIONS[-1]
 PAIRS = list(itertools.product(DIMENSIONS[:-1], repeat=2))
+OTHER_DTYPES = list(itertools.product((1, 7, 129), repeat=2))
+"""Pairs in dtypes other than float32, which have the same loops."""
+
 LONG = [pair for side in (1, 7, 129) for pair in ((LARGEST, side), (side, LARGEST))]
 
 
@@ -68,7 +71,7 @@ def test_a_result_is_right_for_a_long_side_in_every_dtype() -> None:
         check(variant, "float32", LONG)
         for dtype in variant.dtypes:
             if dtype != "float32":
-                check(variant, dtype, PAIRS)
+                check(variant, dtype, OTHER_DTYPES)
 
 
 @pytest.mark.slow

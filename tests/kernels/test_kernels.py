@@ -19,15 +19,19 @@ import pytest
 from gpubench.commands.check.cases import (
     all_cases,
     covered,
+    evenly,
     expected,
     nearest,
     prime,
     problems,
     race_cases,
+    threads,
+    tiles_to_race,
     tiles_to_run,
 )
 from gpubench.commands.check.on_cpu import ONE_MULTIPROCESSOR, Case, Sanitizer, run_on_cpu
 from gpubench.errors import UsageError
+from gpubench.hardware.occupancy import WARP
 from gpubench.model import Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import KERNELS, variants
 
@@ -71,7 +75,25 @@ ON_GPU = {
 }
 RUN = [variant for variant in ON_GPU.values() if variant.name not in CANNOT_RUN]
 
-CASES = {Sanitizer.ADDRESS: all_cases, Sanitizer.THREAD: race_cases}
+
+def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
+    """Return the cases of the smallest tile to race whose blocks have more than one warp.
+
+    ThreadSanitizer takes long, and all tiles use barriers and shared arrays alike.
+    """
+    tiles = tiles_to_race(variant)
+    tile = next((tile for tile in tiles if threads(variant, tile) > WARP), tiles[-1])
+    return race_cases(variant, [tile])
+
+
+def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
+    """Return the cases of the first default tile and of up to four others, with both ends."""
+    tiles = tiles_to_run(variant)
+    chosen = {variant.tiles.defaults[0], *evenly(tiles, 4)}
+    return all_cases(variant, [tile for tile in tiles if tile in chosen])
+
+
+CASES = {Sanitizer.ADDRESS: cases_of_some_tiles, Sanitizer.THREAD: race_cases_of_one_tile}
 
 Work = dict[tuple[CudaVariant, Sanitizer], tuple[list[Case], "Future[list[np.ndarray]]"]]
 
@@ -114,10 +136,14 @@ def test_a_kernel_is_right_and_clean(variant: CudaVariant, work: Work) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("whole", RUN, ids=label)
 def test_a_kernel_is_right_and_clean_at_every_tile(whole: CudaVariant, tmp_path: Path) -> None:
-    of_variant = all_cases(whole, tuple(whole.tiles))
-    outputs = run_on_cpu(of_variant, Sanitizer.ADDRESS, tmp_path / whole.name)
-    for case, output in zip(of_variant, outputs, strict=True):
-        np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
+    at_every_tile = {
+        Sanitizer.ADDRESS: all_cases(whole, tuple(whole.tiles)),
+        Sanitizer.THREAD: race_cases(whole),
+    }
+    for sanitizer, of_variant in at_every_tile.items():
+        outputs = run_on_cpu(of_variant, sanitizer, tmp_path / sanitizer.name)
+        for case, output in zip(of_variant, outputs, strict=True):
+            np.testing.assert_array_equal(output, expected(case.problem), err_msg=case.label)
 
 
 def test_every_kernel_is_run_or_listed_with_what_prevents_it() -> None:

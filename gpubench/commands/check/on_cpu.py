@@ -6,6 +6,7 @@ of one variant with all instances that its cases launch.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -22,12 +23,14 @@ from threading import Lock
 
 import numpy as np
 
+from gpubench.cache import keep, user_cache
 from gpubench.commands.check import limits
 from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 from gpubench.model.sources import encoded_source, read_source
+from gpubench.results.output import open_regular
 from gpubench.text import clean
 
 SHIM = Path(__file__).parent / "shim"
@@ -38,6 +41,12 @@ than the problem, so every block repeats its loop."""
 
 ONE_AT_A_TIME = Lock()
 """Held while the runtime is compiled, which programs in several threads share."""
+
+RUNTIME_OPTIONS = (
+    "-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra", "-Werror",
+)  # fmt: skip
+"""Options for the runtime. `-fno-tree-loop-distribute-patterns`: a loop over bytes must not become
+a call of memcpy, which the sanitizers watch."""
 
 LONGEST_ERROR = 400
 """Maximum number of characters of an error from g++."""
@@ -177,15 +186,35 @@ def translation_unit(source: Path, text: str | None, instances: Sequence[str]) -
 
 
 def _runtime(folder: Path) -> Path:
-    """Return the runtime, compiled once for all programs of a directory, without a sanitizer."""
+    """Return the runtime, compiled without a sanitizer and shared by the programs of a directory.
+
+    The object file is kept in the user's cache, because g++ takes two seconds for it.
+    """
     path = folder / "runtime.o"
     with ONE_AT_A_TIME:
-        if not path.exists():
-            # -fno-tree-loop-distribute-patterns: a loop over bytes must not become a call of
-            # memcpy, which the sanitizers watch.
-            gxx("-O2", "-g", "-fno-tree-loop-distribute-patterns", "-Wall", "-Wextra",
-                      "-Werror", "-c", str(SHIM / "runtime.cpp"), "-o", str(path))  # fmt: skip
+        if path.exists():
+            return path
+        sources = [(SHIM / name).read_bytes() for name in ("runtime.cpp", "runtime.h")]
+        key = b"\0".join([*sources, *map(str.encode, RUNTIME_OPTIONS), gxx("--version").encode()])
+        cached = user_cache("check", f"{hashlib.sha256(key).hexdigest()}.o")
+        content = _read_cached(cached)
+        if content is None:
+            gxx(*RUNTIME_OPTIONS, "-c", str(SHIM / "runtime.cpp"), "-o", str(path))
+            content = path.read_bytes()
+            keep(cached, hashlib.sha256(content).digest() + content)
+        else:
+            path.write_bytes(content)
     return path
+
+
+def _read_cached(path: Path) -> bytes | None:
+    """Return a kept object file, or None if there is none or it is damaged."""
+    try:
+        with open_regular(path) as file:
+            digest, content = file.read(hashlib.sha256().digest_size), file.read()
+    except OSError:
+        return None
+    return content if hashlib.sha256(content).digest() == digest else None
 
 
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:
@@ -199,8 +228,11 @@ def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Pat
     return program
 
 
-def gxx(*arguments: str, text: str = "") -> None:
-    """Compile or link. Raises UsageError without g++, and CompileError with its first error."""
+def gxx(*arguments: str, text: str = "") -> str:
+    """Compile or link, and return what g++ prints.
+
+    Raises UsageError without g++, and CompileError with its first error.
+    """
     compiler = shutil.which("g++")
     if not compiler:
         raise UsageError(
@@ -214,6 +246,7 @@ def gxx(*arguments: str, text: str = "") -> None:
         said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
         errors = re.findall(r"^.*(?:error|undefined reference).*$", said, re.MULTILINE)
         raise CompileError(f"g++: {clean(next(iter(errors), said)[:LONGEST_ERROR])}")
+    return done.stdout.decode(errors="replace")
 
 
 def execute(command: Sequence[str], sanitizer: Sanitizer) -> None:

@@ -52,11 +52,13 @@ def tiles_among(kernel: CudaVariant, edges: Collection[int]) -> list[Config]:
     return [tile for tile in kernel.tiles if tile["edge"] in edges]
 
 
-def hopper_keys(edges: Collection[int] = SAMPLED) -> list[Key]:
+def hopper_keys(edges: Collection[int] = SAMPLED, largest: int = SPILLS) -> list[Key]:
+    """Tiles among `edges`; of register_tile, which takes long to compile, up to `largest`."""
     return [
         (kernel.name, tile, "float32", "sm_90")
         for kernel in ON_GPU.values()
         for tile in tiles_among(kernel, edges)
+        if kernel.name != "register_tile" or tile["edge"] <= largest
     ]
 
 
@@ -105,7 +107,7 @@ def test_instances_compile_to_kernels_that_fit(compiled: dict[Key, Compiled]) ->
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_every_tile_compiles_to_a_kernel_that_fits() -> None:
-    every = built(set(hopper_keys(range(LARGEST + 1))))
+    every = built(set(hopper_keys(range(LARGEST + 1), LARGEST)))
     check_that_they_fit(every)
     check_that_only_large_register_tiles_spill(every)
 

@@ -36,6 +36,12 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
 BOUNDS = "__launch_bounds__((BM / TM) * (BN / TN)"
 
 
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile in this process. A process of its own takes longer to start than to compile."""
+    monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
+
+
 def build(folder: Path, name: str, *options: str) -> tuple[Done, list[BuildRow]]:
     """A command that writes a file of rows, and the rows."""
     done = call(folder, "explain", "--output", name, *options)
@@ -150,7 +156,6 @@ def test_what_was_compiled_before_ctrl_c_is_not_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
     compiled: list[str] = []
 
     def fail(program: Program) -> Binaries:

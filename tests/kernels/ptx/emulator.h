@@ -6,8 +6,10 @@
 // and overwriting what is still read, give wrong results. A wait that never ends is an error.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -111,7 +113,9 @@ struct Product {
 };
 
 struct Fiber {
-  ucontext_t context;
+  ucontext_t context;  // where it starts
+  jmp_buf place;       // where it goes on
+  bool started = false;
   std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
   Block* block;
   int thread, rank;
@@ -149,7 +153,7 @@ inline std::vector<BoxCopy> box_copies;
 inline Barrier cluster_barrier;
 inline int cluster_live;
 inline Fiber* current;
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline bool progress;
 inline std::mt19937 order;
 inline std::function<void()> entry;
@@ -157,7 +161,17 @@ inline Index grid, threads;
 inline size_t dynamic_bytes;
 inline const unsigned char *inputs[2], *inputs_end[2];
 
-inline void yield() { swapcontext(&current->context, &scheduler); }
+// Switches by jumps: swapcontext also asks the system for the signal mask, each time.
+inline void yield() {
+  if (!_setjmp(current->place)) _longjmp(scheduler, 1);
+}
+inline void resume(Fiber& fiber) {
+  current = &fiber;
+  if (_setjmp(scheduler)) return;
+  if (fiber.started) _longjmp(fiber.place, 1);
+  fiber.started = true;
+  setcontext(&fiber.context);
+}
 template <typename Ready>
 void wait_until(Ready ready) {
   while (!ready()) yield();
@@ -557,8 +571,7 @@ inline void launch(Index blocks_of_grid, int cluster, int block_threads, size_t 
       std::stable_sort(keyed.begin(), keyed.end(),
                        [](const auto& a, const auto& b) { return a.first < b.first; });
       for (auto& [_, fiber] : keyed) {
-        current = fiber;
-        swapcontext(&scheduler, &fiber->context);
+        resume(*fiber);
       }
       std::erase_if(alive, [](const Fiber* fiber) { return fiber->finished; });
       std::vector<BoxCopy> later;

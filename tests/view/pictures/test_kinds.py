@@ -103,10 +103,9 @@ def test_no_label_lies_over_another_or_over_the_edge() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_drawn_in_every_theme(kind: str) -> None:
-    for theme in Theme:
-        figure = draw(files(kind), kind, theme=theme)
-        assert any(axes.lines or axes.patches for axes in figure.axes)
+def test_every_kind_is_drawn_in_the_dark_theme(kind: str) -> None:
+    figure = draw(files(kind), kind, theme=Theme.DARK)  # other tests draw in the light one
+    assert any(axes.lines or axes.patches for axes in figure.axes)
 
 
 @pytest.mark.parametrize(

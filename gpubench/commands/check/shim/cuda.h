@@ -4,8 +4,12 @@
 // never a silent difference. Tensor cores and inline PTX cannot be had this way.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
+// libstdc++'s special functions (Bessel and others), which CUDA lacks: <cmath> without them compiles
+// in a quarter of the time.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
