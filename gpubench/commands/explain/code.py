@@ -1,9 +1,9 @@
 """Compiles many instances for `gpubench explain --variants`, on all CPUs, and keeps the figures.
 
 Processes compile the instances of one source as one program. This process disassembles the code
-of many programs together, because each run of the disassembler takes a third of a second, however
-little it lists. The figures are kept in the user's cache, in a file for each source, architecture
-and version of the tools.
+of many programs together: each run of the disassembler takes a third of a second, however little
+it lists, and kernels share instructions. The figures are kept in the user's cache, in a file for
+each source, architecture and version of the tools.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
 from gpubench.commands.explain.loop import LoopFigures, is_float64, loop_figures
 from gpubench.commands.explain.sass import (
+    Listing,
     busiest_loop,
     disassemble_together,
     loop_instructions,
@@ -45,8 +46,11 @@ from gpubench.results.output import open_regular
 MAX_TOGETHER = 24
 """Maximum number of instances in a program, so that all CPUs have work until the end."""
 
-READ_TOGETHER = 2**20
+READ_TOGETHER = 2**21
 """Bytes of machine code of an architecture that are disassembled together."""
+
+NOTHING = Listing([], {})
+"""The listing of a kernel that is not disassembled."""
 
 VERSION_S = 20
 """Time limit for the disassembler to print its version."""
@@ -245,15 +249,15 @@ def read_code(compiled: Mapping[Program, Binaries]) -> dict[Program, Codes]:
     }
 
 
-def _code(binary: Binary, listings: Mapping[bytes, str], dtype: str) -> Code:
-    listing = listings.get(binary.machine_code, "")
+def _code(binary: Binary, listings: Mapping[bytes, Listing], dtype: str) -> Code:
+    listing = listings.get(binary.machine_code, NOTHING)
     # A kernel that computes in float64 by mistake may have no multiply-add in its own type.
     loop = loop_instructions(listing, dtype) or busiest_loop(listing, is_float64)
     return Code(
         error=binary.error,
         resources=binary.resources,
         max_threads=binary.max_threads,
-        is_disassembled=bool(listing),
+        is_disassembled=bool(listing.instructions),
         loop=loop_figures(loop, dtype) if loop else None,
     )
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 from gpubench.commands.explain.sass import (
@@ -120,13 +121,14 @@ def _bank_conflicts(loop: Sequence[Instruction]) -> int | None:
     return conflicts if seen else None
 
 
-def _registers(instruction: Instruction) -> list[tuple[int, tuple[int, bool]]]:
+@cache
+def _registers(instruction: Instruction) -> Sequence[tuple[int, tuple[int, bool]]]:
     """Return the registers of the operands by place, the destination first, and which are kept."""
     registers = []
     for place, operand in enumerate(instruction.operands.split(",")):
         if match := _REGISTER.search(operand):
             registers.append((place, (int(match[1]), bool(match[2]))))
-    return registers
+    return tuple(registers)
 
 
 def _distances(loop: Sequence[Instruction]) -> Iterator[int]:
@@ -150,7 +152,7 @@ def _distances(loop: Sequence[Instruction]) -> Iterator[int]:
                 break
 
 
-def _sources(instruction: Instruction) -> list[tuple[int, tuple[int, bool]]]:
+def _sources(instruction: Instruction) -> Sequence[tuple[int, tuple[int, bool]]]:
     """Return the registers that an instruction reads: all but the destination."""
     registers = _registers(instruction)
     stores = instruction.name.startswith(("ST", "RED", "ATOM"))

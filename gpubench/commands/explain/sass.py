@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, count, pairwise
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,15 @@ from typing import NamedTuple
 from gpubench.hardware.occupancy import WARP
 
 TIMEOUT_S = 120
+
+WORD_BYTES = 16
+"""Size of an instruction since sm_70."""
+
+WORDS_SINCE = 70
+"""First architecture whose instructions are encoded one by one, and not in groups."""
+
+LISTED_AT = 2**32
+"""Address of the first instruction that is listed alone, so that no branch goes below 0."""
 
 
 @cache
@@ -49,23 +58,67 @@ def disassemble(cubin: bytes) -> str | None:
     return _listing(cubin, "-c")
 
 
-def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[str] | None:
+def disassemble_together(codes: Sequence[bytes], architecture: str) -> list[Listing] | None:
     """Return the listing of each kernel's code, or None without a disassembler that lists them.
 
-    A run of the disassembler takes 0.2 to 0.4 s of a CPU before it lists anything. Branches go to
-    addresses instead of labels. `architecture` is such as `sm_90a`.
+    A run of the disassembler takes 0.2 to 0.4 s of a CPU before it lists anything, and then 1 s per
+    megabyte. Kernels share more than half of their instructions, so each distinct instruction is
+    listed once. `architecture` is such as `sm_90a`.
     """
-    listing = _listing(b"".join(codes), f"--binary=SM{architecture.removeprefix('sm_')}")
-    if listing is None:
+    if int(architecture.removeprefix("sm_").rstrip("af")) < WORDS_SINCE:
+        return _disassemble_whole(codes, architecture)
+    words = [_words(code) for code in codes]
+    distinct = list(dict.fromkeys(chain.from_iterable(words)))
+    text = _listing(
+        b"".join(distinct),
+        f"--binary=SM{architecture.removeprefix('sm_')}",
+        f"--base-address={LISTED_AT:#x}",
+    )
+    if text is None:
+        return None
+    matches = filter(None, map(_INSTRUCTION.match, text.splitlines()))
+    listed = {int(match["address"], 16): match for match in matches}
+    decoded: dict[bytes, tuple[Instruction, int | None]] = {}
+    for address, word in zip(count(LISTED_AT, WORD_BYTES), distinct):
+        if match := listed.get(address):
+            instruction = _instruction(match)
+            target = _target(instruction)
+            decoded[word] = instruction, target - address if isinstance(target, int) else None
+    return [_assembled([decoded.get(word) for word in of_kernel]) for of_kernel in words]
+
+
+def _disassemble_whole(codes: Sequence[bytes], architecture: str) -> list[Listing] | None:
+    """Return the listings of kernels whose instructions are encoded in groups."""
+    text = _listing(b"".join(codes), f"--binary=SM{architecture.removeprefix('sm_')}")
+    if text is None:
         return None
     addresses = accumulate(map(len, codes[:-1]), initial=0)
-    places = [listing.find(f"/*{address:04x}*/") for address in addresses]
+    places = [text.find(f"/*{address:04x}*/") for address in addresses]
     if -1 in places:
         return None
-    return [listing[start:end] for start, end in pairwise([*places, len(listing)])]
+    return [parse_listing(text[start:end]) for start, end in pairwise([*places, len(text)])]
 
 
-def _listing(content: bytes, option: str) -> str | None:
+def _words(code: bytes) -> list[bytes]:
+    """Return the instructions of a kernel's code, which all have the same size."""
+    return [code[start : start + WORD_BYTES] for start in range(0, len(code), WORD_BYTES)]
+
+
+def _assembled(decoded: Sequence[tuple[Instruction, int | None] | None]) -> Listing:
+    """Return the listing of a kernel's instructions, without those that could not be read.
+
+    Each instruction has the distance in bytes that it branches, or None.
+    """
+    places = list(accumulate((item is not None for item in decoded), initial=0))
+    targets = {}
+    for index, item in enumerate(decoded):
+        distance = item[1] if item else None
+        if distance is not None and 0 <= (target := index + distance // WORD_BYTES) < len(decoded):
+            targets[places[index]] = places[target]
+    return Listing([item[0] for item in decoded if item], targets)
+
+
+def _listing(content: bytes, *options: str) -> str | None:
     """Return what the disassembler prints about a file, or None if it fails or is not there."""
     program = nvdisasm()
     if program is None:
@@ -76,7 +129,7 @@ def _listing(content: bytes, option: str) -> str | None:
         try:
             return subprocess.check_output(  # noqa: S603 # NVIDIA's program, on a file of ours
                 # Without the analysis of data flow, which takes a quarter of the time.
-                [program, option, "-ndf", file.name],
+                [program, *options, "-ndf", file.name],
                 text=True,
                 timeout=TIMEOUT_S,
                 stderr=subprocess.DEVNULL,
@@ -128,6 +181,14 @@ class Instruction(NamedTuple):
     operands: str
 
 
+class Listing(NamedTuple):
+    """The instructions of a kernel."""
+
+    instructions: list[Instruction]
+    targets: dict[int, int]
+    """Index of the instruction that each branch goes to, by the index of the branch."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InnerLoop:
     """Counts of the instructions that a thread issues in an iteration of the inner loop."""
@@ -162,29 +223,30 @@ class InnerLoop:
         return self.multiply_adds / self.instructions
 
 
-def busiest_loop(disassembly: str, work: Callable[[Instruction], int]) -> list[Instruction]:
+def busiest_loop(listing: Listing, work: Callable[[Instruction], int]) -> list[Instruction]:
     """Return the instructions of the loop with the most work, or none if no loop has any."""
 
     def total(loop: list[Instruction]) -> int:
         return sum(map(work, loop))
 
-    loop = max(_loops(disassembly), key=total, default=[])
+    loop = max(_loops(listing), key=total, default=[])
     return loop if total(loop) else []
 
 
-def loop_instructions(disassembly: str, dtype: str) -> list[Instruction]:
+def loop_instructions(listing: Listing, dtype: str) -> list[Instruction]:
     """Return the instructions of the inner loop, or none without multiply-adds in `dtype`."""
 
+    @cache
     def work(instruction: Instruction) -> int:
         # A tensor core instruction makes many multiply-adds, so it outweighs all others.
         return multiply_adds(instruction, dtype) + 1000 * (instruction.name in TENSOR)
 
-    return busiest_loop(disassembly, work)
+    return busiest_loop(listing, work)
 
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
     """Return the inner loop of a disassembled kernel, or None without multiply-adds in `dtype`."""
-    loop = loop_instructions(disassembly, dtype)
+    loop = loop_instructions(parse_listing(disassembly), dtype)
     if not loop:
         return None
     names = Counter(instruction.name for instruction in loop)
@@ -207,23 +269,36 @@ def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
     )
 
 
-def _loops(disassembly: str) -> list[list[Instruction]]:
-    """Return for each loop the instructions that belong to no loop within it."""
+def parse_listing(disassembly: str) -> Listing:
+    """Read what the disassembler prints about a kernel."""
     instructions: list[Instruction] = []
     places: dict[str | int, int] = {}  # labels and addresses, to the index of the instruction
     for line in disassembly.splitlines():
         if label := _LABEL.match(line):
             places[label[1]] = len(instructions)
         elif match := _INSTRUCTION.match(line):
-            address, opcode, operands = match.groups()
-            places[int(address, 16)] = len(instructions)
-            instructions.append(Instruction(opcode.partition(".")[0], opcode, operands))
-    ends: dict[int, int] = {}
-    for index, instruction in enumerate(instructions):
-        target = _TARGET.search(instruction.operands) if instruction.name == "BRA" else None
-        start = places.get(target[1] or int(target[2], 16), index + 1) if target else index + 1
-        if start <= index:
-            ends[start] = index  # the last of several branches to a label
+            places[int(match["address"], 16)] = len(instructions)
+            instructions.append(_instruction(match))
+    named = {index: _target(instruction) for index, instruction in enumerate(instructions)}
+    targets = {index: places[name] for index, name in named.items() if name in places}
+    return Listing(instructions, targets)
+
+
+def _instruction(line: re.Match[str]) -> Instruction:
+    opcode = line["opcode"]
+    return Instruction(opcode.partition(".")[0], opcode, line["operands"])
+
+
+def _target(instruction: Instruction) -> str | int | None:
+    """Return the label or the address that an instruction branches to, or None if it does not."""
+    match = _TARGET.search(instruction.operands) if instruction.name == "BRA" else None
+    return (match[1] or int(match[2], 16)) if match else None
+
+
+def _loops(listing: Listing) -> list[list[Instruction]]:
+    """Return for each loop the instructions that belong to no loop within it."""
+    # The last of several branches to a place ends its loop.
+    ends = {start: index for index, start in listing.targets.items() if 0 <= start <= index}
     loops = []
     for start, end in ends.items():
         within = {
@@ -232,7 +307,7 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
             if start <= inner and stop <= end and (inner, stop) != (start, end)
             for index in range(inner, stop + 1)
         }
-        loops.append([instructions[i] for i in range(start, end + 1) if i not in within])
+        loops.append([listing.instructions[i] for i in range(start, end + 1) if i not in within])
     return loops
 
 

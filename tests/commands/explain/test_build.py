@@ -28,6 +28,7 @@ from gpubench.commands.explain.sass import (
     disassemble,
     disassemble_together,
     loop_instructions,
+    parse_listing,
 )
 from gpubench.plan.registry import KERNELS
 from gpubench.results.build_row import BuildRow, read
@@ -145,7 +146,9 @@ def test_code_disassembled_together_has_the_loops_of_its_cubin(tmp_path: Path) -
     listings = disassemble_together(contents, "sm_90")
     assert listings
     for listing, each in zip(listings, built, strict=True):
-        loop = loop_instructions(disassemble(each.cubin) or "", "float32")
+        alone = parse_listing(disassemble(each.cubin) or "")
+        assert listing.targets == alone.targets
+        loop = loop_instructions(alone, "float32")
         assert [each.opcode for each in loop_instructions(listing, "float32")] == [
             each.opcode for each in loop
         ]
