@@ -28,7 +28,8 @@ from gpubench.model import CudaVariant, Point, Precision, Problem
 from gpubench.plan.registry import is_ours
 
 PERIOD = 256
-"""A probe's extents have the same remainders as the point's modulo this and the tile's extents."""
+"""A probe's extents have the same remainders as the point's modulo this and the tile's extents. Our
+own kernels check their bounds, so for them the remainders modulo the tile do not matter."""
 
 TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
@@ -49,8 +50,12 @@ elements for all of them."""
 COMPARED_ELEMENTS = 2**24
 """Number of results that are compared at once, in float64."""
 
-KEPT_BYTES = 2**24
+KEPT_BYTES = 2**26
 """The operands of smaller probes are kept: all kernels of a sweep are probed at a few sizes."""
+
+LARGE_FLOPS = 2**30
+"""Larger products have one probe with few elements: making operands with an element for each row
+and column, and comparing their results, takes 0.2 s at 2048."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -197,7 +202,7 @@ def _block(point: Point) -> list[int]:
 
 
 def _period(point: Point) -> int:
-    return math.lcm(PERIOD, *_block(point))
+    return PERIOD if is_ours(point.variant) else math.lcm(PERIOD, *_block(point))
 
 
 def _near(extent: int, period: int, least: int) -> int:
@@ -213,7 +218,7 @@ def inputs_of(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
     return _kept_inputs(probe) if probe.problem.bytes < KEPT_BYTES else probe.inputs()
 
 
-@lru_cache(32)
+@lru_cache(8)
 def _kept_inputs(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
     inputs = probe.inputs()
     for array in inputs:
@@ -225,11 +230,14 @@ def _kept_inputs(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
 def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
     """Return probes with all bits in the first operand, and then in the second operand.
 
-    Each value of k has a product in one of the probes, if MAX_PROBES are enough for that.
+    Each value of k has a product in one of the probes, if MAX_PROBES are enough for that. A large
+    product has a single probe, `make_full_probe`.
     """
     rng = np.random.default_rng(seed)
     if problem.op == "atax":
         return tuple(_chain_probes(rng, problem))
+    if problem.op == "gemm" and problem.flops > LARGE_FLOPS:
+        return (make_full_probe(problem, seed),)
     rows, columns, depth = _extents(problem)
     column_classes = min(columns, depth)
     row_classes = min(rows, -(-depth // column_classes))

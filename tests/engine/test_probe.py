@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.engine.probe import (
+    LARGE_FLOPS,
     PERIOD,
     AnyProbe,
     fewer_rows,
@@ -148,12 +149,21 @@ def test_a_probe_has_a_size_of_the_points_own_kind(size: tuple[int, int, int]) -
     assert rows % PERIOD == own.problem.m % PERIOD or rows == own.problem.m
 
 
-def test_tiles_that_do_not_divide_the_period_lengthen_it() -> None:
+def test_tiles_that_do_not_divide_the_period_lengthen_it_for_a_users_kernel() -> None:
     tiled = next(one for one in variants() if one.name == "shared_tile")
-    own = point(tiled, tile=tiled.tiles.read("24"), size=(2000, 1000, 800), dtype="float32")
-    near = probe_problem(own, None)
+    ours = point(tiled, tile=tiled.tiles.read("24"), size=(2000, 1000, 800), dtype="float32")
+    near = probe_problem(ours, None)
+    assert (near.m, near.n, near.k) == (2000 % PERIOD, 1000 % PERIOD, 800 % PERIOD + PERIOD)
+    near = probe_problem(replace(ours, variant=replace(tiled, path=Path("mine.py"))), None)
     assert math.lcm(PERIOD, 24) == 768
     assert (near.m, near.n, near.k) == (2000 % 768, 1000 % 768, 800)
+
+
+def test_a_large_product_has_one_probe_with_few_elements() -> None:
+    assert 2 * 512**3 < LARGE_FLOPS < 2 * 1024**3
+    assert len(make_probes(problem("gemm", "float32", (512, 512, 512)), 1)) == 2
+    (probe,) = make_probes(problem("gemm", "float32", (1024, 1024, 1024)), 1)
+    assert probe is make_full_probe(problem("gemm", "float32", (1024, 1024, 1024)), 1)
 
 
 def points() -> list[Point]:
