@@ -13,7 +13,7 @@ common is left out, because it does not change their order.
 
 The script prints the constants. For each file it prints how far the picks are from the fastest
 configuration that was measured: the first pick, the better of the first two, what `--tiles auto`
-picks, the same picks with the older kernels' defaults, and the first six of all kernels together.
+picks, and the same picks with the older kernels' defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -164,22 +163,13 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
 
 
 def picks_of(order: Sequence[Timed]) -> list[Timed]:
-    """Return the picks among measured configurations, which are ordered by predicted time.
+    """Return what `--tiles auto` picks of measured configurations, ordered by predicted time.
 
-    Each kernel takes two, as in `tile_costs.picked`: no tile of 16 bits is measured by two kernels.
+    As in `tile_costs.picked`, all kernels of a model in 16 bits are ranked together.
     """
-    picked: list[Timed] = []
-    counts: Counter[str] = Counter()
-    taken = set()
-    for row in order:
-        tile: object = row.choice
-        if isinstance(row.choice, Choice):
-            tile = replace(row.choice, in_rounds=False)
-        if counts[row.kernel] < tile_costs.PICKS and tile not in taken:
-            counts[row.kernel] += 1
-            taken.add(tile)
-            picked.append(row)
-    return picked
+    first_of = {row.kernel: row for row in reversed(order)}
+    picked = list(order[: tile_costs.PICKS * len(first_of)])
+    return picked + [row for row in first_of.values() if row not in picked]
 
 
 def judged(rows: Sequence[Timed], costs: Costs, *, verbose: int = 0) -> Iterator[str]:
@@ -194,14 +184,13 @@ def judged(rows: Sequence[Timed], costs: Costs, *, verbose: int = 0) -> Iterator
     for problem, by_time in shapes.items():
         by_time.sort(key=lambda pair: pair[0])
         order = [row for _, row in by_time]
-        of_each = picks_of(order)
+        picked_of_all = picks_of(order)
         default_us = order[0].default_us
         for how, picked, other_us in (
             ("first pick", order[:1], math.inf),
             ("best of two", order[:2], math.inf),
-            ("two of each kernel", of_each, math.inf),
-            ("two of each kernel, and older kernels' defaults", of_each, default_us),
-            ("first six of all, and older kernels' defaults", order[:6], default_us),
+            ("--tiles auto", picked_of_all, math.inf),
+            ("--tiles auto, and older kernels' defaults", picked_of_all, default_us),
         ):
             time = min(other_us, *(row.median_us for row in picked))
             errors.setdefault(how, []).append(time / order[0].best_us - 1)

@@ -297,8 +297,8 @@ TENSOR = {
     "float8_e4m3": {"4096": 1.05, "8192": 1.05},
 }
 SHAPES = {
-    "judged_9": ("bfloat16", 1.0),
-    "judged_10": ("float16", 1.0),
+    "judged_13": ("bfloat16", 1.0),
+    "judged_14": ("float16", 1.0),
     "judged_12_float64": ("float64", 1.0),
     "judged_12_float32": ("float32", 1.0),
     "judged_12_tf32": ("tf32", 1.1),

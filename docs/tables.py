@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from itertools import groupby
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 from textwrap import fill
 from typing import Any
 
@@ -50,7 +50,6 @@ PAGES = (
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
-NOT_MEASURED = "Not measured yet: `doit {task}`."
 WIDTH = 100
 """Number of characters in a line of prose."""
 
@@ -179,7 +178,7 @@ def ladder() -> str:
 
 
 JUDGED = (
-    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_9", "judged_10"),
+    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_13", "judged_14"),
     *("judged_12_int8", "judged_12_float8_e4m3"),
 )
 """Files of random shapes on which no constant of a model was fitted."""
@@ -445,19 +444,6 @@ def fast_cu() -> str:
         for (name, layout), cells in best.items()
     )
     return table(["kernel", "layout", *sizes], lines)
-
-
-def nvbench() -> str:
-    """Return times by gpubench and by NVBench, in microseconds: medians of the turns."""
-    path = H200 / "nvbench.json"
-    if not path.exists():
-        return NOT_MEASURED.format(task="gpu:nvbench")
-    lines = []
-    for case in json.loads(path.read_text(encoding="utf-8")):
-        own, other = (median(case[f"{tool}_us"]) for tool in ("gpubench", "nvbench"))
-        lines.append([case["case"], case["cache"], *map(four_digits, (own, other))])
-        lines[-1].append(f"{own / other:.4f}")
-    return table(["kernel", "cache", "gpubench", "NVBench", "ratio"], lines)
 
 
 def exports() -> str:

@@ -23,7 +23,8 @@ from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYT
 from gpubench.model import Problem
 
 PICKS = 2
-"""Maximum number of configurations that a kernel's model picks."""
+"""Number of configurations that the model picks per kernel, on average over kernels that it ranks
+together."""
 
 MAX_STAGES, MAX_STAGES_OF_ROUNDS = 8, 6
 
@@ -373,25 +374,24 @@ def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice,
 def picked(
     kernels: tuple[str, ...], problem: Problem, multiprocessors: int
 ) -> Mapping[str, list[Choice]]:
-    """Return at most `PICKS` configurations of each kernel.
+    """Return the configurations of all kernels that are the fastest by the model.
 
-    If two kernels rank the same tile, cluster and number of parts high, only the kernel with the
-    lower predicted time picks it. The other kernel picks its next configuration, so that
-    `--tiles auto` measures more different configurations.
+    The kernels are ranked together, and the first `PICKS` times their number are picked. A kernel
+    without any has its first configuration, so that `--tiles auto` always measures it.
     """
     every = [
         (predicted_us(choice, problem, multiprocessors, COSTS[9, 0]), name, choice)
         for name in kernels
         for choice in ranked(name, problem, multiprocessors)
     ]
+    every.sort(key=lambda entry: entry[0])
     of_kernel: dict[str, list[Choice]] = {name: [] for name in kernels}
-    taken = set()
-    for _, name, choice in sorted(every, key=lambda entry: entry[0]):
-        tile = replace(choice, in_rounds=False)
-        if len(of_kernel[name]) < PICKS and tile not in taken:
-            of_kernel[name].append(choice)
-            taken.add(tile)
-    return of_kernel
+    for _, name, choice in every[: PICKS * len(kernels)]:
+        of_kernel[name].append(choice)
+    return {
+        name: own or list(ranked(name, problem, multiprocessors)[:1])
+        for name, own in of_kernel.items()
+    }
 
 
 def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:

@@ -15,9 +15,11 @@ from gpubench.kernels.tensor_cores import DTYPES, MAX_DYNAMIC_BYTES, clusters
 from gpubench.kernels.tile_costs import (
     COSTS,
     KERNELS,
+    KERNELS_OF_16_BITS,
     PICKS,
     Choice,
     choices,
+    picked,
     predicted_us,
     ranked,
 )
@@ -236,7 +238,7 @@ def test_the_model_divides_k_where_there_are_few_tiles_and_not_where_there_are_m
     assert best_us("wgmma_split_tail", large) < best_us("wgmma_split_cluster", large)
 
 
-def test_auto_tiles_are_at_most_two_for_each_size_and_depend_on_it() -> None:
+def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:
     asked = {"variants": "wgmma_fitted,wgmma", "sizes": "512x512x512,4096", "tiles": "auto"}
     sweep = read_sweep(asked | {"dtypes": "bfloat16", "device": "cuda"})
     points = plan(sweep, "cuda", (9, 0), 132)
@@ -245,10 +247,25 @@ def test_auto_tiles_are_at_most_two_for_each_size_and_depend_on_it() -> None:
         if point.variant.name == "wgmma_fitted":
             by_size.setdefault(point.problem.size, set()).add(str(point.tile))
     small, large = by_size.values()
-    assert 1 <= len(small) <= PICKS
+    assert 1 <= len(small) <= PICKS * len(KERNELS_OF_16_BITS)
     assert not small & large
     plain = {str(point.tile) for point in points if point.variant.name == "wgmma"}
     assert plain == set(VARIANTS and of_op("gemm")["wgmma"].tiles.default)  # it has no model
+
+
+def test_kernels_for_16_bits_are_ranked_together_and_each_has_a_pick() -> None:
+    for shape in (problem(512, 512, 8192), problem(4096, 4096, 512), problem(1000, 4000, 400)):
+        of_kernel = picked(KERNELS_OF_16_BITS, shape, 132)
+        times = sorted(
+            predicted_us(choice, shape, 132, COSTS[9, 0])
+            for name in KERNELS_OF_16_BITS
+            for choice in ranked(name, shape, 132)
+        )
+        limit_us = times[PICKS * len(KERNELS_OF_16_BITS) - 1]
+        for name, own in of_kernel.items():
+            assert own == list(ranked(name, shape, 132)[: len(own)])
+            slow = [one for one in own if predicted_us(one, shape, 132, COSTS[9, 0]) > limit_us]
+            assert not slow or own == slow == [own[0]]
 
 
 def test_auto_tiles_without_a_device_are_refused() -> None:
