@@ -245,7 +245,6 @@ AGREEMENTS = {
 
 PASSES = {f"{name}/{number}": name for name in AGREEMENTS for number in (1, 2, 3)}
 """The directory of each pass."""
-GAPS = ("register_tile", "cublas", "overhead")
 SWEEPS_OF_TILES = tuple(f"h200/{name}" for name in static_columns.FILES)
 ROUNDS = tuple(f"h200/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
@@ -276,7 +275,6 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for name, directory in PASSES.items():
         path = f"h200/{name}.jsonl"
         yield step(f"gpu:{name.replace('/', '_')}", f"python SCRIPTS/agreement.py pass {path}{AGREEMENTS[directory]}", f"{path}.gz")
-    yield from (step(f"gpu:gaps_{name}", f"python SCRIPTS/gaps.py {name} -o h200/gaps/{name}.json") for name in GAPS)
     for dtype in DTYPES:
         yield step(f"gpu:right_{dtype}", f"python SCRIPTS/right.py --dtypes {dtype} -o h200/right/{dtype}.json")
         if dtype not in {"float32", "int32"}:
