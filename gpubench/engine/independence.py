@@ -29,9 +29,11 @@ the ratio below."""
 BY_CHANCE = (0.0, 2e-6, 2e-6)
 """Largest probability that two cases differ by chance, after each of the `TURNS`."""
 
-RATIO, RATIO_BY_EVENTS = 1.15, 1.05
+RATIO, RATIO_BY_EVENTS = 1.25, 1.05
 """Smallest ratio of two cases that counts, by the host's clock and by the GPU's. On an H200 54
-points of 32 right kernels had ratios of at most 1.022 (lower quartiles of 48 launches a case)."""
+points of 32 right kernels had ratios of at most 1.022 (lower quartiles of 48 launches a case). On a
+CPU beside other work a right function of 23 µs took 1.17 times as long with operands that had just
+been written, in 2 of 6 runs."""
 
 MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
