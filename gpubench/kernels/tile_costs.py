@@ -234,7 +234,7 @@ def predicted_us(choice: Choice, problem: Problem, multiprocessors: int, costs: 
     )
     at_once = RESIDENT[pair * parts - 1] * multiprocessors // RESIDENT[0]
     rounds, rest = divmod(clusters, at_once)
-    shares_last = choice.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004
+    shares_last = choice.in_rounds and pair == 2 and 0 < 2 * rest <= at_once  # noqa: PLR2004 # a pair
     whole = rounds + (rest > 0 and not shares_last)
 
     def step_us(busy: float, *, alone: bool = False) -> float:
@@ -360,13 +360,18 @@ def _fewest(extent: int, together: int) -> set[int]:
 
 
 @cache
-def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice, ...]:
-    """Return a kernel's configurations for a problem, the fastest by the model first."""
+def _times_us(kernel: str, problem: Problem, multiprocessors: int) -> Mapping[Choice, float]:
     costs = COSTS[9, 0]
-    times = {
+    return {
         choice: predicted_us(choice, problem, multiprocessors, costs)
         for choice in choices(kernel, problem)
     }
+
+
+@cache
+def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice, ...]:
+    """Return a kernel's configurations for a problem, the fastest by the model first."""
+    times = _times_us(kernel, problem, multiprocessors)
     return tuple(sorted(times, key=times.__getitem__))
 
 
@@ -380,9 +385,9 @@ def picked(
     without any has its first configuration, so that `--tiles auto` always measures it.
     """
     every = [
-        (predicted_us(choice, problem, multiprocessors, COSTS[9, 0]), name, choice)
+        (time_us, name, choice)
         for name in kernels
-        for choice in ranked(name, problem, multiprocessors)
+        for choice, time_us in _times_us(name, problem, multiprocessors).items()
     ]
     every.sort(key=lambda entry: entry[0])
     of_kernel: dict[str, list[Choice]] = {name: [] for name in kernels}
