@@ -10,17 +10,16 @@ Exit status: 0 all bounds hold, 1 one is broken.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
 
-from shared import GPUBENCH, ROOT, bound, child, verdict
+from shared import ROOT, bound, sweep_kernels, verdict
 
 from gpubench.model import Cache, Point, Problem, Scope, Status, Timer
 from gpubench.plan.registry import of_op
-from gpubench.results.row import Row, read
+from gpubench.results.row import Row
 
 CHEATS = ROOT / "tests" / "cheats"
 SIZES = "256,512x768x1100"
@@ -44,20 +43,13 @@ def sweep(sizes: str, cache: str) -> list[Row]:
     """Sweep the kernels and return the rows."""
     with tempfile.TemporaryDirectory() as name:
         output = Path(name) / "cheats.csv"
-        ended = child(
-            (
-                *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", CHEATS),
-                *("--variants", ",".join((*BESIDE, *CHEATING)), "--sizes", sizes),
-                *("--dtypes", "float32", "--cache", cache, "--rounds", "1", "-o", output),
-            ),
+        return sweep_kernels(
+            CHEATS,
+            (*BESIDE, *CHEATING),
+            *("--sizes", sizes, "--dtypes", "float32", "--cache", cache, "--rounds", "1"),
+            output=output,
             timeout_s=TIMEOUT_S,
-            out=subprocess.DEVNULL,
-            err=subprocess.PIPE,
         )
-        print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
-        if not output.exists():
-            sys.exit(f"cheats.py: the sweep ended with {ended.code}: {ended.last_line}")
-        return list(read(output))
 
 
 def times_of_a_neighbour() -> dict[str, float]:

@@ -36,11 +36,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shared import GPUBENCH, ROOT, child, markdown, verdict
+from shared import ROOT, markdown, sweep_kernels, verdict
 
 from gpubench.backends import Compiled
 from gpubench.model import CallVariant, Config, Launch, Problem, Resources, Space, Status
-from gpubench.results.row import Row, read
+from gpubench.results.row import Row
 
 SIZES = (4096, 8192)
 OURS = ("wgmma_mixed", "wgmma_deferred", "wgmma_fitted")
@@ -342,21 +342,14 @@ def hilbert(extent: int) -> tuple[tuple[int, int], ...]:
 
 def sweep(folder: Path, names: Sequence[str], rounds: int, output: Path) -> list[Row]:
     """Sweep the kernels of fast.cu, gpubench and the libraries, and return the rows."""
-    ended = child(
-        (
-            *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder),
-            *("--variants", ",".join((*names, *LIBRARIES, *OURS)), "--layouts", "nn,nt"),
-            *("--sizes", ",".join(map(str, SIZES)), "--dtypes", "bfloat16", "--tiles", "auto"),
-            *("--rounds", str(rounds), "-o", output, "--force"),
-        ),
+    return sweep_kernels(
+        folder,
+        (*names, *LIBRARIES, *OURS),
+        *("--layouts", "nn,nt", "--sizes", ",".join(map(str, SIZES)), "--dtypes", "bfloat16"),
+        *("--tiles", "auto", "--rounds", str(rounds), "--force"),
+        output=output,
         timeout_s=SWEEP_S,
-        out=subprocess.DEVNULL,
-        err=subprocess.PIPE,
     )
-    print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
-    if not output.exists():
-        sys.exit(f"fast_cu.py: the sweep ended with {ended.code}: {ended.last_line}")
-    return list(read(output))
 
 
 @dataclass(frozen=True, kw_only=True)

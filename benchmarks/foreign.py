@@ -33,13 +33,13 @@ from statistics import median
 from time import perf_counter
 
 from agreement import NCU_METRIC, find_ncu, parse_ncu
-from shared import GPUBENCH, ROOT, SEED, child, markdown, verdict
+from shared import ROOT, SEED, child, markdown, sweep_kernels, verdict
 
 from gpubench.engine.operands import make_inputs
 from gpubench.errors import GpubenchError
 from gpubench.model import Cache, Point, Problem, Scope, Status, Timer
 from gpubench.plan.registry import of_op
-from gpubench.results.row import Row, read
+from gpubench.results.row import Row
 
 SIZES = (2048, 4096)
 ODD_SIZE = 1000
@@ -159,20 +159,14 @@ def sweep(
     folder: Path, names: Sequence[str], sizes: Sequence[int], rounds: int, output: Path
 ) -> list[Row]:
     """Sweep the kernels beside cuBLAS, hot, and return the rows."""
-    ended = child(
-        (
-            *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder),
-            *("--variants", ",".join((*names, BLAS)), "--sizes", ",".join(map(str, sizes))),
-            *("--dtypes", "float32", "--cache", "hot", "--rounds", str(rounds), "-o", output),
-        ),
+    return sweep_kernels(
+        folder,
+        (*names, BLAS),
+        *("--sizes", ",".join(map(str, sizes)), "--dtypes", "float32"),
+        *("--cache", "hot", "--rounds", str(rounds)),
+        output=output,
         timeout_s=SWEEP_S,
-        out=subprocess.DEVNULL,
-        err=subprocess.PIPE,
     )
-    print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
-    if not output.exists():
-        sys.exit(f"foreign.py: the sweep ended with {ended.code}: {ended.last_line}")
-    return list(read(output))
 
 
 def launch(folder: Path) -> None:

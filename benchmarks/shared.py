@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's p
 
 from gpubench.model import Cache, Point, Problem, Scope, Timer
 from gpubench.plan.registry import choose
-from gpubench.results.row import Row
+from gpubench.results.row import Row, read
 from gpubench.view.tables import pipe_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,6 +85,29 @@ def child(
                 raise
             code = None
     return Ended(code=code, wall_s=perf_counter() - started, out=said[0] or "", err=said[1] or "")
+
+
+def sweep_kernels(
+    folder: Path, variants: Sequence[str], *words: str, output: Path, timeout_s: float
+) -> list[Row]:
+    """Sweep variants and the kernels of a directory on a GPU, and return the rows.
+
+    Exit with the sweep's last line if it writes no file.
+    """
+    ended = child(
+        (
+            *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder),
+            *("--variants", ",".join(variants), *words, "-o", output),
+        ),
+        timeout_s=timeout_s,
+        out=subprocess.DEVNULL,
+        err=subprocess.PIPE,
+    )
+    print(*ended.err.splitlines()[-6:], sep="\n", flush=True)
+    if not output.exists():
+        script = Path(sys.argv[0]).name
+        sys.exit(f"{script}: the sweep ended with {ended.code}: {ended.last_line}")
+    return list(read(output))
 
 
 def point(variant: str, tile: str, problem: Problem, cache: Cache = Cache.HOT) -> Point:
