@@ -222,6 +222,7 @@ SHAPES = {
     "judged_10": "--seed 10 --count 30 --dtype float16",
     "judged_13": "--seed 13 --count 60 --every",
     "judged_14": "--seed 14 --count 30 --dtype float16",
+    "judged_15": "--seed 15 --count 60 --every",
     "fit_11_float64": "--seed 11 --count 30 --dtype float64 --every",
     "fit_11_float32": "--seed 11 --count 30 --dtype float32 --every",
     "fit_11_float8_e4m3": "--seed 11 --count 30 --dtype float8_e4m3 --every",
