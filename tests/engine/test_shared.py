@@ -332,7 +332,9 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
     worker = ("distributed.cli.dask_worker", *scheduler, "--nthreads", "1", "--no-nanny")
     processes = [
         started(
-            "distributed.cli.dask_scheduler", *scheduler, "--host", "127.0.0.1", directory=tmp_path
+            *("distributed.cli.dask_scheduler", *scheduler, "--host", "127.0.0.1", "--port", "0"),
+            *("--dashboard-address", "127.0.0.1:0"),
+            directory=tmp_path,
         )
     ]
 
@@ -343,6 +345,7 @@ def test_a_sweep_outlives_workers_that_are_killed_stopped_or_late(tmp_path: Path
     try:
         killed, stopped = map(join, "ab")
         while not (tmp_path / "scheduler.json").exists():
+            assert processes[0].poll() is None, (tmp_path / "log.txt").read_text()
             time.sleep(0.1)
         with Client(scheduler_file=str(tmp_path / "scheduler.json")) as client:
             client.wait_for_workers(2, timeout=300)
