@@ -7,7 +7,7 @@ used.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,13 +60,22 @@ class Outcome:
         return any(row.status in {Status.WRONG, Status.ERROR} for row in self.rows)
 
 
+AddMore = Callable[[Job, Pool, list[Row]], list[Row]]
+"""Measures more on the pool of a finished job, and returns the rows with what it added."""
+
+
 def run(
-    job: Job, pool: Pool, watcher: Watcher | None = None, file: ResultFile | None = None
+    job: Job,
+    pool: Pool,
+    watcher: Watcher | None = None,
+    file: ResultFile | None = None,
+    add_more: AddMore | None = None,
 ) -> Outcome:
     """Measure a job on a pool, into a file if one is given.
 
-    Ctrl-C ends it early and keeps what was measured. Raises UsageError if the file cannot be
-    written, before anything is measured, and what the pool raises if it cannot measure.
+    `add_more` receives the rows of a finished job before the file does. Ctrl-C ends the job early
+    and keeps what was measured. Raises UsageError if the file cannot be written, before anything is
+    measured, and what the pool raises if it cannot measure.
     """
     started = perf_counter()
     watcher = watcher or Watcher()
@@ -81,6 +90,7 @@ def run(
         measurements.add(measurement)
 
     interrupted = complete = False
+    rows: list[Row] = []
     try:
         for point, reason in job.planned.items():
             if reason is not None and not measurements.is_finished(point):
@@ -90,10 +100,12 @@ def run(
                 keep(measurement)
                 watcher.measured(measurement)
         complete = True
+        if add_more:
+            rows = add_more(job, pool, _rows(job, pool, measurements))
     except KeyboardInterrupt:
         interrupted = True
     finally:  # whatever ended it: what was measured is kept
-        rows = _rows(job, pool, measurements)
+        rows = rows or _rows(job, pool, measurements)
         if file:
             file.finish(rows, complete=complete)
     return Outcome(
@@ -115,16 +127,17 @@ def measure(
     resume: bool = False,
     force: bool = False,
     save: str | None = None,
+    add_more: AddMore | None = None,
 ) -> Outcome:
     """Measure a sweep into its own file or the default one.
 
     `on` names the devices that share it (`open_pool`). `save` is the name under which the store
-    keeps the rows of a complete sweep.
+    keeps the rows of a complete sweep. `add_more` is as for `run`.
     """
     with open_pool(sweep, on) as pool:
         path = sweep.output or default_path(pool.name, f"{sweep.op}.csv")
         file = ResultFile(path, resume=resume, overwrite=force, samples=sweep.samples)
-        outcome = run(prepare(sweep, pool.device), pool, watcher, file)
+        outcome = run(prepare(sweep, pool.device), pool, watcher, file, add_more)
     return save_rows(outcome, save)
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any, NamedTuple
 
 import gpubench
 from gpubench.commands.fleet.times import UnitTime
 from gpubench.engine.cluster import Member
-from gpubench.engine.measurements import Measurements, Place
+from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
+from gpubench.engine.run import run
 from gpubench.errors import GpubenchError, UsageError
-from gpubench.model import Cache, Device, Health, Measurement, Status, Timing
+from gpubench.model import Cache, Device, Health, Measurement, Point, Status, Timing
 from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
 from gpubench.results.provenance import package_version
@@ -96,47 +96,72 @@ def measure_units(asked: Asked) -> Report:
 
 def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
     edges = EDGE_ROUNDS if asked.phase == TOGETHER else 0
-    rounds = asked.rounds + 2 * edges
-    job = products(pool.device, rounds, asked.seed, asked.verified, asked.units)
-    chosen = asked.units
-    measurements = Measurements(job)
-    here = measurements.known_at(pool.place)
-    report = Report(Member(name, platform.node(), pool.device, package_version()[0]), [], {}, {})
-    finished, times = 0, list[UnitTime]()
-    with closing(pool.measure(job, measurements, Watcher())) as stream:
-        for measurement in stream:
-            measurements.add(measurement)
-            unit = product_unit(measurement.point.problem.dtype)
-            if not chosen or unit in chosen or measurement.status != Status.OK:
-                times.append(_product_time(unit, asked.phase, measurement, pool))
-            report.bits.setdefault(unit, {}).update(measurement.fingerprints)
-            is_round_over = all(
-                len(here[point]) > finished or _failed(here[point]) for point in job.points
+    counted = range(edges, edges + asked.rounds)
+    job = products(pool.device, counted.stop + edges, asked.seed, asked.verified, asked.units)
+    member = Member(name, platform.node(), pool.device, package_version()[0])
+    turn = _Turn(asked, pool, job, member, counted)
+    run(job, pool, turn)
+    return turn.report()
+
+
+class _Turn(Watcher):
+    """Collects the times of a worker's turn. It measures the parts after each round of products.
+
+    `counted` are the numbers of the rounds that count.
+    """
+
+    def __init__(
+        self, asked: Asked, pool: LocalPool, job: Job, member: Member, counted: range
+    ) -> None:
+        self._asked, self._pool, self._counted = asked, pool, counted
+        self._measured: dict[Point, list[Measurement]] = {point: [] for point in job.points}
+        self._finished = 0
+        """Number of rounds in which all units were measured."""
+
+        self._times: list[UnitTime] = []
+        """Times of the round that is not finished."""
+
+        self._report = Report(member, [], {}, {})
+
+    def report(self) -> Report:
+        """Return the result of the turn."""
+        failed = [time for time in self._times if time.status != Status.OK]
+        rounds = self._measured.values()
+        return self._report._replace(
+            times=[*self._report.times, *failed],
+            verified=[of_point[-1] for of_point in rounds if of_point and not _failed(of_point)],
+        )
+
+    def measured(self, measurement: Measurement) -> None:
+        """Keep the time of a product. Measure the parts if it is the round's last product."""
+        asked, report = self._asked, self._report
+        self._measured[measurement.point].append(measurement)
+        unit = product_unit(measurement.point.problem.dtype)
+        if not asked.units or unit in asked.units or measurement.status != Status.OK:
+            self._times.append(_product_time(unit, asked.phase, measurement, self._pool))
+        report.bits.setdefault(unit, {}).update(measurement.fingerprints)
+        if all(len(of) > self._finished or _failed(of) for of in self._measured.values()):
+            self._measure_parts(measurement.started_utc)
+            if self._finished in self._counted:
+                report.times.extend(self._times)
+            self._times, self._finished = [], self._finished + 1
+
+    def _measure_parts(self, started_utc: str) -> None:
+        parts = self._pool.parts()
+        self._report.configuration.update(parts.configuration)
+        self._times += [
+            unit_time(
+                part,
+                self._asked.phase,
+                self._pool.place,
+                self._pool.device,
+                time_us=time_us,
+                health=parts.health,
+                started_utc=started_utc,
             )
-            if not is_round_over:
-                continue
-            parts = pool.parts()
-            report.configuration.update(parts.configuration)
-            for part, time_us in parts.times_us.items():
-                if chosen and part not in chosen:
-                    continue
-                times.append(
-                    unit_time(
-                        part,
-                        asked.phase,
-                        pool.place,
-                        pool.device,
-                        time_us=time_us,
-                        health=parts.health,
-                        started_utc=measurement.started_utc,
-                    )
-                )
-            if edges <= finished < asked.rounds + edges:
-                report.times.extend(times)
-            times, finished = [], finished + 1
-    report.times.extend(time for time in times if time.status != Status.OK)
-    right = [here[point][-1] for point in job.points if here[point] and not _failed(here[point])]
-    return report._replace(verified=right)
+            for part, time_us in parts.times_us.items()
+            if not self._asked.units or part in self._asked.units
+        ]
 
 
 def _failed(rounds: Sequence[Measurement]) -> bool:
