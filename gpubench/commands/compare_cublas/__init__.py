@@ -42,13 +42,11 @@ def compare_cublas(
     """Compare each variant's best tile with cuBLAS, in one sweep."""
     from gpubench.backends import AUTO, backends
     from gpubench.commands.compare_cublas.ladder import ladder_tables, steps, with_libraries
-    from gpubench.commands.compare_cublas.settled import pairs_table, with_settled_pairs
+    from gpubench.commands.compare_cublas.settled import add_pairs, pairs_table
     from gpubench.engine.prepare import prepare_dry
-    from gpubench.engine.run import measure, save_rows
-    from gpubench.model import State
+    from gpubench.engine.run import measure
     from gpubench.plan.registry import choose
     from gpubench.plan.sweep import AUTO_TILES
-    from gpubench.results.row import write
     from gpubench.view.conclusion import conclude
     from gpubench.view.dry_run import print_plan
     from gpubench.view.problem_list import list_summaries
@@ -77,13 +75,16 @@ def compare_cublas(
             print_plan(prepare_dry(sweep), f"{sweep.op}.csv", resume=resume)
             return
         with progress() as watcher:
-            outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force)
+            outcome = measure(
+                sweep,
+                watcher,
+                on=on,
+                resume=resume is not None,
+                force=force,
+                save=save,
+                add_more=add_pairs,
+            )
         rows = outcome.rows
-        if State.SUSTAINED in sweep.states and not outcome.interrupted and on is None:
-            rows = with_settled_pairs(sweep, rows, console(stderr=True))
-            if outcome.path:
-                write(rows, outcome.path)
-        outcome = save_rows(replace(outcome, rows=rows), save)
     except DeviceUnavailableError as error:
         missing = str(error).partition(";")[0]  # the rest is about --device cpu
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"

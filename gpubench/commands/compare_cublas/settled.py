@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rich.console import Console
-
-from gpubench.engine.pool import local_pool
-from gpubench.engine.prepare import prepare
-from gpubench.model import PairedTimes, State, Status
+from gpubench.engine.pool import LocalPool, Pool
+from gpubench.engine.prepare import Job
+from gpubench.model import PairedTimes, PointKey, State, Status
 from gpubench.plan.registry import variants
-from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_pairs
 from gpubench.view.numbers import number
-from gpubench.view.tables import Column, Table, best_of, rows_table
+from gpubench.view.tables import Column, Table, best_of, console, rows_table
 
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
@@ -35,29 +32,34 @@ def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     return pairs
 
 
-def with_settled_pairs(sweep: Sweep, rows: Sequence[Row], screen: Console) -> list[Row]:
+def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     """Measure the fastest kernel and library of each problem in turns, and return all rows.
 
-    The columns `pair_…` of the kernels' rows are filled. A pair that cannot be measured is named on
-    the screen. Ctrl-C ends the measurement, and keeps the pairs so far.
+    The columns `pair_…` of the kernels' rows are filled. A line on stderr names each pair that
+    cannot be measured. Ctrl-C ends the measurement, and keeps the pairs so far.
     """
-    measured: dict[object, Row] = {}
+    screen = console(stderr=True)
+    measured: dict[PointKey, Row] = {}
     pairs = rivals_of(rows)
-    with local_pool(sweep.device, sweep.timer) as pool, screen.status("") as status:
-        job = prepare(sweep, pool.device)
-        try:
-            for count, (kernel, library) in enumerate(pairs, start=1):
-                status.update(f"in turns: pair {count} of {len(pairs)}, {kernel.label}")
-                points = job.point_of(kernel.key), job.point_of(library.key)
-                if points[0] is None or points[1] is None:
-                    continue
-                times = pool.measure_pairs(points[0], points[1])
-                if isinstance(times, str):
-                    screen.print(f"{kernel.label} in turns: {times}", markup=False, soft_wrap=True)
-                else:
-                    measured[kernel.key] = _filled(kernel, library, times)
-        except KeyboardInterrupt:
-            screen.print("interrupted: the pairs so far are kept", markup=False)
+    if not pairs:
+        return list(rows)
+    if not isinstance(pool, LocalPool):
+        screen.print("no pairs in turns: they need one device, without --on", markup=False)
+        return list(rows)
+    pool.renew()  # the pairs are measured in a process without earlier operands
+    try:
+        for count, (kernel, library) in enumerate(pairs, start=1):
+            points = job.point_of(kernel.key), job.point_of(library.key)
+            if points[0] is None or points[1] is None:
+                continue
+            screen.print(f"in turns: pair {count} of {len(pairs)}, {kernel.label}", markup=False)
+            times = pool.measure_pairs(points[0], points[1])
+            if isinstance(times, str):
+                screen.print(f"{kernel.label} in turns: {times}", markup=False, soft_wrap=True)
+            else:
+                measured[kernel.key] = _filled(kernel, library, times)
+    except KeyboardInterrupt:
+        screen.print("interrupted: the pairs so far are kept", markup=False)
     return [measured.get(row.key, row) for row in rows]
 
 

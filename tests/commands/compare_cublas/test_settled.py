@@ -1,0 +1,80 @@
+"""Pairs at the power limit: the rows and the file of one job have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from fakes import CPU, FakeBackend
+
+from gpubench.commands.compare_cublas.settled import add_pairs
+from gpubench.engine.pool import LocalPool, Pool
+from gpubench.engine.prepare import Job, prepare
+from gpubench.engine.run import run
+from gpubench.engine.runner import Runner
+from gpubench.model import Cache, PairedTimes, Point, State
+from gpubench.plan.sweep import Sweep
+from gpubench.results.result_file import ResultFile
+from gpubench.results.row import read
+
+
+def job_of_sizes(*sizes: int) -> Job:
+    sweep = Sweep(
+        variants=("cpu_tile", "cpu_blas"),
+        sizes=tuple((n, n, n) for n in sizes),
+        caches=(Cache.HOT,),
+        states=(State.SUSTAINED,),
+    )
+    return prepare(sweep, CPU)
+
+
+class Pairs(LocalPool):
+    """A pool on which the kernel takes 10 µs and the library 12 µs, until `answers` end."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        super().__init__(Runner(FakeBackend(10.0, device=CPU)))
+        self.answers = answers
+
+    def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
+        answer = self.answers.pop(0)
+        if answer is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        if answer is not None:
+            return str(answer)
+        times_us = {"times_us": (10.0,) * 4, "library_times_us": (12.0,) * 4}
+        return PairedTimes(point=point, library=library, heated_s=1.0, **times_us)
+
+
+def test_the_file_of_the_job_has_the_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    outcome = run(job_of_sizes(16, 32), Pairs([None, None]), None, ResultFile(path), add_pairs)
+    assert not outcome.interrupted
+    for rows in (outcome.rows, read(path)):
+        paired = [row for row in rows if row.pairs]
+        assert {(row.variant, row.m) for row in paired} == {("cpu_tile", 16), ("cpu_tile", 32)}
+        assert all(row.pair_library == "cpu_blas" for row in paired)
+        assert all(row.pair_ratio == pytest.approx(1.2) for row in paired)
+
+
+def test_a_pair_that_fails_is_a_line_and_ctrl_c_keeps_the_pairs_so_far(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answers = ["does not fit", None, KeyboardInterrupt]
+    path = tmp_path / "a.csv"
+    outcome = run(job_of_sizes(16, 32, 48), Pairs(answers), None, ResultFile(path), add_pairs)
+    assert [row.m for row in read(path) if row.pairs] == [32]
+    assert not outcome.interrupted  # all points were measured
+    err = capfd.readouterr().err
+    assert "in turns: does not fit" in err
+    assert "interrupted: the pairs so far are kept" in err
+
+
+def test_several_devices_measure_no_pairs_and_say_so(capfd: pytest.CaptureFixture[str]) -> None:
+    job = job_of_sizes(16)
+    rows = run(job, Pairs([])).rows
+    several = cast("Pool", object())
+    assert add_pairs(job, several, rows) == rows
+    assert "without --on" in capfd.readouterr().err
+    assert add_pairs(job, several, []) == []
+    assert capfd.readouterr().err == ""
