@@ -1,7 +1,7 @@
 """Measure the matrix products of fast.cu beside cuBLAS and the kernels of gpubench.
 
     git clone https://github.com/pranjalssh/fast.cu /tmp/fast.cu
-    python benchmarks/fast_cu.py /tmp/fast.cu results/h200/fast_cu
+    python benchmarks/fast_cu.py /tmp/fast.cu -o fast_cu.csv
 
 Needs a GPU of compute capability 9.0, and nvcc. nvcc compiles the sources as they are, with the
 options of their Makefile. The script describes the last five kernels as a user would, in a
@@ -13,20 +13,17 @@ exchanged operands, this is the row-major product of gpubench's layout `nt`. The
 this layout too. gpubench's kernels for bfloat16 take row-major operands only, so they and the
 libraries also run in the layout `nn`.
 
-It writes a .csv and a .md. Exit status: 0 every point of fast.cu is right, 1 a point is not.
+Exit status: 0 every point of fast.cu is right, 1 a point is not.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import gzip
-import json
 import math
 import os
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,7 +33,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shared import ROOT, markdown, sweep_kernels, verdict
+from shared import markdown, sweep_kernels, verdict
 
 from gpubench.backends import Compiled
 from gpubench.model import CallVariant, Config, Launch, Problem, Resources, Space, Status
@@ -352,95 +349,23 @@ def sweep(folder: Path, names: Sequence[str], rounds: int, output: Path) -> list
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timed:
-    """A point of the sweep, as the table shows it."""
-
-    kernel: str
-    n: int
-    layout: str
-    status: str
-    median_us: float | None
-    note: str = ""
-
-
-def timed(row: Row) -> Timed:
-    """Return what the table shows of a row."""
-    return Timed(
-        kernel=f"{row.variant} {row.tile or ''}".strip(),
-        n=row.m,
-        layout=row.layout,
-        status=row.status,
-        median_us=row.median_us,
-        note="rounds disagree" if row.unstable else row.reason or row.notes or "",
-    )
-
-
-def timed_in(journal: Path) -> list[Timed]:
-    """Return the points of an interrupted sweep: medians of the medians of its rounds."""
-    content = journal.read_bytes()
-    text = (gzip.decompress(content) if journal.suffix == ".gz" else content).decode()
-    lines = [json.loads(line) for line in text.splitlines()[1:]]
-    rounds: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for line in lines:
-        rounds.setdefault(tuple(line["key"]), []).append(line["measurement"])
-    points = []
-    for key, measurements in rounds.items():
-        _, variant, _, tile, _, _, layout, n, *_ = key
-        last = measurements[-1]
-        series = [one["series"]["times_us"] for one in measurements if one["series"]]
-        median_us = statistics.median(map(statistics.median, series)) if series else None
-        points.append(
-            Timed(
-                kernel=f"{variant} {tile}".strip(),
-                n=n,
-                layout=layout,
-                status=last["status"],
-                median_us=median_us,
-                note=f"{len(series)} rounds",
-            )
-        )
-    return points
-
-
-def report(points: Sequence[Timed], device: str, output: Path) -> int:
-    """Write the table, print the verdict, and return the exit status."""
-    points = [one for one in points if one.status != Status.SKIPPED]  # layouts not taken
-    statuses = [one.status for one in points if one.kernel.startswith("fast_cu")]
+def report(rows: Sequence[Row]) -> int:
+    """Print a line per point and the verdict, and return the exit status."""
+    rows = [row for row in rows if row.status != Status.SKIPPED]  # layouts not taken
+    statuses = [row.status for row in rows if row.variant.startswith("fast_cu")]
     right, count = statuses.count(Status.OK), len(KERNELS) * len(SIZES)
-    what = f"{right} of {count} points of fast.cu are ok"
-    lines = []
-    for one in sorted(points, key=lambda one: (one.n, one.median_us or math.inf)):
-        cells = [one.kernel, one.n, one.layout, one.status]
-        if one.median_us:
-            libraries = [
-                other.median_us
-                for other in points
-                if (other.n, other.layout) == (one.n, one.layout)
-                and other.kernel in LIBRARIES
-                and other.median_us
-            ]
-            tflops = 2 * one.n**3 / one.median_us / 1e6
-            percent = 100 * min(libraries) / one.median_us if libraries else math.nan
-            cells += [f"{one.median_us:.1f}", f"{tflops:.1f}", f"{percent:.1f}"]
-        else:
-            cells += ["", "", ""]
-        lines.append([*cells, one.note])
-    heading = ["kernel", "n", "layout", "status", "µs", "TFLOP/s", "% of library", "note"]
-    text = [
-        "# fast.cu beside cuBLAS and gpubench",
-        "",
-        f"Made by `benchmarks/fast_cu.py` on {device}. bfloat16, cold cache, in bursts. nvcc",
-        "compiled the kernels of fast.cu. 100 % is the faster of cuBLAS and cuBLASLt in the same",
-        "layout.",
-        "",
-        f"- {'holds' if right == count else 'FAILS'}: {what}",
-        "",
-        markdown(heading, lines),
-        "",
+    cells = [
+        [
+            f"{row.variant} {row.tile or ''}",
+            row.n,
+            row.layout,
+            row.status,
+            f"{row.median_us or 0:.1f}",
+        ]
+        for row in sorted(rows, key=lambda row: (row.n, row.median_us or math.inf))
     ]
-    output.write_text("\n".join(text), encoding="utf-8")
-    return int(not verdict(right == count, what))
+    print(markdown(["kernel", "n", "layout", "status", "µs"], cells))
+    return int(not verdict(right == count, f"{right} of {count} points of fast.cu are ok"))
 
 
 def main() -> int:
@@ -448,24 +373,18 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkout", type=Path, help="a checkout of fast.cu")
-    parser.add_argument("prefix", type=Path, nargs="?", help="of the .csv and the .md",
-                        default=ROOT / "results" / "h200" / "fast_cu")  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, default=Path("fast_cu.csv"))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--describe", type=Path, help="only write the descriptions, into a folder")
-    parser.add_argument("--journal", type=Path, help="only report an interrupted sweep's file")
     chosen = parser.parse_args()
-    if chosen.journal:
-        return report(timed_in(chosen.journal), "NVIDIA H200", chosen.prefix.with_suffix(".md"))
     with tempfile.TemporaryDirectory() as name:
-        built = (chosen.describe or Path(name)) / "_built"
+        built = (chosen.describe or Path(name, "fast_cu")) / "_built"
         built.mkdir(parents=True)
         cubins = compile_all(chosen.checkout, built)
         names = describe(chosen.checkout, cubins, built.parent)
         if chosen.describe:
             return 0
-        rows = sweep(built.parent, names, chosen.rounds, chosen.prefix.with_suffix(".csv"))
-        points = [timed(row) for row in rows]
-        return report(points, rows[0].device, chosen.prefix.with_suffix(".md"))
+        return report(sweep(built.parent, names, chosen.rounds, chosen.output))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,9 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 """Of constants; others lie between 0 and 6."""
 
+CLOSE = 0.03
+"""A pick should not take longer than the fastest configuration by more than this."""
+
 _TILE = re.compile(r"(\d+)x(\d+)x(\d+)(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
 
 
@@ -172,45 +175,59 @@ def picks_of(order: Sequence[Timed]) -> list[Timed]:
     return picked + [row for row in first_of.values() if row not in picked]
 
 
-def judged(rows: Sequence[Timed], costs: Costs, *, verbose: int = 0) -> Iterator[str]:
-    """Yield a line for each way to pick: the error, and the ratio to the library."""
+@dataclass(frozen=True, kw_only=True)
+class Picked:
+    """The fastest of some picks at a shape."""
+
+    error: float
+    """How much longer it takes than the fastest configuration that was measured."""
+
+    ratio: float
+    """The library's time over its time."""
+
+
+def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[Picked]]:
+    """Return the outcome at each shape, by the way to pick."""
     shapes: dict[Problem, list[tuple[float, Timed]]] = {}
     for row in rows:
-        time = predicted_us(row, costs)
-        shapes.setdefault(row.problem, []).append((time, row))
-    errors: dict[str, list[float]] = {}
-    ratios: dict[str, list[float]] = {}
-    worst = []
-    for problem, by_time in shapes.items():
-        by_time.sort(key=lambda pair: pair[0])
-        order = [row for _, row in by_time]
-        picked_of_all = picks_of(order)
-        default_us = order[0].default_us
+        shapes.setdefault(row.problem, []).append((predicted_us(row, costs), row))
+    found: dict[str, list[Picked]] = {}
+    for by_time in shapes.values():
+        order = [row for _, row in sorted(by_time, key=lambda pair: pair[0])]
+        first = order[0]
         for how, picked, other_us in (
-            ("first pick", order[:1], math.inf),
-            ("best of two", order[:2], math.inf),
-            ("--tiles auto", picked_of_all, math.inf),
-            ("--tiles auto, and older kernels' defaults", picked_of_all, default_us),
+            ("the first pick", order[:1], math.inf),
+            ("the better of the first two", order[:2], math.inf),
+            ("`--tiles auto`", picks_of(order), math.inf),
+            ("the same and the older kernels' defaults", picks_of(order), first.default_us),
         ):
-            time = min(other_us, *(row.median_us for row in picked))
-            errors.setdefault(how, []).append(time / order[0].best_us - 1)
-            ratios.setdefault(how, []).append(order[0].library_us / time)
-        worst.append((errors["best of two"][-1], problem.size, by_time))
-    for how, found in errors.items():
-        found.sort()
-        against = sorted(ratios[how])
+            time_us = min(other_us, *(row.median_us for row in picked))
+            outcome = Picked(error=time_us / first.best_us - 1, ratio=first.library_us / time_us)
+            found.setdefault(how, []).append(outcome)
+    return found
+
+
+def ninth_decile(outcomes: Sequence[Picked]) -> float:
+    """Return the error that a tenth of the shapes exceed."""
+    return sorted(outcome.error for outcome in outcomes)[int(0.9 * len(outcomes))]
+
+
+def close(outcomes: Sequence[Picked]) -> float:
+    """Return the share of shapes at which the pick is as fast as the fastest but for 3 %."""
+    return sum(outcome.error <= CLOSE for outcome in outcomes) / len(outcomes)
+
+
+def judged(rows: Sequence[Timed], costs: Costs) -> Iterator[str]:
+    """Yield a line for each way to pick: the error, and the ratio to the library."""
+    for how, outcomes in compared(rows, costs).items():
+        errors, ratios = ([getattr(one, name) for one in outcomes] for name in ("error", "ratio"))
         yield (
-            f"{how}: {len(found)} shapes, median {np.median(found):.3f}, "
-            f"ninth decile {found[int(0.9 * len(found))]:.3f}, worst {found[-1]:.3f}, "
-            f"within 3 %: {np.mean(np.array(found) <= 0.03):.2f}; ratio to the library "  # noqa: PLR2004 # as printed
-            f"{np.exp(np.mean(np.log(against))):.3f}, tenth percentile "
-            f"{against[(len(against) - 1) // 10]:.3f}, worst {against[0]:.3f}"
+            f"{how}: {len(errors)} shapes, median {np.median(errors):.3f}, "
+            f"ninth decile {ninth_decile(outcomes):.3f}, worst {max(errors):.3f}, "
+            f"within 3 %: {close(outcomes):.2f}; ratio to the library "
+            f"{np.exp(np.mean(np.log(ratios))):.3f}, tenth percentile "
+            f"{sorted(ratios)[(len(ratios) - 1) // 10]:.3f}, worst {min(ratios):.3f}"
         )
-    for error, size, by_time in sorted(worst, key=lambda one: -one[0])[:verbose]:
-        best = min(by_time, key=lambda pair: pair[1].median_us)
-        yield f"{size} {error:.3f}"
-        for time, row in (*by_time[:2], best):
-            yield f"    {row.kernel} {row.choice} {row.median_us:.2f}, predicted {time:.2f}"
 
 
 def main() -> None:
@@ -219,7 +236,6 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--judge", nargs="*", type=Path, default=[])
     parser.add_argument("--keep", action="store_true", help="judge the constants as they are")
-    parser.add_argument("--verbose", type=int, default=0)
     arguments = parser.parse_args()
     rows = [row for path in arguments.files for row in timed(path)]
     if not rows:
@@ -231,7 +247,7 @@ def main() -> None:
             print(f"        {name}={value:g},")
     for path in (*arguments.files, *arguments.judge):
         print(path)
-        print("\n".join(judged(list(timed(path)), costs, verbose=arguments.verbose)))
+        print("\n".join(judged(list(timed(path)), costs)))
 
 
 if __name__ == "__main__":

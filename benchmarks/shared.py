@@ -96,9 +96,10 @@ def sweep_kernels(
     """
     ended = child(
         (
-            *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder),
-            *("--variants", ",".join(variants), *words, "-o", output),
+            *(*GPUBENCH, "sweep", "--device", "cuda", "--kernels", folder.name),
+            *("--variants", ",".join(variants), *words, "-o", output.resolve()),
         ),
+        cwd=folder.parent,  # the rows name the directory as the command does
         timeout_s=timeout_s,
         out=subprocess.DEVNULL,
         err=subprocess.PIPE,

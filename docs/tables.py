@@ -18,13 +18,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from itertools import groupby
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from textwrap import fill
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # claims.py
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
+import fit_tiles
 from shapes import CLASSES, Outcome, outcomes, table_of_classes
 from shared import ROOT, ratio_interval, rounds
 
@@ -178,8 +179,8 @@ def ladder() -> str:
 
 
 JUDGED = (
-    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_13", "judged_14"),
-    *("judged_12_int8", "judged_12_float8_e4m3"),
+    *("judged_12_float64", "judged_12_float32", "judged_12_tf32", "judged_13", "judged_15"),
+    *("judged_14", "judged_12_int8", "judged_12_float8_e4m3"),
 )
 """Files of random shapes on which no constant of a model was fitted."""
 
@@ -233,6 +234,26 @@ def random_shapes() -> str:
 def shape_classes() -> str:
     """Return the ratios at random shapes, by precision and class of shape."""
     return "\n".join(table_of_classes(judged()))
+
+
+def picks() -> str:
+    """Return how far picks of a model are from the fastest configuration, by the way to pick."""
+    present, before = (
+        fit_tiles.compared(rows, fit_tiles.present_costs(rows[0]))
+        for name in ("judged_15", "judged_13")
+        for rows in [list(fit_tiles.timed(H200 / f"shapes/{name}.csv"))]
+    )
+    lines = [
+        [
+            how,
+            f"{100 * fit_tiles.ninth_decile(found):.1f} %",
+            f"{100 * max(one.error for one in found):.1f} %",
+            *(f"{100 * fit_tiles.close(seed[how]):.0f} %" for seed in (present, before)),
+        ]
+        for how, found in present.items()
+    ]
+    heading = ["what runs", "ninth decile", "worst", "within 3 %"]
+    return table([*heading, "within 3 %, seed 13"], lines)
 
 
 def pairs() -> str:
@@ -431,19 +452,28 @@ def of_other_projects() -> str:
 
 def fast_cu() -> str:
     """Return the rates of fast.cu's kernels, the libraries and ours by layout and size."""
-    text = (H200 / "fast_cu.md").read_text(encoding="utf-8")
-    body = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    best: dict[tuple[str, str], dict[str, str]] = {}
-    for kernel, size, layout, status, _, tflops, percent, *_ in body[2:]:
-        if status == "ok":  # the fastest tile of a kernel stands first
-            cells = best.setdefault((kernel.split()[0], layout), {})
-            cells.setdefault(size, f"{tflops} ({percent} %)")
-    sizes = list(dict.fromkeys(size for cells in best.values() for size in cells))
-    lines = (
-        [f"`{name}`", layout, *(cells.get(size, "") for size in sizes)]
-        for (name, layout), cells in best.items()
-    )
-    return table(["kernel", "layout", *sizes], lines)
+    rows = [row for row in read(H200 / "fast_cu.csv") if row.status == "ok"]
+    lines = []
+    for name, layout in dict.fromkeys((row.variant, row.layout) for row in rows):
+        cells = []
+        for size in dict.fromkeys(row.n for row in rows):
+            beside = [row for row in rows if (row.n, row.layout) == (size, layout)]
+            best = best_of([row for row in beside if row.variant == name])
+            library = best_of([row for row in beside if row.variant in LIBRARIES])
+            ratio = (library.median_us or 0) / (best.median_us or 1)
+            cells.append(f"{tera(best)} ({100 * ratio:.1f} %)")
+        lines.append([f"`{name}`", layout, *cells])
+    return table(["kernel", "layout", *sorted({str(row.n) for row in rows})], lines)
+
+
+def nvbench() -> str:
+    """Return times by gpubench and by NVBench, in microseconds: medians of the turns."""
+    lines = []
+    for case in load("h200/nvbench.json"):
+        own, other = (median(case[f"{tool}_us"]) for tool in ("gpubench", "nvbench"))
+        cells = [case["case"], case["cache"], *map(four_digits, (own, other))]
+        lines.append([*cells, f"{own / other:.4f}"])
+    return table(["kernel", "cache", "gpubench", "NVBench", "ratio"], lines)
 
 
 def exports() -> str:
