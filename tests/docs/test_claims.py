@@ -25,6 +25,7 @@ from gpubench.results.row import Row, read, write
 from gpubench.view.tables import best_of
 
 H200 = REPOSITORY / "results" / "h200"
+MEASURED = REPOSITORY / "results" / "measured.csv"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 GENERATED = re.compile(r"<!-- \[\[\[cog (.*?) \]\]\] -->.*?<!-- \[\[\[end\]\]\] -->", re.DOTALL)
 
@@ -59,6 +60,16 @@ def test_a_stale_figure_is_noticed(tmp_path: Path) -> None:
 def test_no_figure_stands_in_the_readme_outside_what_is_generated() -> None:
     rest = GENERATED.sub("", README)
     assert not re.findall(r"\d[\d,]*\.\d+ ?(?:ms|µs|%|times|GFLOP)", rest)
+
+
+def test_the_readme_states_how_long_its_sweeps_took() -> None:
+    took = {line["task"]: float(line["wall_s"]) for line in tables.dictionaries(MEASURED)}
+    assert (
+        f"The sweep takes {took['gpu:quick']:.0f} s on an H200 "
+        f"and {took['cpu:quick']:.0f} s on two CPU cores"
+    ) in README
+    assert f"It takes {took['gpu:main']:.0f} s on an\nH200, and three minutes on two" in README
+    assert round(took["cpu:main"] / 60) == 3
 
 
 def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
