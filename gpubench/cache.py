@@ -10,14 +10,18 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
 import platformdirs
 
 from gpubench.errors import UsageError
-from gpubench.results.output import Output
+from gpubench.results.output import Output, open_regular
 
 _PROBE_BYTES = 2**16
 """The size of a small kernel."""
+
+Value = TypeVar("Value")
 
 
 def user_cache(*names: str) -> Path:
@@ -33,6 +37,15 @@ def keep(path: Path, content: bytes) -> bool:
     except (OSError, UsageError):
         return False
     return True
+
+
+def kept(path: Path, kind: type[Value]) -> Value | None:
+    """Return the value in a file of the cache in MessagePack; None without an intact file."""
+    try:
+        with open_regular(path) as file:
+            return msgspec.msgpack.decode(file.read(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def environment_with_caches() -> tuple[dict[str, str], str]:

@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 
 from gpubench.backends import Compiled
-from gpubench.cache import keep, user_cache
+from gpubench.cache import keep, kept, user_cache
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
 from gpubench.model.sources import encoded_source, include_folders, read_source, whole_source
-from gpubench.results.output import open_regular
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
 """Options of every kernel. `--no-cache`: a cubin from NVRTC's own cache comes without ptxas' report
@@ -51,7 +50,7 @@ def compile_instance(
     number = ".".join(map(str, nvrtc_version()))
     key = "\0".join((text, *included, expression, architecture, *options, number))
     cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.cubin")
-    if compiled := _read_cached(cached):
+    if compiled := kept(cached, Compiled):
         return compiled
     (compiled,) = _compile(text, source, (expression,), architecture, options)
     keep(cached, msgspec.msgpack.encode(compiled))
@@ -186,12 +185,3 @@ def parse_resources(log: str, symbol: str = "") -> Resources:
         spill_bytes=number(r"(\d+) bytes spill stores"),
         shared_bytes=number(r"(\d+) bytes smem"),
     )
-
-
-def _read_cached(path: Path) -> Compiled | None:
-    """Return what an earlier process compiled, or None without an intact file."""
-    try:
-        with open_regular(path) as file:
-            return msgspec.msgpack.decode(file.read(), type=Compiled)
-    except (OSError, msgspec.MsgspecError):
-        return None

@@ -21,16 +21,16 @@ from enum import Enum
 from pathlib import Path
 from threading import Lock
 
+import msgspec
 import numpy as np
 
-from gpubench.cache import keep, user_cache
+from gpubench.cache import keep, kept, user_cache
 from gpubench.commands.check import limits
 from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 from gpubench.model.sources import encoded_source, read_source
-from gpubench.results.output import open_regular
 from gpubench.text import clean
 
 SHIM = Path(__file__).parent / "shim"
@@ -197,24 +197,14 @@ def _runtime(folder: Path) -> Path:
         sources = [(SHIM / name).read_bytes() for name in ("runtime.cpp", "runtime.h")]
         key = b"\0".join([*sources, *map(str.encode, RUNTIME_OPTIONS), gxx("--version").encode()])
         cached = user_cache("check", f"{hashlib.sha256(key).hexdigest()}.o")
-        content = _read_cached(cached)
+        content = kept(cached, bytes)
         if content is None:
             gxx(*RUNTIME_OPTIONS, "-c", str(SHIM / "runtime.cpp"), "-o", str(path))
             content = path.read_bytes()
-            keep(cached, hashlib.sha256(content).digest() + content)
+            keep(cached, msgspec.msgpack.encode(content))
         else:
             path.write_bytes(content)
     return path
-
-
-def _read_cached(path: Path) -> bytes | None:
-    """Return a kept object file, or None if there is none or it is damaged."""
-    try:
-        with open_regular(path) as file:
-            digest, content = file.read(hashlib.sha256().digest_size), file.read()
-    except OSError:
-        return None
-    return content if hashlib.sha256(content).digest() == digest else None
 
 
 def _program(text: str, beside: Path, sanitizer: Sanitizer, folder: Path) -> Path:

@@ -26,7 +26,7 @@ import msgspec
 
 import gpubench
 from gpubench.backends import Compiled, compiler_of
-from gpubench.cache import keep, user_cache
+from gpubench.cache import keep, kept, user_cache
 from gpubench.commands.explain import loop as loop_module
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
@@ -41,7 +41,6 @@ from gpubench.commands.explain.sass import (
 from gpubench.errors import CompileError, GpubenchError
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
-from gpubench.results.output import open_regular
 
 MAX_TOGETHER = 24
 """Maximum number of instances in a program, so that all CPUs have work until the end."""
@@ -284,10 +283,6 @@ def _read_kept(program: Program) -> Codes:
 
     Figures without those of the loop count only if nothing disassembles.
     """
-    try:
-        with open_regular(_kept_file(program)) as file:
-            items = msgspec.msgpack.decode(file.read(), type=list[tuple[tuple[str, str], Code]])
-    except (OSError, msgspec.MsgspecError):
-        return {}
+    items = kept(_kept_file(program), list[tuple[tuple[str, str], Code]]) or []
     complete = not disassembler_version()
     return {key: code for key, code in items if complete or code.error or code.is_disassembled}
