@@ -135,7 +135,8 @@ def compile_programs(
     parts = {
         part: program for program in programs for part in _missing_parts(program, codes[program])
     }
-    largest_first = sorted(parts, key=lambda part: -len(part.instances))
+    # One architecture after the other, so that little is left to disassemble when all is compiled.
+    ordered = sorted(parts, key=lambda part: (part.architecture, len(part.instances)), reverse=True)
     unread: defaultdict[str, dict[Program, Binaries]] = defaultdict(dict)  # by architecture
 
     def read(compiled: Mapping[Program, Binaries]) -> None:
@@ -145,7 +146,7 @@ def compile_programs(
             keep(_kept_file(program), msgspec.msgpack.encode(list(codes[program].items())))
 
     try:
-        with closing(_compile_all(largest_first)) as compiled:
+        with closing(_compile_all(ordered)) as compiled:
             for part, binaries in compiled:
                 waiting = unread[part.architecture]
                 waiting[part] = binaries
