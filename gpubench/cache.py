@@ -6,6 +6,7 @@ If the cache cannot be written, gpubench takes longer, and nothing else changes.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import shutil
 import tempfile
@@ -39,11 +40,20 @@ def keep(path: Path, content: bytes) -> bool:
     return True
 
 
+def keep_value(path: Path, value: object) -> bool:
+    """Write a file of the cache that `kept` reads, and return whether that succeeded."""
+    content = msgspec.msgpack.encode(value)
+    return keep(path, hashlib.sha256(content).digest() + content)
+
+
 def kept(path: Path, kind: type[Value]) -> Value | None:
-    """Return the value in a file of the cache in MessagePack; None without an intact file."""
+    """Return the value that `keep_value` wrote, or None without an intact file."""
     try:
         with open_regular(path) as file:
-            return msgspec.msgpack.decode(file.read(), type=kind)
+            digest, content = file.read(hashlib.sha256().digest_size), file.read()
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        return msgspec.msgpack.decode(content, type=kind)
     except (OSError, msgspec.MsgspecError):
         return None
 

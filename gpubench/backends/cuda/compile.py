@@ -13,10 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gpubench.backends import Compiled
-from gpubench.cache import keep, kept, user_cache
+from gpubench.cache import keep_value, kept, user_cache
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
 from gpubench.model.sources import encoded_source, include_folders, read_source, whole_source
@@ -53,7 +51,7 @@ def compile_instance(
     if compiled := kept(cached, Compiled):
         return compiled
     (compiled,) = _compile(text, source, (expression,), architecture, options)
-    keep(cached, msgspec.msgpack.encode(compiled))
+    keep_value(cached, compiled)
     return compiled
 
 

@@ -21,10 +21,9 @@ from enum import Enum
 from pathlib import Path
 from threading import Lock
 
-import msgspec
 import numpy as np
 
-from gpubench.cache import keep, kept, user_cache
+from gpubench.cache import keep_value, kept, user_cache
 from gpubench.commands.check import limits
 from gpubench.engine.verify import poison
 from gpubench.errors import CompileError, UsageError
@@ -201,7 +200,7 @@ def _runtime(folder: Path) -> Path:
         if content is None:
             gxx(*RUNTIME_OPTIONS, "-c", str(SHIM / "runtime.cpp"), "-o", str(path))
             content = path.read_bytes()
-            keep(cached, msgspec.msgpack.encode(content))
+            keep_value(cached, content)
         else:
             path.write_bytes(content)
     return path

@@ -22,11 +22,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
 import gpubench
 from gpubench.backends import Compiled, compiler_of
-from gpubench.cache import keep, kept, user_cache
+from gpubench.cache import keep_value, kept, user_cache
 from gpubench.commands.explain import loop as loop_module
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.cubin import machine_code, max_threads
@@ -143,7 +141,7 @@ def compile_programs(
         for part, figures in read_code(compiled).items():
             program = parts[part]
             codes[program] |= figures
-            keep(_kept_file(program), msgspec.msgpack.encode(list(codes[program].items())))
+            keep_value(_kept_file(program), list(codes[program].items()))
 
     try:
         with closing(_compile_all(ordered)) as compiled:
