@@ -31,7 +31,7 @@ from scipy.optimize import least_squares
 from shapes import KERNELS, SMALL_TILES, Result, read
 
 from gpubench.kernels import small_tile_costs, tile_costs
-from gpubench.kernels.tile_costs import Choice
+from gpubench.kernels.tile_costs import Choice, first_together
 from gpubench.model import Problem
 
 Costs = tile_costs.Costs | small_tile_costs.Costs
@@ -166,13 +166,9 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
 
 
 def picks_of(order: Sequence[Timed]) -> list[Timed]:
-    """Return what `--tiles auto` picks of measured configurations, ordered by predicted time.
-
-    As in `tile_costs.picked`, all kernels of a model in 16 bits are ranked together.
-    """
-    first_of = {row.kernel: row for row in reversed(order)}
-    picked = list(order[: tile_costs.PICKS * len(first_of)])
-    return picked + [row for row in first_of.values() if row not in picked]
+    """Return what `--tiles auto` picks of measured configurations, ordered by predicted time."""
+    of_kernel = first_together(((row.kernel, row) for row in order), {row.kernel for row in order})
+    return [row for picked in of_kernel.values() for row in picked]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,12 +190,12 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[Picked]]:
     found: dict[str, list[Picked]] = {}
     for by_time in shapes.values():
         order = [row for _, row in sorted(by_time, key=lambda pair: pair[0])]
-        first = order[0]
+        first, automatic = order[0], picks_of(order)
         for how, picked, other_us in (
             ("the first pick", order[:1], math.inf),
             ("the better of the first two", order[:2], math.inf),
-            ("`--tiles auto`", picks_of(order), math.inf),
-            ("the same and the older kernels' defaults", picks_of(order), first.default_us),
+            ("`--tiles auto`", automatic, math.inf),
+            ("the same and the older kernels' defaults", automatic, first.default_us),
         ):
             time_us = min(other_us, *(row.median_us for row in picked))
             outcome = Picked(error=time_us / first.best_us - 1, ratio=first.library_us / time_us)

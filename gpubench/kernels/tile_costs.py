@@ -13,10 +13,11 @@ cost of a launch, of a tile's end, and of parts of K.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import TypeVar
 
 from gpubench.kernels.fitted_tile import BY_64, EXTENTS, MAX_CLUSTER, MAX_SUMS
 from gpubench.kernels.tensor_cores import BYTES_STEP, MAX_DYNAMIC_BYTES, ROW_BYTES, STEP
@@ -25,6 +26,8 @@ from gpubench.model import Problem
 PICKS = 2
 """Number of configurations that the model picks per kernel, on average over kernels that it ranks
 together."""
+
+Item = TypeVar("Item")
 
 MAX_STAGES, MAX_STAGES_OF_ROUNDS = 8, 6
 
@@ -379,10 +382,9 @@ def ranked(kernel: str, problem: Problem, multiprocessors: int) -> tuple[Choice,
 def picked(
     kernels: tuple[str, ...], problem: Problem, multiprocessors: int
 ) -> Mapping[str, list[Choice]]:
-    """Return the configurations of all kernels that are the fastest by the model.
+    """Return the configurations of each kernel that are picked of all kernels' by the model.
 
-    The kernels are ranked together, and the first `PICKS` times their number are picked. A kernel
-    without any has its first configuration, so that `--tiles auto` always measures it.
+    Each kernel has one, so that `--tiles auto` always measures it.
     """
     every = [
         (time_us, name, choice)
@@ -390,13 +392,21 @@ def picked(
         for choice, time_us in _times_us(name, problem, multiprocessors).items()
     ]
     every.sort(key=lambda entry: entry[0])
-    of_kernel: dict[str, list[Choice]] = {name: [] for name in kernels}
-    for _, name, choice in every[: PICKS * len(kernels)]:
-        of_kernel[name].append(choice)
-    return {
-        name: own or list(ranked(name, problem, multiprocessors)[:1])
-        for name, own in of_kernel.items()
-    }
+    return first_together(((name, choice) for _, name, choice in every), kernels)
+
+
+def first_together(
+    ranked_together: Iterable[tuple[str, Item]], kernels: Collection[str]
+) -> dict[str, list[Item]]:
+    """Return what is picked of all kernels' items, each with its kernel, the fastest first.
+
+    The first `PICKS` times the number of kernels are picked, and a kernel's first item anyway.
+    """
+    of_kernel: dict[str, list[Item]] = {name: [] for name in kernels}
+    for place, (name, item) in enumerate(ranked_together):
+        if place < PICKS * len(kernels) or not of_kernel[name]:
+            of_kernel[name].append(item)
+    return of_kernel
 
 
 def picks(kernel: str) -> Callable[[Problem, int], tuple[str, ...]]:
