@@ -238,11 +238,12 @@ def shape_classes() -> str:
 
 def picks() -> str:
     """Return how far picks of a model are from the fastest configuration, by the way to pick."""
-    present, before = (
-        fit_tiles.compared(rows, fit_tiles.present_costs(rows[0]))
-        for name in ("judged_15", "judged_13")
-        for rows in [list(fit_tiles.timed(H200 / f"shapes/{name}.csv"))]
-    )
+
+    def compared(name: str) -> dict[str, list[fit_tiles.Picked]]:
+        rows = list(fit_tiles.timed(H200 / f"shapes/{name}.csv"))
+        return fit_tiles.compared(rows, fit_tiles.present_costs(rows[0]))
+
+    present, before = map(compared, ("judged_15", "judged_13"))
     lines = [
         [
             how,
@@ -410,12 +411,12 @@ def tera(row: Row) -> str:
     return number(row.gflops and row.gflops / 1e3, 1)
 
 
-def rate(rows: Sequence[Row]) -> str:
+def rate(rows: Sequence[Row], digits: int = 0) -> str:
     """Return the rate of the fastest row, and its percentage of the better cuBLAS."""
     if not rows:
         return ""
     best = best_of(rows)
-    part = f" ({best.percent_of_blas:.0f} %)" if best.percent_of_blas else ""
+    part = f" ({best.percent_of_blas:.{digits}f} %)" if best.percent_of_blas else ""
     return DISAGREE if best.unstable else f"{tera(best)}{part}"
 
 
@@ -453,17 +454,13 @@ def of_other_projects() -> str:
 def fast_cu() -> str:
     """Return the rates of fast.cu's kernels, the libraries and ours by layout and size."""
     rows = [row for row in read(H200 / "fast_cu.csv") if row.status == "ok"]
+    sizes = sorted({row.n for row in rows})
     lines = []
     for name, layout in dict.fromkeys((row.variant, row.layout) for row in rows):
-        cells = []
-        for size in dict.fromkeys(row.n for row in rows):
-            beside = [row for row in rows if (row.n, row.layout) == (size, layout)]
-            best = best_of([row for row in beside if row.variant == name])
-            library = best_of([row for row in beside if row.variant in LIBRARIES])
-            ratio = (library.median_us or 0) / (best.median_us or 1)
-            cells.append(f"{tera(best)} ({100 * ratio:.1f} %)")
+        own = [row for row in rows if (row.variant, row.layout) == (name, layout)]
+        cells = (rate([row for row in own if row.n == size], digits=1) for size in sizes)
         lines.append([f"`{name}`", layout, *cells])
-    return table(["kernel", "layout", *sorted({str(row.n) for row in rows})], lines)
+    return table(["kernel", "layout", *map(str, sizes)], lines)
 
 
 def nvbench() -> str:
