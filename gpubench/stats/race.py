@@ -122,7 +122,7 @@ class Race:
     def settled(self) -> bool:
         """Whether every survivor was visited often enough to be judged, or one has won."""
         visits = (np.isfinite(self._logs[number]).sum() for number in self.racing)
-        return len(self.racing) < 2 or all(count >= MIN_VISITS for count in visits)  # noqa: PLR2004
+        return len(self.racing) < 2 or all(count >= MIN_VISITS for count in visits)  # noqa: PLR2004 # a race needs two
 
     @property
     def decided(self) -> bool:
@@ -224,7 +224,7 @@ def _means(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
     middle = row_medians(values)
     scale = MAD_TO_SIGMA * row_medians(np.abs(values - middle[:, None]))
     # The MAD of two values is no scale, and the MAD of mostly equal values is 0.
-    reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004
+    reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004 # two give no scale
     clipped = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
     filled = np.where(there, clipped, 0.0)
     mean = filled.sum(axis=1) / np.maximum(count, 1)

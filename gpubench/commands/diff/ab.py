@@ -70,7 +70,7 @@ def build(name: str, path: Path) -> Build:
     for interpreter in (path, path / "bin" / "python"):
         if interpreter.is_file() and os.access(interpreter, os.X_OK):
             # Links are not followed: the interpreter of an environment is a link that leads out.
-            return Build(name=name, interpreter=os.path.abspath(interpreter))  # noqa: PTH100
+            return Build(name=name, interpreter=os.path.abspath(interpreter))  # noqa: PTH100 # resolve() follows links
     if path.is_dir() and any(path.rglob("*.py")):
         return Build(name=name, interpreter=sys.executable, kernels=path)
     raise UsageError(
