@@ -18,10 +18,8 @@ import numpy as np
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets
-from gpubench.engine.independence import copy_of_first_set, require_independent
-from gpubench.engine.loaded import Loaded
-from gpubench.engine.pairs import paired
-from gpubench.engine.probe import (
+from gpubench.engine.judge.independence import copy_of_first_set, require_independent
+from gpubench.engine.judge.probe import (
     AnyProbe,
     fewer_rows,
     inputs_of,
@@ -31,8 +29,10 @@ from gpubench.engine.probe import (
     require_exact,
     unusual_problem,
 )
+from gpubench.engine.judge.verify import Check, WrongError, poison
+from gpubench.engine.loaded import Loaded
+from gpubench.engine.pairs import paired
 from gpubench.engine.sampling import Sample, best_threads, collect
-from gpubench.engine.verify import Check, WrongError, poison
 from gpubench.errors import (
     ChildLostError,
     CompileError,

@@ -26,11 +26,11 @@ from typing import Any, Self
 
 from gpubench.backends import backends, open_backend, passed_over
 from gpubench.cache import environment_with_caches
+from gpubench.engine.judge.outside import require_exact_outputs, require_time
+from gpubench.engine.judge.probe import probe_problem, unusual_problem
+from gpubench.engine.judge.verify import WrongError
 from gpubench.engine.lock import DeviceLock
-from gpubench.engine.outside import require_exact_outputs, require_time
-from gpubench.engine.probe import probe_problem, unusual_problem
 from gpubench.engine.runner import Instance, Parts, Runner, instance_of
-from gpubench.engine.verify import WrongError
 from gpubench.errors import ChildLostError, GpubenchError, with_place
 from gpubench.model import (
     CallVariant,

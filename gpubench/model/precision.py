@@ -89,7 +89,7 @@ class Precision:
 
     @property
     def tolerance(self) -> float:
-        """Largest error of a right result, on the scale of `engine.verify.relative_error`.
+        """Largest error of a right result, on the scale of `engine.judge.verify.relative_error`.
 
         Sums of right kernels stay below two unit roundoffs on that scale. If operands are rounded
         without permission, or one product out of 16384 is missing, the error is tens of them. If

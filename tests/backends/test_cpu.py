@@ -22,8 +22,8 @@ from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, operations
 from gpubench.backends.rotation import result_factor
+from gpubench.engine.judge.verify import poison, relative_error, why_wrong
 from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.engine.verify import poison, relative_error, why_wrong
 from gpubench.errors import CompileError, LaunchError
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import PRECISIONS, Cache, CallVariant, Config, Point, Scope

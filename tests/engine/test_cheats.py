@@ -73,7 +73,8 @@ CHEATS = {
     np.matmul(a, b, out=c)
     a[len(a) // 2] = 0""",
     "replaces_the_checks": """
-    from gpubench.engine import runner, verify
+    from gpubench.engine import runner
+    from gpubench.engine.judge import verify
     runner.require_exact = runner.require_independent = lambda *_, **__: None
     verify.why_wrong = lambda *_: None
     c[:] = 0""",

@@ -18,9 +18,9 @@ from fakes import FakeBackend, point, variant
 from gpubench.backends.calls import as_tensors
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
+from gpubench.engine.judge.verify import Check
 from gpubench.engine.operands import make_inputs
 from gpubench.engine.runner import Runner
-from gpubench.engine.verify import Check
 from gpubench.errors import LaunchError
 from gpubench.model import Measurement, Resources, Scope, Status, Timing, Variant
 from gpubench.results.row import Row

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from fakes import measurement
 
-from gpubench.engine import outside
-from gpubench.engine.outside import require_time
-from gpubench.engine.verify import WrongError
+from gpubench.engine.judge import outside
+from gpubench.engine.judge.outside import require_time
+from gpubench.engine.judge.verify import WrongError
 
 REPORTED_US = 4.0
 

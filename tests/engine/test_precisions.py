@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fakes import FakeBackend, point, variant
 
+from gpubench.engine.judge.verify import relative_error, why_wrong
 from gpubench.engine.operands import make_inputs, make_reference, widened
 from gpubench.engine.runner import Runner
-from gpubench.engine.verify import relative_error, why_wrong
 from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing
 from gpubench.options import read_sweep
 from gpubench.plan.registry import variants

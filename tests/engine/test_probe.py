@@ -12,7 +12,7 @@ from fakes import point, variant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpubench.engine.probe import (
+from gpubench.engine.judge.probe import (
     LARGE_FLOPS,
     PERIOD,
     AnyProbe,
@@ -24,7 +24,7 @@ from gpubench.engine.probe import (
     require_exact,
     unusual_problem,
 )
-from gpubench.engine.verify import WrongError
+from gpubench.engine.judge.verify import WrongError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, CudaVariant, Point, Problem
 from gpubench.plan.registry import variants
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpubench.engine.judge.verify import poison, relative_error, why_wrong
 from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.engine.verify import poison, relative_error, why_wrong
 from gpubench.model import CORE_DTYPES, PRECISIONS, Problem
 
 FLOATS = ("float32", "float64")

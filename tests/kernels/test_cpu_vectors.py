@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import threadpoolctl
 
+from gpubench.engine.judge.verify import poison, relative_error, why_wrong
 from gpubench.engine.operands import make_inputs, make_reference
-from gpubench.engine.verify import poison, relative_error, why_wrong
 from gpubench.model import OPERATIONS, PRECISIONS, CallVariant, Problem
 from gpubench.plan.registry import variants
 

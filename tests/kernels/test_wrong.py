@@ -27,7 +27,7 @@ from gpubench.commands.check.on_cpu import (
     run_on_cpu,
     translation_unit,
 )
-from gpubench.engine.probe import make_probes
+from gpubench.engine.judge.probe import make_probes
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import descriptors, load

@@ -26,7 +26,7 @@ from gpubench.backends.calls import as_tensors
 from gpubench.cache import environment_with_caches
 from gpubench.commands.check.limits import limit_process
 from gpubench.commands.check.on_cpu import operands
-from gpubench.engine.verify import poison
+from gpubench.engine.judge.verify import poison
 from gpubench.engine.worker import end_of
 from gpubench.errors import with_place
 from gpubench.model import CallVariant, Config, Problem

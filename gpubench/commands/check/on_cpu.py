@@ -25,7 +25,7 @@ import numpy as np
 
 from gpubench.cache import keep_value, kept, user_cache
 from gpubench.commands.check import limits
-from gpubench.engine.verify import poison
+from gpubench.engine.judge.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number

@@ -19,8 +19,8 @@ import ml_dtypes
 
 import gpubench
 from gpubench.backends import find_devices
+from gpubench.engine.judge.verify import ROUNDED_ONCE
 from gpubench.engine.single import find_kernel, launch_on, read_options
-from gpubench.engine.verify import ROUNDED_ONCE
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.model import (

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from gpubench.backends import Backend, backends, open_backend
 from gpubench.commands.operand_files import files
+from gpubench.engine.judge.verify import poison, relative_error, why_wrong
 from gpubench.engine.operands import make_inputs, make_reference, verifying_bytes
-from gpubench.engine.verify import poison, relative_error, why_wrong
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError, UsageError
 from gpubench.hardware.host import free_memory_bytes
 from gpubench.model import OPERATIONS, Cache, Config, Point, Problem, Scope, Variant

@@ -7,7 +7,7 @@ import pytest
 from fakes import FakeBackend, point, variant
 
 from gpubench.commands.operand_files.run import choose_point, compute
-from gpubench.engine.verify import why_wrong
+from gpubench.engine.judge.verify import why_wrong
 from gpubench.errors import DoesNotFitError, UsageError
 from gpubench.model import PRECISIONS, Problem
 

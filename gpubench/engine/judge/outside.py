@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpubench.engine.probe import make_probes, require_exact
-from gpubench.engine.verify import WrongError
+from gpubench.engine.judge.probe import make_probes, require_exact
+from gpubench.engine.judge.verify import WrongError
 from gpubench.model import Measurement, Problem
 
 BATCHES_S = (0.002, 0.004, 0.008, 0.016, 0.032)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
-from gpubench.engine.verify import WrongError, poison
+from gpubench.engine.judge.verify import WrongError, poison
 from gpubench.model import Problem
 
 TURNS = (6, 6, 36)

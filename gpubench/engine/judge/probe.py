@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.verify import WrongError
+from gpubench.engine.judge.verify import WrongError
 from gpubench.model import CudaVariant, Point, Precision, Problem
 from gpubench.plan.registry import is_ours
 

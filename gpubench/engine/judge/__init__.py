@@ -1,0 +1,1 @@
+"""Judges what a kernel computed, and how long it says that it took."""
