@@ -181,6 +181,7 @@ def diff(
     """
     from gpubench.commands.diff.run import compared, compared_sides
     from gpubench.commands.diff.sides import make_side
+    from gpubench.commands.diff.static import BuildFinding
     from gpubench.commands.diff.static_report import build_files, compared_builds
 
     options = Options(
@@ -198,10 +199,11 @@ def diff(
         )
         report = compared_sides(base_side, new_side, options)
     elif build_files(files[0], files[1]):
-        builds = compared_builds(files[0], files[1], options).comparison.findings
+        builds = compared_builds(files[0], files[1], options).lines
         lines = [
-            (*key, str(finding.verdict), "; ".join(map(str, finding.changes)), finding.reason)
-            for key, finding in builds.items()
+            (*line.key, str(finding.verdict), "; ".join(map(str, finding.changes)), finding.reason)
+            for line in builds
+            if isinstance(finding := line.finding, BuildFinding)
         ]
         return pd.DataFrame(lines, columns=[*BuildKey._fields, "verdict", "changes", "reason"])
     else:
@@ -210,11 +212,10 @@ def diff(
         *("verdict", "ratio", "ratio_low", "ratio_high"),
         *("base_median_us", "new_median_us", "reason"),
     )
-    findings = report.comparison.findings
     return pd.DataFrame(
         [
-            key._asdict() | {name: getattr(finding, name) for name in columns}
-            for key, finding in findings.items()
+            line.key._asdict() | {name: getattr(line.finding, name) for name in columns}
+            for line in report.lines
         ],
         columns=[*table.KEY, *columns],
     ).astype({"verdict": str})

@@ -21,7 +21,9 @@ from gpubench.commands.diff.compare import (
     PooledPoint,
     Verdict,
 )
-from gpubench.commands.diff.report import Report
+from gpubench.commands.diff.formats import Report
+from gpubench.commands.diff.options import Options
+from gpubench.commands.diff.report import times_report
 from gpubench.commands.diff.sides import RATES, Side
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
@@ -138,7 +140,7 @@ def require_expected_device(expected: Expected, new: Side) -> None:
             )
 
 
-def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bool) -> Report:
+def expected_report(expected: Expected, new: Side, limits: Limits, options: Options) -> Report:
     """Return the report on a side. Raises UsageError if an expectation fits several points."""
     path = expected.path
     rows: dict[Key, Row] = {}
@@ -163,14 +165,15 @@ def expected_report(expected: Expected, new: Side, limits: Limits, *, strict: bo
         rows[row.key] = row
         findings[row.key] = _judge(expectation, row, new.pooled.get(row.key))
     unexpected = len(new.points.keys() - findings.keys())
-    return Report(
-        comparison=Comparison(findings=findings, limits=limits),
-        rows=rows,
+    return times_report(
+        Comparison(findings=findings, limits=limits),
+        rows,
         base=str(path),
         new=new.name,
         machine=new.rows[0].device or "",
-        limits="their tolerances",
-        strict=strict,
+        equal="within their tolerances",
+        strict=options.strict,
+        full=options.full,
         notes=(f"{unexpected} points of {new.name} have no expected figure",),
     )
 

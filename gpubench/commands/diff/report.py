@@ -1,22 +1,14 @@
-"""The report on a comparison, and its formats: text, Markdown, JSON and JUnit's XML."""
+"""The report on a comparison of times: its headline, notes, advice and figures."""
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from io import StringIO
-from itertools import islice
-from xml.etree import ElementTree as ET
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.text import Text
-
-import gpubench
 from gpubench.commands.diff.compare import (
     ABSENT,
     DECIDING_ROUNDS,
@@ -27,30 +19,14 @@ from gpubench.commands.diff.compare import (
     Key,
     Verdict,
 )
-from gpubench.commands.diff.options import Format
+from gpubench.commands.diff.formats import BROKEN, SLOWER, STRICT, Line, Report, shortened
 from gpubench.commands.diff.sides import Side, gpus_of, is_blas
-from gpubench.commands.diff.texts import (
-    COMMAND_LIMIT,
-    code_text,
-    junit_text,
-    markdown_page,
-    markdown_text,
-    shortened,
-    xml_text,
-)
 from gpubench.model import Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.view.numbers import counted, milliseconds
-from gpubench.view.tables import Table, console, table
-
-SLOWER, STRICT, BROKEN = 1, 3, 4
-"""Exit codes. 0 means no confirmed regression, and 2 means sides that cannot be compared."""
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k"}
 """Columns of the key that every label has, or that no label needs."""
-
-MAX_TABLE_ROWS = 1000
-"""Maximum number of slower points that the text shows; the other formats have all."""
 
 MIN_SHARED = 3
 """Minimum number of points for a statement about most points."""
@@ -68,120 +44,136 @@ SWEEPS = 5
 """Recommended number of sweeps per side on a CPU."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """A comparison with the texts that its formats share."""
-
-    comparison: Comparison
-    rows: Mapping[Key, Row]
-    """A row of each point, of the new side if the point has one there."""
-
-    base: str
-    new: str
-    machine: str
-    limits: str
-    """Largest difference of points that count as the same, in words."""
-
-    strict: bool
-    notes: tuple[str, ...]
-    advice: tuple[str, ...] = ()
-    full: bool = False
-    """Whether the text lists every point that is not slower."""
-
-    @property
-    def exit_code(self) -> int:
-        """The code of the worst verdict: broken, slower, then not settled."""
-        verdicts = self.comparison.counts.keys()
-        if Verdict.BROKEN in verdicts:
-            return BROKEN
-        if Verdict.SLOWER in verdicts:
-            return SLOWER
-        unsettled = verdicts & {Verdict.AMBIGUOUS, Verdict.MISSING} or self.comparison.drifted
-        return STRICT if self.strict and unsettled else 0
-
-    @property
-    def colour(self) -> str:
-        """The colour of the headline."""
-        return "red" if self.exit_code else "yellow" if self._not_judged else "green"
-
-    @property
-    def headline(self) -> str:
-        """The verdict in a line, with the shift of the machine if it matters."""
-        shift = (
-            f"machine-wide shift of {_change(self.comparison.drift)}: " * self.comparison.drifted
-        )
-        return f"{shift}{self._verdicts}"
-
-    @property
-    def _verdicts(self) -> str:
-        comparison = self.comparison
-        counts = comparison.counts
-        points = f"of {counted(sum(counts.values()), 'point')}"
-        if counts[Verdict.BROKEN]:
-            slower = f"; {counts[Verdict.SLOWER]} slower" if counts[Verdict.SLOWER] else ""
-            return f"broken: {counts[Verdict.BROKEN]} {points} wrong or lost{slower}"
-        if counts[Verdict.SLOWER]:
-            worst, finding = next(iter(comparison.of(Verdict.SLOWER).items()))
-            return (
-                f"slower: {counts[Verdict.SLOWER]} {points}, by up to "
-                f"{_change(finding.judged_ratio).lstrip('+')} ({self.label(worst)})"
-            )
-        order = ("same", "faster", "ambiguous", "clock", "missing", "new")
-        counted_verdicts = ", ".join(
-            f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name]
-        )
-        kind = "not settled" if self.exit_code == STRICT else "no confirmed regression"
-        if self._not_judged:
-            return f"not judged: {self._not_judged}; {points} {counted_verdicts}"
-        return f"{kind}: {points} {counted_verdicts}"
-
-    @property
-    def _not_judged(self) -> str:
-        """Why no point could be judged, and what to measure; empty if any point was judged."""
-        comparison = self.comparison
-        reasons = {finding.reason for finding in comparison.untested.values()}
-        if not reasons or any(f.p is not None for f in comparison.two_sided.values()):
-            return ""
-        if TOO_FEW_SWEEPS in reasons:
-            return f"one sweep a side on a CPU, measure {SWEEPS}"
-        return "one round a side, measure with more --rounds"
-
-    def label(self, key: Key) -> str:
-        """Name the point, with the columns of its key that vary."""
-        row = self.rows[key]
-        mode = "" if row.compute_mode == row.dtype else row.compute_mode
-        columns = (mode if name == "compute_mode" else getattr(row, name) for name in self._varying)
-        return " ".join(filter(None, (row.variant, row.tile, "at", row.size, *columns)))
-
-    @cached_property
-    def _varying(self) -> list[str]:
-        columns = {name: {getattr(row, name) for row in self.rows.values()} for name in KEY}
-        return [name for name in KEY if name not in LABELLED and len(columns[name]) > 1]
-
-
 def make_report(
     comparison: Comparison,
     base: Side,
     new: Side,
     *,
     strict: bool,
+    full: bool = False,
     rerun_command: str = "",
     notes: Iterable[str] = (),
 ) -> Report:
     """Return the report; `rerun_command` is the command that measures ambiguous points again."""
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
-    return Report(
-        comparison=comparison,
-        rows=rows,
+    return times_report(
+        comparison,
+        rows,
         base=base.name,
         new=new.name,
         machine=", ".join(filter(None, (new.rows[0].device, *dtypes))),
-        limits=f"±{100 * comparison.limits.threshold:g} %",
+        equal=f"within ±{100 * comparison.limits.threshold:g} %",
         strict=strict,
+        full=full,
         notes=(*_notes(comparison, rows, base, new), *notes),
         advice=tuple(_advice(comparison, rows, rerun_command)),
     )
+
+
+def times_report(
+    comparison: Comparison, rows: Mapping[Key, Row], *, equal: str, strict: bool, **texts: Any
+) -> Report:
+    """Return the report on a comparison of times.
+
+    `rows` has a row of each point, `equal` says when a point counts as the same, and `texts` are
+    further fields of the report.
+    """
+    labels = _labels(rows)
+    code = _exit_code(comparison, strict=strict)
+    not_judged = _not_judged(comparison)
+    unsettled = "failure" if strict else "skipped"
+    untimed = comparison.untimed
+    return Report(
+        unit="point",
+        verdicts=tuple(Verdict),
+        headings=("base, ms", "new, ms", "change", "interval, %", ""),
+        lines=tuple(
+            Line(
+                key=key,
+                label=labels[key],
+                finding=finding,
+                cells=_cells(finding),
+                brief=_brief(finding),
+                figures=_all_figures(finding),
+            )
+            for key, finding in comparison.findings.items()
+        ),
+        headline=_headline(comparison, code, not_judged, labels),
+        colour="red" if code else "yellow" if not_judged else "green",
+        exit_code=code,
+        equal=equal,
+        closing=(f"no time on either side: {len(untimed)}",) if untimed else (),
+        outcomes={
+            Verdict.BROKEN: "error",
+            Verdict.SLOWER: "failure",
+            Verdict.AMBIGUOUS: unsettled,
+            Verdict.MISSING: unsettled,
+        },
+        fields={
+            "limits": asdict(comparison.limits),
+            "drift": comparison.drift,
+            "drifted": comparison.drifted,
+            "untested": len(comparison.untested),
+            "disturbances": [asdict(item) for item in comparison.disturbances],
+            "untimed": [key._asdict() | {"reason": reason} for key, reason in untimed.items()],
+        },
+        strict=strict,
+        **texts,
+    )
+
+
+def _exit_code(comparison: Comparison, *, strict: bool) -> int:
+    """Return the code of the worst verdict: broken, slower, then not settled."""
+    verdicts = comparison.counts.keys()
+    if Verdict.BROKEN in verdicts:
+        return BROKEN
+    if Verdict.SLOWER in verdicts:
+        return SLOWER
+    unsettled = verdicts & {Verdict.AMBIGUOUS, Verdict.MISSING} or comparison.drifted
+    return STRICT if strict and unsettled else 0
+
+
+def _headline(comparison: Comparison, code: int, not_judged: str, labels: Mapping[Key, str]) -> str:
+    """Return the verdict in a line, with the shift of the machine if it matters."""
+    shift = f"machine-wide shift of {_change(comparison.drift)}: " * comparison.drifted
+    counts = comparison.counts
+    points = f"of {counted(sum(counts.values()), 'point')}"
+    if broken := counts[Verdict.BROKEN]:
+        slower = f"; {counts[Verdict.SLOWER]} slower" if counts[Verdict.SLOWER] else ""
+        return f"{shift}broken: {broken} {points} wrong or lost{slower}"
+    if slowdowns := comparison.of(Verdict.SLOWER):
+        worst, finding = next(iter(slowdowns.items()))
+        by = f"{_change(finding.judged_ratio).lstrip('+')} ({labels[worst]})"
+        return f"{shift}slower: {len(slowdowns)} {points}, by up to {by}"
+    order = ("same", "faster", "ambiguous", "clock", "missing", "new")
+    listed = ", ".join(f"{counts[name]} {name}" for name in map(Verdict, order) if counts[name])
+    kind = "not settled" if code == STRICT else "no confirmed regression"
+    if not_judged:
+        return f"{shift}not judged: {not_judged}; {points} {listed}"
+    return f"{shift}{kind}: {points} {listed}"
+
+
+def _not_judged(comparison: Comparison) -> str:
+    """Return why no point could be judged, and what to measure; empty if any point was judged."""
+    reasons = {finding.reason for finding in comparison.untested.values()}
+    if not reasons or any(f.p is not None for f in comparison.two_sided.values()):
+        return ""
+    if TOO_FEW_SWEEPS in reasons:
+        return f"one sweep a side on a CPU, measure {SWEEPS}"
+    return "one round a side, measure with more --rounds"
+
+
+def _labels(rows: Mapping[Key, Row]) -> dict[Key, str]:
+    """Name each point, with the columns of its key that vary."""
+    values = {name: {getattr(row, name) for row in rows.values()} for name in KEY}
+    varying = [name for name in KEY if name not in LABELLED and len(values[name]) > 1]
+    labels = {}
+    for key, row in rows.items():
+        mode = "" if row.compute_mode == row.dtype else row.compute_mode
+        columns = (mode if name == "compute_mode" else getattr(row, name) for name in varying)
+        labels[key] = " ".join(filter(None, (row.variant, row.tile, "at", row.size, *columns)))
+    return labels
 
 
 def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Side) -> Iterator[str]:
@@ -307,66 +299,16 @@ def _figures(finding: Finding) -> tuple[str, str, str, str]:
     return before, after, _change(finding.ratio), _interval(finding)
 
 
-def _table(report: Report, findings: Mapping[Key, Finding], point: str) -> Table:
-    """Return a line per point; `point` is the heading of their names."""
-    grid = table(point, "base, ms", "new, ms", "change", "interval, %", "", left={point, ""})
-    for key, finding in findings.items():
-        is_clock = finding.verdict == Verdict.CLOCK
-        remark = f"in cycles {_change(finding.cycles_ratio)}" if is_clock else finding.reason
-        *figures, interval = _figures(finding)
-        grid.add_row(report.label(key), *figures, interval.removesuffix(" %"), remark)
-    return grid
+def _cells(finding: Finding) -> tuple[str, ...]:
+    """Return the cells of a table: the figures, and what else is to say."""
+    is_clock = finding.verdict == Verdict.CLOCK
+    remark = f"in cycles {_change(finding.cycles_ratio)}" if is_clock else finding.reason
+    *figures, interval = _figures(finding)
+    return (*figures, interval.removesuffix(" %"), remark)
 
 
-# ---- text
-
-
-def text(report: Report) -> RenderableType:
-    """Return the text: the headline, the slower points, and short lists of the others."""
-    comparison = report.comparison
-    parts: list[RenderableType] = [
-        Text(report.headline, style=f"bold {report.colour}"),
-        Text(f"{report.base} → {report.new}, {report.machine}"),
-        *(Text(f"! {note}", style="yellow") for note in report.notes),
-    ]
-    if broken := comparison.of(Verdict.BROKEN):
-        reasons = (f"{report.label(key)}: {lost.reason}" for key, lost in broken.items())
-        parts += [Text(""), *(Text(f"broken: {reason}", style="red") for reason in reasons)]
-    if slower := comparison.of(Verdict.SLOWER):
-        listed = dict(islice(slower.items(), MAX_TABLE_ROWS))
-        parts += [Text(""), _table(report, listed, "slower")]
-        if len(slower) > MAX_TABLE_ROWS:
-            parts.append(Text(f"and {len(slower) - MAX_TABLE_ROWS} more"))
-    parts.append(Text(""))
-    for verdict in ("missing", "ambiguous", "clock", "faster", "new"):
-        if findings := comparison.of(Verdict(verdict)):
-            names = [
-                f"{report.label(key)}{_in_short(finding)}" for key, finding in findings.items()
-            ]
-            line = "; ".join(names) if report.full else shortened(names, "; ")
-            parts.append(Text(f"{verdict} ({len(findings)}): {line}"))
-    if same := comparison.counts[Verdict.SAME]:
-        parts.append(Text(f"same: {counted(same, 'point')} within {report.limits}"))
-    if comparison.untimed:
-        parts.append(Text(f"no time on either side: {len(comparison.untimed)}"))
-    return Group(*parts)
-
-
-def print_text(report: Report, screen: Console) -> None:
-    """Print the report. Commands are not wrapped, so that they can be copied."""
-    screen.print(text(report))
-    for line in report.advice:
-        screen.print(Text(f"\n{line}"), soft_wrap=True)
-
-
-def _plain_text(report: Report) -> str:
-    page = StringIO()
-    print_text(report, console(page))
-    return page.getvalue()
-
-
-def _in_short(finding: Finding) -> str:
-    """Return a point's change for a short list, or the reason why there is none."""
+def _brief(finding: Finding) -> str:
+    """Return a point's change for a list, or the reason why there is none."""
     if finding.ratio is None:
         return "" if finding.reason in {"", ABSENT} else f" ({finding.reason})"
     if finding.verdict == Verdict.CLOCK:
@@ -377,107 +319,7 @@ def _in_short(finding: Finding) -> str:
     return f" {_change(finding.ratio)}"
 
 
-# ---- markdown
-
-
-def _markdown(report: Report) -> str:
-    """Return a pull-request comment: the regressions, and the rest in sections to unfold."""
-    sides = f"`{code_text(report.base)}` → `{code_text(report.new)}`"
-    same = counted(report.comparison.counts[Verdict.SAME], "point")
-    advice = []
-    for line in report.advice:
-        words, _, command = line.partition(": ")
-        command = " ".join(command.split()).replace("```", "")[:COMMAND_LIMIT]
-        advice.append(f"{markdown_text(words)}:\n\n```sh\n{command}\n```")
-    tables = {
-        str(verdict): _table(report, findings, "point")
-        for verdict in Verdict
-        if verdict != Verdict.SAME and (findings := report.comparison.of(verdict))
-    }
-    return markdown_page(
-        report.headline,
-        f"{sides}, {markdown_text(report.machine)}",
-        report.notes,
-        tables,
-        {Verdict.BROKEN, Verdict.SLOWER},
-        [f"{same} the same within {report.limits}.", *advice],
-    )
-
-
-# ---- JSON
-
-JSON_FORMAT = 1
-"""Version of the format. It increases when a field is removed or changes its meaning."""
-
-
-def _json(report: Report) -> str:
-    """Return all results, as docs/diff.md describes them."""
-    comparison = report.comparison
-    return json.dumps(
-        {
-            "format": JSON_FORMAT,
-            "gpubench": gpubench.__version__,
-            "headline": report.headline,
-            "exit_code": report.exit_code,
-            "strict": report.strict,
-            "base": report.base,
-            "new": report.new,
-            "limits": asdict(comparison.limits),
-            "counts": {str(verdict): comparison.counts[verdict] for verdict in Verdict},
-            "drift": comparison.drift,
-            "drifted": comparison.drifted,
-            "untested": len(comparison.untested),
-            "disturbances": [asdict(item) for item in comparison.disturbances],
-            "notes": list(report.notes),
-            "advice": list(report.advice),
-            "points": [
-                key._asdict() | asdict(finding) for key, finding in comparison.findings.items()
-            ],
-            "untimed": [
-                key._asdict() | {"reason": reason} for key, reason in comparison.untimed.items()
-            ],
-        },
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
-
-
-# ---- JUnit
-
-
-def _junit(report: Report) -> str:
-    findings = report.comparison.findings.items()
-    cases = [_case(report, key, finding) for key, finding in findings]
-    return junit_text(cases)
-
-
-def _case(report: Report, key: Key, finding: Finding) -> ET.Element:
-    row = report.rows[key]
-    case = ET.Element(
-        "testcase",
-        classname=xml_text(f"gpubench.{row.op}.{row.variant}"),
-        name=xml_text(report.label(key)),
-        time=f"{(finding.new_median_us or 0.0) / 1e6:.9f}",
-    )
-    outcomes = {"broken": "error", "slower": "failure"}
-    outcomes |= dict.fromkeys(("ambiguous", "missing"), "failure" if report.strict else "skipped")
-    if outcome := outcomes.get(finding.verdict):
-        element = ET.SubElement(case, outcome, message=xml_text(_message(finding)))
-        if outcome != "skipped":
-            element.set("type", str(finding.verdict))
-    return case
-
-
-def _message(finding: Finding) -> str:
+def _all_figures(finding: Finding) -> str:
     before, after, change, interval = _figures(finding)
     figures = f"{before} ms → {after} ms: {change} ({interval})" if change else ""
-    return ", ".join(filter(None, (str(finding.verdict), figures, finding.reason)))
-
-
-FORMATS: dict[Format, Callable[[Report], str]] = {
-    Format.TEXT: _plain_text,
-    Format.MARKDOWN: _markdown,
-    Format.JSON: _json,
-    Format.JUNIT: _junit,
-}
+    return ", ".join(filter(None, (figures, finding.reason)))

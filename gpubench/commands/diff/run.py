@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
-from gpubench.commands.diff import static_report
 from gpubench.commands.diff.compare import Limits, compare
 from gpubench.commands.diff.expect import expected_report, read_expected, require_expected_device
+from gpubench.commands.diff.formats import FORMATS, Report, print_text
 from gpubench.commands.diff.options import Format, Options
-from gpubench.commands.diff.report import FORMATS, Report, make_report, print_text
+from gpubench.commands.diff.report import make_report
 from gpubench.commands.diff.sides import Side, read_side, require_same_machine
 from gpubench.commands.diff.static_report import build_files, compared_builds
 from gpubench.errors import UsageError
@@ -25,9 +23,6 @@ from gpubench.results.row import read
 from gpubench.text import clean_lines
 from gpubench.view.tables import console
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 Files = Sequence[Path]
 
 
@@ -37,32 +32,15 @@ def run_diff(base: Files, new: Files, options: Options) -> int:
     if path and os.path.realpath(path) in map(os.path.realpath, (*base, *new)):
         raise UsageError(f"--output: {path} is one of the files compared")
     output = Output(path, overwrite=options.force) if path else None
-    if build_files(base, new):
-        builds = compared_builds(base, new, options)
-        _show(builds, static_report.FORMATS, static_report.print_text, options, output)
-        return builds.exit_code
-    report = compared(base, new, options)
-    _show(report, FORMATS, print_text, options, output)
-    return report.exit_code
-
-
-R = TypeVar("R")
-
-
-def _show(
-    report: R,
-    formats: Mapping[Format, Callable[[R], str]],
-    print_text: Callable[[R, Console], None],
-    options: Options,
-    output: Output | None,
-) -> None:
-    """Write the report in its format to the file, or to stdout without a file."""
+    compare_files = compared_builds if build_files(base, new) else compared
+    report = compare_files(base, new, options)
     if output:
-        output.write(clean_lines(formats[options.format](report)).encode())
+        output.write(clean_lines(FORMATS[options.format](report)).encode())
     if output or options.format == Format.TEXT:
         print_text(report, console())
     else:
-        print(clean_lines(formats[options.format](report)), end="")
+        print(clean_lines(FORMATS[options.format](report)), end="")
+    return report.exit_code
 
 
 def compared(base: Files, new: Files, options: Options) -> Report:
@@ -71,13 +49,11 @@ def compared(base: Files, new: Files, options: Options) -> Report:
         raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
     limits = read_limits(options)
     if any(path.suffix == ".toml" for path in base):
-        report = _against_expected(base, new, options, limits)
-    else:
-        # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
-        advised = not options.rerun and len(base) == len(new) == 1
-        command = f"{_command(base, new, options)} --rerun" if advised else ""
-        report = compared_sides(read_side(base), read_side(new), options, rerun_command=command)
-    return replace(report, full=options.full)
+        return _against_expected(base, new, options, limits)
+    # With several files a side, `gpubench ab` adds more of them; --rerun would name them all.
+    advised = not options.rerun and len(base) == len(new) == 1
+    command = f"{_command(base, new, options)} --rerun" if advised else ""
+    return compared_sides(read_side(base), read_side(new), options, rerun_command=command)
 
 
 def read_limits(options: Options) -> Limits:
@@ -128,7 +104,13 @@ def compared_sides(base: Side, new: Side, options: Options, *, rerun_command: st
         base, new, notes = rerun(comparison, base, new)
         comparison = compare(base.pooled, new.pooled, limits)
     return make_report(
-        comparison, base, new, strict=options.strict, rerun_command=rerun_command, notes=notes
+        comparison,
+        base,
+        new,
+        strict=options.strict,
+        full=options.full,
+        rerun_command=rerun_command,
+        notes=notes,
     )
 
 
@@ -141,7 +123,7 @@ def _against_expected(base: Files, new_files: Files, options: Options, limits: L
     if not options.ignore_device:
         require_expected_device(expected, new)
     new = new.filtered(selection(new.rows, options.only, options.exclude))
-    return expected_report(expected, new, limits, strict=options.strict)
+    return expected_report(expected, new, limits, options)
 
 
 def _command(base: Files, new: Files, options: Options) -> str:

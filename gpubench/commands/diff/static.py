@@ -18,7 +18,7 @@ from gpubench.results.build_row import COLUMNS, BuildKey, BuildRow
 from gpubench.text import shown, unknown
 
 
-class Verdict(StrEnum):
+class BuildVerdict(StrEnum):
     """The verdict on a row, from the most to the least important."""
 
     BROKEN = "broken"
@@ -86,7 +86,7 @@ class Change:
     column: str
     base: str | float | None
     new: str | float | None
-    effect: Verdict
+    effect: BuildVerdict
     """`worse`, `better` or `changed`."""
 
     def __str__(self) -> str:
@@ -100,20 +100,20 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class BuildFinding:
     """The verdict on a row, and the figures behind it."""
 
-    verdict: Verdict
+    verdict: BuildVerdict
     reason: str = ""
     changes: tuple[Change, ...] = ()
     """The changes that decide the verdict come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class BuildComparison:
     """The verdicts on all rows of two build files."""
 
-    findings: Mapping[BuildKey, Finding]
+    findings: Mapping[BuildKey, BuildFinding]
     """Rows that at least one side compiled."""
 
     rows: Mapping[BuildKey, BuildRow]
@@ -124,11 +124,11 @@ class Comparison:
     """Number of rows that neither side could compile."""
 
     @property
-    def counts(self) -> Counter[Verdict]:
+    def counts(self) -> Counter[BuildVerdict]:
         """The number of rows of each verdict."""
         return Counter(finding.verdict for finding in self.findings.values())
 
-    def of(self, verdict: Verdict) -> dict[BuildKey, Finding]:
+    def of(self, verdict: BuildVerdict) -> dict[BuildKey, BuildFinding]:
         """Return the rows of a verdict."""
         return {
             key: finding for key, finding in self.findings.items() if finding.verdict == verdict
@@ -162,10 +162,10 @@ def _limit(text: str, item: str) -> Limit:
 
 def compare_builds(
     base: Sequence[BuildRow], new: Sequence[BuildRow], limits: Mapping[str, Limit]
-) -> Comparison:
+) -> BuildComparison:
     """Judge every row of either side."""
     before, after = ({row.key: row for row in rows} for rows in (base, new))
-    findings: dict[BuildKey, Finding] = {}
+    findings: dict[BuildKey, BuildFinding] = {}
     not_compiled = 0
     for key in dict.fromkeys((*before, *after)):
         finding = _judge(before.get(key), after.get(key), limits)
@@ -173,26 +173,28 @@ def compare_builds(
             findings[key] = finding
         else:
             not_compiled += 1
-    return Comparison(
+    return BuildComparison(
         findings=findings, rows=before | after, limits=limits, not_compiled=not_compiled
     )
 
 
 def _judge(
     before: BuildRow | None, after: BuildRow | None, limits: Mapping[str, Limit]
-) -> Finding | None:
+) -> BuildFinding | None:
     """Return the finding on a row, or None if neither side compiled it."""
     if not _is_compiled(before) or not _is_compiled(after):
         return _one_sided(before, after)
     changes = changed_columns(before, after, limits)
     if before.resident_blocks and after.resident_blocks == 0:
-        return Finding(verdict=Verdict.BROKEN, reason=_why_no_launch(after), changes=changes)
+        return BuildFinding(
+            verdict=BuildVerdict.BROKEN, reason=_why_no_launch(after), changes=changes
+        )
     if before.loop_instructions and after.disassembler and not after.loop_instructions:
-        return Finding(verdict=Verdict.WORSE, reason=LOOP_LOST, changes=changes)
+        return BuildFinding(verdict=BuildVerdict.WORSE, reason=LOOP_LOST, changes=changes)
     effects = {change.effect for change in changes}
-    order = (Verdict.WORSE, Verdict.BETTER, Verdict.CHANGED)
-    return Finding(
-        verdict=next((effect for effect in order if effect in effects), Verdict.SAME),
+    order = (BuildVerdict.WORSE, BuildVerdict.BETTER, BuildVerdict.CHANGED)
+    return BuildFinding(
+        verdict=next((effect for effect in order if effect in effects), BuildVerdict.SAME),
         changes=changes,
     )
 
@@ -204,14 +206,14 @@ def _why_no_launch(row: BuildRow) -> str:
     return "a launch would fail: a block exceeds the resources of a multiprocessor"
 
 
-def _one_sided(before: BuildRow | None, after: BuildRow | None) -> Finding | None:
+def _one_sided(before: BuildRow | None, after: BuildRow | None) -> BuildFinding | None:
     if _is_compiled(after):
-        return Finding(verdict=Verdict.NEW, reason=_why(before))
+        return BuildFinding(verdict=BuildVerdict.NEW, reason=_why(before))
     if after is None and _is_compiled(before):
-        return Finding(verdict=Verdict.MISSING, reason=ABSENT)
+        return BuildFinding(verdict=BuildVerdict.MISSING, reason=ABSENT)
     is_new_failure = before is None and after is not None and after.status == Status.ERROR
     if is_new_failure or _is_compiled(before):
-        return Finding(verdict=Verdict.BROKEN, reason=_why(after))
+        return BuildFinding(verdict=BuildVerdict.BROKEN, reason=_why(after))
     return None
 
 
@@ -238,25 +240,25 @@ def changed_columns(
             effect = _effect(name, base, new, limits)
             changes.append(Change(column=name, base=base, new=new, effect=effect))
     effects = {change.column: change.effect for change in changes}
-    if effects.get(SHARE) == Verdict.BETTER and effects.get("occupancy") == Verdict.WORSE:
+    if effects.get(SHARE) == BuildVerdict.BETTER and effects.get("occupancy") == BuildVerdict.WORSE:
         # More work per thread for fewer threads: the recorded sweeps do not show a slowdown.
         traded = {"occupancy", SHARE}
         changes = [
-            replace(change, effect=Verdict.CHANGED) if change.column in traded else change
+            replace(change, effect=BuildVerdict.CHANGED) if change.column in traded else change
             for change in changes
         ]
-    order = list(Verdict)
+    order = list(BuildVerdict)
     return tuple(sorted(changes, key=lambda change: order.index(change.effect)))
 
 
 def _effect(
     name: str, base: str | float | None, new: str | float | None, limits: Mapping[str, Limit]
-) -> Verdict:
+) -> BuildVerdict:
     if name not in limits or not isinstance(base, int | float) or not isinstance(new, int | float):
-        return Verdict.CHANGED
+        return BuildVerdict.CHANGED
     if not limits[name].exceeded(base, new):
-        return Verdict.CHANGED
-    return Verdict.WORSE if (new > base) == RISING_IS_WORSE[name] else Verdict.BETTER
+        return BuildVerdict.CHANGED
+    return BuildVerdict.WORSE if (new > base) == RISING_IS_WORSE[name] else BuildVerdict.BETTER
 
 
 def _figure(value: str | float | None) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.texts import TEXT_LIMIT, markdown_text, xml_text
+from gpubench.commands.diff.formats import TEXT_LIMIT, markdown_text, xml_text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

@@ -14,7 +14,7 @@ import pytest
 from diffs import Run, row
 
 import gpubench
-from gpubench.commands.diff.static import Verdict, compare_builds, read_limits
+from gpubench.commands.diff.static import BuildVerdict, compare_builds, read_limits
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.results import row as results
@@ -73,60 +73,60 @@ def builds(tmp_path: Path) -> Builds:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({}, Verdict.SAME),
-        ({"registers": 66}, Verdict.CHANGED),
-        ({"static_shared_bytes": 4000}, Verdict.CHANGED),
-        ({"options": "-DFAST"}, Verdict.CHANGED),
-        ({"spill_bytes": 4}, Verdict.WORSE),
-        ({"occupancy": 0.375, "resident_blocks": 3}, Verdict.WORSE),
-        ({"occupancy": 0.625, "resident_blocks": 5}, Verdict.BETTER),
-        ({"multiply_adds_per_instruction": 0.77}, Verdict.CHANGED),
-        ({"multiply_adds_per_instruction": 0.75}, Verdict.WORSE),
-        ({"multiply_adds_per_instruction": 0.85}, Verdict.BETTER),
-        ({"resident_blocks": 0, "occupancy": 0.0}, Verdict.BROKEN),
-        ({"status": Status.ERROR, "reason": "no such name"}, Verdict.BROKEN),
-        ({"status": Status.SKIPPED, "reason": "needs 9.0"}, Verdict.BROKEN),
-        ({"source_hash": "other"}, Verdict.SAME),
-        ({"loop_instructions": None, "multiply_adds_per_instruction": None}, Verdict.WORSE),
+        ({}, BuildVerdict.SAME),
+        ({"registers": 66}, BuildVerdict.CHANGED),
+        ({"static_shared_bytes": 4000}, BuildVerdict.CHANGED),
+        ({"options": "-DFAST"}, BuildVerdict.CHANGED),
+        ({"spill_bytes": 4}, BuildVerdict.WORSE),
+        ({"occupancy": 0.375, "resident_blocks": 3}, BuildVerdict.WORSE),
+        ({"occupancy": 0.625, "resident_blocks": 5}, BuildVerdict.BETTER),
+        ({"multiply_adds_per_instruction": 0.77}, BuildVerdict.CHANGED),
+        ({"multiply_adds_per_instruction": 0.75}, BuildVerdict.WORSE),
+        ({"multiply_adds_per_instruction": 0.85}, BuildVerdict.BETTER),
+        ({"resident_blocks": 0, "occupancy": 0.0}, BuildVerdict.BROKEN),
+        ({"status": Status.ERROR, "reason": "no such name"}, BuildVerdict.BROKEN),
+        ({"status": Status.SKIPPED, "reason": "needs 9.0"}, BuildVerdict.BROKEN),
+        ({"source_hash": "other"}, BuildVerdict.SAME),
+        ({"loop_instructions": None, "multiply_adds_per_instruction": None}, BuildVerdict.WORSE),
     ],
 )
-def test_a_change_has_a_verdict(change: dict[str, Any], expected: Verdict) -> None:
+def test_a_change_has_a_verdict(change: dict[str, Any], expected: BuildVerdict) -> None:
     assert verdict(built(), built(**change)) == expected
 
 
 def test_a_block_beyond_the_launch_bounds_is_broken_with_both_numbers() -> None:
     failing = built(resident_blocks=0, occupancy=0.0, max_threads_per_block=128)
     (finding,) = compare_builds([built()], [failing], read_limits("")).findings.values()
-    assert finding.verdict == Verdict.BROKEN
+    assert finding.verdict == BuildVerdict.BROKEN
     assert "256 threads" in finding.reason
     assert "128" in finding.reason
 
 
 def test_what_was_worse_is_better_the_other_way_round() -> None:
-    assert verdict(built(spill_bytes=4), built()) == Verdict.BETTER
+    assert verdict(built(spill_bytes=4), built()) == BuildVerdict.BETTER
 
 
 def test_occupancy_for_more_work_per_thread_is_a_trade() -> None:
     traded = built(occupancy=0.375, resident_blocks=3, multiply_adds_per_instruction=0.9)
-    assert verdict(built(), traded) == Verdict.CHANGED
-    assert verdict(built(), replace(traded, spill_bytes=4)) == Verdict.WORSE
+    assert verdict(built(), traded) == BuildVerdict.CHANGED
+    assert verdict(built(), replace(traded, spill_bytes=4)) == BuildVerdict.WORSE
 
 
 def test_kernels_bound_by_memory_are_judged_by_their_spills() -> None:
     base = built(op="gemv")
     for change in ({"occupancy": 0.25}, {"multiply_adds_per_instruction": 0.4}):
-        assert verdict(base, replace(base, **change)) == Verdict.CHANGED
-    assert verdict(base, replace(base, spill_bytes=4)) == Verdict.WORSE
+        assert verdict(base, replace(base, **change)) == BuildVerdict.CHANGED
+    assert verdict(base, replace(base, spill_bytes=4)) == BuildVerdict.WORSE
 
 
 def test_a_row_on_one_side_is_missing_or_new() -> None:
-    assert verdict(built(), None) == Verdict.MISSING
-    assert verdict(None, built()) == Verdict.NEW
-    assert verdict(built(status=Status.ERROR), built()) == Verdict.NEW
+    assert verdict(built(), None) == BuildVerdict.MISSING
+    assert verdict(None, built()) == BuildVerdict.NEW
+    assert verdict(built(status=Status.ERROR), built()) == BuildVerdict.NEW
 
 
 def test_a_new_kernel_that_does_not_compile_is_broken() -> None:
-    assert verdict(None, built(status=Status.ERROR)) == Verdict.BROKEN
+    assert verdict(None, built(status=Status.ERROR)) == BuildVerdict.BROKEN
 
 
 def test_what_neither_side_compiles_has_no_verdict() -> None:
@@ -144,8 +144,8 @@ def test_what_neither_side_compiles_has_no_verdict() -> None:
     ],
 )
 def test_a_limit_allows_a_change_for_the_worse(allow: str, change: dict[str, Any]) -> None:
-    assert verdict(built(), built(**change)) == Verdict.WORSE
-    assert verdict(built(), built(**change), allow) == Verdict.CHANGED
+    assert verdict(built(), built(**change)) == BuildVerdict.WORSE
+    assert verdict(built(), built(**change), allow) == BuildVerdict.CHANGED
 
 
 @pytest.mark.parametrize("allow", ["registers=3", "spill_bytes", "occupancy=-1", "occupancy=nan"])
@@ -159,8 +159,8 @@ def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
         disassembler=None, loop_instructions=None, multiply_adds_per_instruction=None,
         loop_multiply_add=None,
     )  # fmt: skip
-    assert verdict(built(), unknown) == Verdict.SAME
-    assert verdict(unknown, built()) == Verdict.SAME
+    assert verdict(built(), unknown) == BuildVerdict.SAME
+    assert verdict(unknown, built()) == BuildVerdict.SAME
 
 
 def test_rows_that_were_not_disassembled_are_counted_in_a_note(builds: Builds, run: Run) -> None:
