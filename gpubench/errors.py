@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import traceback
 from pathlib import Path
 
@@ -79,21 +80,30 @@ class DoesNotFitError(Exception):
 def install_command(extra: str) -> str:
     """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
 
-    The command names the directory that this copy was installed from (PEP 610), or else the
-    distribution.
+    The command names the directory or the wheel that this copy was installed from (PEP 610), or
+    else the distribution. Nothing can be added to an environment of `uvx` or `pipx run`, so the
+    command then starts gpubench again, with the extra.
     """
     from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote
 
-    folder = Path(__file__).parents[1]
+    origin = Path(__file__).parents[1]
     try:
-        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        record = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
-        origin = {}
-    if "dir_info" in origin:
-        folder = Path(origin["url"].removeprefix("file://"))
-    if not (folder / "pyproject.toml").is_file():
-        return f"pip install '{DISTRIBUTION}[{extra}]'"
-    return f"pip install '{'.' if folder == Path.cwd() else folder}[{extra}]'"
+        record = {}
+    if {"dir_info", "archive_info"} & record.keys():
+        origin = Path(unquote(record["url"].removeprefix("file://")))
+    if not (origin / "pyproject.toml").is_file() and not origin.is_file():
+        name = DISTRIBUTION
+    else:
+        name = "." if origin == Path.cwd() else str(origin)
+    environments = Path(sys.prefix).parent.name
+    if environments.startswith("archive-v"):  # in uv's cache
+        return f"uvx --from '{name}[{extra}]' gpubench …"
+    if environments == "pipx":  # in pipx's cache; `pipx install` has pipx/venvs
+        return f"pipx run --spec '{name}[{extra}]' gpubench …"
+    return f"pip install '{name}[{extra}]'"
 
 
 def first_line(error: Exception) -> str:

@@ -27,11 +27,15 @@ def test_the_command_to_install_an_extra_follows_how_this_copy_was_installed(
     checkout.mkdir()
     (checkout / "pyproject.toml").touch()
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages/gpubench/errors.py"))
+    wheel = tmp_path / "g b.whl"
+    wheel.touch()
+    of_wheel = f"pip install '{wheel}[cuda13]'"
     origin = {"url": f"file://{checkout}", "dir_info": {}}
     for direct_url, folder, command in (
         (origin, checkout, "pip install '.[cuda13]'"),
         (origin, tmp_path, f"pip install '{checkout}[cuda13]'"),
-        ({"url": "file:///x.whl", "archive_info": {}}, tmp_path, None),
+        ({"url": f"file://{wheel.parent}/g%20b.whl", "archive_info": {}}, tmp_path, of_wheel),
+        ({"url": "file:///gone.whl", "archive_info": {}}, tmp_path, None),
         ({"url": "file:///gone", "dir_info": {}}, tmp_path, None),
         (None, tmp_path, None),
     ):
@@ -39,6 +43,23 @@ def test_the_command_to_install_an_extra_follows_how_this_copy_was_installed(
         monkeypatch.chdir(folder)
         expected = command or "pip install 'gpubench-kernels[cuda13]'"
         assert errors.install_command("cuda13") == expected
+
+
+@pytest.mark.parametrize(
+    ("prefix", "command"),
+    [
+        ("/home/me/.cache/uv/archive-v0/x1", "uvx --from 'gpubench-kernels[fleet]' gpubench …"),
+        ("/home/me/.cache/pipx/3734c", "pipx run --spec 'gpubench-kernels[fleet]' gpubench …"),
+        ("/home/me/pipx/venvs/gpubench", "pip install 'gpubench-kernels[fleet]'"),
+    ],
+)
+def test_an_environment_that_nothing_can_be_added_to_is_made_again_with_the_extra(
+    prefix: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "distribution", found(None))
+    monkeypatch.setattr(errors, "__file__", "/site-packages/gpubench/errors.py")
+    monkeypatch.setattr(errors.sys, "prefix", prefix)
+    assert errors.install_command("fleet") == command
 
 
 def test_a_copy_that_runs_without_being_installed_names_its_folder(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import typer
 import yaml
 from newcomer import PAGES, REPOSITORY
 
+import gpubench
 from gpubench.cli import app
 from gpubench.options import read_sweep
 from gpubench.results import build_row
@@ -90,6 +93,22 @@ def test_our_own_workflow_compares_our_kernels_with_the_kept_file() -> None:
     assert any(command.startswith("gpubench diff results/build.csv") for command in commands)
     (versions,) = {(row.compiler or "").removeprefix("NVRTC ") for row in rows}
     assert any(f"nvidia-cuda-nvrtc=={versions}.*" in command for command in commands)
+
+
+def test_a_release_is_tested_on_the_pythons_we_name_before_it_is_published() -> None:
+    workflow = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "release.yml").read_text())
+    check_form(workflow)
+    ci = yaml.safe_load((REPOSITORY / ".github" / "workflows" / "ci.yml").read_text())
+    jobs = workflow["jobs"]
+    assert jobs["test"]["strategy"]["matrix"] == ci["jobs"]["all"]["strategy"]["matrix"]
+    assert (jobs["test"]["needs"], jobs["publish"]["needs"]) == ("build", "test")
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}  # trusted publishing
+    (check,) = (step["run"] for step in jobs["build"]["steps"] if "tag" in step.get("name", ""))
+    for tag, code in ((f"v{gpubench.__version__}", 0), ("v0.0.99", 1), ("vx", 1)):
+        shell = {"GITHUB_REF_NAME": tag, "PATH": os.environ["PATH"]}
+        command = ["/bin/bash", "-e", "-c", check]
+        done = subprocess.run(command, cwd=REPOSITORY, env=shell, check=False)
+        assert done.returncode == code
 
 
 def test_our_own_workflow_runs_what_a_contributor_runs_on_the_pythons_we_name() -> None:

@@ -119,6 +119,7 @@ def run_build(
     chosen = choose_kernels(variants, op, kernels)
     try:
         compiler = compiler_of(BACKEND)
+        compiler.architectures()  # raises without NVRTC
         architectures = _architectures(arch, compiler)
     except CompileError as error:
         raise UsageError(str(error)) from error

@@ -17,6 +17,7 @@ from gpubench.backends.cuda import compile as compile_module
 from gpubench.backends.cuda.compile import architectures, nvrtc_version
 from gpubench.commands.explain import explain
 from gpubench.commands.explain import run as module
+from gpubench.commands.explain.build import run_build
 from gpubench.commands.explain.explanation import Explanation
 from gpubench.commands.explain.sass import inner_loop
 from gpubench.commands.explain.view import tile_table
@@ -426,6 +427,9 @@ def test_without_nvrtc_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
     for kept in (architectures, nvrtc_version):
         kept.cache_clear()
     assert "pip install '.[cuda13]'" in refusal("naive")
+    unset = dict.fromkeys(("op", "kernels", "arch", "dtypes", "size", "output"))
+    with pytest.raises(UsageError, match="NVRTC is not available"):
+        run_build("naive", every=False, **unset)
     assert isinstance(UsageError("x"), GpubenchError)
 
 
