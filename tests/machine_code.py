@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpubench.backends.cuda.compile import Compiled
-from gpubench.commands.check.on_cpu import SHIM, gxx
 from gpubench.commands.explain.sass import disassemble
+from gpubench.on_cpu.run import SHIM, gxx
 from gpubench.plan.registry import KERNELS
 
 

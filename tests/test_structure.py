@@ -25,6 +25,7 @@ LAYERS = (
     {"plan"},
     {"completion", "options"},
     {"engine"},
+    {"on_cpu"},
     {"view"},
     {"commands"},
     {"cli", "api"},

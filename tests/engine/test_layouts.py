@@ -18,10 +18,10 @@ from fakes import FakeBackend, point, variant
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.commands.check.cases import expected
-from gpubench.commands.check.on_cpu import Case, Sanitizer, run_on_cpu
 from gpubench.engine.runner import Runner
 from gpubench.errors import UsageError
 from gpubench.model import LAYOUTS, Config, CudaVariant, Fill, Problem, Status, Timing
+from gpubench.on_cpu.run import Case, Sanitizer, run_on_cpu
 from gpubench.options import read_sweep
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import plan

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpubench.commands.check.on_cpu import gxx
 from gpubench.model import Config, CudaVariant, Gpu, Problem
+from gpubench.on_cpu.run import gxx
 
 H200 = Gpu(multiprocessors=132, threads_per_multiprocessor=2048)
 

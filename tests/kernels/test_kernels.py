@@ -29,10 +29,10 @@ from gpubench.commands.check.cases import (
     tiles_to_race,
     tiles_to_run,
 )
-from gpubench.commands.check.on_cpu import ONE_MULTIPROCESSOR, Case, Sanitizer, run_on_cpu
 from gpubench.errors import UsageError
 from gpubench.hardware.occupancy import WARP
 from gpubench.model import Config, CudaVariant, Launch, Problem
+from gpubench.on_cpu.run import ONE_MULTIPROCESSOR, Case, Sanitizer, run_on_cpu
 from gpubench.plan.registry import KERNELS, variants
 
 CANNOT_RUN = {

@@ -12,9 +12,9 @@ import pytest
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.driver import kernel_arguments
 from gpubench.commands.check.cases import expected
-from gpubench.commands.check.on_cpu import Case, Sanitizer, run_on_cpu
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, Problem, Scope
+from gpubench.on_cpu.run import Case, Sanitizer, run_on_cpu
 from gpubench.plan.registry import load, of_op
 from gpubench.plan.sweep import Sweep, plan
 from gpubench.results.provenance import source_hash

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from gpubench.commands.check.cases import expected
-from gpubench.commands.check.on_cpu import Case, KernelFaultError, Sanitizer, run_on_cpu
 from gpubench.kernels.block_tiles import tiles_of_c
 from gpubench.model import CudaVariant, Gpu, Problem
+from gpubench.on_cpu.run import Case, KernelFaultError, Sanitizer, run_on_cpu
 from gpubench.plan.registry import choose
 
 THREE = Gpu(multiprocessors=3, threads_per_multiprocessor=2048)

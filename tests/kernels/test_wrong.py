@@ -18,18 +18,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench.commands.check import on_cpu
 from gpubench.commands.check.cases import cases, expected
-from gpubench.commands.check.on_cpu import (
+from gpubench.engine.judge.probe import make_probes
+from gpubench.errors import UsageError
+from gpubench.model import Config, CudaVariant, Problem
+from gpubench.on_cpu import run as on_cpu
+from gpubench.on_cpu.run import (
     Case,
     KernelFaultError,
     Sanitizer,
     run_on_cpu,
     translation_unit,
 )
-from gpubench.engine.judge.probe import make_probes
-from gpubench.errors import UsageError
-from gpubench.model import Config, CudaVariant, Problem
 from gpubench.plan.registry import descriptors, load
 
 FOLDER = Path(__file__).parent.parent / "wrong"

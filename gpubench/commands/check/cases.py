@@ -9,9 +9,9 @@ from itertools import count
 
 import numpy as np
 
-from gpubench.commands.check.on_cpu import Case, operands
 from gpubench.errors import UsageError
 from gpubench.model import Config, CudaVariant, Problem
+from gpubench.on_cpu.run import Case, operands
 
 MAX_TILES = 3
 """Number of tiles that are taken evenly from a large space, beside its defaults."""

@@ -24,12 +24,12 @@ import numpy as np
 
 from gpubench.backends.calls import as_tensors
 from gpubench.cache import environment_with_caches
-from gpubench.commands.check.limits import limit_process
-from gpubench.commands.check.on_cpu import operands
 from gpubench.engine.judge.verify import poison
 from gpubench.engine.worker import end_of
 from gpubench.errors import with_place
 from gpubench.model import CallVariant, Config, Problem
+from gpubench.on_cpu.limits import limit_process
+from gpubench.on_cpu.run import operands
 from gpubench.plan.registry import load
 from gpubench.text import clean
 

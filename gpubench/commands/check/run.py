@@ -20,18 +20,18 @@ from gpubench.commands.check.cases import (
     tiles_to_run,
 )
 from gpubench.commands.check.function import Call, FunctionFaultError, call_cases
-from gpubench.commands.check.on_cpu import (
+from gpubench.engine.single import find_variant, launch_on
+from gpubench.errors import CompileError, UsageError
+from gpubench.hardware.architectures import DEFAULT, example
+from gpubench.hardware.occupancy import occupancy
+from gpubench.model import OPERATIONS, CallVariant, Config, CudaVariant, Problem, Variant
+from gpubench.on_cpu.run import (
     KernelFaultError,
     Sanitizer,
     changed_operand,
     operands,
     run_on_cpu,
 )
-from gpubench.engine.single import find_variant, launch_on
-from gpubench.errors import CompileError, UsageError
-from gpubench.hardware.architectures import DEFAULT, example
-from gpubench.hardware.occupancy import occupancy
-from gpubench.model import OPERATIONS, CallVariant, Config, CudaVariant, Problem, Variant
 from gpubench.plan.descriptor import described_by
 from gpubench.plan.ranges import parse_tiles
 from gpubench.view.tables import console, table

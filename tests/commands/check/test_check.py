@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpubench.commands.check import function, on_cpu
+from gpubench.commands.check import function
 from gpubench.commands.check.cases import expected
-from gpubench.commands.check.on_cpu import KernelFaultError, Sanitizer, run_on_cpu
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import CudaVariant, Problem
+from gpubench.on_cpu import run as on_cpu
+from gpubench.on_cpu.run import KernelFaultError, Sanitizer, run_on_cpu
 from gpubench.plan.registry import load
 
 WRONG = Path(__file__).parent.parent.parent / "wrong"

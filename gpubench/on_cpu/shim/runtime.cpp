@@ -428,7 +428,7 @@ Index index(std::FILE* file) {
   return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
 }
 
-// A case, as on_cpu.py writes it: which buffer is the output, the buffers, the launches on them.
+// A case, as run.py writes it: which buffer is the output, the buffers, the launches on them.
 void run_case(std::FILE* in, std::FILE* out) {
   const size_t output = number(in);
   std::vector<void*> buffers(number(in));

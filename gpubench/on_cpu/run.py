@@ -24,12 +24,12 @@ from threading import Lock
 import numpy as np
 
 from gpubench.cache import keep_value, kept, user_cache
-from gpubench.commands.check import limits
 from gpubench.engine.judge.verify import poison
 from gpubench.errors import CompileError, UsageError
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, array_index, number
 from gpubench.model.sources import encoded_source, read_source
+from gpubench.on_cpu import limits
 from gpubench.text import clean
 
 SHIM = Path(__file__).parent / "shim"

@@ -1,0 +1,1 @@
+"""Runs CUDA sources on the CPU: `check` under sanitizers, `explain` to record accesses."""
