@@ -108,6 +108,7 @@ class FakeKernel:
     resources: None = None
     launch: None = None
     algorithm: str = ""
+    note: str = ""
     thread_counts: tuple[int, ...] = ()
 
     def on_threads(self, count: int) -> FakeKernel:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
@@ -54,6 +54,10 @@ class Kernel(Protocol):
     @property
     def algorithm(self) -> str:
         """The algorithm of a library, and how it was chosen; empty if that is not known."""
+
+    @property
+    def note(self) -> str:
+        """How it was compiled, if a row should report that; otherwise empty."""
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
@@ -180,6 +184,12 @@ class Compiled:
     """The instance's mangled name in the cubin."""
 
     resources: Resources
+
+    note: str = ""
+    """Which compiler took NVRTC's place, or which headers were replaced; empty for neither."""
+
+    seconds: float = field(default=0.0, compare=False)
+    """Wall time of the compilation. Instances that are compiled together have the same time."""
 
 
 class Compiler(Protocol):

@@ -261,7 +261,7 @@ class Runner:
             )
             if earlier is None or earlier.series is None:
                 with self._phase("compiling"):  # a function may compile when it is first called
-                    self._watch(point)
+                    self._watch(point, kernel.note)
             with self._phase("verifying"):
                 if earlier is None or earlier.series is None:
                     if reason := self._too_slow(point, operands):
@@ -334,10 +334,15 @@ class Runner:
                 break
         return f"estimated {estimate_s:.3g} s a launch, over --launch-limit {limit_s:g}"
 
-    def _watch(self, point: Point) -> None:
-        """Record what a call does beside computing, once for all sizes, before it is timed."""
+    def _watch(self, point: Point, note: str) -> None:
+        """Record what a call does beside computing, once for all sizes, before it is timed.
+
+        `note` says how a kernel was compiled.
+        """
         instance = instance_of(point)
         is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
+        if note and not is_call:
+            self._notes[instance] = note
         if instance in self._notes or not is_call:
             return
         problem = probe_problem(point, self._backend.device.compute_capability)

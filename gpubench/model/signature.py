@@ -34,6 +34,9 @@ MAX_CHARACTERS = 500
 
 WORKSPACE = "workspace"
 
+NULL = "null"
+"""The value of a pointer to nothing, such as a bias that is not added."""
+
 LAUNCH = "launch"
 """The value of a parameter that gets the next of the launch's int arguments."""
 
@@ -52,8 +55,8 @@ class Parameter:
 
     name: str
     value: str
-    """The value that it gets: an array's name, an extent, a stride, a number, a product of these,
-    or `launch`. Without a value in the signature, it is the parameter's own name."""
+    """The value that it gets: an array's name, `null`, an extent, a stride, a number, a product of
+    these, or `launch`. Without a value in the signature, it is the parameter's own name."""
 
     @property
     def is_pointer(self) -> bool:
@@ -109,8 +112,8 @@ def why_unknown(parameter: Parameter, op: str) -> str | None:
     """Return why the value of a parameter is not known, or None."""
     arrays = (*OPERATIONS[op].arrays, WORKSPACE)
     if parameter.is_pointer:
-        if array_index(parameter, op) is None:
-            what = f"write {parameter.name}=A, or which of {', '.join(arrays)} it is"
+        if array_index(parameter, op) is None and parameter.value != NULL:
+            what = f"write {parameter.name}=A, or which of {', '.join((*arrays, NULL))} it is"
             return f"{parameter.cpp} {parameter.name}: {what}"
         return None
     if parameter.type_name == TENSOR_MAP:

@@ -26,6 +26,11 @@ def encoded_source(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
+def included_names(text: str) -> set[str]:
+    """Return the names of the files that a source's text includes."""
+    return {name for _, name in _INCLUDE.findall(text)}
+
+
 def flattened(path: Path, folders: Sequence[Path] = (), seen: set[Path] | None = None) -> str:
     """Return the file's text, with each included file inserted once in place of its directive."""
     seen = {_real(path)} if seen is None else seen

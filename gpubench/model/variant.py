@@ -283,9 +283,9 @@ class CudaVariant(Variant):
     """Its parameters as in the source, `int M, float alpha=1, const float* A, float* C`.
 
     A name means an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb,
-    ldc), in any case. `= 1` passes a constant, `= A` or `= M*N` defines another name, and
-    `= launch` passes the next of the launch's int arguments. A `CUtensorMap` gets the next of the
-    launch's tensor maps. Empty: as above.
+    ldc), in any case. `= 1` passes a constant, `= null` a null pointer, `= A` or `= M*N`
+    defines another name, and `= launch` passes the next of the launch's int arguments. A
+    `CUtensorMap` gets the next of the launch's tensor maps. Empty: as above.
     """
 
     grid: Expression | tuple[Expression, ...] = ()
@@ -313,8 +313,11 @@ class CudaVariant(Variant):
     them, the best first; None: the default tiles."""
 
     compile_options: tuple[str, ...] = ()
-    """Further options of NVRTC, such as `--use_fast_math`, with the tile's parameters in braces:
-    `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor."""
+    """Further options of the compiler, such as `--use_fast_math`, with the tile's parameters in
+    braces: `-DBM={BM}`. An include folder, `-Iinclude`, is relative to the descriptor."""
+
+    compiler: str = ""
+    """`nvcc`: the source is compiled by nvcc. Empty: by NVRTC, and by nvcc if NVRTC cannot."""
 
     architecture_suffix: str = ""
     """`a` for instructions that only one architecture has (`sm_90a`). The kernel runs on no other
@@ -353,8 +356,9 @@ class CudaVariant(Variant):
         )
 
     def options(self, tile: Config, dtype: str) -> tuple[str, ...]:
-        """Return the compile options of an instance."""
-        return tuple(self._filled(option, tile, dtype) for option in self._options)
+        """Return the compile options of an instance. The first one names a chosen compiler."""
+        chosen = (f"--compiler={self.compiler}",) if self.compiler else ()
+        return (*chosen, *(self._filled(option, tile, dtype) for option in self._options))
 
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
         """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.

@@ -304,6 +304,10 @@ def operands(problem: Problem) -> tuple[np.ndarray, ...]:
     return tuple(rng.choice(choice, size=shape) for shape in problem.input_shapes)
 
 
+NULL_POINTER = -1
+"""The index of a null pointer, which runtime.cpp knows."""
+
+
 def _words(*values: int) -> bytes:
     return np.array(values, dtype=np.int64).tobytes()
 
@@ -337,9 +341,7 @@ def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int
     for parameter in case.variant.parameters(launch, workspace=workspace):
         if parameter.is_pointer:
             index = array_index(parameter, case.problem.op)
-            if index is None:
-                raise UsageError(f"{case.variant.path}: {parameter} is no array of the problem")
-            arrays.append(index)
+            arrays.append(NULL_POINTER if index is None else index)
         elif parameter.type_name != TENSOR_MAP:
             from_launch = parameter.value == LAUNCH
             value = next(int_arguments) if from_launch else number(parameter, case.problem)

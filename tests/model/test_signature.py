@@ -66,7 +66,7 @@ def test_leading_dimensions_follow_the_layout() -> None:
     ("text", "reason"),
     [
         ("int stride", "write stride=1, or which of M, N, K, lda, ldb, ldc it is"),
-        ("float* D", "write D=A, or which of A, B, C, workspace it is"),
+        ("float* D", "write D=A, or which of A, B, C, workspace, null it is"),
         ("dim3 M", "not a type that a kernel takes by value"),
         ("int M=rows", "write M=1"),
     ],

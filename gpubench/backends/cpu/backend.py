@@ -104,6 +104,8 @@ class CpuKernel:
     path: Path
     """The variant's descriptor, for errors that the function raises."""
 
+    note: str = ""
+
     launch: Launch | None = None
 
     @property

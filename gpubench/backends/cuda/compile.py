@@ -1,6 +1,7 @@
-"""Compiles a template instance of a source for an architecture, with NVRTC: the `Compiler` of CUDA.
+"""Compiles a template instance of a source for an architecture: the `Compiler` of CUDA.
 
-This is the only compile step. It needs cuda-bindings and NVRTC, and no GPU.
+NVRTC compiles it, through cuda-bindings. nvcc compiles what NVRTC cannot compile, and the sources
+whose descriptions name nvcc. Neither needs a GPU.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
+import gpubench
 from gpubench.backends import Compiled
+from gpubench.backends.cuda import nvcc
+from gpubench.backends.cuda.headers import HEADERS, stood_in, toolkit_options
 from gpubench.cache import keep_value, kept, user_cache
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
@@ -24,13 +30,14 @@ OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-defau
 of registers. `--device-as-default-execution-space`: NVRTC 13.0 treats a lambda with `auto`
 parameters as a host function, even in a kernel."""
 
-HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cublas_v2.h",
-    "cuda_runtime.h", "device_launch_parameters.h", "iostream", "math.h", "stdio.h", "stdlib.h",
-    "vector")  # fmt: skip
-"""Headers that a source for nvcc includes for its host code. NVRTC lacks them, and has what device
-code may use of them built in. Each is replaced by `HOST_HEADER`."""
+NVCC = "--compiler=nvcc"
+"""The option with which a description selects nvcc. It comes first, and no compiler gets it."""
 
-HOST_HEADER = b"typedef unsigned int uint;\n"
+HOST_CODE = re.compile(r"<<<|^[ \t]*#[ \t]*include", re.MULTILINE)
+"""What a source has that NVRTC may lack: launches, and headers. Without these, nvcc would find the
+same errors as NVRTC."""
+
+PACKAGE = Path(gpubench.__file__).resolve().parent
 
 
 def compile_instance(
@@ -38,19 +45,72 @@ def compile_instance(
 ) -> Compiled:
     """Compile `expression` of a CUDA C++ file for an architecture such as `sm_90` or `sm_90a`.
 
-    `options` are further options of NVRTC. The result is kept in the user's cache, under a key of
+    `options` are further options of the compiler. A user's source that NVRTC cannot compile is
+    compiled by nvcc, if that is installed. The result is kept in the user's cache, under a key of
     everything that affects it. Raises CompileError with the compiler's first error.
     """
+    if NVCC in options:
+        return _by_nvcc(source, expression, architecture, options[1:])
     text = read_source(source)
-    files = whole_source(source, include_folders(options))[1:]
-    included = [read_source(path) for path in files]
-    options = (*OPTIONS, *options)
-    number = ".".join(map(str, nvrtc_version()))
-    key = "\0".join((text, *included, expression, architecture, *options, number))
+    try:
+        options_of_nvrtc = (*OPTIONS, *options, *toolkit_options())
+        version_of_nvrtc = version()
+
+        def compile_it() -> Compiled:
+            return _compile(text, source, (expression,), architecture, options_of_nvrtc)[0]
+
+        return _kept(
+            source, options, (expression, architecture, *options_of_nvrtc, version_of_nvrtc),
+            compile_it,
+        )  # fmt: skip
+    except CompileError as error:
+        is_ours = PACKAGE in source.resolve().parents
+        if is_ours or nvcc.find() is None or not HOST_CODE.search(text):
+            raise
+        why = str(error).partition("error: ")[2] or str(error)
+        compiled = _by_nvcc(source, expression, architecture, options)
+        return replace(compiled, note=f"compiled by {nvcc.version()}, as NVRTC reports: {why}")
+
+
+def _by_nvcc(
+    source: Path, expression: str, architecture: str, options: tuple[str, ...]
+) -> Compiled:
+    """Return the instance that nvcc compiles. Raises CompileError."""
+    version_of_nvcc = nvcc.version()
+
+    def compile_it() -> Compiled:
+        started = perf_counter()
+        try:
+            cubin, symbol, log = nvcc.compile_kernel(source, expression, architecture, options)
+        except CompileError as error:
+            raise CompileError(f"{expression} for {architecture}: {error}") from error
+        return Compiled(
+            cubin=cubin,
+            symbol=symbol,
+            resources=parse_resources(log, symbol),
+            note=f"compiled by {version_of_nvcc}",
+            seconds=perf_counter() - started,
+        )
+
+    return _kept(source, options, (expression, architecture, *options, version_of_nvcc), compile_it)
+
+
+def _kept(
+    source: Path,
+    options: tuple[str, ...],
+    further: tuple[str, ...],
+    compile_it: Callable[[], Compiled],
+) -> Compiled:
+    """Return an instance from the user's cache, or compile it and keep it.
+
+    The key consists of the source, the files that it includes, and `further` texts.
+    """
+    files = whole_source(source, include_folders(options))
+    key = "\0".join((*map(read_source, files), *further))
     cached = user_cache("cubin", f"{hashlib.sha256(encoded_source(key)).hexdigest()}.cubin")
     if compiled := kept(cached, Compiled):
         return compiled
-    (compiled,) = _compile(text, source, (expression,), architecture, options)
+    compiled = compile_it()
     keep_value(cached, compiled)
     return compiled
 
@@ -63,7 +123,10 @@ def compile_together(
     The instances share one cubin. Nothing is kept in the user's cache. Raises CompileError with the
     compiler's first error if one of them does not compile.
     """
-    return _compile(read_source(source), source, expressions, architecture, (*OPTIONS, *options))
+    if NVCC in options:
+        raise CompileError("nvcc compiles one instance at a time")
+    options = (*OPTIONS, *options, *toolkit_options())
+    return _compile(read_source(source), source, expressions, architecture, options)
 
 
 def version() -> str:
@@ -113,12 +176,12 @@ def _compile(
     nvrtc = _nvrtc()
     # The absolute path, because NVRTC looks for a file's own includes beside it.
     name = os.path.realpath(source).encode()
-    headers = [header.encode() for header in HOST_HEADERS]
+    headers = [header.encode() for header in HEADERS]
+    contents = [content.encode() for content in HEADERS.values()]
     program = _checked(
-        nvrtc.nvrtcCreateProgram(
-            encoded_source(text), name, len(headers), [HOST_HEADER] * len(headers), headers
-        )
+        nvrtc.nvrtcCreateProgram(encoded_source(text), name, len(headers), contents, headers)
     )
+    started = perf_counter()
     try:
         for expression in expressions:
             _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
@@ -135,8 +198,17 @@ def _compile(
             _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
             for expression in expressions
         ]
+        folders = include_folders(set(options) - set(toolkit_options()))
+        replaced = ", ".join(stood_in(whole_source(source, folders)))
+        note = f"NVRTC compiled stand-ins for {replaced}" if replaced else ""
         return tuple(
-            Compiled(cubin=cubin, symbol=symbol, resources=parse_resources(log, symbol))
+            Compiled(
+                cubin=cubin,
+                symbol=symbol,
+                resources=parse_resources(log, symbol),
+                note=note,
+                seconds=perf_counter() - started,
+            )
             for symbol in symbols
         )
     finally:

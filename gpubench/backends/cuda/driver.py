@@ -56,6 +56,8 @@ def kernel_arguments(
         index = array_index(parameter, problem.op) if parameter.is_pointer else None
         if index is not None:
             makers.append(partial(_pointer, index))
+        elif parameter.is_pointer:
+            makers.append(partial(_same, ctypes.c_void_p(None)))
         elif parameter.type_name == TENSOR_MAP:
             tensor_map = next(maps)
             of_result = tensor_map.array == len(problem.input_shapes)

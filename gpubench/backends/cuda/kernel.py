@@ -106,6 +106,11 @@ class CudaKernel:
         """The algorithm that the library or the function reports."""
         return self.routine.algorithm
 
+    @property
+    def note(self) -> str:
+        """Which compiler took NVRTC's place, or which headers were replaced."""
+        return self.routine.note
+
     def on_threads(self, _count: int) -> Self:
         """Return the kernel itself: the number of CPU threads does not matter."""
         return self

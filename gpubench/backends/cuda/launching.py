@@ -52,6 +52,9 @@ class Routine:
     """The function of a `CallVariant`; None for a compiled kernel."""
 
     compiled: Resources | None = None
+    note: str = ""
+    """Which compiler took NVRTC's place, or which headers were replaced."""
+
     launch: Launch | None = None
     chosen: str = ""
     """The algorithm that was chosen from a library's algorithms."""
@@ -129,7 +132,7 @@ class Instances:
             return bound[0] if len(bound) == 1 else partial(_run_all, bound)
 
         compiled, _ = loaded[launches.index(main.main)]
-        return Routine(bind=bind, compiled=compiled.resources, launch=main)
+        return Routine(bind=bind, compiled=compiled.resources, note=compiled.note, launch=main)
 
     def _call(self, point: Point) -> Callable[..., None]:
         """Return the variant's function. It is built once: it may compile for each new size."""

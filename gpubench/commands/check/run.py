@@ -100,6 +100,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
         return True
     architecture = variant.architecture(architecture)
     gpu = example(architecture)
+    notes: dict[str, float] = {}
     grid = table(*("tile", "threads", "registers", "local", "shared", "occupancy"), left={"tile"})
     for tile in tiles:
         try:
@@ -114,6 +115,7 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
             return False
         launch = launch_on(variant, tile, _problem(variant, LAUNCHED), gpu).main
         need = compiled.resources
+        notes[compiled.note] = notes.get(compiled.note, 0) + compiled.seconds
         held = occupancy(gpu.compute_capability, need, launch)
         grid.add_row(
             str(tile),
@@ -125,6 +127,9 @@ def _compile(variant: CudaVariant, tiles: Sequence[Config], architecture: str) -
         )
     screen.print(f"compiled for {architecture}, {variant.dtypes[0]}:")
     screen.print(grid)
+    for note, seconds in notes.items():
+        if note:
+            screen.print(Text(f"{note} ({seconds:.1f} s)"), soft_wrap=True)
     return True
 
 

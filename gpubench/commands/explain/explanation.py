@@ -60,6 +60,9 @@ class Explanation:
     """Index of the launch among the variant's `steps` launches."""
 
     steps: int
+    note: str = ""
+    """Which compiler took NVRTC's place, or which headers were replaced, and the time it took."""
+
     inner_loop: InnerLoop | None = None
     measured_us: float | None = None
     """Median time of all launches together, if it was measured."""

@@ -186,6 +186,7 @@ def _explain_tiles(
                     launch=launch,
                     step=step,
                     steps=len(sequence),
+                    note=compiled.note and f"{compiled.note} ({compiled.seconds:.1f} s)",
                     inner_loop=inner_loop(code, problem.dtype) if code else None,
                     measured_us=None if step else times_us.get(str(tile)),
                 )

@@ -40,8 +40,9 @@ def print_text(
 ) -> None:
     """One tile as a page for each launch, several as a table."""
     screen, err = console(), console(stderr=True)
+    notes = (*notes, *dict.fromkeys(of.note for of in explanations if of.note))
     for note in notes:
-        err.print(note, soft_wrap=True)
+        err.print(Text(note), soft_wrap=True)
     if len({explanation.tile for explanation in explanations}) == 1 and not as_table:
         for index, explanation in enumerate(explanations):
             screen.print(*[""] * bool(index), _page(explanation), sep="\n")

@@ -136,7 +136,7 @@ def compile_command(
     options = " ".join(
         shlex.quote(option)
         for option in variant.options(tile, problem.dtype)
-        if not include_folders([option])
+        if not include_folders([option]) and not option.startswith("--compiler=")
     )
     kind = "-shared -Xcompiler -fPIC " if library else ""
     output = f"lib{variant.name}.so" if library else variant.name
@@ -228,7 +228,8 @@ def _arguments(
     for parameter in variant.parameters(launch, workspace=workspace):
         cpp = re.sub(r"\bScalar\b", scalar, parameter.cpp)
         if parameter.is_pointer:
-            arguments.append(f"({cpp}){arrays[array_index(parameter, problem.op) or 0]}")
+            index = array_index(parameter, problem.op)
+            arguments.append(f"({cpp}){'nullptr' if index is None else arrays[index]}")
         elif parameter.type_name == TENSOR_MAP:
             tensor_map = next(maps)
             name = f"map{len(lines)}"

@@ -445,7 +445,10 @@ void run_case(std::FILE* in, std::FILE* out) {
     std::fprintf(stderr, "running %s\n", instance.name);
     Launch one{&instance, index(in), index(in), static_cast<size_t>(number(in)), {}};
     std::vector<void*> pointers(number(in));
-    for (void*& pointer : pointers) pointer = buffers[number(in)];
+    for (void*& pointer : pointers) {
+      const auto index = static_cast<long long>(number(in));
+      pointer = index < 0 ? nullptr : buffers[index];
+    }
     std::vector<long long> numbers(number(in));
     for (long long& value : numbers) value = number(in);
     std::vector<Matrix> matrices;

@@ -1,0 +1,153 @@
+"""Compiles a kernel of a CUDA C++ file with nvcc, for sources that NVRTC cannot compile.
+
+nvcc needs g++, and no GPU. It is part of the CUDA toolkit, or of the wheels of the extra `nvcc`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpubench.backends.cuda.headers import header_folders
+from gpubench.errors import CompileError, install_command
+from gpubench.model.sources import encoded_source
+
+MAX_COMPILE_S = 900
+"""Time limit of a compilation. Large templates such as CUTLASS's take minutes."""
+
+MARKER = "gpubench_entry"
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+
+
+@cache
+def find() -> str | None:
+    """Return the path of nvcc: that of installed wheels, of CUDA_HOME, or of PATH."""
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+
+        path = find_nvidia_binary_utility("nvcc")
+    except ImportError:  # an old cuda-bindings
+        path = None
+    return path or shutil.which("nvcc")
+
+
+@cache
+def version() -> str:
+    """Return `nvcc` and its version. Raises CompileError if it cannot run."""
+    text = run(("--version",)).stdout
+    number = re.search(r"V(\d+\.\d+)", text)
+    return f"nvcc {number[1] if number else ''}".strip()
+
+
+def run(arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    """Run nvcc. Raises CompileError with its first error, and if nvcc or g++ is missing."""
+    nvcc = find()
+    if nvcc is None:
+        raise CompileError(
+            f"nvcc is not available; {install_command('nvcc')}, or set CUDA_HOME to your toolkit"
+        )
+    if not shutil.which("g++") and not any(str(part).startswith("-ccbin") for part in arguments):
+        raise CompileError("nvcc needs g++, which is not installed: install a C++ compiler")
+    try:
+        ended = subprocess.run(  # noqa: S603 # the compiler, and the user's own options
+            (nvcc, *arguments),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=MAX_COMPILE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(f"nvcc did not end within {MAX_COMPILE_S} s") from error
+    except OSError as error:
+        raise CompileError(f"nvcc cannot run: {error}") from error
+    if ended.returncode:
+        raise CompileError(first_error(ended.stderr + ended.stdout))
+    return ended
+
+
+def first_error(log: str) -> str:
+    """Return the line of a compiler's or a linker's first error."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"error|fatal|undefined reference", line)]
+    return next(iter(errors or lines), "it failed without a message")
+
+
+def base_options(options: Sequence[str]) -> tuple[str, ...]:
+    """Return nvcc's options: a user's own, C++17 unless they name a standard, and more folders.
+
+    The wheels of cuBLAS and CCCL may be elsewhere than nvcc.
+    """
+    has_standard = any(re.match("--?std", option) for option in options)
+    folders = (f"-I{folder}" for folder in header_folders("cublas", "cccl"))
+    return (*options, *(() if has_standard else ("-std=c++17",)), *folders)
+
+
+def compile_kernel(
+    source: Path, expression: str, architecture: str, options: Sequence[str]
+) -> tuple[bytes, str, str]:
+    """Compile a file to a cubin. Return it, the symbol of the kernel `expression`, and ptxas' log.
+
+    A kernel template that has `expression` as its argument instantiates it, and its symbol names
+    the kernel. Raises CompileError.
+    """
+    text = (
+        f'#include "{source.resolve()}"\n'
+        f"template <auto* Entry> __global__ void {MARKER}() {{}}\n"
+        f"template __global__ void {MARKER}<{expression}>();\n"
+    )
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
+        file, cubin = Path(name, "kernel.cu"), Path(name, "kernel.cubin")
+        file.write_bytes(encoded_source(text))
+        target = ("-cubin", f"-arch={architecture}", "-Xptxas=-v", "-o", cubin, file)
+        log = run((*base_options(options), *target)).stderr
+        return cubin.read_bytes(), entry_symbol(log, expression), log
+
+
+def entry_symbol(log: str, expression: str) -> str:
+    """Return the symbol of the kernel that the marker names. Raises CompileError if none is."""
+    symbols: list[str] = _ENTRY.findall(log)
+    marker = next((symbol for symbol in symbols if MARKER in symbol), "")
+    named = demangled(marker).partition("<&")[2].removesuffix(">()")
+    if named.startswith("(") and not named.startswith("(anonymous"):
+        named = named[1:-1]
+    matching = [
+        symbol
+        for symbol in symbols
+        if symbol != marker
+        and (named in {demangled(symbol), symbol} or named.startswith(f"{symbol}(")
+             or f"L{symbol}E" in marker)
+    ]  # fmt: skip
+    if len(matching) != 1:
+        what = f"{len(matching)} kernels" if matching else "no kernel"
+        raise CompileError(f"{expression}: nvcc compiled {what} of this name: '{named}'")
+    return matching[0]
+
+
+def demangled(symbol: str) -> str:
+    """Return a symbol as C++ writes it, or unchanged if it is not a mangled name."""
+    library, status = _cxx_library(), ctypes.c_int()
+    demangle: Any = library["__cxa_demangle"]
+    demangle.restype = ctypes.c_void_p
+    text = demangle(symbol.encode(), None, None, ctypes.byref(status))
+    if status.value or not text:
+        return symbol
+    name = ctypes.string_at(text).decode(errors="replace")
+    library.free(ctypes.c_void_p(text))
+    return name
+
+
+@cache
+def _cxx_library() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libstdc++.so.6")
+    except OSError as error:
+        raise CompileError("nvcc needs g++ and its library libstdc++.so.6") from error

@@ -1,0 +1,137 @@
+"""Sources as people have them: headers, host code, and nvcc where NVRTC cannot compile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpubench.backends.cuda import compile as module
+from gpubench.backends.cuda import nvcc
+from gpubench.backends.cuda.compile import NVCC, compile_instance
+from gpubench.backends.cuda.driver import kernel_arguments
+from gpubench.backends.cuda.nvcc import entry_symbol
+from gpubench.errors import CompileError
+from gpubench.model import Config, CudaVariant, Problem
+from gpubench.on_cpu.run import NULL_POINTER, Case, _arguments
+
+DEVICE_CODE = """
+#include <cstdint>
+#include <float.h>
+#include <limits>
+#include <cuda_fp16.h>
+__global__ void lowest(const half* A, float* C, uint32_t n) {
+  C[n] = __half2float(A[n]) < 0 ? -FLT_MAX : std::numeric_limits<float>::infinity();
+}
+"""
+
+HOST_CODE = """
+#include <cstdio>
+#include <fstream>
+template <typename T, int N> __global__ void scale(T* C) { C[threadIdx.x] *= N; }
+void run(float* C) { scale<float, 2><<<1, 32>>>(C); }
+int main() { std::printf("never called"); }
+"""
+
+PROBLEM = Problem(op="gemm", m=3, n=5, k=7, dtype="float32")
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with host code, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "host code.cu"
+    path.write_text(HOST_CODE)
+    return path
+
+
+def test_nvrtc_finds_the_toolkits_headers_and_the_note_names_the_stand_ins(source: Path) -> None:
+    source.write_text(DEVICE_CODE)
+    compiled = compile_instance(source, "lowest", "sm_90")
+    assert compiled.resources.registers
+    assert compiled.note == "NVRTC compiled stand-ins for cstdint, float.h, limits"
+
+
+def test_nvcc_compiles_what_nvrtc_cannot_and_the_cubin_is_kept(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = compile_instance(source, "scale<float, 3>", "sm_90")
+    assert compiled.symbol == "_Z5scaleIfLi3EEvPT_"
+    assert compiled.note.startswith(f"compiled by {nvcc.version()}, as NVRTC reports: ")
+    assert compiled.seconds > 0
+    monkeypatch.setattr(nvcc, "compile_kernel", None)
+    assert compile_instance(source, "scale<float, 3>", "sm_90") == compiled
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    with pytest.raises(CompileError, match="fstream"):
+        compile_instance(source, "scale<float, 3>", "sm_90")
+
+
+def test_the_description_selects_nvcc_and_its_options_and_errors_are_nvccs(source: Path) -> None:
+    source.write_text("__global__ void scale(float* C) { *C = FACTOR; }")
+    variant = CudaVariant(
+        idea="of a test", kernel="scale", grid=1, block=1, path=source, compiler="nvcc",
+        compile_options=("-DFACTOR=2", "-std=c++20"), signature="float* C",
+    )  # fmt: skip
+    options = variant.options(Config(), "float32")
+    assert options[0] == NVCC
+    expression = variant.instance(Config(), "float32")
+    assert compile_instance(source, expression, "sm_90", options).note.startswith(
+        "compiled by nvcc"
+    )
+    with pytest.raises(CompileError, match=r'for sm_90: .*"FACTOR" is undefined'):
+        compile_instance(source, expression, "sm_90", options[:1])
+
+
+def test_device_code_alone_is_not_compiled_twice(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_by_nvcc", None)
+    source.write_text("__global__ void scale(float* C) { *C = factor; }")
+    with pytest.raises(CompileError, match="factor"):
+        compile_instance(source, "scale", "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("marker", "symbol"),
+    [
+        ("_Z5sgemmIfLi32ELj8EEvPKT_PS1_iEEEvv", "_Z5sgemmIfLi32ELj8EEvPKT_PS0_i"),
+        ("_Z5plainPdEEEvv", "_Z5plainPd"),
+        ("_Z3extPfEEEvv", "ext"),
+        ("_ZN36_GLOBAL__N__ca0464ff_4_w_cu_acc5a52f6hiddenEPfEEEvv",
+         "_ZN36_GLOBAL__N__ca0464ff_4_w_cu_acc5a52f6hiddenEPf"),
+    ],
+)  # fmt: skip
+def test_the_entry_is_found_among_overloads_templates_and_hidden_kernels(
+    marker: str, symbol: str
+) -> None:
+    symbols = (
+        "_ZN36_GLOBAL__N__ca0464ff_4_w_cu_acc5a52f6hiddenEPf", f"_Z14gpubench_entryIXadL{marker}",
+        "_Z5sgemmI6__halfLi32ELj8EEvPKT_PS1_i", "_Z5sgemmIfLi32ELj8EEvPKT_PS0_i", "ext",
+        "_Z5plainPd", "_Z5plainPf",
+    )  # fmt: skip
+    log = "".join(f"Compiling entry function '{name}' for 'sm_90'\n" for name in symbols)
+    assert entry_symbol(log, "any") == symbol
+    others = log.replace(f"'{symbol}'", "'_Z5otherPf'")
+    with pytest.raises(CompileError, match="compiled no kernel of this name"):
+        entry_symbol(others, "any")
+
+
+def test_without_nvcc_the_message_says_what_to_install(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvcc.version.cache_clear()
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    with pytest.raises(CompileError, match=r"nvcc is not available.*\[nvcc\].*CUDA_HOME"):
+        compile_instance(source, "scale<float, 3>", "sm_90", (NVCC,))
+
+
+def test_a_pointer_may_be_null() -> None:
+    variant = CudaVariant(
+        idea="of a test", kernel="k", grid=1, block=1, op="gemm",
+        signature="float* out=C, const float* inp=A, const float* bias=null, size_t C=K",
+    )  # fmt: skip
+    launch = variant.launch(Config(), PROBLEM)
+    given = kernel_arguments(variant, launch, PROBLEM, workspace=False)((1, 2, 3))
+    assert [one.value for one in given[:3]] == [3, 1, None]
+    case = Case(variant=variant, tile=Config(), problem=PROBLEM)
+    assert _arguments(case, launch, workspace=False) == ([2, 0, NULL_POINTER], [7])
